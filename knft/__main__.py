@@ -1,0 +1,5 @@
+"""``python -m knft``."""
+
+from knft.cli.main import main
+
+main()

@@ -1,0 +1,122 @@
+"""What an operator can set, as one frozen value; flag names are kube-proxy's (behaviour.md I)."""
+
+import re
+
+from msgspec import Struct
+
+from knft.errors import UsageError
+from knft.model import addresses
+from knft.model.names import Family
+
+PRIMARY, ALL = "primary", "all"
+"""Words of ``--nodeport-addresses``: the node's own address; every local address but loopback."""
+
+
+class Config(Struct, frozen=True):
+    """Settings of one process. Periods are seconds; addresses and CIDRs are canonical text."""
+
+    node_name: str
+    node_ips: tuple[str, ...] = ()
+    cluster_cidrs: tuple[str, ...] = ()
+    service_cidrs: tuple[str, ...] = ()
+    nodeport_addresses: tuple[str, ...] = (PRIMARY,)
+    masquerade_all: bool = False
+    masquerade_bit: int = 14
+    min_sync_period: float = 1.0
+    sync_period: float = 30.0
+
+    @property
+    def masquerade_mark(self) -> int:
+        """The packet mark that asks for masquerading."""
+        return 1 << self.masquerade_bit
+
+    def cluster_cidr(self, family: Family) -> str | None:
+        """Return the range of pod addresses of ``family``, or None: then nobody counts as a pod (I.6)."""
+        return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)
+
+    def nodeport_cidrs(self, family: Family) -> tuple[str, ...]:
+        """Return the CIDRs of ``family`` whose local addresses accept NodePorts; none where there are only words."""
+        return addresses.networks_of_family(self.nodeport_addresses, family)
+
+    def nodeports_everywhere(self, family: Family) -> bool:
+        """Whether every local address but loopback accepts NodePorts (I.5).
+
+        As in kube-proxy, CIDRs of the other family alone leave this family open.
+        """
+        if ALL in self.nodeport_addresses:
+            return True
+        cidrs = self.nodeport_cidrs(family)
+        if any(addresses.is_zero_network(cidr) for cidr in cidrs):
+            return True
+        return not cidrs and PRIMARY not in self.nodeport_addresses
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
+
+
+def parse_duration(flag: str, text: str) -> float:
+    """Return the seconds that a Go duration means, as in ``1m30s``; raise UsageError naming ``flag``."""
+    if text == "0":
+        return 0.0
+    parts = list(_PART.finditer(text))
+    if not parts or "".join(part.group() for part in parts) != text:
+        msg = f"{flag}: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
+        raise UsageError(msg)
+    return sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+
+
+def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return canonical addresses, at most one of each family; raise UsageError naming ``flag``."""
+    found: dict[Family, str] = {}
+    for text in _split(texts):
+        parsed = addresses.parse_address(text)
+        if parsed is None:
+            msg = f"{flag}: {text!r} is not an IP address"
+            raise UsageError(msg)
+        _at_most_one(flag, found, *parsed)
+    return tuple(found.values())
+
+
+def parse_cluster_cidrs(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return canonical CIDRs, at most one of each family; raise UsageError naming ``flag``."""
+    found: dict[Family, str] = {}
+    for text in _split(texts):
+        _at_most_one(flag, found, *_network(flag, text))
+    return tuple(found.values())
+
+
+def parse_networks(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return canonical CIDRs, any number; raise UsageError naming ``flag``."""
+    return tuple(_network(flag, text)[1] for text in _split(texts))
+
+
+def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words and canonical CIDRs of ``--nodeport-addresses``; raise UsageError naming ``flag``."""
+    words = tuple(_split(texts))
+    if "localhost" in words:
+        msg = (
+            f"{flag}: NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
+            "leave 'localhost' out and dial a node address or the cluster IP"
+        )
+        raise UsageError(msg)
+    found = tuple(word if word in (PRIMARY, ALL) else _network(flag, word)[1] for word in words)
+    return found or (PRIMARY,)
+
+
+def _split(texts: tuple[str, ...]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _network(flag: str, text: str) -> tuple[Family, str]:
+    parsed = addresses.parse_network(text)
+    if parsed is None:
+        msg = f"{flag}: {text!r} is not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48"
+        raise UsageError(msg)
+    return parsed
+
+
+def _at_most_one(flag: str, found: dict[Family, str], family: Family, text: str) -> None:
+    if found.setdefault(family, text) != text:
+        msg = f"{flag}: two values of {family.value}, {found[family]} and {text}; give one of each family"
+        raise UsageError(msg)

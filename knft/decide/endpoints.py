@@ -1,0 +1,57 @@
+"""CategorizeEndpoints: which endpoints each kind of traffic may reach (B)."""
+
+from collections.abc import Callable, Iterable
+
+from knft.model.endpoint import Endpoint
+from knft.model.plan import CategorizedEndpoints
+from knft.model.service_port import ServicePort
+
+Endpoints = tuple[Endpoint, ...]
+_Usable = Callable[[Endpoint], bool]
+
+
+def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str, zone: str) -> CategorizedEndpoints:
+    """Choose the endpoints of ``port`` for a node in ``zone`` ("" where the node has no zone label)."""
+    cluster: Endpoints = ()
+    hinted: _Usable | None = None
+    if port.uses_cluster_endpoints:
+        hinted = _topology(endpoints, node_name, zone)
+        cluster = tuple(e for e in endpoints if e.ready and (hinted is None or hinted(e)))
+        # The fallback to terminating endpoints looks at no hints: better far than not at all.
+        cluster = cluster or tuple(e for e in endpoints if _last_resort(e))
+    if not port.uses_local_endpoints:
+        return CategorizedEndpoints(cluster, (), cluster, bool(cluster))
+
+    local_ready = tuple(e for e in endpoints if e.is_local and e.ready)
+    local = local_ready or tuple(e for e in endpoints if e.is_local and _last_resort(e))
+    has_any = bool(cluster) or any(e.ready or _last_resort(e) for e in endpoints)
+    if not port.uses_cluster_endpoints:
+        return CategorizedEndpoints((), local, local, has_any)
+    local_is_subset = hinted is None and (bool(local_ready) or not local)
+    reachable = cluster if local_is_subset else _union(cluster, local)
+    return CategorizedEndpoints(cluster, local, reachable, has_any)
+
+
+def _last_resort(endpoint: Endpoint) -> bool:
+    return endpoint.serving and endpoint.terminating
+
+
+def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
+    found = {endpoint.key: endpoint for endpoint in (*first, *second)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def _topology(endpoints: Endpoints, node_name: str, zone: str) -> _Usable | None:
+    """Return which endpoints the hints leave for this node, or None where hints do not apply.
+
+    Hints count only when every ready endpoint has one and one of them names this node, or else this zone: a set
+    of hints that is half written must not leave clients without endpoints.
+    """
+    ready = [endpoint for endpoint in endpoints if endpoint.ready]
+    if not ready:
+        return None
+    if all(e.node_hints for e in ready) and any(node_name in e.node_hints for e in ready):
+        return lambda endpoint: node_name in endpoint.node_hints
+    if all(e.zone_hints for e in ready) and any(zone in e.zone_hints for e in ready):
+        return lambda endpoint: zone in endpoint.zone_hints
+    return None

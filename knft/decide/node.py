@@ -1,0 +1,55 @@
+"""What the node's own objects and the configuration mean for one family (I.5)."""
+
+from collections.abc import Iterable
+
+from knft.config import PRIMARY, Config
+from knft.model import addresses
+from knft.model.names import Family
+from knft.model.node import NodeView
+from knft.model.objects import Node, ServiceCIDR
+
+
+def view_node(
+    family: Family,
+    config: Config,
+    node: Node | None,
+    service_cidrs: Iterable[ServiceCIDR],
+    local_addresses: Iterable[str],
+) -> NodeView:
+    """Return the node as ``family`` sees it.
+
+    ``local_addresses`` are what NodePort CIDRs choose from: the machine's interface addresses, or those of the Node
+    object where nothing of the machine may be read.
+    """
+    node_ip = next(iter(addresses.of_family(_node_ips(config, node), family)), None)
+    cidrs = [*config.service_cidrs, *(cidr for item in service_cidrs for cidr in item.spec.cidrs or ())]
+    return NodeView(
+        family=family,
+        name=config.node_name,
+        zone=(node.metadata.known_labels.zone or "") if node is not None else "",
+        node_ip=node_ip,
+        nodeport_ips=frozenset(_nodeport_ips(family, config, node_ip, local_addresses)),
+        service_cidrs=tuple(sorted(set(addresses.networks_of_family(cidrs, family)))),
+    )
+
+
+def _node_ips(config: Config, node: Node | None) -> tuple[str, ...]:
+    """Return the node's addresses, the primary ones first: flags, then InternalIP, then ExternalIP."""
+    return (*config.node_ips, *node_addresses(node))
+
+
+def node_addresses(node: Node | None) -> tuple[str, ...]:
+    """Return the IP addresses of a Node object, InternalIP before ExternalIP."""
+    if node is None or node.status is None:
+        return ()
+    listed = node.status.addresses or ()
+    return tuple(item.address for kind in ("InternalIP", "ExternalIP") for item in listed if item.type == kind)
+
+
+def _nodeport_ips(family: Family, config: Config, node_ip: str | None, local_addresses: Iterable[str]) -> Iterable[str]:
+    if PRIMARY in config.nodeport_addresses and node_ip and not addresses.is_loopback(node_ip):
+        yield node_ip
+    cidrs = config.nodeport_cidrs(family)
+    for address in addresses.of_family(local_addresses, family):
+        if any(addresses.contains(cidr, address) for cidr in cidrs) and not addresses.is_loopback(address):
+            yield address

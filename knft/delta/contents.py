@@ -1,0 +1,68 @@
+"""The difference between two contents of a table."""
+
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from knft.nft.objects import Contents, Key, Value
+
+
+class ElementChanges(Struct, frozen=True):
+    """Elements to remove and elements to add, by container; an element with a new value is in both."""
+
+    removed: dict[str, tuple[Key, ...]]
+    added: dict[str, dict[Key, Value]]
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.removed: dict[str, list[Key]] = {}
+        self.added: dict[str, dict[Key, Value]] = {}
+
+    def remove(self, container: str, key: Key) -> None:
+        self.removed.setdefault(container, []).append(key)
+
+    def add(self, container: str, key: Key, value: Value) -> None:
+        self.added.setdefault(container, {})[key] = value
+
+    def replace(self, container: str, key: Key, old: Value, new: Value) -> None:
+        if old != new:
+            if old is not None:
+                self.remove(container, key)
+            if new is not None:
+                self.add(container, key, new)
+
+
+def compare(old: Contents, new: Contents) -> ElementChanges:
+    """Return what turns ``old`` into ``new``."""
+    found = _Collector()
+    _compare_entries(old, new, found)
+    _compare_arrays(old, new, found)
+    for container, key in old.members - new.members:
+        found.remove(container, key)
+    for container, key in new.members - old.members:
+        found.add(container, key, None)
+    removed = {container: tuple(keys) for container, keys in found.removed.items()}
+    return ElementChanges(removed, found.added)
+
+
+def _compare_entries(old: Contents, new: Contents, found: _Collector) -> None:
+    for place, entry in old.entries.items():
+        found.replace(*place, entry, new.entries.get(place))
+    for place, entry in new.entries.items():
+        if place not in old.entries:
+            found.add(*place, entry)
+
+
+def _compare_arrays(old: Contents, new: Contents, found: _Collector) -> None:
+    for name, array in old.arrays.items():
+        wanted = new.arrays.get(name, ())
+        # One comparison in C for the arrays that stay, which are all but one when a Service has many frontends.
+        if array == wanted:
+            continue
+        for index, (before, after) in enumerate(zip_longest(array, wanted)):
+            found.replace(name.container, (*name.prefix, index), before, after)
+    for name, array in new.arrays.items():
+        if name not in old.arrays:
+            for index, target in enumerate(array):
+                found.add(name.container, (*name.prefix, index), target)

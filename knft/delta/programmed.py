@@ -1,0 +1,80 @@
+"""What one family's table holds, kept by who asked for it, so that a sync compares only what changed.
+
+Several Service ports may ask for the same member of a set (one cluster IP has several ports; one endpoint may
+serve several Services): members are counted, and removed with their last owner.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from knft.delta.contents import ElementChanges, compare
+from knft.nft.objects import Contents, Key
+
+Owner = TypeVar("Owner", bound=Hashable)
+_Member = tuple[str, Key]
+
+
+class Programmed(Generic[Owner]):
+    """The contents of one table by owner. ``chains`` are the names of the chains that exist."""
+
+    def __init__(self) -> None:
+        """Start from a table without chains and elements."""
+        self.chains: set[str] = set()
+        self._contents: dict[Owner, Contents] = {}
+        self._members: Counter[_Member] = Counter()
+
+    def contents_of(self, owners: Iterable[Owner]) -> Contents:
+        """Return what these owners asked for, joined."""
+        joined = Contents.empty()
+        for owner in owners:
+            if owner in self._contents:
+                joined.absorb(self._contents[owner])
+        return joined
+
+    def compare(self, wanted: Mapping[Owner, Contents | None]) -> ElementChanges:
+        """Return what has to change for these owners to get what they want (None: to be gone)."""
+        old = self.contents_of(wanted)
+        new = Contents.empty()
+        for contents in wanted.values():
+            if contents is not None:
+                new.absorb(contents)
+        shared = self._held_by_others(old.members | new.members, wanted)
+        old.members -= shared
+        new.members -= shared
+        return compare(old, new)
+
+    def _held_by_others(self, members: set[_Member], owners: Iterable[Owner]) -> set[_Member]:
+        own = Counter(member for owner in owners if owner in self._contents for member in self._contents[owner].members)
+        return {member for member in members if self._members[member] > own[member]}
+
+    def adopt(self, wanted: Mapping[Owner, Contents | None], chains: Iterable[str]) -> None:
+        """Note that a commit has given these owners what they wanted, and has made ``chains``."""
+        self.chains.update(chains)
+        for owner, contents in wanted.items():
+            before = self._contents.pop(owner, None)
+            if before is not None:
+                self._release(before.members)
+            if contents is not None:
+                self._contents[owner] = contents
+                self._members.update(contents.members)
+
+    def _release(self, members: Iterable[_Member]) -> None:
+        for member in members:
+            self._members[member] -= 1
+            if not self._members[member]:
+                del self._members[member]
+
+    @property
+    def statistics(self) -> "Statistics":
+        """How much is programmed."""
+        return Statistics(owners=len(self._contents), members=len(self._members))
+
+
+class Statistics(Struct, frozen=True):
+    """How many owners there are, and how many distinct members of sets."""
+
+    owners: int
+    members: int

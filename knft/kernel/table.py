@@ -1,0 +1,68 @@
+"""One family's table in the kernel: read, declare, replace, commit, remove."""
+
+import subprocess
+import sys
+
+from knft.errors import KernelError
+from knft.kernel.library import Library
+from knft.kernel.lister import NO_SUCH_TABLE
+from knft.nft.codec.listing import Listing, parse_listing
+from knft.nft.codec.tables import declarations_text, table_text, transaction_json
+from knft.nft.objects import Family, Table
+from knft.nft.transaction import Transaction
+
+LISTING_SECONDS = 300
+"""When a listing counts as hung; 100 000 elements take a few seconds."""
+
+
+class KernelTable:
+    """The table ``name`` of ``family``. Every method raises KernelError, and then nothing has changed."""
+
+    def __init__(self, library: Library, family: Family, name: str) -> None:
+        """Use ``library`` for everything but listings, which a child process makes."""
+        self._library = library
+        self._family = family
+        self._name = name
+
+    def read(self) -> Listing | None:
+        """Return what the table holds, or None where there is none."""
+        command = [sys.executable, "-P", "-m", "knft.kernel.lister", self._family, self._name]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=LISTING_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            msg = f"listing the table {self._family} {self._name} failed: {error}"
+            raise KernelError(msg) from error
+        if done.returncode == NO_SUCH_TABLE:
+            return None
+        if done.returncode != 0:
+            msg = f"listing the table {self._family} {self._name} failed with status {done.returncode}"
+            raise KernelError(msg, done.stderr.decode(errors="replace"))
+        try:
+            return parse_listing(done.stdout)
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"the table {self._family} {self._name} is not one that knft understands: {error!r}"
+            raise KernelError(msg) from error
+
+    def declare(self, table: Table) -> None:
+        """Make the table with its containers; harmless where they are there already."""
+        self._library.run(declarations_text(table))
+
+    def replace(self, table: Table) -> None:
+        """Put ``table`` in the place of the one that is there, in one transaction."""
+        delete = f"add table {self._family} {self._name}\ndelete table {self._family} {self._name}\n"
+        self._library.run(delete + table_text(table))
+
+    def commit(self, transaction: Transaction) -> None:
+        """Send a transaction; an empty one is not sent."""
+        if not transaction.is_empty:
+            self._library.run(transaction_json(transaction).decode())
+
+    def remove(self) -> bool:
+        """Delete the table; return whether there was one."""
+        try:
+            self._library.run(f"delete table {self._family} {self._name}")
+        except KernelError as error:
+            if "No such file or directory" in error.detail:
+                return False
+            raise
+        return True

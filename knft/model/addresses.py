@@ -1,0 +1,85 @@
+"""IP addresses and networks as canonical text.
+
+Text is what the API sends and what nftables reads, so it is what the stages carry; these functions are the
+only place that parses it. They accept leading zeros in IPv4 octets, as the Kubernetes API does (A.3), and read
+them as decimal.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from knft.model.names import Family
+
+_LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+_VERSIONS = {4: Family.IPV4, 6: Family.IPV6}
+
+
+def _decimal(text: str) -> str:
+    return text if ":" in text else _LEADING_ZEROS.sub("", text)
+
+
+@lru_cache(maxsize=1 << 16)
+def parse_address(text: str) -> tuple[Family, str] | None:
+    """Return the family and canonical text of an address, or None if ``text`` is not one."""
+    try:
+        address = ipaddress.ip_address(_decimal(text))
+    except ValueError:
+        return None
+    if address.version == 6:  # noqa: PLR2004 - the IP version itself
+        if address.scope_id is not None:
+            return None
+        if address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+    return _VERSIONS[address.version], str(address)
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_network(text: str) -> tuple[Family, str] | None:
+    """Return the family and canonical text of a CIDR (host bits cleared), or None if ``text`` is not one."""
+    address, slash, length = text.strip().partition("/")
+    # ipaddress also takes "10.0.0.0/255.0.0.0", which no Kubernetes field means.
+    if not slash or not (length.isascii() and length.isdigit()):
+        return None
+    try:
+        network = ipaddress.ip_network(f"{_decimal(address)}/{int(length)}", strict=False)
+    except ValueError:
+        return None
+    return _VERSIONS[network.version], str(network)
+
+
+def of_family(texts: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Return the canonical addresses of ``family`` among ``texts``, order kept, the rest left out."""
+    parsed = (parse_address(text) for text in texts)
+    return tuple(found[1] for found in parsed if found is not None and found[0] is family)
+
+
+def networks_of_family(texts: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Return the canonical CIDRs of ``family`` among ``texts``, order kept, the rest left out."""
+    parsed = (parse_network(text) for text in texts)
+    return tuple(found[1] for found in parsed if found is not None and found[0] is family)
+
+
+def collapse(networks: Iterable[str]) -> tuple[str, ...]:
+    """Return the fewest CIDRs of one family that cover the same addresses, sorted.
+
+    An interval set of the kernel refuses an element that lies inside another.
+    """
+    parsed = [ipaddress.ip_network(text) for text in networks]
+    return tuple(str(network) for network in ipaddress.collapse_addresses(parsed))  # type: ignore[type-var]
+
+
+def contains(network: str, address: str) -> bool:
+    """Tell whether ``address`` lies in ``network``; both are canonical texts."""
+    return ipaddress.ip_address(address) in ipaddress.ip_network(network)
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether a canonical address is a loopback address."""
+    return ipaddress.ip_address(address).is_loopback
+
+
+def is_zero_network(network: str) -> bool:
+    """Tell whether a canonical CIDR is ``0.0.0.0/0`` or ``::/0``."""
+    return network.endswith("/0")

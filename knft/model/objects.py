@@ -1,0 +1,233 @@
+"""The Kubernetes objects knft reads, with the fields knft uses and no others.
+
+Field names are the API's in snake case; msgspec skips everything that is not declared here without building
+it, so that a huge annotation costs nothing. A value that reaches the trackers has passed these types and
+``source.validate``.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from knft.model.names import NamespacedName, Protocol
+
+_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z"
+_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z"
+Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=_NAME)]
+Namespace = Annotated[str, Meta(min_length=1, max_length=63, pattern=_LABEL)]
+PortName = Annotated[str, Meta(max_length=63, pattern=r"^([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)?\Z")]
+PortNumber = Annotated[int, Meta(ge=1, le=65535)]
+OptionalPortNumber = Annotated[int, Meta(ge=0, le=65535)]
+TrafficPolicy = Literal["Cluster", "Local"]
+
+
+class Labels(Struct, frozen=True):
+    """The labels that mean something to a Service proxy (A.5, A.6, B)."""
+
+    service_name: str | None = field(name="kubernetes.io/service-name", default=None)
+    headless: str | None = field(name="service.kubernetes.io/headless", default=None)
+    proxy_name: str | None = field(name="service.kubernetes.io/service-proxy-name", default=None)
+    zone: str | None = field(name="topology.kubernetes.io/zone", default=None)
+
+
+class Annotations(Struct, frozen=True):
+    """The one annotation that is read: when an EndpointSlice's change was triggered (A.4)."""
+
+    trigger_time: str | None = field(name="endpoints.kubernetes.io/last-change-trigger-time", default=None)
+
+
+class ObjectMeta(Struct, frozen=True, rename="camel"):
+    """Who an object is; ``namespace`` is ``default`` where a manifest leaves it out, as kubectl does."""
+
+    name: Name
+    namespace: Namespace = "default"
+    labels: Labels | None = None
+    annotations: Annotations | None = None
+    creation_timestamp: str | None = None
+
+    @property
+    def known_labels(self) -> Labels:
+        """The labels, also where the object has none."""
+        return self.labels or Labels()
+
+
+class ServicePortSpec(Struct, frozen=True, rename="camel"):
+    """One entry of ``Service.spec.ports``."""
+
+    port: PortNumber
+    name: PortName = ""
+    protocol: Protocol = "TCP"
+    node_port: OptionalPortNumber | None = None
+
+
+class ClientIPConfig(Struct, frozen=True, rename="camel"):
+    """``timeoutSeconds`` of ClientIP affinity, in seconds."""
+
+    timeout_seconds: Annotated[int, Meta(ge=1, le=86400)] | None = None
+
+
+class SessionAffinityConfig(Struct, frozen=True, rename="camel"):
+    """The configuration of session affinity."""
+
+    client_ip: ClientIPConfig | None = field(name="clientIP", default=None)
+
+
+class ServiceSpec(Struct, frozen=True, rename="camel"):
+    """``Service.spec``."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] = "ClusterIP"
+    cluster_ip: str | None = field(name="clusterIP", default=None)
+    cluster_ips: tuple[str, ...] | None = field(name="clusterIPs", default=None)
+    ip_families: tuple[Literal["IPv4", "IPv6"], ...] | None = None
+    ports: tuple[ServicePortSpec, ...] | None = None
+    external_ips: tuple[str, ...] | None = field(name="externalIPs", default=None)
+    session_affinity: Literal["None", "ClientIP"] | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
+    load_balancer_source_ranges: tuple[str, ...] | None = None
+    external_traffic_policy: TrafficPolicy | None = None
+    internal_traffic_policy: TrafficPolicy | None = None
+    health_check_node_port: OptionalPortNumber | None = None
+
+
+class LoadBalancerIngress(Struct, frozen=True, rename="camel"):
+    """One entry of ``Service.status.loadBalancer.ingress``."""
+
+    ip: str | None = None
+    ip_mode: Literal["VIP", "Proxy"] | None = None
+
+
+class LoadBalancerStatus(Struct, frozen=True, rename="camel"):
+    """``Service.status.loadBalancer``."""
+
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+
+
+class ServiceStatus(Struct, frozen=True, rename="camel"):
+    """``Service.status``."""
+
+    load_balancer: LoadBalancerStatus | None = None
+
+
+class Service(Struct, frozen=True, rename="camel"):
+    """A ``v1`` Service."""
+
+    metadata: ObjectMeta
+    spec: ServiceSpec
+    status: ServiceStatus | None = None
+
+    @property
+    def key(self) -> NamespacedName:
+        """The Service's name."""
+        return NamespacedName(self.metadata.namespace, self.metadata.name)
+
+
+class EndpointPort(Struct, frozen=True, rename="camel"):
+    """One entry of ``EndpointSlice.ports``; a missing name or number is the API's way to say "all" (A.5)."""
+
+    name: PortName | None = None
+    port: PortNumber | None = None
+    protocol: Protocol | None = None
+
+
+class EndpointConditions(Struct, frozen=True, rename="camel"):
+    """Conditions; an absent one counts as ready, serving and not terminating (A.5)."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class NamedHint(Struct, frozen=True, rename="camel"):
+    """The name of a zone or of a node that an endpoint should be used from."""
+
+    name: str
+
+
+class EndpointHints(Struct, frozen=True, rename="camel"):
+    """Where the endpoint should be used from."""
+
+    for_zones: tuple[NamedHint, ...] | None = None
+    for_nodes: tuple[NamedHint, ...] | None = None
+
+
+class SliceEndpoint(Struct, frozen=True, rename="camel"):
+    """One entry of ``EndpointSlice.endpoints``; only the first address counts (A.5)."""
+
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions | None = None
+    node_name: str | None = None
+    hints: EndpointHints | None = None
+
+
+class EndpointSlice(Struct, frozen=True, rename="camel"):
+    """A ``discovery.k8s.io/v1`` EndpointSlice."""
+
+    metadata: ObjectMeta
+    address_type: Literal["IPv4", "IPv6", "FQDN"]
+    endpoints: tuple[SliceEndpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+    @property
+    def key(self) -> NamespacedName:
+        """The slice's own name."""
+        return NamespacedName(self.metadata.namespace, self.metadata.name)
+
+
+class NodeAddress(Struct, frozen=True, rename="camel"):
+    """One entry of ``Node.status.addresses``."""
+
+    type: str
+    address: str
+
+
+class NodeStatus(Struct, frozen=True, rename="camel"):
+    """``Node.status``."""
+
+    addresses: tuple[NodeAddress, ...] | None = None
+
+
+class NodeSpec(Struct, frozen=True, rename="camel"):
+    """``Node.spec``."""
+
+    pod_cidrs: tuple[str, ...] | None = field(name="podCIDRs", default=None)
+
+
+class Node(Struct, frozen=True, rename="camel"):
+    """A ``v1`` Node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+    @property
+    def key(self) -> NamespacedName:
+        """The node's name; nodes have no namespace."""
+        return NamespacedName("", self.metadata.name)
+
+
+class ServiceCIDRSpec(Struct, frozen=True, rename="camel"):
+    """``ServiceCIDR.spec``."""
+
+    cidrs: tuple[str, ...] | None = None
+
+
+class ServiceCIDR(Struct, frozen=True, rename="camel"):
+    """A ``networking.k8s.io/v1`` ServiceCIDR."""
+
+    metadata: ObjectMeta
+    spec: ServiceCIDRSpec
+
+    @property
+    def key(self) -> NamespacedName:
+        """The ServiceCIDR's name; it has no namespace."""
+        return NamespacedName("", self.metadata.name)
+
+
+KubeObject = Service | EndpointSlice | Node | ServiceCIDR
+
+
+class Change(Struct, frozen=True):
+    """One object that came (``previous`` is None), went (``current`` is None), or is another now."""
+
+    previous: KubeObject | None
+    current: KubeObject | None

@@ -1,0 +1,103 @@
+"""Elements of sets and maps, as JSON, as text, and read back from a listing."""
+
+import ipaddress
+from typing import Any
+
+from knft.nft.codec.statements import statement_json, statement_text
+from knft.nft.expressions import Drop, Goto, Verdict
+from knft.nft.objects import Entry, Key, Value
+
+# Numbers, because libnftables 1.0.6 looks names up in /etc/protocols, which slim images do not have.
+PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
+_PROTOCOL_NAMES = {number: name for name, number in PROTOCOL_NUMBERS.items()}
+
+COMMENT_BYTES = 128
+"""The longest comment that libnftables accepts (NFTNL_UDATA_COMMENT_MAXLEN)."""
+
+UNREADABLE = Entry(Goto(""), "")
+"""What stands for a verdict that knft never writes; it equals no entry that is wanted."""
+
+
+def comment_text(comment: str) -> str:
+    """Return a comment that every library accepts: printable ASCII without quotes, cut to the longest allowed."""
+    safe = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in comment)
+    return safe[:COMMENT_BYTES]
+
+
+def _part_json(part: str | int) -> Any:  # noqa: ANN401 - JSON has every type
+    if isinstance(part, int):
+        return part
+    if "/" in part:
+        address, _, length = part.partition("/")
+        return {"prefix": {"addr": address, "len": int(length)}}
+    return PROTOCOL_NUMBERS.get(part, part)
+
+
+def key_json(key: Key) -> Any:  # noqa: ANN401 - JSON has every type
+    """Return an element's key as libnftables' JSON."""
+    if len(key) == 1:
+        return _part_json(key[0])
+    return {"concat": [_part_json(part) for part in key]}
+
+
+def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
+    """Return an element, with its value, as libnftables' JSON."""
+    written = key_json(key)
+    if value is None:
+        return written
+    if isinstance(value, Entry):
+        if value.comment:
+            written = {"elem": {"val": written, "comment": comment_text(value.comment)}}
+        return [written, statement_json(value.verdict)]
+    return [written, {"concat": value}]
+
+
+def element_text(key: Key, value: Value) -> str:
+    """Return an element, with its value, as nft text."""
+    written = " . ".join(map(str, key))
+    if value is None:
+        return written
+    if isinstance(value, Entry):
+        if value.comment:
+            written += f' comment "{comment_text(value.comment)}"'
+        return f"{written} : {statement_text(value.verdict)}"
+    address, port = value
+    return f"{written} : {address} . {port}"
+
+
+def key_from_json(written: Any, types: list[str]) -> Key:  # noqa: ANN401 - JSON has every type
+    """Return the key that a listing shows; ``types`` are those of the container's declaration."""
+    if isinstance(written, dict) and "elem" in written:
+        written = written["elem"]["val"]
+    parts = written["concat"] if isinstance(written, dict) and "concat" in written else [written]
+    return tuple(_part_from_json(part, kind) for part, kind in zip(parts, types, strict=True))
+
+
+def _part_from_json(part: Any, kind: str) -> str | int:  # noqa: ANN401 - JSON has every type
+    if isinstance(part, dict) and "prefix" in part:
+        return f"{_part_from_json(part['prefix']['addr'], kind)}/{part['prefix']['len']}"
+    if isinstance(part, int):
+        return _PROTOCOL_NAMES.get(part, part) if kind == "inet_proto" else part
+    if isinstance(part, str):
+        # inet_ntop writes some IPv6 addresses with a dotted end, Python does not.
+        return str(ipaddress.IPv6Address(part)) if ":" in part and "." in part else part
+    return str(part)
+
+
+def entry_from_json(written: Any, verdict: Any) -> Entry:  # noqa: ANN401 - JSON has every type
+    """Return what an element of a verdict map says, with its comment."""
+    comment = ""
+    if isinstance(written, dict) and "elem" in written:
+        comment = written["elem"].get("comment", "")
+    found = _verdict_from_json(verdict)
+    return UNREADABLE if found is None else Entry(found, comment)
+
+
+def _verdict_from_json(verdict: Any) -> Verdict | None:  # noqa: ANN401 - JSON has every type
+    match verdict:
+        case {"goto": {"target": str(chain)}}:
+            return Goto(chain)
+        case {"drop": None}:
+            return Drop()
+        case _:
+            return None

@@ -1,0 +1,65 @@
+"""A table as libnftables lists it (``list table`` with JSON output)."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from knft.nft.codec.elements import entry_from_json, key_from_json
+from knft.nft.objects import Array, ArrayName, Contents, Target
+
+Json = dict[str, Any]
+
+
+class Listing(Struct, frozen=True):
+    """What the kernel holds: the chains by name (their rules are not read back), and every element."""
+
+    chains: frozenset[str]
+    contents: Contents
+
+
+def parse_listing(text: str | bytes) -> Listing:
+    """Read a listing of one table.
+
+    Raises ValueError, KeyError or TypeError where the document is not one that libnftables makes of knft's table.
+    """
+    chains: set[str] = set()
+    contents = Contents.empty()
+    for item in msgspec.json.decode(text)["nftables"]:
+        if "chain" in item:
+            chains.add(item["chain"]["name"])
+        elif "set" in item:
+            _read_set(item["set"], contents)
+        elif "map" in item:
+            _read_map(item["map"], contents)
+    return Listing(frozenset(chains), contents)
+
+
+def _types(container: Json) -> list[str]:
+    declared = container["type"]
+    return [declared] if isinstance(declared, str) else declared
+
+
+def _read_set(container: Json, contents: Contents) -> None:
+    types, name = _types(container), container["name"]
+    for written in container.get("elem", ()):
+        contents.members.add((name, key_from_json(written, types)))
+
+
+def _read_map(container: Json, contents: Contents) -> None:
+    types, name = _types(container), container["name"]
+    if container["map"] == "verdict":
+        for written, verdict in container.get("elem", ()):
+            contents.entries[name, key_from_json(written, types)] = entry_from_json(written, verdict)
+        return
+    arrays: dict[ArrayName, dict[int, Target]] = {}
+    for written, value in container.get("elem", ()):
+        *prefix, index = key_from_json(written, types)
+        address, port = value["concat"]
+        arrays.setdefault(ArrayName(name, tuple(prefix)), {})[int(index)] = (address, port)
+    for array, slots in arrays.items():
+        contents.arrays[array] = _with_gaps(slots)
+
+
+def _with_gaps(slots: dict[int, Target]) -> Array:
+    return tuple(slots.get(index) for index in range(max(slots) + 1))

@@ -1,0 +1,104 @@
+"""Transactions as JSON; declarations and whole tables as text."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from knft.nft.codec.elements import comment_text, element_json, element_text, key_json
+from knft.nft.codec.statements import statement_json, statement_text
+from knft.nft.expressions import Rule
+from knft.nft.objects import Chain, Container, Key, Table, Value
+from knft.nft.transaction import Transaction
+
+Json = dict[str, Any]
+
+
+def transaction_json(transaction: Transaction) -> bytes:
+    """Return a transaction as the JSON document that libnftables takes."""
+    return msgspec.json.encode({"nftables": list(_commands(transaction))})
+
+
+def _commands(transaction: Transaction) -> Iterator[Json]:
+    where = {"family": transaction.family, "table": transaction.table}
+    for chain in transaction.chains:
+        yield {"add": {"chain": where | _chain_json(chain)}}
+    for chain in transaction.chains:
+        if chain.rules:
+            yield {"flush": {"chain": {**where, "name": chain.name}}}
+        for rule in chain.rules:
+            yield {"add": {"rule": {**where, "chain": chain.name} | _rule_json(rule)}}
+    for name, keys in transaction.removed.items():
+        elements = [key_json(key) for key in keys]
+        yield {"delete": {"element": {**where, "name": name, "elem": elements}}}
+    for name, added in transaction.added.items():
+        elements = [element_json(key, value) for key, value in added.items()]
+        yield {"add": {"element": {**where, "name": name, "elem": elements}}}
+    for name in transaction.dropped:
+        yield {"delete": {"chain": {**where, "name": name}}}
+
+
+def _chain_json(chain: Chain) -> Json:
+    if chain.hook is None:
+        return {"name": chain.name}
+    hook = chain.hook
+    return {
+        "name": chain.name,
+        "type": hook.type,
+        "hook": hook.hook,
+        "prio": hook.priority,
+        "policy": "accept",
+    }
+
+
+def _rule_json(rule: Rule) -> Json:
+    written: Json = {"expr": [statement_json(statement) for statement in rule.statements]}
+    return written | ({"comment": comment_text(rule.comment)} if rule.comment else {})
+
+
+def declarations_text(table: Table) -> str:
+    """Return the table and its containers without elements, as nft text; inert until rules use them."""
+    return "\n".join(_table_lines(table, chains=(), elements=False)) + "\n"
+
+
+def table_text(table: Table) -> str:
+    """Return a whole table as nft text that ``nft -f`` loads."""
+    return "\n".join(_table_lines(table, chains=table.chains, elements=True)) + "\n"
+
+
+def _table_lines(table: Table, *, chains: tuple[Chain, ...], elements: bool) -> Iterator[str]:
+    yield f"table {table.family} {table.name} {{"
+    yield f'\tcomment "{comment_text(table.comment)}"'
+    for container in table.containers:
+        yield ""
+        yield from _container_lines(container, table.elements.get(container.name, {}) if elements else {})
+    for chain in chains:
+        yield ""
+        yield from _chain_lines(chain)
+    yield "}"
+
+
+def _container_lines(container: Container, elements: Mapping[Key, Value]) -> Iterator[str]:
+    yield f"\t{'map' if container.is_map else 'set'} {container.name} {{"
+    data = f" : {container.data}" if container.is_map else ""
+    yield f"\t\t{'typeof' if container.by_expression else 'type'} {container.key}{data}"
+    if container.interval:
+        yield "\t\tflags interval"
+    if container.comment:
+        yield f'\t\tcomment "{comment_text(container.comment)}"'
+    if elements:
+        yield "\t\telements = {"
+        yield ",\n".join(f"\t\t\t{element_text(key, value)}" for key, value in elements.items())
+        yield "\t\t}"
+    yield "\t}"
+
+
+def _chain_lines(chain: Chain) -> Iterator[str]:
+    yield f"\tchain {chain.name} {{"
+    if chain.hook is not None:
+        hook = chain.hook
+        yield f"\t\ttype {hook.type} hook {hook.hook} priority {hook.priority}; policy accept;"
+    for rule in chain.rules:
+        comment = f' comment "{comment_text(rule.comment)}"' if rule.comment else ""
+        yield f"\t\t{' '.join(map(statement_text, rule.statements))}{comment}"
+    yield "\t}"

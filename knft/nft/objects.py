@@ -1,0 +1,119 @@
+"""What a table is made of: chains, containers (sets and maps), and what the containers hold."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from knft.nft.expressions import Rule, Verdict
+
+Family = Literal["ip", "ip6"]
+
+Key = tuple[str | int, ...]
+"""An element's key: addresses, CIDRs and protocol names as text, ports and indexes as numbers."""
+
+Target = tuple[str, int]
+"""What an element of an endpoint map leads to: address and port."""
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """What an element of a verdict map says, and a comment for people ("" for none)."""
+
+    verdict: Verdict
+    comment: str = ""
+
+
+Value = Entry | Target | None
+"""An element's value; None in a set."""
+
+
+class ArrayName(Struct, frozen=True, gc=False):
+    """One array: the elements of ``container`` whose keys are ``prefix`` and an index from 0."""
+
+    container: str
+    prefix: Key
+
+
+Array = tuple[Target | None, ...]
+"""The targets of an array by index; None where the kernel was found to have no such element."""
+
+
+class Hook(Struct, frozen=True):
+    """Where a base chain is attached."""
+
+    type: Literal["filter", "nat"]
+    hook: Literal["prerouting", "input", "forward", "output", "postrouting"]
+    priority: int
+
+
+class Chain(Struct, frozen=True):
+    """A chain; one with a hook is a base chain, whose policy is to accept."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    hook: Hook | None = None
+
+
+class Container(Struct, frozen=True):
+    """The declaration of a set or a map.
+
+    ``key`` and ``data`` are written as nft text after ``type``, or after ``typeof`` where ``by_expression`` is true; a
+    set has no ``data``.
+    """
+
+    name: str
+    key: str
+    data: str = ""
+    by_expression: bool = False
+    interval: bool = False
+    comment: str = ""
+
+    @property
+    def is_map(self) -> bool:
+        """Whether elements have values."""
+        return bool(self.data)
+
+
+class Contents(Struct):
+    """What the containers of one table, or of a part of it, hold.
+
+    ``entries`` are elements of verdict maps and ``arrays`` those of endpoint maps; ``members`` are elements of sets.
+    """
+
+    entries: dict[tuple[str, Key], Entry]
+    arrays: dict[ArrayName, Array]
+    members: set[tuple[str, Key]]
+
+    @classmethod
+    def empty(cls) -> "Contents":
+        """Return contents that hold nothing."""
+        return cls({}, {}, set())
+
+    def absorb(self, other: "Contents") -> None:
+        """Take in everything that ``other`` holds."""
+        self.entries.update(other.entries)
+        self.arrays.update(other.arrays)
+        self.members |= other.members
+
+    def elements(self) -> dict[str, dict[Key, Value]]:
+        """Return every element by container, in the order of the keys."""
+        found: dict[str, dict[Key, Value]] = {}
+        for (container, key), entry in self.entries.items():
+            found.setdefault(container, {})[key] = entry
+        for name, array in self.arrays.items():
+            into = found.setdefault(name.container, {})
+            into.update(((*name.prefix, index), target) for index, target in enumerate(array) if target is not None)
+        for container, key in self.members:
+            found.setdefault(container, {})[key] = None
+        return {name: dict(sorted(found[name].items())) for name in sorted(found)}
+
+
+class Table(Struct, frozen=True):
+    """A whole table, as it would be made from nothing."""
+
+    family: Family
+    name: str
+    comment: str
+    containers: tuple[Container, ...]
+    chains: tuple[Chain, ...]
+    elements: Mapping[str, Mapping[Key, Value]]

@@ -1,0 +1,38 @@
+"""A transaction: what changes in one table, all at once or not at all."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from knft.nft.objects import Chain, Family, Key, Value
+
+
+class Transaction(Struct, frozen=True):
+    """Changes of one table, in the order in which they are sent.
+
+    First ``chains``, which have exactly these rules afterwards whether or not they existed; then ``removed`` elements,
+    then ``added`` ones: a verdict needs its chain, and a value is replaced by removing and adding its key. Last
+    ``dropped`` chains, which nothing may lead to any more.
+    """
+
+    family: Family
+    table: str
+    chains: tuple[Chain, ...] = ()
+    removed: Mapping[str, tuple[Key, ...]] = {}
+    added: Mapping[str, Mapping[Key, Value]] = {}
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to send."""
+        return not (self.chains or self.removed or self.added or self.dropped)
+
+    @property
+    def added_count(self) -> int:
+        """How many elements are added."""
+        return sum(len(elements) for elements in self.added.values())
+
+    @property
+    def removed_count(self) -> int:
+        """How many elements are removed."""
+        return sum(len(keys) for keys in self.removed.values())

@@ -1,0 +1,21 @@
+"""The names of knft's table and of everything in it that rules and elements refer to."""
+
+from knft.model.names import Family, Protocol
+from knft.nft import objects as nft
+
+TABLE = "knft"
+COMMENT = "Kubernetes Services, kept by knft; edits are undone"
+
+SERVICE_IPS = "service-ips"
+SERVICE_NODEPORTS = "service-nodeports"
+NO_ENDPOINT_SERVICES = "no-endpoint-services"
+NO_ENDPOINT_NODEPORTS = "no-endpoint-nodeports"
+CLUSTER_IPS = "cluster-ips"
+NODEPORT_IPS = "nodeport-ips"
+SERVICE_CIDRS = "service-cidrs"
+HAIRPIN = "hairpin-connections"
+
+REJECT_CHAIN = "reject-chain"
+
+NFT_FAMILIES: dict[Family, nft.Family] = {Family.IPV4: "ip", Family.IPV6: "ip6"}
+NFT_PROTOCOLS: dict[Protocol, str] = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}

@@ -1,0 +1,1 @@
+"""When to sync: the BoundedFrequencyRunner. It knows nothing of what it runs."""

@@ -1,0 +1,66 @@
+"""BoundedFrequencyRunner: not more often than this, not more rarely than that (J.1).
+
+    request() ──▶ queue of one ──▶ run ──▶ cool down (min) ──▶ wait for request, retry or max ──▶ run …
+
+The pauses count from the end of a run, so that long runs leave the machine time to breathe.
+"""
+
+import threading
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from knft.runner.clock import Clock
+
+
+class Intervals(Struct, frozen=True):
+    """Seconds: between two runs at least ``minimum``, at most ``maximum``; ``retry`` after a failed run."""
+
+    minimum: float
+    retry: float
+    maximum: float
+
+    def __post_init__(self) -> None:
+        """Refuse a maximum that comes before the minimum."""
+        if self.maximum < self.minimum:
+            msg = f"maximum interval {self.maximum} s is less than the minimum {self.minimum} s"
+            raise ValueError(msg)
+
+    def next_pause(self, *, succeeded: bool) -> float:
+        """Return how long after a run the next one comes by itself."""
+        return self.maximum if succeeded else min(self.retry, self.maximum)
+
+
+class BoundedFrequencyRunner:
+    """Runs a function in the thread that calls ``loop``."""
+
+    def __init__(self, run: Callable[[], bool], intervals: Intervals, clock: Clock) -> None:
+        """``run`` does the work and returns whether it succeeded; it must not raise."""
+        self._run = run
+        self._intervals = intervals
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+
+    def request(self) -> None:
+        """Ask for a run; requests before it starts count as one. Never blocks."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the loop after the run in progress. Not for signal handlers: an Event's lock is not reentrant."""
+        self._stop.set()
+        self._wake.set()
+
+    def loop(self) -> None:
+        """Run when asked, until stopped; the first run comes with the first request or after the maximum."""
+        due = self._clock.now() + self._intervals.maximum
+        while True:
+            self._clock.wait(self._wake, due)
+            if self._stop.is_set():
+                return
+            # A request that comes in while the function runs stays, and causes one more run.
+            self._wake.clear()
+            succeeded = self._run()
+            ended = self._clock.now()
+            due = ended + self._intervals.next_pause(succeeded=succeeded)
+            self._clock.wait(self._stop, ended + self._intervals.minimum)

@@ -1,0 +1,43 @@
+"""Putting the stages together: for a live node, and for rendering."""
+
+import time
+from datetime import UTC, datetime
+
+from knft.config import Config
+from knft.kernel.addresses import local_addresses
+from knft.kernel.library import Library
+from knft.kernel.table import KernelTable
+from knft.model.names import Family
+from knft.render.names import NFT_FAMILIES, TABLE
+from knft.sync.daemon import Daemon
+from knft.sync.dispatch import Dispatcher
+from knft.sync.ports import Recorder
+from knft.sync.proxier import Proxier
+from knft.sync.state import ServiceState
+
+
+def live_daemon(config: Config, library: Library) -> Daemon:
+    """Return a daemon for both families that works on this machine's kernel."""
+    start = datetime.now(UTC)
+    proxiers = tuple(
+        Proxier(
+            family,
+            config,
+            ServiceState(family, config.node_name, start),
+            KernelTable(library, NFT_FAMILIES[family], TABLE),
+            time.perf_counter,
+        )
+        for family in Family
+    )
+    return Daemon(proxiers, Dispatcher(config, tuple(p.state for p in proxiers), local_addresses))
+
+
+def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
+    """Return a daemon that touches nothing and reads nothing of the machine, and what it will have recorded."""
+    start = datetime.fromtimestamp(0, UTC)
+    recorders = {family: Recorder() for family in Family}
+    proxiers = tuple(
+        Proxier(family, config, ServiceState(family, config.node_name, start), recorder, lambda: 0.0)
+        for family, recorder in recorders.items()
+    )
+    return Daemon(proxiers, Dispatcher(config, tuple(p.state for p in proxiers), None)), recorders

@@ -1,0 +1,80 @@
+"""The daemon: sources feed the families' states, the runner says when, a failure is reported and tried again."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from knft.errors import KernelError
+from knft.model.objects import Change
+from knft.runner.bounded import BoundedFrequencyRunner, Intervals
+from knft.runner.clock import Clock
+from knft.sync.dispatch import Dispatcher
+from knft.sync.proxier import Proxier
+from knft.sync.report import SyncReport
+
+FULL_SYNC_PERIOD = 3600.0
+"""Seconds after which a sync comes without a change (J.1)."""
+
+log = logging.getLogger("knft")
+
+
+class Daemon:
+    """Both families' Proxiers, driven together; one family's failure does not stop the other."""
+
+    def __init__(self, proxiers: Sequence[Proxier], dispatcher: Dispatcher) -> None:
+        """Drive ``proxiers``, whose states the dispatcher feeds."""
+        self._proxiers = proxiers
+        self._dispatcher = dispatcher
+        self._said: set[str] = set()
+        self._wake: Callable[[], None] = lambda: None
+
+    def handle(self, changes: Iterable[Change]) -> None:
+        """Take in changed objects, and have them synced if they matter."""
+        if self._dispatcher.handle(changes):
+            self._wake()
+
+    def refresh_node(self) -> None:
+        """Look at the node's addresses again, and have a change synced."""
+        if self._dispatcher.refresh_node():
+            self._wake()
+
+    def sync(self) -> bool:
+        """Sync every family; return whether all succeeded."""
+        succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
+        return all(succeeded)
+
+    def _sync_one(self, proxier: Proxier) -> bool:
+        try:
+            report = proxier.sync()
+        except KernelError as error:
+            log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - ours, with its story
+            log.debug("%s", error.detail)
+            return False
+        log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
+        self._say_once(report)
+        return True
+
+    def _say_once(self, report: SyncReport) -> None:
+        sentences = [
+            f"{lost.loser}: {lost.frontend.address or 'NodePort'} {lost.frontend.port}/{lost.frontend.protocol} "
+            f"belongs to {lost.winner}"
+            for lost in report.lost
+        ]
+        for sentence in (*sentences, *report.notices):
+            if sentence not in self._said:
+                log.warning("%s: %s", report.family.value, sentence)
+                self._said.add(sentence)
+
+    def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
+        """Sync now and after every change until ``stop`` is set; periods are seconds."""
+        intervals = Intervals(min_period, sync_period, max(FULL_SYNC_PERIOD, min_period))
+        runner = BoundedFrequencyRunner(self.sync, intervals, clock)
+        self._wake = runner.request
+        runner.request()
+
+        def stop_runner() -> None:
+            stop.wait()
+            runner.stop()
+
+        threading.Thread(target=stop_runner, name="stop", daemon=True).start()
+        runner.loop()

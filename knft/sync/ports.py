@@ -1,0 +1,48 @@
+"""What a sync needs of the kernel."""
+
+from typing import Protocol
+
+from knft.nft.codec.listing import Listing
+from knft.nft.objects import Table
+from knft.nft.transaction import Transaction
+
+
+class TablePort(Protocol):
+    """One family's table. Every method raises KernelError where it is refused, and then nothing has changed."""
+
+    def read(self) -> Listing | None:
+        """Return what the table holds, or None where there is none."""
+
+    def declare(self, table: Table) -> None:
+        """Make the table with its containers."""
+
+    def replace(self, table: Table) -> None:
+        """Put ``table`` in the place of the one that is there, in one transaction."""
+
+    def commit(self, transaction: Transaction) -> None:
+        """Send a transaction."""
+
+
+class Recorder:
+    """A port without a kernel behind it, for rendering: it keeps what a first sync would send."""
+
+    def __init__(self) -> None:
+        """Start as a machine without the table."""
+        self.declared: Table | None = None
+        self.transaction: Transaction | None = None
+
+    def read(self) -> Listing | None:
+        """Return that there is no table yet."""
+        return None
+
+    def declare(self, table: Table) -> None:
+        """Keep the declarations."""
+        self.declared = table
+
+    def replace(self, table: Table) -> None:
+        """Never asked for, where there is no table."""
+        raise NotImplementedError
+
+    def commit(self, transaction: Transaction) -> None:
+        """Keep the transaction."""
+        self.transaction = transaction

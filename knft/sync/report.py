@@ -1,0 +1,39 @@
+"""What one sync of one family did."""
+
+from msgspec import Struct
+
+from knft.decide.frontends import Lost
+from knft.model.names import Family
+from knft.track.endpoints import TriggerTimes
+
+
+class SyncReport(Struct, frozen=True):
+    """Counts and times of a sync that succeeded.
+
+    ``full`` tells that everything was compared with what the kernel held; ``service_ports`` were planned anew,
+    ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
+    libnftables and the kernel. ``lost`` are the frontends that two Services claim; ``notices`` is what a Service asks
+    for in vain.
+    """
+
+    family: Family
+    full: bool
+    service_ports: int
+    added: int
+    removed: int
+    chains: int
+    seconds: float
+    kernel_seconds: float
+    lost: tuple[Lost, ...]
+    notices: tuple[str, ...]
+    trigger_times: TriggerTimes
+    conntrack_cleanup_required: bool
+
+    def __str__(self) -> str:
+        """Return the report as one line for a log."""
+        kind = "full sync" if self.full else "sync"
+        return (
+            f"{self.family.value}: {kind} of {self.service_ports} Service ports in {self.seconds * 1e3:.1f} ms "
+            f"({self.kernel_seconds * 1e3:.1f} ms in the kernel): {self.added} elements added, "
+            f"{self.removed} removed, {self.chains} chains written"
+        )

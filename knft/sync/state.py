@@ -1,0 +1,103 @@
+"""ServiceState: what one family knows of Services, endpoints and the node, and what of it is new since the last sync.
+
+Objects come in from any thread; ``check_out`` and ``plan`` belong to the thread that syncs.
+"""
+
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec import Struct
+
+from knft.decide.frontends import FrontendLedger, Lost
+from knft.decide.plan import plan_service_port
+from knft.model.names import Family, ServicePortName
+from knft.model.node import NodeView
+from knft.model.objects import EndpointSlice, Service
+from knft.model.plan import ServicePlan
+from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
+from knft.track.services import ServiceChangeTracker, ServicePortMap
+
+
+class Work(Struct, frozen=True):
+    """What is new: the Service ports to plan again, and the node as it is now (None: as before)."""
+
+    service_ports: frozenset[ServicePortName]
+    node: NodeView | None
+    trigger_times: TriggerTimes
+    conntrack_cleanup_required: bool
+
+
+class ServiceState:
+    """The trackers of one family, and what they have merged."""
+
+    def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
+        """``start_time`` is now, in UTC."""
+        self._lock = threading.Lock()
+        self._service_tracker = ServiceChangeTracker(family)
+        self._endpoints_tracker = EndpointsChangeTracker(family, node_name, start_time)
+        self._services = ServicePortMap()
+        self._endpoints = EndpointsMap()
+        self._frontends = FrontendLedger()
+        self._next_node: NodeView | None = None
+        self.node = NodeView(family, node_name)
+
+    def handle_service(self, previous: Service | None, current: Service | None) -> bool:
+        """Note a changed Service; return whether a sync is due."""
+        with self._lock:
+            return self._service_tracker.update(previous, current)
+
+    def handle_slice(self, previous: EndpointSlice | None, current: EndpointSlice | None) -> bool:
+        """Note a changed EndpointSlice; return whether a sync is due."""
+        with self._lock:
+            due = False
+            if previous is not None and (current is None or _moved(previous, current)):
+                due = self._endpoints_tracker.endpoint_slice_update(previous, remove=True)
+            if current is not None:
+                due |= self._endpoints_tracker.endpoint_slice_update(current, remove=False)
+            return due
+
+    def handle_node(self, node: NodeView) -> bool:
+        """Note what the node looks like now; return whether a sync is due."""
+        with self._lock:
+            if node == (self._next_node or self.node):
+                return False
+            self._next_node = node
+            return True
+
+    def check_out(self) -> Work:
+        """Merge what the trackers have pending, and return what has to be planned again."""
+        with self._lock:
+            services = self._services.update(self._service_tracker)
+            endpoints = self._endpoints.update(self._endpoints_tracker)
+            node, self._next_node = self._next_node, None
+        dirty = set(services.changed_ports | endpoints.changed_ports)
+        for name in services.changed_ports:
+            dirty |= self._frontends.claim(name, self._services.get(name))
+        if node is not None:
+            if node.zone != self.node.zone:
+                dirty.update(self._services)
+            self.node = node
+        return Work(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
+
+    def service_ports(self) -> Iterator[ServicePortName]:
+        """Iterate over the names of all Service ports."""
+        return iter(self._services)
+
+    def plan(self, name: ServicePortName) -> ServicePlan | None:
+        """Return the plan for one Service port, or None where it is gone."""
+        port = self._services.get(name)
+        if port is None:
+            return None
+        endpoints = self._endpoints.get(name, ())
+        return plan_service_port(name, port, endpoints, self._frontends.owned(name), self.node)
+
+    def lost(self) -> tuple[Lost, ...]:
+        """Return the claims to frontends that another Service holds."""
+        return self._frontends.lost()
+
+
+def _moved(previous: EndpointSlice, current: EndpointSlice) -> bool:
+    """Tell whether a slice now belongs to another Service or family, so that the old one loses it."""
+    before, after = previous.metadata.known_labels, current.metadata.known_labels
+    return (before.service_name, previous.address_type) != (after.service_name, current.address_type)

@@ -1,0 +1,129 @@
+"""EndpointsChangeTracker and EndpointsMap (A.4)."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from knft.model.endpoint import Endpoint
+from knft.model.names import Family, NamespacedName, ServicePortName
+from knft.model.objects import EndpointSlice
+from knft.track.slices import EndpointsByPort, EndpointsChange, EndpointSliceCache
+
+TriggerTimes = dict[NamespacedName, tuple[datetime, ...]]
+
+
+class EndpointsUpdate(Struct, frozen=True):
+    """What one checkout merged.
+
+    ``conntrack_cleanup_required`` is true where a touched Service has, or had, UDP endpoints. ``trigger_times`` are
+    the moments, in UTC, at which the changes happened in the cluster, for the network programming latency.
+    """
+
+    updated_services: frozenset[NamespacedName]
+    changed_ports: frozenset[ServicePortName]
+    conntrack_cleanup_required: bool
+    trigger_times: TriggerTimes
+
+
+class EndpointsChangeTracker:
+    """Accumulates changes of EndpointSlices between two syncs."""
+
+    def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
+        """Track slices of ``family``; changes that were triggered before ``start_time`` are not timed."""
+        self._family = family
+        self._start_time = start_time
+        self._cache = EndpointSliceCache(node_name)
+        self._trigger_times: dict[NamespacedName, list[datetime]] = {}
+        self.changes_total = 0
+        self.pending = 0
+
+    def endpoint_slice_update(self, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
+        """Note one slice, or its removal; return whether this call changed anything."""
+        label = endpoint_slice.metadata.known_labels.service_name
+        if endpoint_slice.address_type != self._family.value or not label:
+            return False
+        service = NamespacedName(endpoint_slice.metadata.namespace, label)
+        self.changes_total += 1
+        if not self._cache.update_pending(service, endpoint_slice, remove=remove):
+            return False
+        self.pending += 1
+        if remove:
+            self._trigger_times.pop(service, None)
+        else:
+            self._note_trigger_time(service, endpoint_slice)
+        return True
+
+    def _note_trigger_time(self, service: NamespacedName, endpoint_slice: EndpointSlice) -> None:
+        annotations = endpoint_slice.metadata.annotations
+        time = parse_time(annotations.trigger_time if annotations else None)
+        if time is not None and time > self._start_time:
+            self._trigger_times.setdefault(service, []).append(time)
+
+    def checkout(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
+        """Hand out what is pending, and start anew."""
+        times = {service: tuple(moments) for service, moments in self._trigger_times.items()}
+        self._trigger_times = {}
+        self.pending = 0
+        return self._cache.checkout(), times
+
+
+class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
+    """The endpoints of every Service port of one family, sorted by ``ip:port``, as of the last sync."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
+
+    def update(self, tracker: EndpointsChangeTracker) -> EndpointsUpdate:
+        """Merge what the tracker has pending."""
+        changes, trigger_times = tracker.checkout()
+        changed: set[ServicePortName] = set()
+        udp = False
+        for service, (previous, current) in changes.items():
+            before, after = _by_service_port(service, previous), _by_service_port(service, current)
+            changed |= {name for name in before | after if before.get(name) != after.get(name)}
+            udp = udp or any(name.protocol == "UDP" for name in before | after)
+            for name in before:
+                self._endpoints.pop(name, None)
+            self._endpoints.update(after)
+        return EndpointsUpdate(frozenset(changes), frozenset(changed), udp, trigger_times)
+
+    def __getitem__(self, name: ServicePortName) -> tuple[Endpoint, ...]:
+        """Return the endpoints of one Service port."""
+        return self._endpoints[name]
+
+    def __iter__(self) -> Iterator[ServicePortName]:
+        """Iterate over the names of Service ports that have endpoints."""
+        return iter(self._endpoints)
+
+    def __len__(self) -> int:
+        """Count the Service ports that have endpoints."""
+        return len(self._endpoints)
+
+    def local_ready_endpoints(self) -> dict[NamespacedName, int]:
+        """Return how many distinct addresses are local and ready, by Service, over all its ports (A.4)."""
+        found: dict[NamespacedName, set[str]] = {}
+        for name, endpoints in self._endpoints.items():
+            local = {endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready}
+            if local:
+                found.setdefault(name.service, set()).update(local)
+        return {service: len(local) for service, local in found.items()}
+
+
+def _by_service_port(
+    service: NamespacedName, endpoints: EndpointsByPort
+) -> dict[ServicePortName, tuple[Endpoint, ...]]:
+    return {
+        ServicePortName(service.namespace, service.name, port.name, port.protocol): found
+        for port, found in endpoints.items()
+    }
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Return an RFC 3339 time with its offset, or None where there is none that can be read."""
+    try:
+        time = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else None

@@ -1,0 +1,79 @@
+"""Expansion of a Service into its ServicePorts, in one family (A.3)."""
+
+from knft.model import addresses
+from knft.model.names import Family, ServicePortName
+from knft.model.objects import Service, ServicePortSpec, ServiceSpec
+from knft.model.service_port import ServicePort
+
+DEFAULT_AFFINITY_SECONDS = 10800
+"""What the API server fills in for ClientIP affinity; manifests may leave it out."""
+
+ServicePorts = dict[ServicePortName, ServicePort]
+
+
+def expand_service(service: Service | None, family: Family) -> ServicePorts | None:
+    """Return the ServicePorts of ``service`` in ``family``, or None where it has no cluster IP there.
+
+    An empty dictionary, a Service without ports, is not the same as None.
+    """
+    if service is None or service.spec.type == "ExternalName":
+        return None
+    cluster_ip = _cluster_ip(service.spec, family)
+    if cluster_ip is None:
+        return None
+    return {
+        ServicePortName(*service.key, port.name, port.protocol): _service_port(service, port, cluster_ip, family)
+        for port in service.spec.ports or ()
+    }
+
+
+def _cluster_ip(spec: ServiceSpec, family: Family) -> str | None:
+    if not spec.cluster_ip or spec.cluster_ip == "None":
+        return None
+    if not spec.ip_families:
+        candidates: tuple[str, ...] = (spec.cluster_ip,)
+    elif family.value in spec.ip_families:
+        index = spec.ip_families.index(family.value)
+        candidates = (spec.cluster_ips or (spec.cluster_ip,))[index : index + 1]
+    else:
+        return None
+    return next(iter(addresses.of_family(candidates, family)), None)
+
+
+def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, family: Family) -> ServicePort:
+    spec = service.spec
+    external_ips = addresses.of_family(spec.external_ips or (), family)
+    accessible = spec.type in ("LoadBalancer", "NodePort") or bool(external_ips)
+    external_local = accessible and spec.external_traffic_policy == "Local"
+    checks_health = spec.type == "LoadBalancer" and spec.external_traffic_policy == "Local"
+    return ServicePort(
+        cluster_ip=cluster_ip,
+        port=port.port,
+        protocol=port.protocol,
+        node_port=port.node_port or 0,
+        external_ips=external_ips,
+        load_balancer_vips=_load_balancer_vips(service, family),
+        load_balancer_source_ranges=addresses.networks_of_family(spec.load_balancer_source_ranges or (), family),
+        affinity_seconds=_affinity_seconds(spec),
+        health_check_node_port=(spec.health_check_node_port or 0) if checks_health else 0,
+        internal_policy_local=spec.internal_traffic_policy == "Local",
+        external_policy_local=external_local,
+        created=service.metadata.creation_timestamp or "",
+    )
+
+
+def _load_balancer_vips(service: Service, family: Family) -> tuple[str, ...]:
+    if service.status is None or service.status.load_balancer is None:
+        return ()
+    ingresses = service.status.load_balancer.ingress or ()
+    vips = (ingress.ip for ingress in ingresses if ingress.ip and ingress.ip_mode != "Proxy")
+    return addresses.of_family(vips, family)
+
+
+def _affinity_seconds(spec: ServiceSpec) -> int:
+    if spec.session_affinity != "ClientIP":
+        return 0
+    config = spec.session_affinity_config
+    if config is None or config.client_ip is None:
+        return DEFAULT_AFFINITY_SECONDS
+    return config.client_ip.timeout_seconds or DEFAULT_AFFINITY_SECONDS

@@ -1,0 +1,140 @@
+"""EndpointSliceCache: which slices are in effect, and which wait for the next sync (A.5)."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from knft.model import addresses
+from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.names import NamespacedName, Protocol
+from knft.model.objects import EndpointSlice, SliceEndpoint
+
+
+class PortKey(NamedTuple):
+    """A slice port's identity: what pairs it with a Service port."""
+
+    name: str
+    protocol: Protocol
+
+
+EndpointsByPort = dict[PortKey, tuple[Endpoint, ...]]
+
+
+class _Record(Struct, frozen=True):
+    slice: EndpointSlice
+    removed: bool
+
+
+class _ServiceSlices(Struct):
+    applied: dict[str, EndpointSlice]
+    pending: dict[str, _Record]
+    expanded: dict[str, EndpointsByPort]
+    current: EndpointsByPort
+
+
+class EndpointsChange(NamedTuple):
+    """The endpoints of one Service, before and after a checkout."""
+
+    previous: EndpointsByPort
+    current: EndpointsByPort
+
+
+class EndpointSliceCache:
+    """The slices of every Service, applied and pending, for one node's view."""
+
+    def __init__(self, node_name: str) -> None:
+        """Endpoints whose ``nodeName`` is ``node_name`` are local."""
+        self._node_name = node_name
+        self._services: dict[NamespacedName, _ServiceSlices] = {}
+
+    def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
+        """Note a slice, or its removal; return whether that changes anything."""
+        slices = self._services.get(service)
+        if slices is None:
+            if remove:
+                return False
+            slices = self._services[service] = _ServiceSlices({}, {}, {}, {})
+        name = endpoint_slice.metadata.name
+        record = _Record(endpoint_slice, remove)
+        if not _differs(slices, name, record):
+            return False
+        slices.pending[name] = record
+        return True
+
+    def checkout(self) -> dict[NamespacedName, EndpointsChange]:
+        """Apply what is pending; return each touched Service's endpoints before and after."""
+        changes = {}
+        for service in [name for name, slices in self._services.items() if slices.pending]:
+            slices = self._services[service]
+            previous = slices.current
+            self._apply(slices)
+            changes[service] = EndpointsChange(previous, slices.current)
+            if not slices.applied:
+                del self._services[service]
+        return changes
+
+    def _apply(self, slices: _ServiceSlices) -> None:
+        for name, record in slices.pending.items():
+            if record.removed:
+                slices.applied.pop(name, None)
+                slices.expanded.pop(name, None)
+            else:
+                slices.applied[name] = record.slice
+                slices.expanded[name] = expand_slice(record.slice, self._node_name)
+        slices.pending = {}
+        slices.current = merge(slices.expanded[name] for name in sorted(slices.expanded))
+
+
+def _differs(slices: _ServiceSlices, name: str, record: _Record) -> bool:
+    if name in slices.pending:
+        return slices.pending[name] != record
+    if name in slices.applied:
+        return record.removed or slices.applied[name] != record.slice
+    return not record.removed
+
+
+def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPort:
+    """Return the endpoints of one slice by port; ports and endpoints that mean nothing are left out (A.5)."""
+    return {
+        PortKey(port.name, port.protocol or "TCP"): tuple(
+            _endpoint(endpoint, port.port, node_name)
+            for endpoint in endpoint_slice.endpoints or ()
+            if endpoint.addresses
+        )
+        for port in endpoint_slice.ports or ()
+        if port.name is not None and port.port is not None
+    }
+
+
+def _endpoint(endpoint: SliceEndpoint, port: int, node_name: str) -> Endpoint:
+    parsed = addresses.parse_address(endpoint.addresses[0])
+    address = parsed[1] if parsed else endpoint.addresses[0]
+    conditions, hints = endpoint.conditions, endpoint.hints
+    return Endpoint(
+        address,
+        port,
+        endpoint_key(address, port),
+        is_local=bool(node_name) and endpoint.node_name == node_name,
+        ready=conditions is None or conditions.ready is not False,
+        serving=conditions is None or conditions.serving is not False,
+        terminating=conditions is not None and conditions.terminating is True,
+        zone_hints=frozenset(hint.name for hint in (hints.for_zones if hints else None) or ()),
+        node_hints=frozenset(hint.name for hint in (hints.for_nodes if hints else None) or ()),
+    )
+
+
+def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
+    """Join the endpoints of several slices, each list sorted by ``ip:port``.
+
+    Of two endpoints with one ``ip:port`` the later wins unless it is terminating; a terminating one never
+    replaces another (a pod that restarts is for a while in two slices).
+    """
+    merged: dict[PortKey, dict[str, Endpoint]] = {}
+    for part in parts:
+        for port, endpoints in part.items():
+            known = merged.setdefault(port, {})
+            for endpoint in endpoints:
+                if not endpoint.terminating or endpoint.key not in known:
+                    known[endpoint.key] = endpoint
+    return {port: tuple(known[key] for key in sorted(known)) for port, known in merged.items() if known}
