@@ -1,0 +1,126 @@
+"""A network namespace, held by a file descriptor and by nothing else.
+
+Sockets stay in the namespace in which they were made, and child processes start in the namespace of the thread that
+starts them. So a thread enters, makes what it needs, and goes back: no helper process lives in a namespace.
+"""
+
+import ctypes
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+CLONE_NEWNET = 0x40000000
+_OWN_NAMESPACE = "/proc/thread-self/ns/net"
+# os.unshare and os.setns are only there from Python 3.12 on.
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare(flags: int) -> None:
+    """Give the calling thread namespaces of its own, of the kinds in ``flags`` (CLONE_NEW...)."""
+    if _libc.unshare(flags) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"unshare: {os.strerror(code)}")
+
+
+def _set_namespace(fd: int) -> None:
+    if _libc.setns(fd, CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"setns: {os.strerror(code)}")
+
+
+def _open_own_namespace() -> int:
+    return os.open(_OWN_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC)
+
+
+class Namespace:
+    """One network namespace; it vanishes when it is closed and the last socket and process in it are gone."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        """Take over ``fd``, an open file of the namespace."""
+        self.name = name
+        self.fd = fd
+
+    @classmethod
+    def create(cls, name: str) -> "Namespace":
+        """Make an empty namespace; ``name`` is only for people."""
+        made: list[int] = []
+        failures: list[OSError] = []
+
+        def make() -> None:
+            try:
+                unshare(CLONE_NEWNET)
+                made.append(_open_own_namespace())
+            except OSError as error:
+                failures.append(error)
+
+        # A thread of its own, so that nothing has to be put back when it fails halfway.
+        thread = threading.Thread(target=make, name=f"make-{name}")
+        thread.start()
+        thread.join()
+        if failures:
+            raise failures[0]
+        return cls(name, made[0])
+
+    def __repr__(self) -> str:
+        return f"Namespace({self.name!r})"
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Switch the calling thread (only this one) into the namespace, and back at the end."""
+        before = _open_own_namespace()
+        try:
+            _set_namespace(self.fd)
+            try:
+                yield
+            finally:
+                _set_namespace(before)
+        finally:
+            os.close(before)
+
+    def close(self) -> None:
+        """Let go of the namespace; closing twice is fine."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def run(self, argv: Sequence[str], *, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a program in the namespace and return what it wrote; with ``check``, its failure is raised."""
+        with self.entered():
+            return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=check)
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        *,
+        stdout: int | IO[str] | None = None,
+        stderr: int | IO[str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        """Start a program in the namespace; its owner must end it, as it keeps the namespace alive."""
+        with self.entered():
+            return subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=env, text=True)
+
+    def sysctl(self, key: str, value: int | str) -> None:
+        """Set one of the namespace's network settings, such as ``net.ipv4.ip_forward``."""
+        with self.entered():
+            _setting(key).write_text(str(value))
+
+    def read_sysctl(self, key: str) -> str:
+        """Return one of the namespace's network settings."""
+        with self.entered():
+            return _setting(key).read_text().strip()
+
+    def sysctls(self, settings: Mapping[str, int | str]) -> None:
+        """Set many settings; those that this kernel does not have are left out."""
+        with self.entered():
+            for key, value in settings.items():
+                with suppress(FileNotFoundError):
+                    _setting(key).write_text(str(value))
+
+
+def _setting(key: str) -> Path:
+    return Path("/proc/sys", *key.split("."))

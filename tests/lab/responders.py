@@ -1,0 +1,183 @@
+"""Servers: whoever connects learns which one answered, and how the server saw the client.
+
+The answer is one line of JSON with the fields of ``outcomes.Answered``. One thread serves them all; each socket lives
+in the namespace of its host. A TCP server leaves closing to the client, which thus keeps any TIME_WAIT.
+"""
+
+import ipaddress
+import json
+import selectors
+import socket
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from .outcomes import Protocol
+from .topology import Host
+
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    host: str
+    address: str
+    port: int
+    protocol: Protocol
+
+    def answer(self, source: str, source_port: int) -> bytes:
+        fields = {
+            "server": self.host,
+            "address": self.address,
+            "port": self.port,
+            "source": source,
+            "source_port": source_port,
+        }
+        return json.dumps(fields).encode() + b"\n"
+
+
+class Responders:
+    """A set of servers; a context manager, which starts and ends the thread that serves them."""
+
+    def __init__(self) -> None:
+        """Prepare without any server."""
+        self._selector = selectors.DefaultSelector()
+        # Ending the thread: one byte wakes it up.
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        # Held while events are handled and while servers come and go, never while waiting.
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._serve_forever, name="responders", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start serving."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop, and close every socket."""
+        self._wake.send(b"x")
+        self._thread.join()
+        for key in tuple(self._selector.get_map().values()):
+            _socket_of(key).close()
+        self._selector.close()
+        self._wake.close()
+
+    def serve(self, host: Host, port: int, protocol: Protocol = "tcp", address: str | None = None) -> None:
+        """Answer at ``address``, or at both main addresses of the host; it listens when this returns."""
+        for where in (host.ipv4, host.ipv6) if address is None else (address,):
+            server = _Server(host.name, where, port, protocol)
+            with host.namespace.entered():
+                listening = _listen(server)
+            with self._lock:
+                self._selector.register(listening, selectors.EVENT_READ, server)
+
+    def withdraw(self, host: Host, port: int, protocol: Protocol = "tcp") -> None:
+        """Stop answering at that port of the host, at all its addresses; open connections stay."""
+        with self._lock:
+            for key in tuple(self._selector.get_map().values()):
+                server = key.data
+                if isinstance(server, _Server) and (
+                    (server.host, server.port, server.protocol) == (host.name, port, protocol)
+                ):
+                    self._drop(key)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many connections and datagrams reached each host so far; hosts that nobody reached are left out."""
+        with self._lock:
+            return dict(self._counts)
+
+    def reset_counts(self) -> None:
+        """Count from zero again."""
+        with self._lock:
+            self._counts.clear()
+
+    def _serve_forever(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._woken:
+                    return
+                with self._lock:
+                    # It may have been withdrawn since the selector reported it.
+                    if _socket_of(key).fileno() != -1:
+                        self._handle(key)
+
+    def _handle(self, key: selectors.SelectorKey) -> None:
+        server = key.data
+        if not isinstance(server, _Server):
+            self._read_on(key)
+        elif server.protocol == "tcp":
+            self._accept(_socket_of(key), server)
+        else:
+            self._reply(_socket_of(key), server)
+
+    def _accept(self, listening: socket.socket, server: _Server) -> None:
+        try:
+            connection, peer = listening.accept()
+        except OSError:  # The client has already gone.
+            return
+        connection.settimeout(0)
+        self._counts[server.host] += 1
+        try:
+            connection.send(server.answer(peer[0], peer[1]))
+        except OSError:
+            connection.close()
+            return
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _reply(self, bound: socket.socket, server: _Server) -> None:
+        try:
+            _, peer = bound.recvfrom(2048)
+        except OSError:  # An earlier answer was refused.
+            return
+        self._counts[server.host] += 1
+        try:
+            bound.sendto(server.answer(peer[0], peer[1]), peer)
+        except OSError:  # There is no way back; the client sees silence.
+            return
+
+    def _read_on(self, key: selectors.SelectorKey) -> None:
+        """Throw away what the client says; close when it has closed."""
+        try:
+            said = _socket_of(key).recv(2048)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if not said:
+            self._drop(key)
+
+    def _drop(self, key: selectors.SelectorKey) -> None:
+        self._selector.unregister(key.fileobj)
+        _socket_of(key).close()
+
+
+def _socket_of(key: selectors.SelectorKey) -> socket.socket:
+    if not isinstance(key.fileobj, socket.socket):
+        msg = "only sockets are registered here"
+        raise TypeError(msg)
+    return key.fileobj
+
+
+def _listen(server: _Server) -> socket.socket:
+    version = ipaddress.ip_address(server.address).version
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    kind = socket.SOCK_STREAM if server.protocol == "tcp" else socket.SOCK_DGRAM
+    listening = socket.socket(family, kind)
+    try:
+        if server.protocol == "tcp":
+            # Connections of a withdrawn server do not keep its port from being used again.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Bound to one address, so that answers leave from it.
+        listening.bind((server.address, server.port))
+        if server.protocol == "tcp":
+            listening.listen(_BACKLOG)
+        listening.settimeout(0)
+    except OSError:
+        listening.close()
+        raise
+    return listening

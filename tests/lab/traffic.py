@@ -1,0 +1,161 @@
+"""Clients: dial an address from a host and tell what came of it.
+
+``dial`` tells apart everything that can come of it; ``dial_many`` is fast and only counts who answered.
+"""
+
+import errno
+import ipaddress
+import json
+import select
+import socket
+import struct
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import NamedTuple
+
+from . import unreachable
+from .outcomes import Answered, Outcome, Protocol, Rejected, Silent, Unreachable
+from .topology import Host
+
+NOBODY_ANSWERED = "(nobody)"
+"""How ``dial_many`` counts connections without an answer, of whatever kind."""
+
+_LONGEST_ANSWER = 4096
+_NUMBERS: dict[Protocol, int] = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP}
+# Closing resets the connection: no TIME_WAIT, and the port is free again at once.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_NOBODY_LISTENS = {errno.ECONNREFUSED, errno.ECONNRESET}
+
+
+class _Call(NamedTuple):
+    """Whom to dial, and from where."""
+
+    destination: str
+    port: int
+    protocol: Protocol
+    source: str | None
+    source_port: int
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        version = ipaddress.ip_address(self.destination).version
+        return socket.AF_INET if version == 4 else socket.AF_INET6
+
+    @property
+    def any_address(self) -> str:
+        return "0.0.0.0" if self.family == socket.AF_INET else "::"  # noqa: S104 - in a namespace
+
+
+def dial(
+    host: Host,
+    destination: str,
+    port: int,
+    protocol: Protocol = "tcp",
+    *,
+    source: str | None = None,
+    source_port: int = 0,
+    timeout: float = 1.0,
+) -> Outcome:
+    """Connect (or send a datagram) from the host and wait for the server's line, at most ``timeout`` seconds.
+
+    ``source`` and ``source_port`` choose the client's end; by default the kernel does.
+    """
+    call = _Call(destination, port, protocol, source, source_port)
+    with host.namespace.entered():
+        client, raw = _open(call), unreachable.listen(call.family)
+    with client, raw:
+        client.settimeout(0)
+        return _converse(client, raw, call, timeout)
+
+
+def dial_many(
+    host: Host,
+    destination: str,
+    port: int,
+    protocol: Protocol,
+    count: int,
+    *,
+    source: str | None = None,
+    timeout: float = 1.0,
+) -> Counter[str]:
+    """Dial ``count`` times, one after the other and each from a new port, and count the names of who answered."""
+    call = _Call(destination, port, protocol, source, 0)
+    names: Counter[str] = Counter()
+    with host.namespace.entered():
+        for _ in range(count):
+            names[_ask(call, timeout)] += 1
+    return names
+
+
+def _ask(call: _Call, timeout: float) -> str:
+    with _open(call) as client:
+        client.settimeout(timeout)
+        try:
+            client.connect((call.destination, call.port))
+            if call.protocol == "udp":
+                client.send(b"?")
+            said = client.recv(_LONGEST_ANSWER)
+        except OSError:
+            return NOBODY_ANSWERED
+    return str(json.loads(said)["server"]) if said else NOBODY_ANSWERED
+
+
+def _open(call: _Call) -> socket.socket:
+    kind = socket.SOCK_STREAM if call.protocol == "tcp" else socket.SOCK_DGRAM
+    client = socket.socket(call.family, kind, _NUMBERS[call.protocol])
+    try:
+        if call.protocol == "tcp":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        if call.source is not None or call.source_port:
+            client.bind((call.source or call.any_address, call.source_port))
+    except OSError:
+        client.close()
+        raise
+    return client
+
+
+def _converse(client: socket.socket, raw: socket.socket, call: _Call, timeout: float) -> Outcome:
+    started = time.monotonic()
+    code = client.connect_ex((call.destination, call.port))
+    if code not in {0, errno.EINPROGRESS}:
+        return _judge(code, call.protocol)
+    if call.protocol == "udp":
+        # Where the client's own host drops or rejects the datagram, send() says EPERM: what comes next tells which.
+        with suppress(PermissionError):
+            client.send(b"?")
+    source_port = client.getsockname()[1]
+    flow = unreachable.Flow(client.proto, call.destination, call.port, source_port)
+    waiting = select.poll()
+    waiting.register(client, select.POLLIN)
+    waiting.register(raw, select.POLLIN)
+    while (left := started + timeout - time.monotonic()) > 0:
+        if not waiting.poll(left * 1000):
+            continue
+        # The notice first: the kernel tells the raw socket before it tells the connection.
+        notice = unreachable.heard(raw, flow)
+        if notice is not None:
+            refused = Rejected("icmp", notice.sender)
+            return refused if notice.error is None else Unreachable(notice.error)
+        outcome = _receive(client, call.protocol, time.monotonic() - started)
+        if outcome is not None:
+            return outcome
+    return Silent()
+
+
+def _receive(client: socket.socket, protocol: Protocol, elapsed: float) -> Outcome | None:
+    try:
+        said = client.recv(_LONGEST_ANSWER)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        return _judge(error.errno or 0, protocol)
+    # The answer is far shorter than a segment, so it comes in one piece; an end without it is no answer.
+    return Answered(**json.loads(said), elapsed=elapsed) if said else Rejected("reset")
+
+
+def _judge(code: int, protocol: Protocol) -> Outcome:
+    if code in _NOBODY_LISTENS:
+        # UDP knows no reset: it is refused by ICMP alone.
+        return Rejected("reset" if protocol == "tcp" else "icmp")
+    return Silent() if code == errno.ETIMEDOUT else Unreachable(code)

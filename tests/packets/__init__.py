@@ -1,0 +1,1 @@
+"""Real packets through the ruleset that ``knft run`` made, between the lab's network namespaces."""
