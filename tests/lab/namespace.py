@@ -90,7 +90,12 @@ class Namespace:
     def run(self, argv: Sequence[str], *, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a program in the namespace and return what it wrote; with ``check``, its failure is raised."""
         with self.entered():
-            return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=check)
+            done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            failure = subprocess.CalledProcessError(done.returncode, argv, done.stdout, done.stderr)
+            failure.add_note(f"in namespace {self.name}, it said:\n{done.stderr or done.stdout}")
+            raise failure
+        return done
 
     def popen(
         self,

@@ -1,100 +1,26 @@
 """The lab itself is right: every scenario test stands on these claims."""
 
 import itertools
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from .links import forget_flows
-from .namespace import Namespace
-from .outcomes import Answered, Outcome, Protocol, Rejected, Silent, Unreachable
-from .plan import NODE, OTHER_OUTSIDE, Version
+from .outcomes import Answered, Outcome, Rejected, Silent, Unreachable
+from .plan import NODES, OTHER_OUTSIDE
 from .responders import Responders
 from .topology import Host, Lab
 from .traffic import NOBODY_ANSWERED, dial, dial_many
+from .ways import PORT, WAYS, Way
 
-PORT = 8080
 CLOSED_PORT = 8081
 VIRTUAL_PORT = 80
 KINDS = ("node", "remote", "outside", "local-1", "local-2", "remote-1", "remote-2")
-
-
-class Way(NamedTuple):
-    """One family and one protocol; each claim is tested in all four."""
-
-    version: Version
-    protocol: Protocol
-
-    @property
-    def family(self) -> str:
-        """The family as nft spells it."""
-        return "ip" if self.version == 4 else "ip6"
-
-    @property
-    def virtual(self) -> str:
-        """A Service address, which nobody has."""
-        return "10.96.0.10" if self.version == 4 else "fd00:10:96::10"
-
-    def to(self, host: Host) -> str:
-        """Return the address of a host."""
-        return host.address(self.version)
-
-    def __str__(self) -> str:
-        """Return a short name for test reports."""
-        return f"{self.protocol}{self.version}"
-
-
-PROTOCOLS: tuple[Protocol, ...] = ("tcp", "udp")
-WAYS = [Way(4, "tcp"), Way(4, "udp"), Way(6, "tcp"), Way(6, "udp")]
-pytestmark = [pytest.mark.kernel, pytest.mark.parametrize("way", WAYS, ids=str)]
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """One lab for all tests; they leave no rules behind."""
-    with Lab() as built:
-        yield built
-
-
-@pytest.fixture(scope="module")
-def responders(lab: Lab) -> Iterator[Responders]:
-    """Answer at PORT on every host, in both protocols."""
-    with Responders() as servers:
-        for host, protocol in itertools.product(lab, PROTOCOLS):
-            servers.serve(host, PORT, protocol)
-        yield servers
-
-
-@pytest.fixture
-def node(lab: Lab) -> Iterator[Namespace]:
-    """Give the node under test, whose rules and flows are flushed afterwards."""
-    namespace = lab.host("node").namespace
-    yield namespace
-    _load(namespace, "flush ruleset")
-    forget_flows(namespace)
-
-
-def _load(namespace: Namespace, rules: str) -> None:
-    namespace.run(["nft", "-f", "-"], stdin=rules)
-
-
-def _in_chain(way: Way, hook: str, rule: str) -> str:
-    return f"table {way.family} t {{ chain c {{ type filter hook {hook} priority 0; {rule}; }}\n}}"
-
-
-def _forwarding_to(pod: Host, way: Way, then: str = "accept") -> str:
-    """Return rules that send the virtual address to a pod, from outside of the node and from itself."""
-    match = f"{way.family} daddr {way.virtual} {way.protocol} dport {VIRTUAL_PORT}"
-    target = way.to(pod) if way.version == 4 else f"[{way.to(pod)}]"
-    return f"""
-    table {way.family} t {{
-      chain pre {{ type nat hook prerouting priority -100; {match} dnat to {target}:{PORT}; }}
-      chain out {{ type nat hook output priority -100; {match} dnat to {target}:{PORT}; }}
-      chain post {{ type nat hook postrouting priority 100; ct status dnat {then}; }}
-    }}"""
+pytestmark = pytest.mark.kernel
+every_way = pytest.mark.parametrize("way", WAYS, ids=str)
 
 
 def _sender(outcome: Outcome) -> str | None:
@@ -102,6 +28,7 @@ def _sender(outcome: Outcome) -> str | None:
     return outcome.sender
 
 
+@every_way
 @pytest.mark.parametrize(("client", "server"), list(itertools.product(KINDS, KINDS)))
 def test_everybody_reaches_everybody(lab: Lab, responders: Responders, client: str, server: str, way: Way) -> None:
     """Without any rules, each host reaches each other one, and is seen with its own address."""
@@ -111,21 +38,18 @@ def test_everybody_reaches_everybody(lab: Lab, responders: Responders, client: s
     outcome = dial(lab.host(client), way.to(target), PORT, way.protocol)
 
     assert isinstance(outcome, Answered)
-    assert (outcome.server, outcome.address, outcome.port) == (
-        server,
-        way.to(target),
-        PORT,
-    )
-    if client != server and not (client in {"node", "remote"} and server.startswith(client)):
-        assert outcome.source in _addresses(lab.host(client), way)
+    assert (outcome.server, outcome.address, outcome.port) == (server, way.to(target), PORT)
+    assert outcome.source in _addresses(lab.host(client), way)
     assert responders.counts == {server: 1}
 
 
 def _addresses(host: Host, way: Way) -> set[str]:
-    gateways = {NODE.host: NODE.gateway.of(way.version)}
-    return {way.to(host), gateways.get(host.name, way.to(host))}
+    """Return the addresses of a host; a node has one towards the lan and one towards its pods."""
+    gateways = {plan.gateway.of(way.version) for plan in NODES if plan.host == host.name}
+    return {way.to(host), *gateways}
 
 
+@every_way
 @pytest.mark.usefixtures("responders")
 def test_source_is_chosen(lab: Lab, way: Way) -> None:
     """The outside client can use its second address, and a port of its choice, again and again."""
@@ -136,6 +60,7 @@ def test_source_is_chosen(lab: Lab, way: Way) -> None:
         assert outcome == Answered("local-1", target, PORT, source, 5555)
 
 
+@every_way
 @pytest.mark.parametrize("client", ["outside", "node", "local-1", "local-2"])
 def test_closed_port(lab: Lab, client: str, way: Way) -> None:
     """A host without a listener resets TCP and refuses UDP by ICMP."""
@@ -147,35 +72,7 @@ def test_closed_port(lab: Lab, client: str, way: Way) -> None:
     assert _sender(outcome) == (None if way.protocol == "tcp" else target)
 
 
-@pytest.mark.parametrize(
-    ("hook", "client"),
-    [("forward", "outside"), ("forward", "local-1"), ("output", "node"), ("input", "outside")],
-)
-def test_reject_in_node(lab: Lab, node: Namespace, hook: str, client: str, way: Way) -> None:
-    """A proxy's reject is told from a host's reset, at once and however many there are."""
-    target = way.to(lab.host("node" if hook == "input" else "remote-1"))
-    match = f"{way.protocol} dport {PORT}"
-    reject = "reject with icmp port-unreachable" if way.version == 4 else "reject"
-    _load(node, _in_chain(way, hook, f"{match} {reject}"))
-
-    started = time.monotonic()
-    outcomes = [dial(lab.host(client), target, PORT, way.protocol) for _ in range(100)]
-
-    assert outcomes == [Rejected("icmp")] * 100
-    assert time.monotonic() - started < 1
-    assert _sender(outcomes[0]) is not None
-
-
-@pytest.mark.usefixtures("responders")
-@pytest.mark.parametrize(("hook", "client"), [("forward", "outside"), ("output", "node")])
-def test_drop_in_node(lab: Lab, node: Namespace, hook: str, client: str, way: Way) -> None:
-    """A dropped packet is silence, and also if the client's own host drops it."""
-    target = way.to(lab.host("remote-1"))
-    _load(node, _in_chain(way, hook, f"{way.protocol} dport {PORT} drop"))
-
-    assert dial(lab.host(client), target, PORT, way.protocol, timeout=0.2) == Silent()
-
-
+@every_way
 @pytest.mark.parametrize("client", ["outside", "node", "local-1"])
 def test_virtual_address_is_swallowed(lab: Lab, client: str, way: Way) -> None:
     """Without a proxy, a Service address leads to silence: no route is missing and nobody complains."""
@@ -184,6 +81,7 @@ def test_virtual_address_is_swallowed(lab: Lab, client: str, way: Way) -> None:
     assert outcome == Silent()
 
 
+@every_way
 def test_no_route(lab: Lab, way: Way) -> None:
     """An address without a route is told from one that is silent."""
     target = "198.51.100.1" if way.version == 4 else "2001:db8:ffff::1"
@@ -191,65 +89,7 @@ def test_no_route(lab: Lab, way: Way) -> None:
     assert isinstance(dial(lab.host("outside"), target, PORT, way.protocol), Unreachable)
 
 
-@pytest.mark.usefixtures("responders")
-@pytest.mark.parametrize("client", ["outside", "node", "local-1", "local-2"])
-@pytest.mark.parametrize("server", ["local-1", "remote-1"])
-def test_destination_translation(lab: Lab, node: Namespace, client: str, server: str, way: Way) -> None:
-    """With masquerading a virtual address leads everybody to the pod, even a pod to itself."""
-    pod = lab.host(server)
-    _load(node, _forwarding_to(pod, way, then="masquerade"))
-
-    outcome = dial(lab.host(client), way.virtual, VIRTUAL_PORT, way.protocol)
-
-    assert isinstance(outcome, Answered)
-    assert outcome.server == server
-    assert outcome.source == (NODE.gateway if server == "local-1" else NODE.lan).of(way.version)
-
-
-@pytest.mark.usefixtures("responders")
-@pytest.mark.parametrize(("client", "server"), [("outside", "local-1"), ("local-2", "local-1")])
-def test_source_is_kept(lab: Lab, node: Namespace, client: str, server: str, way: Way) -> None:
-    """Without masquerading the pod sees the client, and the answer still finds its way back."""
-    _load(node, _forwarding_to(lab.host(server), way))
-
-    outcome = dial(lab.host(client), way.virtual, VIRTUAL_PORT, way.protocol)
-
-    assert isinstance(outcome, Answered)
-    assert (outcome.server, outcome.source) == (server, way.to(lab.host(client)))
-
-
-@pytest.mark.usefixtures("responders")
-def test_many_dials(lab: Lab, node: Namespace, capsys: pytest.CaptureFixture[str], way: Way) -> None:
-    """Thousands of connections through the node are quick, and every one is answered."""
-    count = 4000
-    _load(node, _forwarding_to(lab.host("remote-1"), way, then="masquerade"))
-    started = time.monotonic()
-
-    names = dial_many(lab.host("outside"), way.virtual, VIRTUAL_PORT, way.protocol, count)
-
-    speed = count / (time.monotonic() - started)
-    with capsys.disabled():
-        print(f" {speed:.0f} {way.protocol} connections a second over IPv{way.version}", end="")
-    assert names == {"remote-1": count}
-    assert speed > 1000
-
-
-@pytest.mark.usefixtures("responders")
-def test_flows_are_forgotten(lab: Lab, node: Namespace, way: Way) -> None:
-    """A UDP flow goes on to its first pod when the rules change, until flows are forgotten."""
-    answered = []
-    for server, forget in (("local-1", False), ("local-2", False), ("local-2", True)):
-        _load(node, "flush ruleset\n" + _forwarding_to(lab.host(server), way))
-        if forget:
-            forget_flows(node)
-        outcome = dial(lab.host("outside"), way.virtual, VIRTUAL_PORT, way.protocol, source_port=6666)
-        assert isinstance(outcome, Answered)
-        answered.append(outcome.server)
-
-    stays = "local-1" if way.protocol == "udp" else "local-2"
-    assert answered == ["local-1", stays, "local-2"]
-
-
+@every_way
 def test_withdrawn_server(lab: Lab, way: Way) -> None:
     """A withdrawn server is a closed port, which can be served again."""
     pod = lab.host("local-3")
@@ -267,6 +107,7 @@ def test_withdrawn_server(lab: Lab, way: Way) -> None:
     assert many == {NOBODY_ANSWERED: 3}
 
 
+@every_way
 @pytest.mark.parametrize("where", ["node", "remote"])
 def test_pod_comes_and_goes(lab: Lab, where: str, way: Way) -> None:
     """A pod added later is like the first ones; a removed one is gone."""
@@ -288,6 +129,7 @@ def _own_files() -> tuple[int, Path]:
     return len(list(Path("/proc/self/fd").iterdir())), Path("/proc/thread-self/ns/net").readlink()
 
 
+@every_way
 def test_nothing_is_left(way: Way) -> None:
     """Building, using and closing a lab leaves no file open and the thread where it was."""
     before = _own_files()
@@ -301,3 +143,55 @@ def test_nothing_is_left(way: Way) -> None:
     assert isinstance(first, Answered)
     assert took < 1.5
     assert _own_files() == before
+
+
+def test_only_the_calling_thread_enters(lab: Lab) -> None:
+    """While one thread is in a namespace, the others stay where they are, and so it goes on for each entering."""
+    seen: list[Path] = []
+    home = _own_files()[1]
+    other = threading.Thread(target=lambda: seen.append(_own_files()[1]))
+    with lab.host("node").namespace.entered():
+        node = _own_files()[1]
+        with lab.host("outside").namespace.entered():
+            outside = _own_files()[1]
+            other.start()
+            other.join()
+        back = _own_files()[1]
+
+    assert len({home, node, outside}) == 3
+    assert back == node
+    assert _own_files()[1] == home
+    # A thread starts in the namespace of the one that starts it.
+    assert seen == [outside]
+
+
+def test_program_failure_is_told(lab: Lab) -> None:
+    """A failed program is raised with what it said; without ``check`` it is returned."""
+    argv = [sys.executable, "-c", "import sys; sys.exit('no such luck')"]
+    namespace = lab.host("node").namespace
+
+    assert namespace.run(argv, check=False).returncode == 1
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        namespace.run(argv)
+    assert "no such luck" in failure.value.__notes__[0]
+
+
+def test_user_namespace_is_enough() -> None:
+    """Whoever may make a user namespace may build a lab there, as root of nothing else."""
+    program = """
+import sys
+from tests.lab import privilege
+from tests.lab.topology import Lab
+try:
+    privilege._become_root_of_user_namespace()
+except OSError:
+    sys.exit("not allowed")
+with Lab(local_pods=1, remote_pods=1) as lab:
+    print(privilege.can_make_namespaces(), *(host.name for host in lab))
+"""
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    if done.stderr == "not allowed\n":
+        pytest.skip("user namespaces are not allowed here")
+
+    assert (done.stdout, done.stderr) == ("True outside node remote local-1 remote-1\n", "")

@@ -124,8 +124,8 @@ def _converse(client: socket.socket, raw: socket.socket, call: _Call, timeout: f
         # Where the client's own host drops or rejects the datagram, send() says EPERM: what comes next tells which.
         with suppress(PermissionError):
             client.send(b"?")
-    source_port = client.getsockname()[1]
-    flow = unreachable.Flow(client.proto, call.destination, call.port, source_port)
+    destination = str(ipaddress.ip_address(call.destination))  # As notices spell it.
+    flow = unreachable.Flow(client.proto, destination, call.port, client.getsockname()[1])
     waiting = select.poll()
     waiting.register(client, select.POLLIN)
     waiting.register(raw, select.POLLIN)

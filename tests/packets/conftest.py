@@ -1,22 +1,24 @@
-"""The lab, and servers in it, for every test that sends packets."""
+"""The lab, for every test that sends packets."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.responders import Responders
+from tests.lab import plan
+from tests.lab.links import netlink
 from tests.lab.topology import Lab
+from tests.packets.scenario import UNALLOCATED
 
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """One lab for the session; its remote node also has an address that the Service CIDR leaves unallocated."""
+    """One lab for the session.
+
+    Its remote node also has an address that nobody's Service has, so that a packet to it that is not dropped is answered.
+    """
     with Lab(local_pods=4, remote_pods=8) as built:
+        with netlink(built.host("remote").namespace) as link:
+            link.add_addresses("eth0", UNALLOCATED, by_default=False)
+        with netlink(built.host("node").namespace) as link:
+            link.add_routes(plan.Addresses(f"{UNALLOCATED.ipv4}/32", f"{UNALLOCATED.ipv6}/128"), plan.REMOTE.lan)
         yield built
-
-
-@pytest.fixture
-def responders() -> Iterator[Responders]:
-    """Servers of one test."""
-    with Responders() as servers:
-        yield servers

@@ -34,6 +34,10 @@ DEFAULT_NODE = {
 }
 
 
+UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
+"""``$cluster.99``: no Service has it, but the remote node would answer there on port 80."""
+
+
 class Packet(msgspec.Struct, frozen=True, rename={"client": "from"}, forbid_unknown_fields=True):
     """A connection that is tried, and what has to come of it.
 

@@ -14,7 +14,7 @@ from tests.lab.responders import Responders
 from tests.lab.topology import Host, Lab
 from tests.lab.traffic import dial
 from tests.packets.node import knft, listed, sync_once, write_manifests
-from tests.packets.scenario import VERSIONS, Packet, Scenario, address, read_scenarios
+from tests.packets.scenario import UNALLOCATED, VERSIONS, Packet, Scenario, address, read_scenarios
 
 SCENARIOS = read_scenarios()
 CASES = [
@@ -50,6 +50,8 @@ class Node:
             self.servers = self._open.enter_context(Responders())
             for host, port, protocol in scenario.listeners():
                 self.servers.serve(self.lab.host(host), port, "udp" if protocol == "udp" else "tcp")
+            for unallocated in (UNALLOCATED.ipv4, UNALLOCATED.ipv6):
+                self.servers.serve(self.lab.host("remote"), 80, address=unallocated)
             write_manifests(self._folder, scenario.manifests())
             sync_once(self.namespace, self._folder, *scenario.arguments())
             self._open.callback(self._clean_up)

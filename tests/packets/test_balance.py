@@ -1,0 +1,66 @@
+"""Every endpoint of a Service is chosen equally often."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import plan
+from tests.lab.responders import Responders
+from tests.lab.topology import Lab
+from tests.lab.traffic import dial_many
+from tests.packets.node import knft, sync_once, write_manifests
+from tests.packets.scenario import VERSIONS, Scenario, address
+
+CONNECTIONS = 3000
+PODS = ("local-1", "local-2", "local-3", *(f"remote-{number}" for number in range(1, 8)))
+# Exceeded by chance once in a million: the upper end of the chi-squared distribution, by number of endpoints.
+CRITICAL = {2: 23.93, 3: 27.63, 5: 33.38, 10: 44.81}
+
+pytestmark = pytest.mark.kernel
+
+
+def _cluster(size: int) -> Scenario:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "even"},
+        "spec": {"clusterIP": "$cluster.30", "ports": [{"port": 80}]},
+    }
+    endpoints: dict[str, Any] = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "even", "labels": {"kubernetes.io/service-name": "even"}},
+        "ports": [{"name": "", "port": 8080}],
+        "endpoints": [{"addresses": [f"${pod}"]} for pod in PODS[:size]],
+    }
+    return Scenario("", [service, endpoints], ())
+
+
+def chi_squared(counts: list[int]) -> float:
+    """Return Pearson's statistic against equal weights."""
+    expected = sum(counts) / len(counts)
+    return sum((count - expected) ** 2 / expected for count in counts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", CRITICAL)
+def test_endpoints_share_connections_equally(lab: Lab, tmp_path: Path, size: int, version: plan.Version) -> None:
+    """3 000 connections spread over the endpoints as chance would have it, and none is lost."""
+    scenario, node = _cluster(size), lab.host("node").namespace
+    write_manifests(tmp_path, scenario.manifests())
+    sync_once(node, tmp_path, *scenario.arguments())
+    with Responders() as servers:
+        for pod in PODS[:size]:
+            servers.serve(lab.host(pod), 8080)
+        counts = dial_many(lab.host("local-4"), address("cluster.30", version), 80, "tcp", CONNECTIONS)
+    knft(node, "cleanup")
+
+    assert set(PODS[:size]) == counts.keys()
+    assert counts.total() == CONNECTIONS
+    assert chi_squared(list(counts.values())) < CRITICAL[size], counts
+
+
+def test_the_statistic_finds_a_loaded_die() -> None:
+    """One endpoint of three that gets 10 % more than its share is noticed."""
+    assert chi_squared([1100, 950, 950]) < CRITICAL[3] < chi_squared([1200, 900, 900])

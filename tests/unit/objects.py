@@ -1,0 +1,140 @@
+"""Small builders of the objects that tests speak of; what a test does not name has an unremarkable value."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.names import Protocol, ServicePortName
+from knft.model.objects import (
+    Annotations,
+    EndpointConditions,
+    EndpointHints,
+    EndpointPort,
+    EndpointSlice,
+    Labels,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    NamedHint,
+    ObjectMeta,
+    Service,
+    ServicePortSpec,
+    ServiceSpec,
+    ServiceStatus,
+    SliceEndpoint,
+)
+
+NODE = "node-1"
+OTHER_NODE = "node-2"
+
+
+def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
+    """Run a test once for each row; the row's key says in words what it claims."""
+    return pytest.mark.parametrize("row", list(rows.values()), ids=list(rows))
+
+
+def port_name(port: str = "http", protocol: Protocol = "TCP", *, service: str = "web") -> ServicePortName:
+    """Return the name of a port of a Service in namespace ``default``."""
+    return ServicePortName("default", service, port, protocol)
+
+
+def service_port(
+    port: int = 80, name: str = "http", protocol: Protocol = "TCP", *, node_port: int | None = None
+) -> ServicePortSpec:
+    """Return an entry of ``spec.ports``."""
+    return ServicePortSpec(port=port, name=name, protocol=protocol, node_port=node_port)
+
+
+def ingress(ip: str | None, mode: Any = None) -> LoadBalancerIngress:
+    """Return an entry of ``status.loadBalancer.ingress``."""
+    return LoadBalancerIngress(ip, mode)
+
+
+def service(
+    name: str = "web",
+    *,
+    namespace: str = "default",
+    ingresses: Iterable[LoadBalancerIngress] = (),
+    created: str | None = None,
+    labels: Labels | None = None,
+    **spec: Any,
+) -> Service:
+    """Return a Service; ``spec`` are fields of its spec, by default cluster IP 10.96.0.1 and port http, 80."""
+    return Service(
+        ObjectMeta(name, namespace, labels, creation_timestamp=created),
+        ServiceSpec(**{"cluster_ip": "10.96.0.1", "ports": (service_port(),), **spec}),
+        ServiceStatus(LoadBalancerStatus(tuple(ingresses))),
+    )
+
+
+def slice_port(name: str | None = "http", port: int | None = 8080, protocol: Protocol | None = "TCP") -> EndpointPort:
+    """Return an entry of a slice's ``ports``."""
+    return EndpointPort(name, port, protocol)
+
+
+def endpoint(
+    *addresses: str,
+    ready: bool | None = None,
+    serving: bool | None = None,
+    terminating: bool | None = None,
+    node: str | None = None,
+    zones: Iterable[str] | None = None,
+    nodes: Iterable[str] | None = None,
+) -> SliceEndpoint:
+    """Return an entry of a slice's ``endpoints``; None leaves a condition or a list of hints out."""
+    return SliceEndpoint(
+        addresses,
+        EndpointConditions(ready, serving, terminating),
+        node,
+        EndpointHints(_hints(zones), _hints(nodes)),
+    )
+
+
+def _hints(names: Iterable[str] | None) -> tuple[NamedHint, ...] | None:
+    return None if names is None else tuple(NamedHint(name) for name in names)
+
+
+def endpoint_slice(
+    name: str = "web-1",
+    *endpoints: SliceEndpoint | str,
+    service: str | None = "web",
+    family: Any = "IPv4",
+    ports: Iterable[EndpointPort] | None = (slice_port(),),
+    trigger: str | None = None,
+) -> EndpointSlice:
+    """Return a slice of a Service in namespace ``default``; a plain address is a ready endpoint elsewhere."""
+    labels, annotations = Labels(service_name=service), Annotations(trigger)
+    return EndpointSlice(
+        ObjectMeta(name, "default", labels, annotations),
+        family,
+        tuple(endpoint(item) if isinstance(item, str) else item for item in endpoints),
+        None if ports is None else tuple(ports),
+    )
+
+
+def chosen(address: str, port: int = 8080, **fields: Any) -> Endpoint:
+    """Return an endpoint as the trackers hand it on."""
+    return Endpoint(address, port, endpoint_key(address, port), **fields)
+
+
+def endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Return endpoints in the notation of behaviour.md K.1, as in ``".3 a LR, .4 b c @node-1 ST"``.
+
+    Last octet; zone hints; node hints after ``@``; L(ocal), R(eady), S(erving), T(erminating). Nothing is implied.
+    """
+    return tuple(_endpoint(*item.split()) for item in text.split(",") if item.strip())
+
+
+def _endpoint(octet: str, *words: str) -> Endpoint:
+    flags = "".join(word for word in words if word.isupper())
+    return chosen(
+        f"10.0.0{octet}",
+        80,
+        is_local="L" in flags,
+        ready="R" in flags,
+        serving="S" in flags,
+        terminating="T" in flags,
+        zone_hints=frozenset(f"zone-{word}" for word in words if len(word) == 1 and word.islower()),
+        node_hints=frozenset(word[1:] for word in words if word.startswith("@")),
+    )
