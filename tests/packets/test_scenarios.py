@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab import plan
+from tests.lab.links import forget_flows
 from tests.lab.namespace import Namespace
 from tests.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.lab.responders import Responders
@@ -52,6 +53,8 @@ class Node:
                 self.servers.serve(self.lab.host(host), port, "udp" if protocol == "udp" else "tcp")
             for unallocated in (UNALLOCATED.ipv4, UNALLOCATED.ipv6):
                 self.servers.serve(self.lab.host("remote"), 80, address=unallocated)
+            # A flow of UDP outlives the rules that translated it, and clients use their ports again.
+            forget_flows(self.namespace)
             write_manifests(self._folder, scenario.manifests())
             sync_once(self.namespace, self._folder, *scenario.arguments())
             self._open.callback(self._clean_up)

@@ -1,0 +1,160 @@
+"""KernelHarness: the product's own stages on a real kernel, with every transaction held against the schema."""
+
+import json
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+
+import knft.nft.codec
+from knft.config import Config
+from knft.kernel.library import Library
+from knft.kernel.table import KernelTable
+from knft.model.names import Family
+from knft.model.objects import Change, KubeObject
+from knft.nft.codec.listing import Listing
+from knft.nft.codec.tables import transaction_json
+from knft.nft.objects import Table
+from knft.nft.transaction import Transaction
+from knft.render.names import NFT_FAMILIES, TABLE
+from knft.source.decode import KINDS
+from knft.sync.dispatch import Dispatcher
+from knft.sync.ports import TablePort
+from knft.sync.proxier import Proxier
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+from tests.lab.namespace import Namespace
+
+CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), service_cidrs=("10.96.0.0/16",))
+_SCHEMA = json.loads(Path(knft.nft.codec.__path__[0], "transaction.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(_SCHEMA, format_checker=jsonschema.FormatChecker())
+
+
+def check_schema(document: bytes) -> None:
+    """Raise ValidationError where a transaction has a form that knft's schema does not know."""
+    VALIDATOR.validate(json.loads(document))
+
+
+class CheckedPort:
+    """A port that holds every transaction against the schema, keeps it, and hands it on."""
+
+    def __init__(self, inner: TablePort) -> None:
+        self._inner = inner
+        self.sent: list[Transaction] = []
+        self.reads = 0
+
+    def read(self) -> Listing | None:
+        self.reads += 1
+        return self._inner.read()
+
+    def declare(self, table: Table) -> None:
+        self._inner.declare(table)
+
+    def replace(self, table: Table) -> None:
+        self._inner.replace(table)
+
+    def commit(self, transaction: Transaction) -> None:
+        check_schema(transaction_json(transaction))
+        self._inner.commit(transaction)
+        self.sent.append(transaction)
+
+
+def convert(item: dict[str, Any]) -> KubeObject:
+    """Return a manifest as the product's object."""
+    return msgspec.convert(item, KINDS[item["apiVersion"], item["kind"]])
+
+
+class KernelHarness:
+    """Both families' Proxiers; ``apply`` objects, then ``sync``."""
+
+    def __init__(self, namespace: Namespace, config: Config = CONFIG) -> None:
+        self.namespace = namespace
+        library = Library()
+        self.tables = {family: KernelTable(library, NFT_FAMILIES[family], TABLE) for family in Family}
+        self.ports = {family: CheckedPort(table) for family, table in self.tables.items()}
+        start = datetime(2026, 1, 1, tzinfo=UTC)
+        states = {family: ServiceState(family, config.node_name, start) for family in Family}
+        self.proxiers = {
+            family: Proxier(family, config, states[family], self.ports[family], time.perf_counter)
+            for family in Family
+        }
+        self._dispatcher = Dispatcher(config, tuple(states.values()), None)
+        self._dispatcher.refresh_node()
+        self._objects: dict[tuple[str, str], KubeObject] = {}
+
+    def apply(self, *items: dict[str, Any]) -> None:
+        """Make or change objects."""
+        self.change((item["kind"], item["metadata"]["name"], convert(item)) for item in items)
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object."""
+        self.change([(kind, name, None)])
+
+    def change(self, changes: Iterable[tuple[str, str, KubeObject | None]]) -> None:
+        """Tell the trackers what an object is now; None: gone."""
+        for kind, name, current in changes:
+            previous = self._objects.pop((kind, name), None)
+            if current is not None:
+                self._objects[kind, name] = current
+            self._dispatcher.handle([Change(previous, current)])
+
+    def sync(self) -> dict[Family, SyncReport]:
+        """Sync both families."""
+        return {family: proxier.sync() for family, proxier in self.proxiers.items()}
+
+    def last(self, family: Family = Family.IPV4) -> Transaction:
+        """Return the last transaction of a family."""
+        return self.ports[family].sent[-1]
+
+    def held(self, family: Family = Family.IPV4) -> Listing:
+        """Return what the kernel holds."""
+        listing = self.tables[family].read()
+        assert listing is not None
+        return listing
+
+    @property
+    def objects(self) -> dict[tuple[str, str], KubeObject]:
+        """What was applied and not deleted, by kind and name."""
+        return dict(self._objects)
+
+
+def operations(transaction: Transaction) -> int:
+    """Return how many elements a transaction removes and adds."""
+    return transaction.added_count + transaction.removed_count
+
+
+def service(name: str, number: int = 10, *, node_port: int = 0, **spec: Any) -> dict[str, Any]:
+    """Return a dual-stack Service with one port."""
+    port = {"name": "http", "port": 80} | ({"nodePort": node_port} if node_port else {})
+    addresses = [f"10.96.0.{number}", f"fd00:10:96::{number}"]
+    families = {"clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilies": ["IPv4", "IPv6"]}
+    kind = {"type": "NodePort"} if node_port else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"ports": [port], **families, **kind, **spec},
+    }
+
+
+def slices(name: str, numbers: Iterable[int], *, local: Iterable[int] = (), port: int = 8080) -> list[dict[str, Any]]:
+    """Return the slices of a Service in both families; endpoints whose numbers are in ``local`` are on this node."""
+    here, numbers = set(local), list(numbers)
+    return [
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": f"{name}-{family.lower()}", "labels": {"kubernetes.io/service-name": name}},
+            "addressType": family,
+            "ports": [{"name": "http", "port": port}],
+            "endpoints": [
+                {"addresses": [f"{start}{number}"], "nodeName": "node-1" if number in here else "node-2"}
+                for number in numbers
+            ],
+        }
+        for family, start in (("IPv4", "10.244.2."), ("IPv6", "fd00:10:244:2::"))
+    ]

@@ -1,0 +1,134 @@
+"""A sync sends what changed and nothing else: the transactions are read, and counted."""
+
+from typing import Any
+
+import pytest
+
+from knft.model.names import Family
+from tests.kernel.harness import KernelHarness, operations, service, slices
+
+pytestmark = pytest.mark.kernel
+BOTH = pytest.mark.parametrize("family", list(Family))
+
+
+def _with(harness: KernelHarness, endpoints: range, **spec: Any) -> KernelHarness:
+    harness.apply(service("web", **spec), *slices("web", endpoints))
+    harness.sync()
+    return harness
+
+
+@BOTH
+def test_replacing_a_remote_endpoint_sends_two_element_operations(harness: KernelHarness, family: Family) -> None:
+    """One element is removed and the same key added with the new endpoint; no chain, no verdict."""
+    _with(harness, range(1, 11))
+    harness.apply(*slices("web", [*range(1, 5), 99, *range(6, 11)]))
+    harness.sync()
+
+    sent = harness.last(family)
+    frontend, start = ("10.96.0.10", "10.244.2.") if family is Family.IPV4 else ("fd00:10:96::10", "fd00:10:244:2::")
+    (removed,) = sent.removed["endpoints-tcp"]
+    assert {"endpoints-tcp": {removed: (f"{start}99", 8080)}} == sent.added
+    assert (frontend, 80) == removed[:2]
+    assert operations(sent) == 2
+    assert sent.chains == ()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("numbers", "count"),
+    [
+        pytest.param([*range(11, 22)], 3, id="added: the endpoint, and the verdict anew"),
+        pytest.param([*range(11, 20)], 3, id="the last removed: the endpoint, and the verdict anew"),
+        pytest.param([11, 12, *range(14, 21)], 5, id="one from the middle removed: its place is taken by the last"),
+    ],
+)
+def test_scaling_by_one_touches_three_elements(
+    harness: KernelHarness, family: Family, numbers: list[int], count: int
+) -> None:
+    """Three elements at most are touched, one that has another value being removed and added."""
+    _with(harness, range(11, 21))
+    harness.apply(*slices("web", numbers))
+    harness.sync()
+
+    sent = harness.last(family)
+    touched = {(name, key) for name, keys in sent.removed.items() for key in keys}
+    touched |= {(name, key) for name, added in sent.added.items() for key in added}
+    assert count == operations(sent)
+    assert len(touched) <= 3
+    assert sent.chains == ()
+
+
+def test_a_sync_without_changes_sends_nothing(harness: KernelHarness) -> None:
+    _with(harness, range(1, 4))
+    harness.sync()
+    assert harness.last().is_empty
+
+
+def test_a_change_that_means_nothing_sends_nothing(harness: KernelHarness) -> None:
+    """A label, an annotation, or the order of endpoints in their slice."""
+    _with(harness, range(1, 4))
+    changed = service("web")
+    changed["metadata"] |= {"annotations": {"a": "b"}, "labels": {"c": "d"}}
+    harness.apply(changed, *slices("web", [3, 1, 2]))
+    harness.sync()
+    assert harness.last().is_empty
+
+
+def test_the_table_is_not_listed_on_the_sync_path(harness: KernelHarness) -> None:
+    """It is read once, at the start."""
+    for count in range(1, 6):
+        _with(harness, range(count))
+    assert {family: port.reads for family, port in harness.ports.items()} == dict.fromkeys(Family, 1)
+
+
+def test_a_restart_on_an_unchanged_cluster_sends_nothing(harness: KernelHarness) -> None:
+    """Also where the order of endpoints has a history."""
+    _with(harness, range(1, 11), node_port=30080)
+    harness.apply(*slices("web", [2, 3, 5, 7, 8, 9, 20], local=[3]))
+    harness.sync()
+    second = KernelHarness(harness.namespace)
+    second.change((kind, name, item) for (kind, name), item in harness.objects.items())
+    second.sync()
+    for family in Family:
+        assert second.last(family).is_empty, second.last(family)
+
+
+def test_what_is_missing_or_too_much_is_mended_at_start(harness: KernelHarness) -> None:
+    """A restart on a table that somebody edited sends the difference."""
+    _with(harness, range(1, 4))
+    before = harness.held()
+    edits = (
+        "delete element ip knft endpoints-tcp { 10.96.0.10 . 80 . 1 }",
+        "add element ip knft cluster-ips { 10.96.0.77 }",
+        "add element ip knft service-ips { 10.96.0.77 . tcp . 80 : accept }",
+    )
+    harness.namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
+    second = KernelHarness(harness.namespace)
+    second.change((kind, name, item) for (kind, name), item in harness.objects.items())
+    second.sync()
+    assert operations(second.last()) == 3
+    assert before == second.held()
+
+
+def test_members_that_two_services_share_stay_until_the_last_goes(harness: KernelHarness) -> None:
+    """One local pod serves two Services: its hairpin element is added once and removed once."""
+    harness.apply(service("a", 1), *slices("a", [1], local=[1]), service("b", 2), *slices("b", [1], local=[1]))
+    harness.sync()
+    assert len(harness.last().added["hairpin-connections"]) == 1
+    harness.delete("Service", "a")
+    harness.sync()
+    assert "hairpin-connections" not in harness.last().removed
+    harness.delete("Service", "b")
+    harness.sync()
+    assert len(harness.last().removed["hairpin-connections"]) == 1
+
+
+def test_deleting_everything_leaves_no_element(harness: KernelHarness) -> None:
+    _with(harness, range(1, 4), node_port=30080)
+    for kind, name in harness.objects:
+        harness.delete(kind, name)
+    harness.sync()
+    contents = harness.held().contents
+    assert contents.entries == {}
+    assert contents.arrays == {}
+    assert {name for name, _ in contents.members} == {"service-cidrs"}

@@ -1,0 +1,88 @@
+"""Every form of rule that knft emits loads, and is listed again as text and as JSON, in both families."""
+
+import json
+
+import pytest
+
+from knft.config import Config
+from knft.model.names import Family
+from knft.nft.objects import Chain
+from knft.nft.transaction import Transaction
+from knft.render import layout
+from knft.render.names import NFT_FAMILIES, TABLE
+from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, SharedChain, shared_chain
+from tests.kernel.harness import KernelHarness
+from tests.lab.namespace import Namespace
+
+pytestmark = pytest.mark.kernel
+
+CONFIGS = {
+    "defaults": Config("node-1"),
+    "pod ranges": Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48")),
+    "masquerade all": Config("node-1", masquerade_all=True, masquerade_bit=31),
+    "NodePorts everywhere": Config("node-1", nodeport_addresses=("all",)),
+}
+
+
+def _shared_specs() -> list[SharedChain]:
+    """Return one of each kind of shared chain, for each kind of pool."""
+    specs: list[SharedChain] = []
+    for kind in layout.pool_kinds():
+        one, many = Pool(kind, 1), Pool(kind, 65)
+        specs += [one, many, ClusterPolicy(one), ClusterPolicy(many)]
+        specs += [LocalPolicy(many, Pool(kind, 0)), LocalPolicy(many, one)] if kind.local else []
+    return specs
+
+
+def _chains(family: Family, config: Config) -> tuple[Chain, ...]:
+    shared = (shared_chain(spec, family, config) for spec in _shared_specs())
+    return (*layout.skeleton(family, config), *shared)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("family", list(Family))
+def test_every_rule_loads_and_is_listed(harness: KernelHarness, family: Family, config: Config) -> None:
+    """As many rules come back as were sent, in each chain, by both ways of listing."""
+    chains = _chains(family, config)
+    table, port = harness.tables[family], harness.ports[family]
+    table.declare(layout.declarations(family))
+    port.commit(Transaction(NFT_FAMILIES[family], TABLE, chains))
+
+    assert {chain.name: len(chain.rules) for chain in chains} == _listed_rules(harness.namespace)
+    text = harness.namespace.run(["nft", "list", "ruleset"]).stdout
+    # What is listed as text loads as it is.
+    harness.namespace.run(["nft", "-f", "-"], stdin=f"flush ruleset\n{text}")
+    assert text == harness.namespace.run(["nft", "list", "ruleset"]).stdout
+
+
+def _listed_rules(namespace: Namespace) -> dict[str, int]:
+    items = json.loads(namespace.run(["nft", "-j", "list", "ruleset"]).stdout)["nftables"]
+    counts = {item["chain"]["name"]: 0 for item in items if "chain" in item}
+    for item in items:
+        if "rule" in item:
+            counts[item["rule"]["chain"]] += 1
+    return counts
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_rules_of_another_configuration_are_rewritten_in_place(namespace: Namespace, family: Family) -> None:
+    """The masquerade bit changes: the same chains, other rules, and the elements stay."""
+    for config in (Config("node-1"), Config("node-1", masquerade_bit=5)):
+        KernelHarness(namespace, config).sync()
+        text = namespace.run(["nft", "list", "table", NFT_FAMILIES[family], TABLE]).stdout
+        assert f"{config.masquerade_mark:#010x}" in text
+        assert text.count("masquerade fully-random") == 2
+        assert text.count("chain rules-") == 1
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_a_table_with_another_layout_is_replaced(harness: KernelHarness, family: Family) -> None:
+    """A table of our name without our marker goes, in the transaction that brings ours."""
+    nft_family = NFT_FAMILIES[family]
+    foreign = f"table {nft_family} knft {{ set cluster-ips {{ type inet_service; elements = {{ 80 }}\n}}\n}}"
+    harness.namespace.run(["nft", "-f", "-"], stdin=foreign)
+    harness.sync()
+    assert set(layout.markers(family, Config("node-1"))) & harness.held(family).chains
+    fresh = KernelHarness(harness.namespace)
+    fresh.sync()
+    assert fresh.last(family).is_empty
