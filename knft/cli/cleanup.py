@@ -3,7 +3,7 @@
 import click
 
 from knft.kernel.library import Library
-from knft.kernel.probe import probe
+from knft.kernel.probe import probe, require_privilege
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.render.names import NFT_FAMILIES, TABLE
@@ -11,6 +11,7 @@ from knft.render.names import NFT_FAMILIES, TABLE
 
 def cleanup() -> None:
     """Remove the tables of both families, and say what was there."""
+    require_privilege()
     library = Library()
     probe(library)
     for family in Family:

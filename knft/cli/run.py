@@ -8,7 +8,7 @@ from typing import Any
 
 from knft.cli.options import config_from_options
 from knft.kernel.library import Library
-from knft.kernel.probe import probe
+from knft.kernel.probe import probe, require_privilege
 from knft.runner.clock import MonotonicClock
 from knft.source.directory import DirectorySource, Scan
 from knft.sync.assemble import live_daemon
@@ -26,6 +26,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     config = config_from_options(options)
     source = DirectorySource(manifests)
     first = source.scan()
+    require_privilege()
     library = Library()
     probe(library)
     daemon = live_daemon(config, library)

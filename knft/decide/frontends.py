@@ -78,12 +78,12 @@ class FrontendLedger:
         )
 
     def lost(self) -> tuple[Lost, ...]:
-        """Return every claim that is not fulfilled, sorted."""
+        """Return every claim that another Service holds, sorted; ports of one Service may well say the same twice."""
         losses = []
         for place in self._contested:
             winner = self._winner(place)
             for name, claim in self._claims[place].items():
-                if winner is not None and name != winner:
+                if winner is not None and name.service != winner.service:
                     losses.append(Lost(claim.frontend, name, winner))
         return tuple(sorted(losses, key=lambda loss: (loss.loser, str(loss.frontend.place))))
 

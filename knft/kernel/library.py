@@ -3,10 +3,12 @@
 One context is used from one thread; the call releases the interpreter's lock while the kernel works.
 """
 
+import ctypes
 from typing import Any
 
 from knft.errors import KernelError, UnsupportedError
 
+_SONAME = "libnftables.so.1"
 _MISSING = (
     "libnftables is missing ({reason}): install the package libnftables1 (Debian, Ubuntu) or nftables-libs (Fedora)"
 )
@@ -19,6 +21,8 @@ def _context() -> Any:  # noqa: ANN401 - the binding has no types
         msg = f"the Python binding 'nftables' is missing ({error}): install pip-nftables, or python3-nftables"
         raise UnsupportedError(msg) from error
     try:
+        # Asked for by itself first: where it is missing, the binding of PyPI also complains from its destructor.
+        ctypes.CDLL(_SONAME)
         return nftables.Nftables()
     except (OSError, AttributeError) as error:
         raise UnsupportedError(_MISSING.format(reason=error)) from error

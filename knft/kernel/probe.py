@@ -1,5 +1,6 @@
 """Whether this machine can do what knft needs, asked before anything is changed."""
 
+from pathlib import Path
 from typing import Protocol
 
 from knft.errors import KernelError, UnsupportedError
@@ -21,13 +22,27 @@ _FEATURES = (
     ("reject", "CONFIG_NFT_REJECT", "filter", "reject"),
 )
 _HOOKS = {"filter": "type filter hook input priority 0", "nat": "type nat hook postrouting priority 99"}
-_NO_PRIVILEGE = ("Operation not permitted", "Permission denied")
+_REFUSALS = ("Operation not permitted", "Permission denied")
+_NO_PRIVILEGE = "CAP_NET_ADMIN is missing: run knft as root, or give its container that capability"
+_CAP_NET_ADMIN = 1 << 12
 
 
 def _sample(family: str, chain_type: str, rule: str) -> str:
     # Made and deleted in one transaction, so that nothing of it is ever in force or left behind.
     table = f"{family} knft-probe"
     return f"table {table} {{ chain probe {{\n{_HOOKS[chain_type]}\n{rule}\n}}\n}}\ndelete table {table}\n"
+
+
+def require_privilege(process_status: str | None = None) -> None:
+    """Raise UnsupportedError where this process has no CAP_NET_ADMIN.
+
+    ``process_status`` is the text of /proc/self/status. Asked before libnftables, which writes to standard error
+    itself when it is refused.
+    """
+    status = process_status or Path("/proc/self/status").read_text(encoding="ascii")
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+    if not int(effective, 16) & _CAP_NET_ADMIN:
+        raise UnsupportedError(_NO_PRIVILEGE)
 
 
 def probe(kernel: Commands) -> None:
@@ -41,6 +56,6 @@ def probe(kernel: Commands) -> None:
 
 
 def _explain(feature: str, option: str, error: KernelError) -> str:
-    if any(words in error.detail for words in _NO_PRIVILEGE):
-        return "CAP_NET_ADMIN is missing: run knft as root, or give its container that capability"
+    if any(words in error.detail for words in _REFUSALS):
+        return _NO_PRIVILEGE
     return f"the kernel lacks {feature} ({option}): use a kernel that has it; it said: {error}"

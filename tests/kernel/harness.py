@@ -79,8 +79,7 @@ class KernelHarness:
         start = datetime(2026, 1, 1, tzinfo=UTC)
         states = {family: ServiceState(family, config.node_name, start) for family in Family}
         self.proxiers = {
-            family: Proxier(family, config, states[family], self.ports[family], time.perf_counter)
-            for family in Family
+            family: Proxier(family, config, states[family], self.ports[family], time.perf_counter) for family in Family
         }
         self._dispatcher = Dispatcher(config, tuple(states.values()), None)
         self._dispatcher.refresh_node()

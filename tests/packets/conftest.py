@@ -14,7 +14,7 @@ from tests.packets.scenario import UNALLOCATED
 def lab() -> Iterator[Lab]:
     """One lab for the session.
 
-    Its remote node also has an address that nobody's Service has, so that a packet to it that is not dropped is answered.
+    Its remote node also has an address that no Service has: a packet to it that is not dropped is answered.
     """
     with Lab(local_pods=4, remote_pods=8) as built:
         with netlink(built.host("remote").namespace) as link:

@@ -1,7 +1,7 @@
 """Scenarios: clusters and packets as data, read from ``tests/scenarios/*.yaml``.
 
-A scenario is written once and means both families. In its objects ``$pod`` stands for a pod's address, ``$cluster.N`` for
-a cluster IP, ``$external.N`` for an external one, ``$node``, ``$node.pods`` (its address towards pods),
+A scenario is written once and means both families. In its objects ``$pod`` stands for a pod's address, ``$cluster.N``
+for a cluster IP, ``$external.N`` for an external one, ``$node``, ``$node.pods`` (its address towards pods),
 ``$loopback`` and ``$outside`` for theirs:
 
 * a Service, Node or ServiceCIDR is dual-stack: a list item with a ``$`` becomes two, a scalar is the IPv4 address;
@@ -41,9 +41,10 @@ UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
 class Packet(msgspec.Struct, frozen=True, rename={"client": "from"}, forbid_unknown_fields=True):
     """A connection that is tried, and what has to come of it.
 
-    ``to`` is ``$name:port``. Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which must do
-    so in the end, with ``source`` telling whether they saw the client's address; ``rejected`` is an ICMP message at once;
-    ``dropped`` is silence, and nobody reached. ``unserved`` is a reset by the node itself: nobody translated the packet.
+    ``to`` is ``$name:port``. Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which
+    must do so in the end, with ``source`` telling whether they saw the client's address; ``rejected`` is an ICMP
+    message at once; ``dropped`` is silence, and nobody reached. ``unserved`` is a reset by the node itself: nobody
+    translated the packet.
     """
 
     clause: str
@@ -70,7 +71,7 @@ class Packet(msgspec.Struct, frozen=True, rename={"client": "from"}, forbid_unkn
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cluster, a node, and packets. ``flags`` are added to the default ones, or replace them where they name the same."""
+    """A cluster, a node, and packets; ``flags`` are added to the default ones, or replace those of the same name."""
 
     title: str
     objects: list[dict[str, Any]]

@@ -99,7 +99,7 @@ def test_packet(node: Node, scenario: Scenario, packet: Packet, version: plan.Ve
     elif packet.unserved:
         expected = Rejected("reset")
     assert expected == outcome
-    assert {} == dict(servers.counts)
+    assert dict(servers.counts) == {}
 
 
 def _dial(lab: Lab, packet: Packet, version: plan.Version) -> Outcome:

@@ -44,18 +44,18 @@ def _names(*names: str) -> frozenset[NamespacedName]:
 
 def test_a_new_service_is_pending_until_it_is_merged() -> None:
     family = Family4()
-    assert [True] == family.told((None, service()))
+    assert family.told((None, service())) == [True]
     assert family.tracker.pending == 1
     assert dict(family.ports) == {}
     assert ServiceUpdate(_names("web"), frozenset({port_name()})) == family.sync()
     assert {port_name(): PORT} == dict(family.ports)
     assert family.tracker.pending == 0
-    assert NOTHING_NEW == family.sync()
+    assert family.sync() == NOTHING_NEW
 
 
 def test_nothing_from_nothing_is_not_even_counted() -> None:
     family = Family4()
-    assert [False] == family.told((None, None))
+    assert family.told((None, None)) == [False]
     assert family.tracker.changes_total == 0
 
 
@@ -67,21 +67,21 @@ def test_every_other_update_is_counted() -> None:
 
 def test_an_add_and_a_delete_before_a_sync_cancel_out() -> None:
     family = Family4()
-    assert [True, False] == family.told((None, service()), (service(), None))
-    assert NOTHING_NEW == family.sync()
+    assert family.told((None, service()), (service(), None)) == [True, False]
+    assert family.sync() == NOTHING_NEW
 
 
 def test_a_delete_and_an_add_before_a_sync_cancel_out() -> None:
     family = Family4(service())
-    assert [True, False] == family.told((service(), None), (None, service()))
-    assert NOTHING_NEW == family.sync()
+    assert family.told((service(), None), (None, service())) == [True, False]
+    assert family.sync() == NOTHING_NEW
     assert {port_name(): PORT} == dict(family.ports)
 
 
 def test_an_edit_and_its_opposite_before_a_sync_cancel_out() -> None:
     family = Family4(service())
     edited = service(cluster_ip="10.96.0.2")
-    assert [True, False] == family.told((service(), edited), (edited, service()))
+    assert family.told((service(), edited), (edited, service())) == [True, False]
 
 
 def test_the_first_pending_update_says_what_was_before() -> None:
@@ -89,7 +89,7 @@ def test_the_first_pending_update_says_what_was_before() -> None:
     ports = [(service_port(number, name),) for number, name in ((80, "a"), (81, "b"), (82, "c"))]
     old, between, new = (service(ports=entry) for entry in ports)
     family = Family4(old)
-    assert [True, True] == family.told((old, between), (between, new))
+    assert family.told((old, between), (between, new)) == [True, True]
     update = family.sync()
     assert ServiceUpdate(_names("web"), frozenset({port_name("a"), port_name("c")})) == update
     assert {port_name("c"): ServicePort("10.96.0.1", 82, "TCP")} == dict(family.ports)
@@ -99,9 +99,9 @@ def test_the_answer_is_whether_anything_at_all_is_pending() -> None:
     """A no-op of one Service answers True while another is pending: unlike endpoints, on purpose."""
     web, dns = service(), service("dns", cluster_ip="10.96.0.2")
     family = Family4(web)
-    assert [False, True, True] == family.told((web, web), (None, dns), (web, web))
+    assert family.told((web, web), (None, dns), (web, web)) == [False, True, True]
     assert ServiceUpdate(_names("dns"), frozenset({port_name(service="dns")})) == family.sync()
-    assert [False] == family.told((web, web))
+    assert family.told((web, web)) == [False]
 
 
 class Ignored(NamedTuple):
@@ -122,13 +122,13 @@ IGNORED = {
 def test_a_service_that_means_nothing_is_never_pending(row: Ignored) -> None:
     family = Family4()
     found = service(**row.fields)
-    assert [False, False] == family.told((None, found), (found, None))
-    assert NOTHING_NEW == family.sync()
+    assert family.told((None, found), (found, None)) == [False, False]
+    assert family.sync() == NOTHING_NEW
 
 
 def test_a_service_without_ports_is_pending_for_it_is_not_nothing() -> None:
     family = Family4()
-    assert [True] == family.told((None, service(ports=())))
+    assert family.told((None, service(ports=()))) == [True]
     assert ServiceUpdate(_names("web"), frozenset()) == family.sync()
 
 
@@ -157,7 +157,7 @@ EDITS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("fields", list(EDITS.values()), ids=list(EDITS))
 def test_an_edit_of_what_is_used_is_pending(fields: dict[str, Any]) -> None:
-    assert [True] == Family4(service()).told((service(), service(**fields)))
+    assert Family4(service()).told((service(), service(**fields))) == [True]
 
 
 def test_an_edit_of_the_affinity_timeout_alone_is_pending() -> None:
@@ -165,12 +165,12 @@ def test_an_edit_of_the_affinity_timeout_alone_is_pending() -> None:
         service(session_affinity="ClientIP", session_affinity_config=SessionAffinityConfig(ClientIPConfig(seconds)))
         for seconds in (5, 6)
     )
-    assert [True] == Family4(before).told((before, after))
+    assert Family4(before).told((before, after)) == [True]
 
 
 def test_an_edit_of_the_health_check_port_alone_is_pending() -> None:
     before, after = (service(**LOAD_BALANCER, health_check_node_port=port) for port in (30001, 30002))
-    assert [True] == Family4(before).told((before, after))
+    assert Family4(before).told((before, after)) == [True]
 
 
 UNUSED: dict[str, dict[str, Any]] = {
@@ -189,7 +189,7 @@ UNUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("fields", list(UNUSED.values()), ids=list(UNUSED))
 def test_an_edit_of_anything_else_is_not_pending(fields: dict[str, Any]) -> None:
-    assert [False] == Family4(service()).told((service(), service(**fields)))
+    assert Family4(service()).told((service(), service(**fields))) == [False]
 
 
 class Merge(NamedTuple):
@@ -304,7 +304,7 @@ def _six_services() -> Iterable[Service]:
 
 def test_six_services_have_four_ports_and_two_of_them_deleted_leave_one() -> None:
     family = Family4(*_six_services())
-    assert [2, 1, 1] == [sum(name.name == of for name in family.ports) for of in ("plain", "node-port", "balanced")]
+    assert [sum(name.name == of for name in family.ports) for of in ("plain", "node-port", "balanced")] == [2, 1, 1]
     assert len(family.ports) == 4
     family.told(*((found, None) for found in _six_services() if found.key.name in ("plain", "balanced", "headless")))
     assert _names("plain", "balanced") == family.sync().updated_services

@@ -153,7 +153,7 @@ def test_each_step_of_the_choice(row: Row) -> None:
 @pytest.mark.parametrize("zone", ["", "zone-a"], ids=["no zone", "zone-a"])
 def test_endpoints_without_hints_are_the_same_in_every_zone(zone: str) -> None:
     found = categorize_endpoints(endpoints(".1 R, .2 LR, .3"), CLUSTER, NODE, zone)
-    assert (".1 .2", "", ".1 .2", True) == _octets(found)
+    assert _octets(found) == (".1 .2", "", ".1 .2", True)
 
 
 def test_an_endpoint_keeps_all_that_is_known_of_it() -> None:

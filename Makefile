@@ -1,0 +1,41 @@
+# Two commands from a fresh checkout: `make demo` and `make test`. Each installs what it needs and says so.
+.POSIX:
+.SUFFIXES:
+
+VENV = .venv
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+
+.PHONY: help demo test check pytest install clean
+
+help:
+	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
+	@echo 'make test     everything: lint, types, import contracts, and all tests on the real kernel'
+	@echo 'make check    lint, types and import contracts alone'
+	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
+	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
+	@echo 'make clean    remove the virtual environment and caches'
+
+demo: $(INSTALLED)
+	@$(BIN)/python -m tests.demo
+
+test: check pytest
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
+pytest: $(INSTALLED)
+	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml tests/install.sh
+	@sh tests/install.sh $(VENV)
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

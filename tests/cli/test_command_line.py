@@ -1,0 +1,166 @@
+"""The command line as a stranger meets it: help, versions, and every wrong word answered in one line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from knft import __version__
+from knft.errors import KernelError, UnsupportedError
+from knft.kernel.probe import probe
+from tests.lab.namespace import Namespace
+from tests.packets.node import KNFT
+
+NODE = ("--node", "node-1")
+
+
+def knft(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run knft without any privilege being needed."""
+    return subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_explains_each_command_in_a_line() -> None:
+    done = knft("--help")
+    assert done.returncode == 0
+    for command in ("cleanup", "render", "run", "version"):
+        (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [command]]
+        assert line.endswith(".")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """That is why it is quick; the time itself is not asserted."""
+    heavy = {"msgspec", "yaml", "nftables", "pyroute2", "watchfiles", "jsonschema", "asyncio"}
+    code = f"import sys, knft.cli.main; sys.exit(', '.join({heavy!r} & set(sys.modules)) or None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["run", "render", "cleanup", "version"])
+def test_every_command_has_help(command: str) -> None:
+    done = knft(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: ")
+
+
+def test_version() -> None:
+    assert knft("version").stdout == f"knft {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["render", "-f", "-"], "Missing option '--node'"),
+        (["render", *NODE], "Missing option '-f'"),
+        (["run", *NODE], "Missing option '--manifests'"),
+        (["run", "--manifests", "."], "Missing option '--node'"),
+        (["render", "-f", "-", "--node", " "], "--node: the name is empty"),
+        (["render", "-f", "-", *NODE, "--node-ip", "10.0.0"], "--node-ip: '10.0.0' is not an IP address"),
+        (["render", "-f", "-", *NODE, "--node-ip", "::1,::2"], "--node-ip: two values of IPv6, ::1 and ::2"),
+        (["render", "-f", "-", *NODE, "--cluster-cidr", "10.0.0.0/33"], "--cluster-cidr: '10.0.0.0/33' is not a CIDR"),
+        (["render", "-f", "-", *NODE, "--service-cidr", "x"], "--service-cidr: 'x' is not a CIDR"),
+        (["render", "-f", "-", *NODE, "--nodeport-addresses", "localhost"], "are not served"),
+        (["render", "-f", "-", *NODE, "--nodeport-addresses", "prim"], "--nodeport-addresses: 'prim' is not a CIDR"),
+        (["render", "-f", "-", *NODE, "--masquerade-bit", "32"], "32 is not in the range"),
+        (["render", "-f", "-", *NODE, "-o", "xml"], "'xml' is not one of"),
+        (["run", "--manifests", ".", *NODE, "--sync-period", "soon"], "--sync-period: 'soon' is not a duration"),
+        (["run", "--manifests", ".", *NODE, "--min-sync-period", "1m"], "not less than --min-sync-period"),
+        (["run", "--manifests", "/nonexistent", *NODE], "/nonexistent: cannot be read as a directory of manifests"),
+        (["run", "--manifests", "/etc/hostname", *NODE], "cannot be read as a directory of manifests"),
+        (["render", "-f", "/nonexistent", *NODE], "/nonexistent: No such file or directory"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_status_2(arguments: list[str], words: str) -> None:
+    """What is wrong, and where; nothing on standard output, and no traceback."""
+    done = subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("command", [["cleanup"], ["run", "--once", "--manifests", ".", *NODE]])
+def test_missing_privilege_is_said(command: list[str]) -> None:
+    """Without CAP_NET_ADMIN: one line that says what to do, status 2."""
+    capsh = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]
+    done = subprocess.run([*capsh, *KNFT, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "knft: CAP_NET_ADMIN is missing: run knft as root, or give its container that capability\n"
+
+
+@pytest.mark.kernel
+def test_a_missing_library_is_said(tmp_path: Path) -> None:
+    """libnftables is hidden from the process, in a mount namespace of its own."""
+    library = next(Path(line.split()[-1]) for line in _loaded_libraries() if "libnftables.so" in line)
+    empty = tmp_path / "empty"
+    empty.touch()
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", script, "sh", str(empty), str(library), *KNFT, "cleanup"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("knft: libnftables is missing (")
+    assert "install the package libnftables1" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def _loaded_libraries() -> list[str]:
+    code = "import nftables; nftables.Nftables(); print(open('/proc/self/maps').read())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+class _KernelWithout:
+    """A kernel that refuses one word, which this machine's cannot be made to do."""
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def run(self, commands: str) -> str:
+        if self._word in commands:
+            msg = "libnftables: Error: Could not process rule: No such file or directory"
+            raise KernelError(msg, msg)
+        return ""
+
+
+@pytest.mark.parametrize("feature", ["numgen", "fib", "reject"])
+def test_a_missing_kernel_feature_is_said(feature: str) -> None:
+    """Which one, and the option that has it."""
+    with pytest.raises(UnsupportedError, match=rf"the kernel lacks {feature} \(CONFIG_NFT_{feature.upper()}"):
+        probe(_KernelWithout(feature))
+
+
+@pytest.mark.kernel
+def test_the_probe_leaves_nothing_behind() -> None:
+    namespace = Namespace.create("probe")
+    namespace.run([*KNFT, "cleanup"])
+    assert namespace.run(["nft", "list", "ruleset"]).stdout == ""
+    namespace.close()
+
+
+@pytest.mark.kernel
+def test_cleanup_removes_what_knft_made_and_nothing_else() -> None:
+    """A foreign table, a foreign family's table of knft's name, and iptables' rules stay."""
+    namespace = Namespace.create("cleanup")
+    foreign = "table inet knft {\n}\ntable ip kube-proxy {\n\tset s {\n\t\ttype ipv4_addr\n\t}\n}\n"
+    namespace.run(["nft", "-f", "-"], stdin=foreign)
+    before = namespace.run(["nft", "list", "ruleset"]).stdout
+    examples = Path(__file__).parent.parent.parent / "examples"
+    namespace.run([*KNFT, "run", "--once", "--manifests", str(examples), *NODE])
+    assert before != namespace.run(["nft", "list", "ruleset"]).stdout
+
+    said = namespace.run([*KNFT, "cleanup"]).stdout
+    assert said == "table ip knft: removed\ntable ip6 knft: removed\n"
+    assert before == namespace.run(["nft", "list", "ruleset"]).stdout
+    again = namespace.run([*KNFT, "cleanup"]).stdout
+    assert again == "table ip knft: was not there\ntable ip6 knft: was not there\n"
+    namespace.close()
+
+
+def test_the_console_script_is_installed() -> None:
+    script = shutil.which("knft", path=str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
+    assert script is not None
+    done = subprocess.run([script, "version"], capture_output=True, text=True, check=False)
+    assert done.stdout == f"knft {__version__}\n"

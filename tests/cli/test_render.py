@@ -1,0 +1,146 @@
+"""``knft render``: the same objects give the same ruleset, in a form that loads; it touches and reads nothing."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.kernel.harness import check_schema
+from tests.kernel.strategies import NAMES, endpoint_slices, nodes, services
+from tests.lab.namespace import Namespace
+from tests.packets.node import KNFT
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
+
+
+def render(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``knft render`` as a user does."""
+    return subprocess.run([*KNFT, "render", *arguments], capture_output=True, text=True, check=False, input=stdin)
+
+
+def rendered(*arguments: str, stdin: str | None = None) -> str:
+    """Return what a render that succeeds prints."""
+    done = render(*arguments, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.kernel
+def test_text_loads_as_it_is_and_the_daemon_finds_nothing_to_add() -> None:
+    """``knft render | nft -f -`` makes exactly the table that a first sync makes, but for unused pools."""
+    namespace = Namespace.create("render")
+    text = rendered("-f", str(EXAMPLES), *FLAGS)
+    namespace.run(["nft", "-f", "-"], stdin=text)
+    done = namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
+    assert done.stderr.count(": 0 elements added, 0 removed, 0 chains written") == 2
+    namespace.close()
+
+
+@pytest.mark.kernel
+def test_declarations_and_json_make_the_same_table() -> None:
+    """What ``--declarations`` and ``-o json`` print is what a first sync does."""
+    namespace = Namespace.create("render")
+    namespace.run(["nft", "-f", "-"], stdin=rendered("-f", str(EXAMPLES), *FLAGS, "--declarations"))
+    for line in rendered("-f", str(EXAMPLES), *FLAGS, "-o", "json").splitlines():
+        namespace.run(["nft", "-j", "-f", "-"], stdin=line)
+    loaded = namespace.run(["nft", "list", "ruleset"]).stdout
+    namespace.run([*KNFT, "cleanup"])
+    namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
+    assert loaded == namespace.run(["nft", "list", "ruleset"]).stdout
+    namespace.close()
+
+
+def test_people_are_not_shown_pools_that_nothing_reaches() -> None:
+    text = rendered("-f", str(EXAMPLES), *FLAGS)
+    assert text.count("chain pool-tcp-") == 2 * 2
+    assert "chain pool-tcp-3 {" in text
+    assert '10.96.0.10 . tcp . 80 comment "shop/frontend:http" : goto pool-tcp-3' in text
+
+
+def test_one_family_alone() -> None:
+    text = rendered("-f", str(EXAMPLES), *FLAGS, "--family", "ipv6")
+    assert text.startswith("table ip6 knft {")
+    assert "table ip knft" not in text
+
+
+def test_standard_input_and_lists_are_read() -> None:
+    """A file of documents, and the ``List`` that kubectl prints, are the same."""
+    documents = [item for path in sorted(EXAMPLES.glob("*.yaml")) for item in yaml.safe_load_all(path.read_text())]
+    as_list = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": documents})
+    as_json = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+    expected = rendered("-f", str(EXAMPLES), *FLAGS)
+    assert expected == rendered("-f", "-", *FLAGS, stdin=as_list)
+    assert expected == rendered("-f", "-", *FLAGS, stdin=as_json)
+
+
+def test_addresses_come_from_the_flag_where_there_is_no_node() -> None:
+    text = rendered("-f", str(EXAMPLES / "shop.yaml"), *FLAGS, "--node-ip", "198.51.100.7,2001:db8::7")
+    assert "198.51.100.7" in text
+    assert "2001:db8::7" in text
+
+
+def test_nothing_of_the_machine_is_read() -> None:
+    """Neither libnftables nor netlink is even loaded."""
+    code = (
+        "import sys; sys.argv = ['knft', 'render', '-f', sys.argv[1], '--node', 'node-1']\n"
+        "from knft.cli.main import cli\n"
+        "cli(standalone_mode=False)\n"
+        "sys.exit(', '.join({'nftables', 'pyroute2', 'watchfiles'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(EXAMPLES)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("bit", [0, 14, 31])
+def test_every_transaction_has_only_forms_that_the_schema_knows(bit: int) -> None:
+    for flags in ([], ["--masquerade-all"], ["--nodeport-addresses", "all"]):
+        text = rendered("-f", str(EXAMPLES), *FLAGS, "-o", "json", "--masquerade-bit", str(bit), *flags)
+        for line in text.splitlines():
+            check_schema(line.encode())
+
+
+CLUSTER = st.tuples(
+    nodes(),
+    st.lists(st.sampled_from(NAMES), unique=True).flatmap(lambda names: st.tuples(*(services(name) for name in names))),
+    st.lists(st.integers(1, 4), unique=True).flatmap(
+        lambda numbers: st.tuples(*(endpoint_slices(f"slice-{number}") for number in numbers))
+    ),
+).map(lambda parts: [parts[0], *parts[1], *parts[2]])
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(objects=CLUSTER, chance=st.randoms(use_true_random=False))
+def test_the_same_objects_in_any_order_and_any_files_give_the_same_ruleset(
+    tmp_path_factory: pytest.TempPathFactory, objects: list[dict[str, Any]], chance: random.Random
+) -> None:
+    """Split over files, shuffled, and written twice, as JSON or YAML."""
+    whole, split = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("split")
+    (whole / "all.yaml").write_text(yaml.safe_dump_all(objects))
+    shuffled = [*objects, *chance.sample(objects, k=len(objects) // 2)]
+    chance.shuffle(shuffled)
+    for item in shuffled:
+        with (split / f"{chance.randint(1, 3)}.yaml").open("a") as file:
+            file.write(f"---\n{json.dumps(item) + chr(10) if chance.random() < 0.5 else yaml.safe_dump(item)}")
+
+    assert _render_in_process(whole, "text") == _render_in_process(split, "text")
+    assert _render_in_process(whole, "json") == _render_in_process(split, "json")
+
+
+def _render_in_process(folder: Path, output: str) -> str:
+    from click.testing import CliRunner
+
+    from knft.cli.main import cli
+
+    done = CliRunner().invoke(cli, ["render", "-f", str(folder), *FLAGS, "-o", output])
+    assert done.exit_code == 0, done.output
+    return done.stdout

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Install what the tests and the demo need: system packages (as root, on Debian and Ubuntu) and a virtual environment.
+# Usage: sh tests/install.sh DIRECTORY-OF-THE-ENVIRONMENT
+set -eu
+venv=$1
+
+say() { echo "install: $*"; }
+fail() { echo "install: $*" >&2; exit 1; }
+
+# Commands, and the packages that have them in Debian and Ubuntu.
+missing=
+command -v nft >/dev/null || [ -x /usr/sbin/nft ] || missing="$missing nftables"
+ldconfig -p 2>/dev/null | grep -q libnftables.so.1 || /sbin/ldconfig -p | grep -q libnftables.so.1 || missing="$missing libnftables1"
+command -v setpriv >/dev/null || missing="$missing util-linux"
+
+python=
+for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+    [ -n "$candidate" ] || continue
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+[ -n "$python" ] || missing="$missing python3"
+"${python:-python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        fail "these are missing; install them as root:$missing"
+    fi
+    say "system packages:$missing"
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    python=${python:-python3}
+fi
+
+say "virtual environment in $venv, with $("$python" --version)"
+"$python" -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -1,0 +1,75 @@
+"""The law that holds it together: after any history the table equals what a fresh process would render.
+
+Apart from the order within pools and from pool chains that nothing uses (DESIGN.md 2).
+"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from knft.model.names import Family
+from knft.nft.codec.listing import Listing
+from knft.nft.objects import ArrayName, Target
+from tests.kernel.harness import KernelHarness
+from tests.kernel.strategies import NAMES, endpoint_slices, nodes, services
+from tests.lab.namespace import Namespace
+
+pytestmark = pytest.mark.kernel
+
+STEP = st.one_of(
+    services().map(lambda item: ("apply", item)),
+    endpoint_slices().map(lambda item: ("apply", item)),
+    nodes().map(lambda item: ("apply", item)),
+    st.sampled_from(NAMES).map(lambda name: ("delete", ("Service", name))),
+    st.integers(1, 4).map(lambda number: ("delete", ("EndpointSlice", f"slice-{number}"))),
+    st.just(("sync", None)),
+)
+
+
+def _take(harness: KernelHarness, step: tuple[str, Any]) -> None:
+    verb, what = step
+    if verb == "apply":
+        harness.apply(what)
+    elif verb == "delete":
+        if what in harness.objects:
+            harness.delete(*what)
+    else:
+        harness.sync()
+
+
+def _without_order(listing: Listing) -> tuple[object, object, dict[ArrayName, Counter[Target | None]]]:
+    contents = listing.contents
+    arrays = {name: Counter(array) for name, array in contents.arrays.items()}
+    return contents.entries, contents.members, arrays
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(steps=st.lists(STEP, min_size=3, max_size=14))
+def test_any_history_ends_where_a_fresh_start_does(steps: list[tuple[str, Any]]) -> None:
+    """And every transaction on the way is one that the schema knows and the kernel takes."""
+    namespaces = [Namespace.create("history"), Namespace.create("fresh")]
+    try:
+        with namespaces[0].entered():
+            lived = KernelHarness(namespaces[0])
+            for step in steps:
+                _take(lived, step)
+            lived.sync()
+            found = {family: _without_order(lived.held(family)) for family in Family}
+        with namespaces[1].entered():
+            fresh = KernelHarness(namespaces[1])
+            fresh.change((kind, name, item) for (kind, name), item in lived.objects.items())
+            fresh.sync()
+            expected = {family: _without_order(fresh.held(family)) for family in Family}
+    finally:
+        for namespace in namespaces:
+            namespace.close()
+
+    assert expected == found

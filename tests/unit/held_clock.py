@@ -1,0 +1,116 @@
+"""A clock that the test holds, and a runner whose thread stands still whenever the test looks."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from knft.runner.bounded import BoundedFrequencyRunner, Intervals
+
+HUNG = 10.0
+"""Seconds after which a test gives up on a thread that will never come; nothing else reads the machine's clock."""
+
+
+class HeldClock:
+    """A ``Clock`` whose time passes only when the test says so."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._condition = threading.Condition()
+        self._now = 0.0
+        self._waiting: tuple[threading.Event, float] | None = None
+        self._ended = False
+
+    def now(self) -> float:
+        """Return the time that the test has set."""
+        with self._condition:
+            return self._now
+
+    def wait(self, event: threading.Event, until: float) -> bool:
+        """Block until the test sets the event (and tells), or lets the time come."""
+        with self._condition:
+            self._waiting = (event, until)
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: not self._blocked())
+            self._waiting = None
+            return event.is_set()
+
+    def _blocked(self) -> bool:
+        if self._waiting is None:
+            return False
+        event, until = self._waiting
+        return not event.is_set() and self._now < until
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass while the runner's thread is at work."""
+        with self._condition:
+            self._now += seconds
+
+    def end(self) -> None:
+        """Note that the runner's thread waits no more."""
+        with self._condition:
+            self._ended = True
+            self._condition.notify_all()
+
+    def settle(self) -> bool:
+        """Wait until the runner's thread is blocked, or has ended; return whether it has ended."""
+        with self._condition:
+            self._condition.notify_all()
+            assert self._condition.wait_for(lambda: self._ended or self._blocked(), HUNG), "the runner hangs"
+            return self._ended
+
+    def advance_to(self, time: float) -> None:
+        """Let time pass up to ``time``, stopping at each moment that the thread waits for."""
+        while not self.settle():
+            with self._condition:
+                due = self._waiting[1] if self._waiting else time
+                self._now = max(self._now, min(due, time))
+            if due > time:
+                return
+
+
+class HeldRunner:
+    """A BoundedFrequencyRunner in a thread; ``starts`` are the times at which its runs began."""
+
+    def __init__(
+        self,
+        intervals: Intervals,
+        *,
+        failing: Iterable[int] = (),
+        duration: float = 0,
+        during: Callable[[int], None] | None = None,
+    ) -> None:
+        """Runs numbered in ``failing`` fail; each lasts ``duration`` and calls ``during`` with its number."""
+        self.clock = HeldClock()
+        self.starts: list[float] = []
+        self.runner = BoundedFrequencyRunner(self._run, intervals, self.clock)
+        self._failing, self._duration, self._during = frozenset(failing), duration, during
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+
+    def _loop(self) -> None:
+        self.runner.loop()
+        self.clock.end()
+
+    def _run(self) -> bool:
+        number = len(self.starts)
+        self.starts.append(self.clock.now())
+        self.clock.pass_time(self._duration)
+        if self._during is not None:
+            self._during(number)
+        return number not in self._failing
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+        self.clock.settle()
+
+    def request_at(self, *times: float) -> None:
+        """Ask for a run at each of these times."""
+        for time in times:
+            self.clock.advance_to(time)
+            self.runner.request()
+            self.clock.settle()
+
+    def stop(self) -> None:
+        """Stop the runner, and wait for its thread."""
+        self.runner.stop()
+        assert self.clock.settle(), "the loop goes on after stop()"
+        self._thread.join()
