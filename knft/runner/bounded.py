@@ -56,10 +56,11 @@ class BoundedFrequencyRunner:
         due = self._clock.now() + self._intervals.maximum
         while True:
             self._clock.wait(self._wake, due)
+            # Cleared before the function runs: a request meanwhile stays, and causes one more run. Cleared before the
+            # look at stop(), which sets both: one that comes later wakes the next wait.
+            self._wake.clear()
             if self._stop.is_set():
                 return
-            # A request that comes in while the function runs stays, and causes one more run.
-            self._wake.clear()
             succeeded = self._run()
             ended = self._clock.now()
             due = ended + self._intervals.next_pause(succeeded=succeeded)

@@ -96,15 +96,19 @@ def _differs(slices: _ServiceSlices, name: str, record: _Record) -> bool:
 
 def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPort:
     """Return the endpoints of one slice by port; ports and endpoints that mean nothing are left out (A.5)."""
-    return {
-        PortKey(port.name, port.protocol or "TCP"): tuple(
+    found: EndpointsByPort = {}
+    for port in endpoint_slice.ports or ():
+        if port.name is None or port.port is None:
+            continue
+        key = PortKey(port.name, port.protocol or "TCP")
+        endpoints = tuple(
             _endpoint(endpoint, port.port, node_name)
             for endpoint in endpoint_slice.endpoints or ()
             if endpoint.addresses
         )
-        for port in endpoint_slice.ports or ()
-        if port.name is not None and port.port is not None
-    }
+        # One name may have two numbers.
+        found[key] = found.get(key, ()) + endpoints
+    return found
 
 
 def _endpoint(endpoint: SliceEndpoint, port: int, node_name: str) -> Endpoint:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from knft.model.endpoint import Endpoint, endpoint_key
 from knft.model.names import Protocol, ServicePortName
@@ -27,6 +28,9 @@ from knft.model.objects import (
 
 NODE = "node-1"
 OTHER_NODE = "node-2"
+
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For properties: how fast the machine is today is no property."""
 
 
 def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:

@@ -11,7 +11,7 @@ from knft.model.names import Protocol, ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.model.service_port import ServicePort
 
-from .objects import port_name, table
+from .objects import port_name, steady, table
 
 VIP, SHARED = "192.0.2.1", "203.0.113.9"
 OLD, YOUNG = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
@@ -272,6 +272,7 @@ def _owners(claims: dict[ServicePortName, ServicePort]) -> _Owned:
     }
 
 
+@steady
 @given(st.dictionaries(_names, _ports, min_size=1), st.randoms(use_true_random=False))
 def test_any_order_of_claims_gives_the_same_owners(claims: dict[ServicePortName, ServicePort], random: Random) -> None:
     ledger, order = FrontendLedger(), sorted(claims)
@@ -281,6 +282,7 @@ def test_any_order_of_claims_gives_the_same_owners(claims: dict[ServicePortName,
     assert _owners(claims) == {name: ledger.owned(name) for name in claims}
 
 
+@steady
 @given(st.lists(st.tuples(_names, st.none() | _ports), max_size=12))
 def test_any_history_ends_with_the_owners_of_its_last_claims(
     history: list[tuple[ServicePortName, ServicePort | None]],
@@ -299,6 +301,7 @@ def test_any_history_ends_with_the_owners_of_its_last_claims(
     assert _owners(claims) == {name: ledger.owned(name) for name in claims}
 
 
+@steady
 @given(st.dictionaries(_names, _ports))
 def test_a_claim_is_lost_where_another_service_holds_it(claims: dict[ServicePortName, ServicePort]) -> None:
     ledger = FrontendLedger()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from knft.nft.objects import Array, Target
 from knft.render.order import place
 
-from .objects import table
+from .objects import steady, table
 
 
 def _array(text: str) -> Array:
@@ -71,6 +71,7 @@ def _differing(before: Array, after: Array) -> int:
     return sum(old != new for old, new in zip(before, after, strict=True))
 
 
+@steady
 @given(_found, _distinct)
 def test_the_array_holds_what_is_wanted_and_nothing_else_and_no_hole(
     previous: Array, wanted: tuple[Target, ...]
@@ -79,6 +80,7 @@ def test_the_array_holds_what_is_wanted_and_nothing_else_and_no_hole(
     assert sorted(wanted) == sorted(place(previous, wanted))
 
 
+@steady
 @given(_found, _distinct)
 def test_no_more_targets_move_than_have_to(previous: Array, wanted: tuple[Target, ...]) -> None:
     """Who is found at an index that the array still has stays there."""
@@ -87,12 +89,14 @@ def test_no_more_targets_move_than_have_to(previous: Array, wanted: tuple[Target
     assert all(previous.index(target) == found.index(target) for target in stay)
 
 
+@steady
 @given(_distinct.flatmap(lambda targets: st.tuples(st.just(targets), st.permutations(targets))))
 def test_an_equal_set_leaves_the_array_as_it_is(pair: tuple[tuple[Target, ...], list[Target]]) -> None:
     previous, wanted = pair
     assert previous == place(previous, wanted)
 
 
+@steady
 @given(_some, st.data())
 def test_where_one_is_removed_at_most_one_moves(previous: tuple[Target, ...], data: st.DataObject) -> None:
     """And it is the last one that takes the free place."""
@@ -104,6 +108,7 @@ def test_where_one_is_removed_at_most_one_moves(previous: tuple[Target, ...], da
     assert tuple(expected) == found
 
 
+@steady
 @given(_some, st.data())
 def test_where_one_is_replaced_its_index_alone_changes(previous: tuple[Target, ...], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(previous) - 1))
@@ -112,11 +117,13 @@ def test_where_one_is_replaced_its_index_alone_changes(previous: tuple[Target, .
     assert _differing(previous, found) == 1
 
 
+@steady
 @given(_distinct)
 def test_where_one_is_added_it_is_appended(previous: tuple[Target, ...]) -> None:
     assert (*previous, _NEW) == place(previous, sorted({*previous, _NEW}))
 
 
+@steady
 @given(_distinct, st.lists(st.integers(0, _LIMIT), max_size=10))
 def test_holes_are_filled_and_nothing_moves_into_them_that_has_a_place(
     targets: tuple[Target, ...], holes: list[int]
@@ -128,6 +135,7 @@ def test_holes_are_filled_and_nothing_moves_into_them_that_has_a_place(
     assert sorted(targets) == sorted(found)
 
 
+@steady
 @given(st.lists(st.integers(0, _LIMIT), max_size=12))
 def test_scaling_back_and_forth_moves_only_those_whose_index_is_gone(sizes: list[int]) -> None:
     """The pods that stay when a Service shrinks are not always the first ones."""

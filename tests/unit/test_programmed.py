@@ -12,7 +12,7 @@ from knft.delta.programmed import Programmed, Statistics
 from knft.nft.expressions import Goto
 from knft.nft.objects import ArrayName, Contents, Entry, Key, Target, Value
 
-from .objects import table
+from .objects import steady, table
 
 Elements = dict[str, dict[Key, Value]]
 Wanted = dict[str, Contents | None]
@@ -244,8 +244,6 @@ def _contents_of(draw: st.DrawFn, owner: str, targets: st.SearchStrategy[Target 
 
 _step = st.fixed_dictionaries({}, optional={owner: st.none() | _contents_of(owner) for owner in _OWNERS})
 _handover = st.permutations(_OWNERS)
-
-
 _found = st.fixed_dictionaries({}, optional={owner: _contents_of(owner, st.none() | _targets) for owner in _OWNERS})
 
 
@@ -257,6 +255,7 @@ def _held(found: Wanted) -> tuple[Kernel, Programmed[str]]:
     return kernel, programmed
 
 
+@steady
 @given(_found, st.lists(_step, max_size=6))
 def test_any_history_leaves_the_union_of_what_the_owners_want(found: Wanted, history: list[Wanted]) -> None:
     """And nothing that is not there is removed, and nothing that is there is added: the kernel would refuse it."""
@@ -270,6 +269,7 @@ def test_any_history_leaves_the_union_of_what_the_owners_want(found: Wanted, his
         assert programmed.compare(owners) == NO_CHANGES
 
 
+@steady
 @given(_step, _handover)
 def test_owners_that_swap_what_they_hold_change_nothing(held: Wanted, order: list[str]) -> None:
     programmed: Programmed[str] = Programmed()
@@ -278,6 +278,7 @@ def test_owners_that_swap_what_they_hold_change_nothing(held: Wanted, order: lis
     assert programmed.compare(swapped) == NO_CHANGES
 
 
+@steady
 @given(_found, _step)
 def test_only_what_differs_is_sent(before: Wanted, after: Wanted) -> None:
     kernel, programmed = _held(before)
