@@ -227,6 +227,26 @@ def test_on_the_machines_clock_runs_come_one_after_another(row: Real) -> None:
     assert [f"{word} {number}" for number in range(len(row.answers)) for word in ("begin", "end")] == happened
 
 
+class _Patient(threading.Event):
+    """An event that notes how long it is waited for, and is never waited for."""
+
+    timeout: float | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note the time."""
+        self.timeout = timeout
+        return self.is_set()
+
+
+def test_the_machines_clock_waits_until_the_time_has_come_and_not_for_what_is_past() -> None:
+    clock, event = MonotonicClock(), _Patient()
+    clock.wait(event, clock.now() + 3600)
+    assert event.timeout is not None
+    assert 0 < event.timeout <= 3600
+    clock.wait(event, clock.now() - 3600)
+    assert event.timeout == 0
+
+
 def test_the_machines_clock_says_whether_the_event_is_set() -> None:
     clock, event = MonotonicClock(), threading.Event()
     assert not clock.wait(event, clock.now() - 1)

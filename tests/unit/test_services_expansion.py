@@ -90,7 +90,7 @@ SOURCE_RANGES = {
         {"load_balancer_source_ranges": ("10.1.2.3/8",)}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
     ),
     "invalid ones are dropped": Row(
-        {"load_balancer_source_ranges": ("10.0.0.0", "10.0.0.0/33", "10.0.0.0/255.0.0.0", "bad/8", "", "192.0.2.0/24")},
+        {"load_balancer_source_ranges": ("10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8", "bad/8", "", "192.0.2.0/24")},
         {"load_balancer_source_ranges": ("192.0.2.0/24",)},
         {},
     ),
