@@ -42,7 +42,6 @@ def _first_transactions(paths: tuple[str, ...], config: Config) -> dict[Family, 
     for sentence in (*scan.problems, *scan.remarks):
         click.echo(f"knft: {sentence}", err=True)
     daemon, recorders = recorded_daemon(config)
-    daemon.refresh_node()
     daemon.handle(scan.changes)
     daemon.sync()
     found = {family: recorder.transaction for family, recorder in recorders.items()}

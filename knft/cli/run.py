@@ -7,6 +7,8 @@ import threading
 from typing import Any
 
 from knft.cli.options import config_from_options
+from knft.errors import KnftError
+from knft.kernel.addresses import local_addresses
 from knft.kernel.library import Library
 from knft.kernel.probe import probe, require_privilege
 from knft.runner.clock import MonotonicClock
@@ -30,13 +32,16 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     library = Library()
     probe(library)
     daemon = live_daemon(config, library)
-    daemon.refresh_node()
+    daemon.note_addresses(local_addresses())
     _take_in(daemon, first)
     if once:
         sys.exit(0 if daemon.sync() else 1)
     stop = _stop_on_signals()
-    _follow(daemon, source, stop)
+    follower = _Follower(daemon, source, stop)
+    follower.start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)
+    if follower.failure is not None:
+        raise follower.failure
     log.info("stopped; the rules stay in place")
 
 
@@ -54,13 +59,34 @@ def _take_in(daemon: Daemon, scan: Scan) -> None:
     daemon.handle(scan.changes)
 
 
-def _follow(daemon: Daemon, source: DirectorySource, stop: threading.Event) -> None:
-    def follow() -> None:
-        for _ in source.watch(stop):
-            _take_in(daemon, source.scan())
-            daemon.refresh_node()
+class _Follower(threading.Thread):
+    """Hands on what the directory and the machine's addresses become, until ``stop`` is set.
 
-    threading.Thread(target=follow, name="manifests", daemon=True).start()
+    An error that knft knows is said, and the next look may find better; any other ends the daemon, loudly: a proxy that
+    no longer follows its cluster must not look healthy.
+    """
+
+    def __init__(self, daemon: Daemon, source: DirectorySource, stop: threading.Event) -> None:
+        super().__init__(name="manifests", daemon=True)
+        self._daemon = daemon
+        self._source = source
+        self._stop_event = stop
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            for _ in self._source.watch(self._stop_event):
+                self._look()
+        except Exception as error:  # noqa: BLE001 - raised again by the main thread
+            self.failure = error
+            self._stop_event.set()
+
+    def _look(self) -> None:
+        try:
+            _take_in(self._daemon, self._source.scan())
+            self._daemon.note_addresses(local_addresses())
+        except KnftError as error:
+            log.warning("%s", error)
 
 
 def _stop_on_signals() -> threading.Event:

@@ -4,7 +4,6 @@ import time
 from datetime import UTC, datetime
 
 from knft.config import Config
-from knft.kernel.addresses import local_addresses
 from knft.kernel.library import Library
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
@@ -29,7 +28,7 @@ def live_daemon(config: Config, library: Library) -> Daemon:
         )
         for family in Family
     )
-    return Daemon(proxiers, Dispatcher(config, tuple(p.state for p in proxiers), local_addresses))
+    return _daemon(config, proxiers)
 
 
 def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
@@ -40,4 +39,11 @@ def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
         Proxier(family, config, ServiceState(family, config.node_name, start), recorder, lambda: 0.0)
         for family, recorder in recorders.items()
     )
-    return Daemon(proxiers, Dispatcher(config, tuple(p.state for p in proxiers), None)), recorders
+    return _daemon(config, proxiers), recorders
+
+
+def _daemon(config: Config, proxiers: tuple[Proxier, ...]) -> Daemon:
+    dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
+    # The flags alone say something about the node, also where no Node object ever comes.
+    dispatcher.refresh_node()
+    return Daemon(proxiers, dispatcher)

@@ -33,9 +33,9 @@ class Daemon:
         if self._dispatcher.handle(changes):
             self._wake()
 
-    def refresh_node(self) -> None:
-        """Look at the node's addresses again, and have a change synced."""
-        if self._dispatcher.refresh_node():
+    def note_addresses(self, local_addresses: frozenset[str]) -> None:
+        """Take in the machine's interface addresses, and have a change synced."""
+        if self._dispatcher.note_addresses(local_addresses):
             self._wake()
 
     def sync(self) -> bool:

@@ -9,8 +9,6 @@ from knft.model.objects import Change, EndpointSlice, Node, Service, ServiceCIDR
 from knft.source.select import is_selected
 from knft.sync.state import ServiceState
 
-AddressReader = Callable[[], frozenset[str]]
-
 
 class Dispatcher:
     """Hands changes on. One thread at a time calls it."""
@@ -19,12 +17,11 @@ class Dispatcher:
         self,
         config: Config,
         states: tuple[ServiceState, ...],
-        local_addresses: AddressReader | None,
     ) -> None:
-        """``local_addresses`` reads the machine's addresses; None: those of the Node object stand for them."""
+        """Feed ``states``; until the machine's addresses are noted, those of the Node object stand for them."""
         self._config = config
         self._states = states
-        self._local_addresses = local_addresses
+        self._local_addresses: frozenset[str] | None = None
         self._node: Node | None = None
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
@@ -56,12 +53,15 @@ class Dispatcher:
             case _:
                 return False
 
+    def note_addresses(self, local_addresses: frozenset[str]) -> bool:
+        """Take the machine's interface addresses as they are now; return whether a sync is due."""
+        self._local_addresses = local_addresses
+        return self.refresh_node()
+
     def refresh_node(self) -> bool:
-        """Look at the node and its addresses again; return whether a sync is due."""
-        if self._local_addresses is not None:
-            addresses = self._local_addresses()
-        else:
-            addresses = frozenset(node_addresses(self._node))
+        """Tell every family what the node looks like now; return whether a sync is due."""
+        local = self._local_addresses
+        addresses = frozenset(node_addresses(self._node)) if local is None else local
         cidrs = tuple(self._service_cidrs.values())
         return self._to_all(
             lambda state: state.handle_node(view_node(state.node.family, self._config, self._node, cidrs, addresses))

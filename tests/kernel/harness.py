@@ -81,7 +81,7 @@ class KernelHarness:
         self.proxiers = {
             family: Proxier(family, config, states[family], self.ports[family], time.perf_counter) for family in Family
         }
-        self._dispatcher = Dispatcher(config, tuple(states.values()), None)
+        self._dispatcher = Dispatcher(config, tuple(states.values()))
         self._dispatcher.refresh_node()
         self._objects: dict[tuple[str, str], KubeObject] = {}
 
