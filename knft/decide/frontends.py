@@ -14,7 +14,7 @@ _Rank = tuple[int, bool, str, ServicePortName]
 
 
 class Lost(Struct, frozen=True):
-    """A claim that another Service port holds: ``loser`` does not get ``frontend``, ``winner`` has it."""
+    """A claim that another Service holds: ``loser`` does not get ``frontend``, ``winner`` has it."""
 
     frontend: Frontend
     loser: ServicePortName

@@ -65,4 +65,4 @@ def _compare_arrays(old: Contents, new: Contents, found: _Collector) -> None:
     for name, array in new.arrays.items():
         if name not in old.arrays:
             for index, target in enumerate(array):
-                found.add(name.container, (*name.prefix, index), target)
+                found.replace(name.container, (*name.prefix, index), None, target)

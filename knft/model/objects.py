@@ -125,7 +125,7 @@ class EndpointPort(Struct, frozen=True, rename="camel"):
     """One entry of ``EndpointSlice.ports``; a missing name or number is the API's way to say "all" (A.5)."""
 
     name: PortName | None = None
-    port: PortNumber | None = None
+    port: OptionalPortNumber | None = None
     protocol: Protocol | None = None
 
 

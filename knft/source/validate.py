@@ -93,6 +93,8 @@ def _slice_remarks(endpoint_slice: EndpointSlice) -> Iterator[Fault]:
             yield f"ports[{index}].name", "it is null; the port is passed over"
         elif port.port is None:
             yield f"ports[{index}].port", "it is null, which means all ports; the port is passed over"
+        elif port.port == 0:
+            yield f"ports[{index}].port", "it is 0; the port is passed over"
     for index, endpoint in enumerate(endpoint_slice.endpoints or ()):
         if not endpoint.addresses:
             yield f"endpoints[{index}].addresses", "it is empty; the endpoint is passed over"

@@ -98,7 +98,7 @@ def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPo
     """Return the endpoints of one slice by port; ports and endpoints that mean nothing are left out (A.5)."""
     found: EndpointsByPort = {}
     for port in endpoint_slice.ports or ():
-        if port.name is None or port.port is None:
+        if port.name is None or not port.port:
             continue
         key = PortKey(port.name, port.protocol or "TCP")
         endpoints = tuple(
