@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from knft.model import addresses
-from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR, ServiceSpec
+from knft.model.objects import EndpointPort, EndpointSlice, KubeObject, Node, Service, ServiceCIDR, ServiceSpec
 
 Fault = tuple[str, str]
 """A field's path, and what is wrong with it."""
@@ -89,12 +89,16 @@ def _slice_remarks(endpoint_slice: EndpointSlice) -> Iterator[Fault]:
         field = "metadata.labels['kubernetes.io/service-name']"
         yield field, "it is missing, so the slice belongs to no Service"
     for index, port in enumerate(endpoint_slice.ports or ()):
-        if port.name is None:
-            yield f"ports[{index}].name", "it is null; the port is passed over"
-        elif port.port is None:
-            yield f"ports[{index}].port", "it is null, which means all ports; the port is passed over"
-        elif port.port == 0:
-            yield f"ports[{index}].port", "it is 0; the port is passed over"
+        yield from _port_remarks(f"ports[{index}]", port)
     for index, endpoint in enumerate(endpoint_slice.endpoints or ()):
         if not endpoint.addresses:
             yield f"endpoints[{index}].addresses", "it is empty; the endpoint is passed over"
+
+
+def _port_remarks(field: str, port: EndpointPort) -> Iterator[Fault]:
+    if port.name is None:
+        yield f"{field}.name", "it is null; the port is passed over"
+    elif port.port is None:
+        yield f"{field}.port", "it is null, which means all ports; the port is passed over"
+    elif port.port == 0:
+        yield f"{field}.port", "it is 0; the port is passed over"
