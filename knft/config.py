@@ -1,6 +1,7 @@
 """What an operator can set, as one frozen value; flag names are kube-proxy's (behaviour.md I)."""
 
 import re
+from typing import Literal
 
 from msgspec import Struct
 
@@ -8,16 +9,24 @@ from knft.errors import UsageError
 from knft.model import addresses
 from knft.model.names import Family
 
+DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
+"""How traffic of this node's pods is told from other traffic (I.6)."""
+
 PRIMARY, ALL = "primary", "all"
 """Words of ``--nodeport-addresses``: the node's own address; every local address but loopback."""
 
 
 class Config(Struct, frozen=True):
-    """Settings of one process. Periods are seconds; addresses and CIDRs are canonical text."""
+    """Settings of one process. Periods are seconds; addresses and CIDRs are canonical text.
+
+    ``pod_interface`` is what detection by interface looks for, a name or the beginning of names and ``*``.
+    """
 
     node_name: str
     node_ips: tuple[str, ...] = ()
+    detect_local_mode: DetectLocal = "ClusterCIDR"
     cluster_cidrs: tuple[str, ...] = ()
+    pod_interface: str = ""
     service_cidrs: tuple[str, ...] = ()
     nodeport_addresses: tuple[str, ...] = (PRIMARY,)
     masquerade_all: bool = False
@@ -30,8 +39,13 @@ class Config(Struct, frozen=True):
         """The packet mark that asks for masquerading."""
         return 1 << self.masquerade_bit
 
+    @property
+    def detects_by_interface(self) -> bool:
+        """Whether pods are told by the interface that their packets come in by."""
+        return self.detect_local_mode in ("BridgeInterface", "InterfaceNamePrefix")
+
     def cluster_cidr(self, family: Family) -> str | None:
-        """Return the range of pod addresses of ``family``, or None: then nobody counts as a pod (I.6)."""
+        """Return the range of pod addresses of ``family`` in mode ClusterCIDR, or None where none is set (I.6)."""
         return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)
 
     def nodeport_cidrs(self, family: Family) -> tuple[str, ...]:
@@ -102,6 +116,26 @@ def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ..
         raise UsageError(msg)
     found = tuple(word if word in (PRIMARY, ALL) else _network(flag, word)[1] for word in words)
     return found or (PRIMARY,)
+
+
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@:-]{1,15}")
+
+
+def parse_detect_local(mode: DetectLocal, bridge: str, prefix: str) -> str:
+    """Return what detection by interface looks for, "" in the other modes; raise UsageError naming the flag."""
+    flags = {"BridgeInterface": ("--pod-bridge-interface", bridge, ""),
+             "InterfaceNamePrefix": ("--pod-interface-name-prefix", prefix, "*")}  # fmt: skip
+    if mode not in flags:
+        return ""
+    flag, name, end = flags[mode]
+    if not name:
+        msg = f"{flag}: it is needed with --detect-local-mode {mode}"
+        raise UsageError(msg)
+    # A name goes into a rule: what no interface can be called is refused, as are nft's wildcards.
+    if not _INTERFACE.fullmatch(name):
+        msg = f"{flag}: {name!r} is not the name of an interface (letters, digits and _.@:-, at most 15)"
+        raise UsageError(msg)
+    return name + end
 
 
 def _split(texts: tuple[str, ...]) -> list[str]:

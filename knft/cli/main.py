@@ -21,6 +21,12 @@ def cli() -> None:
 _OPTIONS = (
     click.option("--node", "node", required=True, metavar="NAME", help="Name of this node, as in nodeName."),
     click.option("--node-ip", multiple=True, metavar="IP", help="The node's address; one of each family."),
+    click.option("--detect-local-mode", default="ClusterCIDR", show_default=True,
+                 type=click.Choice(["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
+                 help="How traffic of this cluster's pods is told from other traffic."),
+    click.option("--pod-bridge-interface", default="", metavar="NAME", help="The bridge of mode BridgeInterface."),
+    click.option("--pod-interface-name-prefix", default="", metavar="PREFIX",
+                 help="What pod interfaces begin with, in mode InterfaceNamePrefix."),
     click.option("--cluster-cidr", multiple=True, metavar="CIDR",
                  help="Where pods have their addresses; traffic from elsewhere to cluster IPs is masqueraded."),
     click.option("--service-cidr", multiple=True, metavar="CIDR",

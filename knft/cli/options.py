@@ -6,6 +6,7 @@ from knft.config import (
     Config,
     parse_addresses,
     parse_cluster_cidrs,
+    parse_detect_local,
     parse_duration,
     parse_networks,
     parse_nodeport_addresses,
@@ -27,6 +28,10 @@ def config_from_options(options: dict[str, Any]) -> Config:
     return Config(
         node_name=node_name,
         node_ips=parse_addresses("--node-ip", options["node_ip"]),
+        detect_local_mode=options["detect_local_mode"],
+        pod_interface=parse_detect_local(
+            options["detect_local_mode"], options["pod_bridge_interface"], options["pod_interface_name_prefix"]
+        ),
         cluster_cidrs=parse_cluster_cidrs("--cluster-cidr", options["cluster_cidr"]),
         service_cidrs=parse_networks("--service-cidr", options["service_cidr"]),
         nodeport_addresses=parse_nodeport_addresses("--nodeport-addresses", options["nodeport_addresses"]),

@@ -7,11 +7,10 @@ import click
 
 from knft.cli.options import config_from_options
 from knft.config import Config
-from knft.errors import SourceError
 from knft.model.names import Family
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
+from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
-from knft.render.layout import declarations as declared_table
 from knft.render.layout import reachable, whole_table
 from knft.source.directory import read_paths
 from knft.sync.assemble import recorded_daemon
@@ -28,15 +27,14 @@ def render(
     """Print the ruleset, or raise before anything is printed."""
     config = config_from_options(options)
     families = [item for item in Family if family in (None, item.value.lower())]
-    if declarations:
-        pages = [declarations_text(declared_table(item)) for item in families]
-    else:
-        first = _first_transactions(paths, config)
-        pages = [_page(item, first[item], output) for item in families]
-    click.echo(("\n" if output == "text" else "").join(pages), nl=False)
+    recorded = _first_sync(paths, config)
+    form = "declarations" if declarations else output
+    pages = [_page(*recorded[item], form) for item in families]
+    click.echo(("" if form == "json" else "\n").join(pages), nl=False)
 
 
-def _first_transactions(paths: tuple[str, ...], config: Config) -> dict[Family, Transaction]:
+def _first_sync(paths: tuple[str, ...], config: Config) -> dict[Family, tuple[Table, Transaction]]:
+    """Return what a first sync on a machine without the tables declares, and then sends."""
     standard_input = sys.stdin.buffer.read() if "-" in paths else None
     scan = read_paths(paths, standard_input)
     for sentence in (*scan.problems, *scan.remarks):
@@ -44,14 +42,14 @@ def _first_transactions(paths: tuple[str, ...], config: Config) -> dict[Family, 
     daemon, recorders = recorded_daemon(config)
     daemon.handle(scan.changes)
     daemon.sync()
-    found = {family: recorder.transaction for family, recorder in recorders.items()}
-    if None in found.values():
-        msg = "nothing was rendered"
-        raise SourceError(msg)
-    return {family: transaction for family, transaction in found.items() if transaction is not None}
+    return {family: recorder.first_sync() for family, recorder in recorders.items()}
 
 
-def _page(family: Family, transaction: Transaction, output: str) -> str:
-    if output == "json":
-        return transaction_json(transaction).decode() + "\n"
-    return table_text(reachable(whole_table(family, transaction)))
+def _page(declared: Table, transaction: Transaction, form: str) -> str:
+    match form:
+        case "declarations":
+            return declarations_text(declared)
+        case "json":
+            return transaction_json(transaction).decode() + "\n"
+        case _:
+            return table_text(reachable(whole_table(declared, transaction)))

@@ -30,7 +30,19 @@ def view_node(
         node_ip=node_ip,
         nodeport_ips=frozenset(_nodeport_ips(family, config, node_ip, local_addresses)),
         service_cidrs=tuple(sorted(set(addresses.networks_of_family(cidrs, family)))),
+        pod_cidr=_pod_cidr(family, config, node),
     )
+
+
+def _pod_cidr(family: Family, config: Config, node: Node | None) -> str | None:
+    match config.detect_local_mode:
+        case "ClusterCIDR":
+            return config.cluster_cidr(family)
+        case "NodeCIDR":
+            listed = node.spec.pod_cidrs if node is not None and node.spec is not None else None
+            return next(iter(addresses.networks_of_family(listed or (), family)), None)
+        case _:
+            return None
 
 
 def _node_ips(config: Config, node: Node | None) -> tuple[str, ...]:

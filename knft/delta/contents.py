@@ -4,14 +4,20 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from knft.nft.objects import Contents, Key, Value
+from knft.nft.objects import Chain, Contents, Key, Value
 
 
-class ElementChanges(Struct, frozen=True):
-    """Elements to remove and elements to add, by container; an element with a new value is in both."""
+class Changes(Struct, frozen=True):
+    """Elements to remove and elements to add, by container; an element with a new value is in both.
+
+    ``written`` are owned chains that are new or have other rules, ``unwanted`` the names of those that nobody owns any
+    more.
+    """
 
     removed: dict[str, tuple[Key, ...]]
     added: dict[str, dict[Key, Value]]
+    written: tuple[Chain, ...] = ()
+    unwanted: tuple[str, ...] = ()
 
 
 class _Collector:
@@ -33,7 +39,7 @@ class _Collector:
                 self.add(container, key, new)
 
 
-def compare(old: Contents, new: Contents) -> ElementChanges:
+def compare(old: Contents, new: Contents) -> Changes:
     """Return what turns ``old`` into ``new``."""
     found = _Collector()
     _compare_entries(old, new, found)
@@ -43,7 +49,8 @@ def compare(old: Contents, new: Contents) -> ElementChanges:
     for container, key in new.members - old.members:
         found.add(container, key, None)
     removed = {container: tuple(keys) for container, keys in found.removed.items()}
-    return ElementChanges(removed, found.added)
+    written = tuple(chain for name, chain in new.chains.items() if old.chains.get(name) != chain)
+    return Changes(removed, found.added, written, tuple(sorted(old.chains.keys() - new.chains.keys())))
 
 
 def _compare_entries(old: Contents, new: Contents, found: _Collector) -> None:

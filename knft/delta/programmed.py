@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from knft.delta.contents import ElementChanges, compare
+from knft.delta.contents import Changes, compare
 from knft.nft.objects import Contents, Key
 
 Owner = TypeVar("Owner", bound=Hashable)
@@ -18,11 +18,17 @@ _Member = tuple[str, Key]
 
 
 class Programmed(Generic[Owner]):
-    """The contents of one table by owner. ``chains`` are the names of the chains that exist."""
+    """The contents of one table by owner.
+
+    ``chains`` are the names of the shared chains that exist, ``containers`` those of sets and maps. ``unwanted`` are
+    owned chains that are empty now and wait to be deleted, with the time since when, in seconds.
+    """
 
     def __init__(self) -> None:
         """Start from a table without chains and elements."""
         self.chains: set[str] = set()
+        self.containers: set[str] = set()
+        self.unwanted: dict[str, float] = {}
         self._contents: dict[Owner, Contents] = {}
         self._members: Counter[_Member] = Counter()
 
@@ -34,7 +40,11 @@ class Programmed(Generic[Owner]):
                 joined.absorb(self._contents[owner])
         return joined
 
-    def compare(self, wanted: Mapping[Owner, Contents | None]) -> ElementChanges:
+    def stored(self, owner: Owner) -> Contents | None:
+        """Return what one owner has, the value itself and no copy."""
+        return self._contents.get(owner)
+
+    def compare(self, wanted: Mapping[Owner, Contents | None]) -> Changes:
         """Return what has to change for these owners to get what they want (None: to be gone)."""
         old = self.contents_of(wanted)
         new = Contents.empty()
@@ -46,13 +56,18 @@ class Programmed(Generic[Owner]):
         new.members -= shared
         return compare(old, new)
 
+    def forget(self, changes: Changes, deleted: Iterable[str], now: float) -> None:
+        """Note which owned chains a commit has emptied, written again, or deleted; ``now`` is in seconds."""
+        for name in (*deleted, *(chain.name for chain in changes.written)):
+            self.unwanted.pop(name, None)
+        self.unwanted.update(dict.fromkeys(changes.unwanted, now))
+
     def _held_by_others(self, members: set[_Member], owners: Iterable[Owner]) -> set[_Member]:
         own = Counter(member for owner in owners if owner in self._contents for member in self._contents[owner].members)
         return {member for member in members if self._members[member] > own[member]}
 
-    def adopt(self, wanted: Mapping[Owner, Contents | None], chains: Iterable[str]) -> None:
-        """Note that a commit has given these owners what they wanted, and has made ``chains``."""
-        self.chains.update(chains)
+    def adopt(self, wanted: Mapping[Owner, Contents | None]) -> None:
+        """Note that a commit has given these owners what they wanted."""
         for owner, contents in wanted.items():
             before = self._contents.pop(owner, None)
             if before is not None:

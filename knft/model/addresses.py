@@ -80,6 +80,16 @@ def contains(network: str, address: str) -> bool:
     return ipaddress.ip_address(address) in ipaddress.ip_network(network)
 
 
+def as_network(address: str) -> str:
+    """Return the CIDR of one canonical address."""
+    return f"{address}/128" if ":" in address else f"{address}/32"
+
+
+def without_host_length(network: str) -> str:
+    """Return a canonical CIDR, or the bare address where it is only one: how the kernel lists an interval."""
+    return network.removesuffix("/128" if ":" in network else "/32")
+
+
 def is_loopback(address: str) -> bool:
     """Tell whether a canonical address is a loopback address."""
     return ipaddress.ip_address(address).is_loopback

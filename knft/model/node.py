@@ -10,7 +10,8 @@ class NodeView(Struct, frozen=True):
 
     ``node_ip`` is the node's own address of the family, or None where it has none. ``nodeport_ips`` are the
     addresses that accept NodePort traffic, never loopback; they do not count where the configuration says that
-    every local address accepts it. ``service_cidrs`` are the ranges that cluster IPs come from.
+    every local address accepts it. ``service_cidrs`` are the ranges that cluster IPs
+    come from, ``pod_cidr`` the range of pods that count as local, None where addresses do not tell or it is not known.
     """
 
     family: Family
@@ -19,3 +20,4 @@ class NodeView(Struct, frozen=True):
     node_ip: str | None = None
     nodeport_ips: frozenset[str] = frozenset()
     service_cidrs: tuple[str, ...] = ()
+    pod_cidr: str | None = None

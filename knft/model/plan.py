@@ -69,7 +69,8 @@ class ServicePlan(Struct, frozen=True):
     """Everything decided about one Service port in one family.
 
     ``frontends`` are those that the Service port owns; a frontend lost to another Service is not among them.
-    ``internal`` is for its cluster IP, ``external`` for its other frontends.
+    ``internal`` is for its cluster IP, ``external`` for its other frontends. ``allowed_sources`` are the CIDRs that its
+    load balancer VIPs may be dialled from, () for everybody.
     """
 
     name: ServicePortName
@@ -78,3 +79,4 @@ class ServicePlan(Struct, frozen=True):
     frontends: tuple[Frontend, ...]
     internal: Traffic
     external: Traffic
+    allowed_sources: tuple[str, ...] = ()

@@ -42,10 +42,16 @@ class RandomNumber(Struct, frozen=True, tag=True):
     modulus: int
 
 
+class Constant(Struct, frozen=True, tag=True):
+    """A number as part of a key: written as a random number of which there is only one, ``mod 1 offset value``."""
+
+    value: int
+
+
 class Concat(Struct, frozen=True, tag=True):
     """Several expressions as one key, joined by ``.`` in nft text."""
 
-    parts: tuple[Payload | Meta | RandomNumber, ...]
+    parts: tuple[Payload | Meta | RandomNumber | Constant, ...]
 
 
 Key = Payload | Meta | Concat
@@ -63,11 +69,17 @@ class Network(Struct, frozen=True, tag=True):
     cidr: str
 
 
+class Interface(Struct, frozen=True, tag=True):
+    """An interface's name, or the beginning of names and ``*``."""
+
+    name: str
+
+
 class Match(Struct, frozen=True, tag=True):
     """The rule goes on only where the comparison holds."""
 
     left: Payload | Meta | Ct | FibType | Concat
-    right: Reference | Network | str
+    right: Reference | Network | Interface | str
     op: Comparison = "=="
 
 
@@ -128,8 +140,45 @@ class DnatFromMap(Struct, frozen=True, tag=True):
     map: str
 
 
+class Dnat(Struct, frozen=True, tag=True):
+    """Replace destination and port; the rule must have matched the protocol."""
+
+    family: Literal["ip", "ip6"]
+    address: str
+    port: int
+
+
+class RandomGoto(Struct, frozen=True, tag=True):
+    """Go for good to one of these chains, each as likely as the others."""
+
+    chains: tuple[str, ...]
+
+
+class Update(Struct, frozen=True, tag=True):
+    """Put a key into a dynamic set, or renew it there, for ``seconds``."""
+
+    set: str
+    key: Key
+    seconds: int
+
+
 Verdict = Goto | Drop
-Statement = Match | MarkIsSet | SetMark | FlipMark | Jump | Goto | Drop | Reject | Masquerade | VerdictMap | DnatFromMap
+Translation = DnatFromMap | Dnat
+Statement = (
+    Match
+    | MarkIsSet
+    | SetMark
+    | FlipMark
+    | Jump
+    | Goto
+    | Drop
+    | Reject
+    | Masquerade
+    | VerdictMap
+    | RandomGoto
+    | Update
+    | Translation
+)
 
 
 class Rule(Struct, frozen=True):

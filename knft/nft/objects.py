@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from knft.nft.expressions import Rule, Verdict
 
@@ -58,7 +58,7 @@ class Container(Struct, frozen=True):
     """The declaration of a set or a map.
 
     ``key`` and ``data`` are written as nft text after ``type``, or after ``typeof`` where ``by_expression`` is true; a
-    set has no ``data``.
+    set has no ``data``. A set with a ``dynamic_size`` is filled by rules, with timeouts, up to that many elements.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Container(Struct, frozen=True):
     data: str = ""
     by_expression: bool = False
     interval: bool = False
+    dynamic_size: int = 0
     comment: str = ""
 
     @property
@@ -78,22 +79,25 @@ class Contents(Struct):
     """What the containers of one table, or of a part of it, hold.
 
     ``entries`` are elements of verdict maps and ``arrays`` those of endpoint maps; ``members`` are elements of sets.
+    ``chains`` are those that belong to one owner, by name.
     """
 
     entries: dict[tuple[str, Key], Entry]
     arrays: dict[ArrayName, Array]
     members: set[tuple[str, Key]]
+    chains: dict[str, Chain] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> "Contents":
         """Return contents that hold nothing."""
-        return cls({}, {}, set())
+        return cls({}, {}, set(), {})
 
     def absorb(self, other: "Contents") -> None:
         """Take in everything that ``other`` holds."""
         self.entries.update(other.entries)
         self.arrays.update(other.arrays)
         self.members |= other.members
+        self.chains.update(other.chains)
 
     def elements(self) -> dict[str, dict[Key, Value]]:
         """Return every element by container, in the order of the keys."""

@@ -8,68 +8,65 @@ from msgspec import Struct
 from knft.config import Config
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
+from knft.model.names import Family
 from knft.model.node import NodeView
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, Traffic
-from knft.nft.expressions import Drop, Goto
+from knft.nft.expressions import Goto
 from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
-from knft.render import names
+from knft.render import frontends, names
 from knft.render.order import place
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain
+from knft.render.sticky import StickyPort, sticky_contents, sticky_entry_chain
 
 Orders = Mapping[ArrayName, Array]
 """The arrays of the last sync; what is not among them starts in the order of the endpoints."""
 
 
 class Fragment(Struct, frozen=True):
-    """The elements and shared chains that one Service port, or the node, needs."""
+    """The elements, own chains and shared chains that one Service port, or the node, needs.
+
+    ``sticky`` is what has to be remembered of a Service port with session affinity.
+    """
 
     contents: Contents
     chains: tuple[SharedChain, ...] = ()
+    sticky: StickyPort | None = None
 
 
-def render_plan(plan: ServicePlan, previous: Orders) -> Fragment:
-    """Return the fragment of one Service port."""
+def render_plan(
+    plan: ServicePlan, previous: Orders, sticky: StickyPort | None, family: Family, config: Config
+) -> Fragment:
+    """Return the fragment of one Service port; ``sticky`` numbers its endpoints where it has session affinity."""
     contents = Contents.empty()
-    chains: dict[SharedChain, None] = {}
+    if sticky is not None:
+        contents.absorb(sticky_contents(plan, sticky, family, config))
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
-    cluster, local = _targets(plan.endpoints.cluster), _targets(plan.endpoints.local)
+    chains: dict[SharedChain, None] = {}
     for frontend in plan.frontends:
-        # An open door where the Service asked for a guarded one would be worse than none.
-        if frontend.kind is FrontendKind.LOAD_BALANCER_VIP and plan.port.load_balancer_source_ranges:
-            continue
-        side = _Side(plan, frontend)
-        verdict = side.filter_verdict
-        if verdict is not None:
-            contents.entries[side.no_endpoint_key] = Entry(verdict, str(plan.name))
-        if not side.entry_chain:
-            continue
-        chains.update(dict.fromkeys(side.chains))
-        contents.entries[side.service_key] = Entry(Goto(side.entry_chain), str(plan.name))
-        for pool in side.pools:
-            array = ArrayName(pool.kind.map, side.prefix)
-            contents.arrays[array] = place(previous.get(array, ()), local if pool.kind.local else cluster)
-    return Fragment(contents, tuple(chains))
+        _refuse(plan, frontend, contents)
+        if sticky is None:
+            chains.update(dict.fromkeys(_lead_to_pools(plan, frontend, previous, contents)))
+        elif entry := sticky_entry_chain(plan, frontend, sticky):
+            _lead_to(entry, plan, frontend, contents)
+    return Fragment(contents, tuple(chains), sticky)
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:
-    """Return what the node itself puts into the table: NodePort addresses and Service CIDRs."""
+    """Return what the node itself puts into the table: NodePort addresses, Service CIDRs and pod CIDRs."""
     contents = Contents.empty()
     if not config.nodeports_everywhere(node.family):
         contents.members.update((names.NODEPORT_IPS, (address,)) for address in node.nodeport_ips)
     contents.members.update(
-        (names.SERVICE_CIDRS, (_interval(cidr),)) for cidr in addresses.collapse(node.service_cidrs)
+        (names.SERVICE_CIDRS, (addresses.without_host_length(cidr),)) for cidr in addresses.collapse(node.service_cidrs)
     )
+    if not config.detects_by_interface:
+        # Where the range of pods is not known, nobody is masqueraded as an outsider, and nobody is a pod.
+        everybody = "::/0" if node.family is Family.IPV6 else "0.0.0.0/0"
+        contents.members.add((names.INSIDE_CIDRS, (node.pod_cidr or everybody,)))
+        if node.pod_cidr is not None:
+            contents.members.add((names.POD_CIDRS, (node.pod_cidr,)))
     return Fragment(contents)
-
-
-def _interval(cidr: str) -> str:
-    # A range of one address is listed as that address.
-    return cidr.removesuffix("/128") if ":" in cidr else cidr.removesuffix("/32")
-
-
-def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
-    return tuple((endpoint.address, endpoint.port) for endpoint in endpoints)
 
 
 def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
@@ -80,84 +77,62 @@ def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
             yield names.HAIRPIN, key
 
 
-class _Side:
-    """One frontend of a plan: where its packets go, in terms of chains and keys."""
+def _refuse(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
+    """Add who may not dial a frontend, and what becomes of packets that no endpoint took."""
+    verdict = frontends.filter_verdict(frontends.traffic(plan, frontend))
+    if verdict is not None:
+        contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, str(plan.name))
+    if frontend.kind is FrontendKind.LOAD_BALANCER_VIP and plan.allowed_sources:
+        key = frontends.frontend_key(frontend)
+        contents.members.add((names.GUARDED_FRONTENDS, key))
+        contents.members.update(
+            (names.SOURCE_RANGES, (*key, addresses.without_host_length(cidr))) for cidr in plan.allowed_sources
+        )
 
-    def __init__(self, plan: ServicePlan, frontend: Frontend) -> None:
-        self._sizes = (len(plan.endpoints.cluster), len(plan.endpoints.local))
-        self._nodeport = frontend.address is None
-        self._protocol = names.NFT_PROTOCOLS[frontend.protocol]
-        self._internal = frontend.kind is FrontendKind.CLUSTER_IP
-        self.traffic = plan.internal if self._internal else plan.external
-        self._address, self._port = frontend.address, frontend.port
-        self.chains = self._chain_specs()
 
-    def _chain_specs(self) -> tuple[SharedChain, ...]:
-        size, local_size = self._sizes
-        cluster = _pool(self._protocol, self._nodeport, False, size)  # noqa: FBT003
-        local = _pool(self._protocol, self._nodeport, True, local_size)  # noqa: FBT003
-        match self._internal, self.traffic:
-            case True, Traffic.CLUSTER:
-                return (cluster,)
-            case True, Traffic.LOCAL:
-                return (local,)
-            case False, Traffic.CLUSTER:
-                return (_cluster_policy(cluster), cluster)
-            case False, (Traffic.LOCAL | Traffic.DROP):
-                policy = LocalPolicy(cluster, local)
-                return (policy, cluster, local) if local_size else (policy, cluster)
-            case _:
-                return ()
+def _lead_to(chain: str, plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
+    contents.entries[frontends.service_element(frontend)] = Entry(Goto(chain), str(plan.name))
 
-    @property
-    def entry_chain(self) -> str:
-        """The chain that the frontend's packets go to, "" where there is none."""
-        return self.chains[0].name if self.chains else ""
 
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """The pools whose maps need this frontend's endpoints."""
-        return tuple(spec for spec in self.chains if isinstance(spec, Pool))
+def _lead_to_pools(
+    plan: ServicePlan, frontend: Frontend, previous: Orders, contents: Contents
+) -> tuple[SharedChain, ...]:
+    """Lead a frontend to the chain of its traffic class, and give the pools behind that their endpoints."""
+    chains = _shared_chains(plan, frontend)
+    if chains:
+        _lead_to(chains[0].name, plan, frontend, contents)
+    for pool in chains:
+        if isinstance(pool, Pool):
+            array = ArrayName(pool.kind.map, frontends.array_prefix(frontend))
+            endpoints = plan.endpoints.local if pool.kind.local else plan.endpoints.cluster
+            contents.arrays[array] = place(previous.get(array, ()), _targets(endpoints))
+    return chains
 
-    @property
-    def filter_verdict(self) -> Goto | Drop | None:
-        """What becomes of packets that no endpoint took."""
-        match self.traffic:
-            case Traffic.REJECT:
-                return Goto(names.REJECT_CHAIN)
-            case Traffic.DROP:
-                return Drop()
-            case _:
-                return None
 
-    @property
-    def prefix(self) -> Key:
-        """The frontend as the beginning of a key in an endpoint map."""
-        return (self._port,) if self._address is None else (self._address, self._port)
+def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
+    return tuple((endpoint.address, endpoint.port) for endpoint in endpoints)
 
-    @property
-    def service_key(self) -> tuple[str, Key]:
-        """The frontend in the map that leads to chains."""
-        return (names.SERVICE_NODEPORTS if self._nodeport else names.SERVICE_IPS, self._key)
 
-    @property
-    def no_endpoint_key(self) -> tuple[str, Key]:
-        """The frontend in the map of those that nobody answers."""
-        map_name = names.NO_ENDPOINT_NODEPORTS if self._nodeport else names.NO_ENDPOINT_SERVICES
-        return (map_name, self._key)
-
-    @property
-    def _key(self) -> Key:
-        if self._address is None:
-            return (self._protocol, self._port)
-        return (self._address, self._protocol, self._port)
+def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
+    """Return the chains that a frontend without affinity needs, the one that its packets enter first."""
+    protocol, nodeport = names.NFT_PROTOCOLS[frontend.protocol], frontend.address is None
+    cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
+    local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))
+    match frontends.is_internal(frontend), frontends.traffic(plan, frontend):
+        case True, Traffic.CLUSTER:
+            return (cluster,)
+        case True, Traffic.LOCAL:
+            return (local,)
+        case False, Traffic.CLUSTER:
+            return (ClusterPolicy(cluster), cluster)
+        case False, Traffic.LOCAL:
+            return (LocalPolicy(cluster, local), cluster, local)
+        case False, Traffic.DROP:
+            return (LocalPolicy(cluster, local), cluster)
+        case _:
+            return ()
 
 
 @lru_cache(maxsize=1 << 12)
-def _pool(protocol: str, nodeport: bool, local: bool, size: int) -> Pool:  # noqa: FBT001
-    return Pool(PoolKind(protocol, nodeport, local), size)
-
-
-@lru_cache(maxsize=1 << 12)
-def _cluster_policy(pool: Pool) -> ClusterPolicy:
-    return ClusterPolicy(pool)
+def _pool(kind: PoolKind, size: int) -> Pool:
+    return Pool(kind, size)

@@ -5,6 +5,7 @@ before its postrouting (100), so that knft decides while another proxy's leftove
 """
 
 import hashlib
+from collections.abc import Collection
 
 from msgspec import structs
 
@@ -16,10 +17,11 @@ from knft.nft.objects import Chain, Container, Entry, Hook, Table
 from knft.nft.transaction import Transaction
 from knft.render import names
 from knft.render.names import NFT_FAMILIES, NFT_PROTOCOLS, REJECT_CHAIN
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, shared_chain
+from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, from_outside, shared_chain
+from knft.render.sticky import affinity_set
 
-NAT, FILTER, MASQUERADE = -101, 0, 99
-"""Hook priorities: rewriting destinations, verdicts after that, rewriting sources."""
+BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
+"""Hook priorities: verdicts on what was dialled, rewriting destinations, verdicts after that, rewriting sources."""
 
 _LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
 
@@ -44,6 +46,24 @@ def containers(family: Family) -> tuple[Container, ...]:
         Container(names.SERVICE_CIDRS, address, interval=True, comment="where cluster IPs come from"),
         Container(names.NODEPORT_IPS, address, comment="addresses that accept NodePort traffic"),
         Container(names.HAIRPIN, hairpin, comment="local endpoints dialling themselves"),
+        Container(names.POD_CIDRS, address, interval=True, comment="where this cluster's pods are"),
+        Container(names.INSIDE_CIDRS, address, interval=True, comment="who is not masqueraded to cluster IPs"),
+        Container(names.GUARDED_FRONTENDS, frontend, comment="load balancer VIPs with source ranges"),
+        Container(names.SOURCE_RANGES, f"{frontend} . {address}", interval=True, comment="who may dial those"),
+        Container(
+            names.STICKY_PORTS,
+            "numgen random mod 65536",
+            "verdict",
+            by_expression=True,
+            comment="Service ports with session affinity, by number",
+        ),
+        Container(
+            names.STICKY_ENDPOINTS,
+            "numgen random mod 65536 . numgen random mod 65536",
+            f"{NFT_FAMILIES[family]} daddr . tcp dport",
+            by_expression=True,
+            comment="their endpoints, by index",
+        ),
         Container(names.SERVICE_IPS, frontend, "verdict", comment="frontends with an address"),
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
         Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends nobody answers"),
@@ -64,7 +84,8 @@ def base_chains(family: Family, config: Config) -> tuple[Chain, ...]:
     """Return the chains that no Service changes, base chains last."""
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
-        Chain("services", tuple(_services_rules(family, config))),
+        Chain("firewall-check", _firewall_rules(family)),
+        Chain("services", _services_rules(family, config)),
         Chain("service-endpoints-check", (_on_frontend(family, names.NO_ENDPOINT_SERVICES),)),
         Chain("nodeport-endpoints-check", (_on_nodeport(family, config, names.NO_ENDPOINT_NODEPORTS),)),
         Chain("cluster-ips-check", _cluster_ips_rules(family)),
@@ -80,6 +101,8 @@ _ALWAYS: tuple[nft.Match, ...] = ()
 _ON_NEW = (nft.Match(nft.Ct("state"), "new", "in"),)
 
 _HOOKS: tuple[tuple[str, Hook, tuple[tuple[tuple[nft.Match, ...], str], ...]], ...] = (
+    ("filter-prerouting-pre-dnat", Hook("filter", "prerouting", BEFORE_NAT), ((_ON_NEW, "firewall-check"),)),
+    ("filter-output-pre-dnat", Hook("filter", "output", BEFORE_NAT), ((_ON_NEW, "firewall-check"),)),
     ("filter-input", Hook("filter", "input", FILTER),
      ((_ON_NEW, "nodeport-endpoints-check"), (_ON_NEW, "service-endpoints-check"))),
     ("filter-forward", Hook("filter", "forward", FILTER),
@@ -112,21 +135,27 @@ def _on_nodeport(family: Family, config: Config, verdicts: str) -> nft.Rule:
     return nft.Rule((local, not_loopback, lookup))
 
 
-def _services_rules(family: Family, config: Config) -> list[nft.Rule]:
+def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     to_cluster_ip = nft.Match(_daddr(family), nft.Reference(names.CLUSTER_IPS))
     mark = nft.SetMark(config.masquerade_mark)
-    pods = config.cluster_cidr(family)
-    rules = []
     if config.masquerade_all:
-        rules.append(nft.Rule((to_cluster_ip, mark), "masquerade all cluster IP traffic"))
-    elif pods is not None:
-        saddr = nft.Payload(NFT_FAMILIES[family], "saddr")
-        outside = nft.Match(saddr, nft.Network(pods), "!=")
+        masquerade = nft.Rule((to_cluster_ip, mark), "masquerade all cluster IP traffic")
+    else:
         comment = "masquerade cluster IP traffic from outside the cluster"
-        rules.append(nft.Rule((to_cluster_ip, outside, mark), comment))
-    rules.append(_on_frontend(family, names.SERVICE_IPS))
-    rules.append(_on_nodeport(family, config, names.SERVICE_NODEPORTS))
-    return rules
+        masquerade = nft.Rule((to_cluster_ip, from_outside(family, config), mark), comment)
+    return (
+        masquerade,
+        _on_frontend(family, names.SERVICE_IPS),
+        _on_nodeport(family, config, names.SERVICE_NODEPORTS),
+    )
+
+
+def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
+    frontend = (_daddr(family), *_SERVICE_PORT)
+    source = nft.Payload(NFT_FAMILIES[family], "saddr")
+    guarded = nft.Match(nft.Concat(frontend), nft.Reference(names.GUARDED_FRONTENDS))
+    not_allowed = nft.Match(nft.Concat((*frontend, source)), nft.Reference(names.SOURCE_RANGES), "!=")
+    return (nft.Rule((guarded, not_allowed, nft.Drop()), "load balancer source ranges"),)
 
 
 def _cluster_ips_rules(family: Family) -> tuple[nft.Rule, ...]:
@@ -180,16 +209,24 @@ def skeleton(family: Family, config: Config) -> tuple[Chain, ...]:
     return (*base_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family) -> Table:
+def declarations(family: Family, affinity_sets: int = 0) -> Table:
     """Return the table with its containers alone: what is declared as text before the first sync."""
-    return _bare_table(family, ())
+    table = _bare_table(family, ())
+    sets = tuple(affinity_set(index, family) for index in range(affinity_sets))
+    return structs.replace(table, containers=table.containers + sets)
 
 
-def whole_table(family: Family, first: Transaction) -> Table:
-    """Return the table that the declarations and a first transaction make together."""
+def more_declarations(family: Family, existing: Collection[str], affinity_sets: int) -> Table:
+    """Return the affinity sets that a table lacks, as a declaration of their own."""
+    wanted = (affinity_set(index, family) for index in range(affinity_sets))
+    missing = tuple(item for item in wanted if item.name not in existing)
+    return Table(NFT_FAMILIES[family], names.TABLE, "", missing, (), {})
+
+
+def whole_table(declared: Table, first: Transaction) -> Table:
+    """Return the table that its declarations and a first transaction make together."""
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
-    table = declarations(family)
-    return structs.replace(table, chains=first.chains, elements=elements)
+    return structs.replace(declared, chains=first.chains, elements=elements)
 
 
 def reachable(table: Table) -> Table:
@@ -213,9 +250,14 @@ def reachable(table: Table) -> Table:
 
 
 def _targets(chain: Chain) -> list[str]:
-    return [
-        statement.chain
-        for rule in chain.rules
-        for statement in rule.statements
-        if isinstance(statement, nft.Jump | nft.Goto)
-    ]
+    return [target for rule in chain.rules for statement in rule.statements for target in _leads_to(statement)]
+
+
+def _leads_to(statement: nft.Statement) -> tuple[str, ...]:
+    match statement:
+        case nft.Jump(chain) | nft.Goto(chain):
+            return (chain,)
+        case nft.RandomGoto(chains):
+            return chains
+        case _:
+            return ()

@@ -14,6 +14,15 @@ CLUSTER_IPS = "cluster-ips"
 NODEPORT_IPS = "nodeport-ips"
 SERVICE_CIDRS = "service-cidrs"
 HAIRPIN = "hairpin-connections"
+POD_CIDRS = "pod-cidrs"
+INSIDE_CIDRS = "inside-cidrs"
+GUARDED_FRONTENDS = "guarded-frontends"
+SOURCE_RANGES = "source-ranges"
+
+STICKY_PORTS = "sticky-ports"
+STICKY_ENDPOINTS = "sticky-endpoints"
+STICKY_PREFIX = "sticky-"
+AFFINITY_PREFIX = "affinity-"
 
 REJECT_CHAIN = "reject-chain"
 

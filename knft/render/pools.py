@@ -14,7 +14,7 @@ from knft.config import Config
 from knft.model.names import Family
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
-from knft.render.names import NFT_FAMILIES
+from knft.render.names import INSIDE_CIDRS, NFT_FAMILIES, POD_CIDRS
 
 COMMON_SIZES = range(1, 65)
 """Pool sizes that are made together, while their map is still empty: binding a rule to a map walks the map
@@ -112,16 +112,27 @@ def _pick(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
 
 
 def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> Iterable[nft.Rule]:
-    pods = config.cluster_cidr(family)
     to_cluster = nft.Goto(policy.cluster.name)
-    if pods is not None:
-        from_pod = nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Network(pods))
-        yield nft.Rule((from_pod, to_cluster), "short-circuit pod traffic")
+    yield nft.Rule((from_pods(family, config), to_cluster), "short-circuit pod traffic")
     from_node = nft.Match(nft.FibType("saddr"), "local")
     mark = nft.SetMark(config.masquerade_mark)
     yield nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic")
     if policy.local.size:
         yield nft.Rule((nft.Goto(policy.local.name),))
+
+
+def from_pods(family: Family, config: Config) -> nft.Match:
+    """Return what tells packets of this cluster's pods (I.6)."""
+    if config.detects_by_interface:
+        return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface))
+    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Reference(POD_CIDRS))
+
+
+def from_outside(family: Family, config: Config) -> nft.Match:
+    """Return what tells packets that have to be masqueraded when they go to a cluster IP (I.6)."""
+    if config.detects_by_interface:
+        return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface), "!=")
+    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Reference(INSIDE_CIDRS), "!=")
 
 
 def with_common_sizes(needed: Iterable[SharedChain], existing: Collection[str]) -> list[SharedChain]:

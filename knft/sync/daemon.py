@@ -60,7 +60,7 @@ class Daemon:
             f"belongs to {lost.winner}"
             for lost in report.lost
         ]
-        for sentence in (*sentences, *report.notices):
+        for sentence in sentences:
             if sentence not in self._said:
                 log.warning("%s: %s", report.family.value, sentence)
                 self._said.add(sentence)

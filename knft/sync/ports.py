@@ -28,8 +28,8 @@ class Recorder:
 
     def __init__(self) -> None:
         """Start as a machine without the table."""
-        self.declared: Table | None = None
-        self.transaction: Transaction | None = None
+        self._declared: Table | None = None
+        self._transaction: Transaction | None = None
 
     def read(self) -> Listing | None:
         """Return that there is no table yet."""
@@ -37,7 +37,7 @@ class Recorder:
 
     def declare(self, table: Table) -> None:
         """Keep the declarations."""
-        self.declared = table
+        self._declared = table
 
     def replace(self, table: Table) -> None:
         """Never asked for, where there is no table."""
@@ -45,4 +45,11 @@ class Recorder:
 
     def commit(self, transaction: Transaction) -> None:
         """Keep the transaction."""
-        self.transaction = transaction
+        self._transaction = transaction
+
+    def first_sync(self) -> tuple[Table, Transaction]:
+        """Return what was declared, and what was sent after that; there must have been a sync."""
+        if self._declared is None or self._transaction is None:
+            msg = "nothing was synced"
+            raise LookupError(msg)
+        return self._declared, self._transaction

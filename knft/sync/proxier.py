@@ -7,21 +7,37 @@ After a failed commit nothing is known of the table: the next sync reads it back
 
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from knft.config import Config
+from knft.delta.contents import Changes
 from knft.delta.programmed import Programmed
 from knft.model.names import Family, ServicePortName
+from knft.model.plan import ServicePlan
 from knft.nft.objects import Chain, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
-from knft.render.limits import not_yet
 from knft.render.pools import shared_chain, with_common_sizes
+from knft.render.sticky import StickyPort, assign, free_number, identity
 from knft.sync.basis import Basis, Owner, Part, TableState, basis_from_listing
 from knft.sync.ports import TablePort
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState, Work
 
+UNWANTED_SECONDS = 1.0
+"""How long an emptied chain stays: kernels before 6.2 refuse to delete it while an element that led to it is freed."""
+
 Fragments = Mapping[Owner, Fragment | None]
+
+
+class _Prepared(Struct, frozen=True):
+    """A transaction, and what it was made of."""
+
+    wanted: Fragments
+    changes: Changes
+    transaction: Transaction
+    affinity_sets: int
 
 
 class Proxier:
@@ -42,48 +58,74 @@ class Proxier:
         self._port = port
         self._timer = timer
         self._programmed: Programmed[Owner] | None = None
+        self._sticky: dict[str, StickyPort] = {}
 
     def sync(self) -> SyncReport:
         """Bring the table up to date; raise KernelError where that failed, and do everything anew next time."""
         started = self._timer()
         work = self.state.check_out()
         programmed, self._programmed = self._programmed, None
-        basis = self._basis(programmed, work)
-        wanted, notices = self._render(basis)
-        transaction = self._transaction(basis, wanted)
+        basis = self._basis(programmed, work, started)
+        prepared = self._prepare(basis, started)
         kernel_started = self._timer()
-        self._send(basis, transaction)
+        self._send(basis, prepared)
         ended = self._timer()
-        basis.programmed.adopt(_contents(wanted), (chain.name for chain in transaction.chains))
-        self._programmed = basis.programmed
+        self._adopt(basis, prepared, ended)
+        transaction = prepared.transaction
         return SyncReport(
             family=self.family,
             full=basis.full,
-            service_ports=sum(isinstance(owner, ServicePortName) for owner in wanted),
+            service_ports=sum(isinstance(owner, ServicePortName) for owner in prepared.wanted),
             added=transaction.added_count,
             removed=transaction.removed_count,
             chains=len(transaction.chains),
             seconds=ended - started,
             kernel_seconds=ended - kernel_started,
             lost=self.state.lost(),
-            notices=notices,
             trigger_times=work.trigger_times,
             conntrack_cleanup_required=work.conntrack_cleanup_required,
         )
 
-    def _basis(self, programmed: Programmed[Owner] | None, work: Work) -> Basis:
+    def _basis(self, programmed: Programmed[Owner] | None, work: Work, now: float) -> Basis:
         if programmed is None:
             markers = layout.markers(self.family, self._config)
-            return basis_from_listing(self._port.read(), markers, self.state.service_ports())
+            return basis_from_listing(self._port.read(), markers, self.state.service_ports(), now)
         node = {Part.NODE} if work.node is not None else set[Part]()
-        return Basis(programmed, TableState.READY, work.service_ports | node, full=False)
+        return Basis(programmed, TableState.READY, work.service_ports | node, self._sticky, full=False)
 
-    def _render(self, basis: Basis) -> tuple[Fragments, tuple[str, ...]]:
+    def _prepare(self, basis: Basis, now: float) -> _Prepared:
+        wanted = self._render(basis, now)
+        if basis.full:
+            basis.trust_unchanged(wanted)
+        changes = basis.programmed.compare(_contents(wanted))
+        written = {chain.name for chain in changes.written}
+        expired = [
+            name
+            for name, since in basis.programmed.unwanted.items()
+            if now - since > UNWANTED_SECONDS and name not in written
+        ]
+        transaction = Transaction(
+            names.NFT_FAMILIES[self.family],
+            names.TABLE,
+            chains=(
+                *self._missing_skeleton(basis),
+                *self._missing_shared(wanted, basis.programmed.chains),
+                *changes.written,
+                *(Chain(name) for name in changes.unwanted),
+            ),
+            removed=changes.removed,
+            added=changes.added,
+            dropped=(*basis.outdated, *expired),
+        )
+        sizes = (len(fragment.sticky.slots) for fragment in wanted.values() if fragment and fragment.sticky)
+        return _Prepared(wanted, changes, transaction, max(sizes, default=0))
+
+    def _render(self, basis: Basis, now: float) -> Fragments:
         # In the order of names, so that the same objects give the same transaction.
         owners = sorted(basis.owners, key=str)
         orders = basis.programmed.contents_of(owners).arrays
+        taken = _Taken(basis.sticky)
         wanted: dict[Owner, Fragment | None] = {}
-        notices: list[str] = []
         for owner in owners:
             match owner:
                 case Part.NODE:
@@ -91,27 +133,17 @@ class Proxier:
                 case Part.FOUND:
                     wanted[owner] = None
                 case _:
-                    wanted[owner] = self._render_service_port(owner, orders, notices)
-        return wanted, tuple(notices)
+                    wanted[owner] = self._render_service_port(owner, orders, taken, now)
+        return wanted
 
-    def _render_service_port(self, name: ServicePortName, orders: Orders, notices: list[str]) -> Fragment | None:
+    def _render_service_port(
+        self, name: ServicePortName, orders: Orders, taken: "_Taken", now: float
+    ) -> Fragment | None:
         plan = self.state.plan(name)
         if plan is None:
             return None
-        notices.extend(not_yet(plan))
-        return render_plan(plan, orders)
-
-    def _transaction(self, basis: Basis, wanted: Fragments) -> Transaction:
-        existing = basis.programmed.chains
-        changes = basis.programmed.compare(_contents(wanted))
-        return Transaction(
-            names.NFT_FAMILIES[self.family],
-            names.TABLE,
-            chains=(*self._missing_skeleton(basis), *self._missing_shared(wanted, existing)),
-            removed=changes.removed,
-            added=changes.added,
-            dropped=basis.outdated,
-        )
+        sticky = taken.assign(plan, now) if plan.port.affinity_seconds else None
+        return render_plan(plan, orders, sticky, self.family, self._config)
 
     def _missing_skeleton(self, basis: Basis) -> tuple[Chain, ...]:
         if not basis.full:
@@ -130,15 +162,64 @@ class Proxier:
         missing = with_common_sizes(needed.values(), existing) if needed else ()
         return tuple(shared_chain(spec, self.family, self._config) for spec in missing)
 
-    def _send(self, basis: Basis, transaction: Transaction) -> None:
+    def _send(self, basis: Basis, prepared: _Prepared) -> None:
+        transaction, sets = prepared.transaction, prepared.affinity_sets
         match basis.table:
             case TableState.READY:
+                more = layout.more_declarations(self.family, basis.programmed.containers, sets)
+                if more.containers:
+                    self._port.declare(more)
                 self._port.commit(transaction)
             case TableState.MISSING:
-                self._port.declare(layout.declarations(self.family))
+                self._port.declare(layout.declarations(self.family, sets))
                 self._port.commit(transaction)
             case TableState.OTHER_LAYOUT:
-                self._port.replace(layout.whole_table(self.family, transaction))
+                declared = layout.declarations(self.family, sets)
+                self._port.replace(layout.whole_table(declared, transaction))
+
+    def _adopt(self, basis: Basis, prepared: _Prepared, now: float) -> None:
+        programmed, transaction = basis.programmed, prepared.transaction
+        programmed.adopt(_contents(prepared.wanted))
+        programmed.forget(prepared.changes, transaction.dropped, now)
+        owned = {chain.name for chain in prepared.changes.written} | set(prepared.changes.unwanted)
+        programmed.chains.update(chain.name for chain in transaction.chains if chain.name not in owned)
+        sets = layout.declarations(self.family, prepared.affinity_sets)
+        programmed.containers.update(container.name for container in sets.containers)
+        sticky = {} if basis.full else basis.sticky
+        for owner, fragment in prepared.wanted.items():
+            if isinstance(owner, ServicePortName):
+                _remember(sticky, identity(owner), fragment)
+        self._sticky = sticky
+        self._programmed = programmed
+
+
+class _Taken:
+    """The sticky ports' numbers during one sync."""
+
+    def __init__(self, known: Mapping[str, StickyPort]) -> None:
+        self._known = known
+        self._numbers: set[int] | None = None
+
+    def assign(self, plan: ServicePlan, now: float) -> StickyPort:
+        """Return the sticky port of a plan: its number for life, and an index for each of its endpoints."""
+        name = identity(plan.name)
+        previous = self._known.get(name) or StickyPort(self._new_number(name))
+        targets = ((endpoint.address, endpoint.port) for endpoint in plan.endpoints.all_reachable)
+        return assign(previous, targets, plan.port.affinity_seconds, now)
+
+    def _new_number(self, name: str) -> int:
+        if self._numbers is None:
+            self._numbers = {sticky.number for sticky in self._known.values()}
+        number = free_number(name, self._numbers)
+        self._numbers.add(number)
+        return number
+
+
+def _remember(sticky: dict[str, StickyPort], name: str, fragment: Fragment | None) -> None:
+    if fragment is not None and fragment.sticky is not None:
+        sticky[name] = fragment.sticky
+    else:
+        sticky.pop(name, None)
 
 
 def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:

@@ -12,8 +12,7 @@ class SyncReport(Struct, frozen=True):
 
     ``full`` tells that everything was compared with what the kernel held; ``service_ports`` were planned anew,
     ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
-    libnftables and the kernel. ``lost`` are the frontends that two Services claim; ``notices`` is what a Service asks
-    for in vain.
+    libnftables and the kernel. ``lost`` are the frontends that two Services claim.
     """
 
     family: Family
@@ -25,7 +24,6 @@ class SyncReport(Struct, frozen=True):
     seconds: float
     kernel_seconds: float
     lost: tuple[Lost, ...]
-    notices: tuple[str, ...]
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
 

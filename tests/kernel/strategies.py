@@ -8,6 +8,11 @@ NAMES = ("a", "b", "c")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
+STICKY = {"sessionAffinity": "ClientIP"}
+STICKY_SHORT = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}
+RANGES = ("10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24", " 0.0.0.0/0", "10.1.2.3/32", "2001:db8::/32", "::/0")
+
+
 @st.composite
 def ports(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Return the ports of a Service, one of each name and protocol."""
@@ -45,6 +50,8 @@ def services(draw: st.DrawFn, name: str | None = None) -> dict[str, Any]:
             "externalIPs": external,
             "internalTrafficPolicy": draw(policies),
             "externalTrafficPolicy": draw(policies),
+            **draw(st.sampled_from(({}, {}, STICKY, STICKY_SHORT))),
+            "loadBalancerSourceRanges": draw(st.lists(st.sampled_from(RANGES), max_size=3)),
         },
         "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.2"}] if draw(st.booleans()) else []}},
     }

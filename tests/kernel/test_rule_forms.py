@@ -20,6 +20,8 @@ CONFIGS = {
     "defaults": Config("node-1"),
     "pod ranges": Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48")),
     "masquerade all": Config("node-1", masquerade_all=True, masquerade_bit=31),
+    "pods by bridge": Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0"),
+    "pods by prefix": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "NodePorts everywhere": Config("node-1", nodeport_addresses=("all",)),
 }
 

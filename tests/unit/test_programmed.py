@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knft.delta.contents import ElementChanges, compare
+from knft.delta.contents import Changes, compare
 from knft.delta.programmed import Programmed, Statistics
-from knft.nft.expressions import Goto
-from knft.nft.objects import ArrayName, Contents, Entry, Key, Target, Value
+from knft.nft.expressions import Drop, Goto, Rule
+from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
 
 from .objects import steady, table
 
@@ -26,7 +26,7 @@ class Kernel:
         """Start empty."""
         self.elements: Elements = {}
 
-    def apply(self, changes: ElementChanges) -> None:
+    def apply(self, changes: Changes) -> None:
         """Remove first, then add: the order within a transaction."""
         for container, keys in changes.removed.items():
             for key in keys:
@@ -132,22 +132,22 @@ DELTAS = {
 
 @table(DELTAS)
 def test_the_difference_names_each_element_that_differs(row: Delta) -> None:
-    assert ElementChanges(row.removed, row.added) == compare(row.old, row.new)
+    assert Changes(row.removed, row.added) == compare(row.old, row.new)
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 5000])
 def test_one_target_replaced_is_one_element_removed_and_one_added_whatever_the_size(size: int) -> None:
     targets: list[Target | None] = [(f"10.244.{index >> 8}.{index & 255}", 80) for index in range(size)]
     programmed: Programmed[str] = Programmed()
-    programmed.adopt({"web": _contents(None, {ARRAY: tuple(targets)})}, ())
+    programmed.adopt({"web": _contents(None, {ARRAY: tuple(targets)})})
     for index in {0, size // 2, size - 1}:
         replaced = [*targets[:index], ("10.245.0.1", 80), *targets[index + 1 :]]
-        expected = ElementChanges({"endpoints-tcp": (_at(index),)}, {"endpoints-tcp": {_at(index): ("10.245.0.1", 80)}})
+        expected = Changes({"endpoints-tcp": (_at(index),)}, {"endpoints-tcp": {_at(index): ("10.245.0.1", 80)}})
         assert expected == programmed.compare({"web": _contents(None, {ARRAY: tuple(replaced)})})
 
 
 OTHER: Member = ("hairpin", ("10.244.0.2", "10.244.0.2", "tcp", 80))
-NO_CHANGES = ElementChanges({}, {})
+NO_CHANGES = Changes({}, {})
 SHARED = _contents(members=(HAIRPIN,))
 
 
@@ -156,11 +156,11 @@ class Sharing(NamedTuple):
 
     holders: tuple[str, ...]
     wanted: Wanted
-    expected: ElementChanges
+    expected: Changes
 
 
-REMOVED = ElementChanges({"hairpin": (HAIRPIN[1],)}, {})
-ADDED = ElementChanges({}, {"hairpin": {HAIRPIN[1]: None}})
+REMOVED = Changes({"hairpin": (HAIRPIN[1],)}, {})
+ADDED = Changes({}, {"hairpin": {HAIRPIN[1]: None}})
 SHARINGS = {
     "the first owner": Sharing((), {"a": SHARED}, ADDED),
     "the first two owners at once": Sharing((), {"a": SHARED, "b": SHARED}, ADDED),
@@ -179,14 +179,14 @@ SHARINGS = {
 @table(SHARINGS)
 def test_a_shared_member_comes_with_its_first_owner_and_goes_with_its_last(row: Sharing) -> None:
     programmed: Programmed[str] = Programmed()
-    programmed.adopt(dict.fromkeys(row.holders, SHARED), ())
+    programmed.adopt(dict.fromkeys(row.holders, SHARED))
     assert row.expected == programmed.compare(row.wanted)
 
 
 def test_an_entry_that_is_handed_over_is_not_sent_again() -> None:
     """A frontend that another Service port takes over with the same verdict."""
     programmed: Programmed[str] = Programmed()
-    programmed.adopt({"a": _contents({FRONTEND: _entry("a")})}, ())
+    programmed.adopt({"a": _contents({FRONTEND: _entry("a")})})
     assert programmed.compare({"a": None, "b": _contents({FRONTEND: _entry("a")})}) == NO_CHANGES
 
 
@@ -199,24 +199,33 @@ def test_a_comparison_notes_nothing() -> None:
 
 def test_statistics_count_owners_and_distinct_members() -> None:
     programmed: Programmed[str] = Programmed()
-    programmed.adopt({"a": SHARED, "b": _contents(members=(HAIRPIN, OTHER)), "c": _contents(), "d": None}, ())
+    programmed.adopt({"a": SHARED, "b": _contents(members=(HAIRPIN, OTHER)), "c": _contents(), "d": None})
     assert programmed.statistics == Statistics(owners=3, members=2)
-    programmed.adopt({"b": None}, ())
+    programmed.adopt({"b": None})
     assert programmed.statistics == Statistics(owners=2, members=1)
-    programmed.adopt({"a": None, "c": None}, ())
+    programmed.adopt({"a": None, "c": None})
     assert programmed.statistics == Statistics(owners=0, members=0)
 
 
-def test_chains_add_up() -> None:
+def test_owned_chains_are_written_when_they_differ_and_unwanted_when_nobody_owns_them() -> None:
     programmed: Programmed[str] = Programmed()
-    programmed.adopt({}, ["pool-tcp-1", "pool-tcp-2"])
-    programmed.adopt({}, ["pool-tcp-2", "pool-tcp-3"])
-    assert programmed.chains == {"pool-tcp-1", "pool-tcp-2", "pool-tcp-3"}
+    old, new = Chain("sticky-1-cluster"), Chain("sticky-1-cluster", (Rule((Drop(),)),))
+    kept, gone = Chain("sticky-1-local"), Chain("sticky-1-endpoint-0")
+    programmed.adopt({"a": Contents({}, {}, set(), {chain.name: chain for chain in (old, kept, gone)})})
+    changes = programmed.compare({"a": Contents({}, {}, set(), {chain.name: chain for chain in (new, kept)})})
+    assert changes == Changes({}, {}, (new,), ("sticky-1-endpoint-0",))
+
+
+def test_an_unwanted_chain_waits_to_be_deleted_unless_it_is_wanted_again() -> None:
+    programmed: Programmed[str] = Programmed()
+    programmed.forget(Changes({}, {}, (), ("a", "b", "c")), (), 5.0)
+    programmed.forget(Changes({}, {}, (Chain("b"),)), ("c",), 6.0)
+    assert programmed.unwanted == {"a": 5.0}
 
 
 def test_contents_of_owners_are_joined_and_those_of_nobody_are_empty() -> None:
     programmed: Programmed[str] = Programmed()
-    programmed.adopt({"a": SHARED, "b": _contents({FRONTEND: _entry("a")}, {ARRAY: (ONE,)}, (OTHER,))}, ())
+    programmed.adopt({"a": SHARED, "b": _contents({FRONTEND: _entry("a")}, {ARRAY: (ONE,)}, (OTHER,))})
     expected = _contents({FRONTEND: _entry("a")}, {ARRAY: (ONE,)}, (HAIRPIN, OTHER))
     assert expected == programmed.contents_of(["a", "b", "x"])
     assert _contents() == programmed.contents_of(["x"])
@@ -251,7 +260,7 @@ def _held(found: Wanted) -> tuple[Kernel, Programmed[str]]:
     """Return a kernel that was found to hold this, with holes where elements were missing."""
     kernel, programmed = Kernel(), Programmed[str]()
     kernel.elements = _union(found)
-    programmed.adopt(found, ())
+    programmed.adopt(found)
     return kernel, programmed
 
 
@@ -263,7 +272,7 @@ def test_any_history_leaves_the_union_of_what_the_owners_want(found: Wanted, his
     owners = dict(found)
     for wanted in history:
         kernel.apply(programmed.compare(wanted))
-        programmed.adopt(wanted, ())
+        programmed.adopt(wanted)
         owners |= wanted
         assert _union(owners) == kernel.elements
         assert programmed.compare(owners) == NO_CHANGES
@@ -273,7 +282,7 @@ def test_any_history_leaves_the_union_of_what_the_owners_want(found: Wanted, his
 @given(_step, _handover)
 def test_owners_that_swap_what_they_hold_change_nothing(held: Wanted, order: list[str]) -> None:
     programmed: Programmed[str] = Programmed()
-    programmed.adopt(held, ())
+    programmed.adopt(held)
     swapped = {new: held.get(old) for old, new in zip(_OWNERS, order, strict=True)}
     assert programmed.compare(swapped) == NO_CHANGES
 

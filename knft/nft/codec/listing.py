@@ -12,9 +12,13 @@ Json = dict[str, Any]
 
 
 class Listing(Struct, frozen=True):
-    """What the kernel holds: the chains by name (their rules are not read back), and every element."""
+    """What the kernel holds: chains and containers by name, and every element that rules did not put there.
+
+    The rules of chains are not read back.
+    """
 
     chains: frozenset[str]
+    containers: frozenset[str]
     contents: Contents
 
 
@@ -24,15 +28,18 @@ def parse_listing(text: str | bytes) -> Listing:
     Raises ValueError, KeyError or TypeError where the document is not one that libnftables makes of knft's table.
     """
     chains: set[str] = set()
+    containers: set[str] = set()
     contents = Contents.empty()
     for item in msgspec.json.decode(text)["nftables"]:
         if "chain" in item:
             chains.add(item["chain"]["name"])
         elif "set" in item:
+            containers.add(item["set"]["name"])
             _read_set(item["set"], contents)
         elif "map" in item:
+            containers.add(item["map"]["name"])
             _read_map(item["map"], contents)
-    return Listing(frozenset(chains), contents)
+    return Listing(frozenset(chains), frozenset(containers), contents)
 
 
 def _types(container: Json) -> list[str]:
@@ -41,6 +48,8 @@ def _types(container: Json) -> list[str]:
 
 
 def _read_set(container: Json, contents: Contents) -> None:
+    if "timeout" in container.get("flags", ()):
+        return  # Its elements come and go with traffic.
     types, name = _types(container), container["name"]
     for written in container.get("elem", ()):
         contents.members.add((name, key_from_json(written, types)))

@@ -20,10 +20,14 @@ def expression_json(expression: Any) -> Any:  # noqa: ANN401 - JSON has every ty
             return {"fib": {"result": "type", "flags": [field]}}
         case nft.RandomNumber(modulus):
             return {"numgen": {"mode": "random", "mod": modulus, "offset": 0}}
+        case nft.Constant(value):
+            return {"numgen": {"mode": "random", "mod": 1, "offset": value}}
         case nft.Concat(parts):
             return {"concat": [expression_json(part) for part in parts]}
         case nft.Reference(container):
             return f"@{container}"
+        case nft.Interface(name):
+            return name
         case nft.Network(cidr):
             address, _, length = cidr.partition("/")
             return {"prefix": {"addr": address, "len": int(length)}}
@@ -44,10 +48,14 @@ def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side ma
             return f"fib {field} type"
         case nft.RandomNumber(modulus):
             return f"numgen random mod {modulus}"
+        case nft.Constant(value):
+            return f"numgen random mod 1 offset {value}"
         case nft.Concat(parts):
             return " . ".join(expression_text(part) for part in parts)
         case nft.Reference(container):
             return f"@{container}"
+        case nft.Interface(name):
+            return f'"{name}"'
         case nft.Network(cidr):
             return cidr
         case _:
@@ -83,6 +91,14 @@ def statement_json(statement: nft.Statement) -> Json:
         case nft.DnatFromMap(family, key, name):
             target = {"map": {"key": expression_json(key), "data": f"@{name}"}}
             return {"dnat": {"family": family, "addr": target}}
+        case nft.Dnat(family, address, port):
+            return {"dnat": {"family": family, "addr": address, "port": port}}
+        case nft.RandomGoto(chains):
+            choices = [[index, {"goto": {"target": chain}}] for index, chain in enumerate(chains)]
+            return {"vmap": {"key": expression_json(nft.RandomNumber(len(chains))), "data": {"set": choices}}}
+        case nft.Update(name, key, seconds):
+            element = {"elem": {"val": expression_json(key), "timeout": seconds}}
+            return {"set": {"op": "update", "elem": element, "set": f"@{name}"}}
         case _:
             assert_never(statement)
 
@@ -117,5 +133,12 @@ def statement_text(statement: nft.Statement) -> str:
             return f"{expression_text(key)} vmap @{name}"
         case nft.DnatFromMap(family, key, name):
             return f"dnat {family} to {expression_text(key)} map @{name}"
+        case nft.Dnat(_, address, port):
+            return f"dnat to [{address}]:{port}" if ":" in address else f"dnat to {address}:{port}"
+        case nft.RandomGoto(chains):
+            choices = ", ".join(f"{index} : goto {chain}" for index, chain in enumerate(chains))
+            return f"numgen random mod {len(chains)} vmap {{ {choices} }}"
+        case nft.Update(name, key, seconds):
+            return f"update @{name} {{ {expression_text(key)} timeout {seconds}s }}"
         case _:
             assert_never(statement)

@@ -24,8 +24,7 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
     for chain in transaction.chains:
         yield {"add": {"chain": where | _chain_json(chain)}}
     for chain in transaction.chains:
-        if chain.rules:
-            yield {"flush": {"chain": {**where, "name": chain.name}}}
+        yield {"flush": {"chain": {**where, "name": chain.name}}}
         for rule in chain.rules:
             yield {"add": {"rule": {**where, "chain": chain.name} | _rule_json(rule)}}
     for name, keys in transaction.removed.items():
@@ -68,7 +67,8 @@ def table_text(table: Table) -> str:
 
 def _table_lines(table: Table, *, chains: tuple[Chain, ...], elements: bool) -> Iterator[str]:
     yield f"table {table.family} {table.name} {{"
-    yield f'\tcomment "{comment_text(table.comment)}"'
+    if table.comment:
+        yield f'\tcomment "{comment_text(table.comment)}"'
     for container in table.containers:
         yield ""
         yield from _container_lines(container, table.elements.get(container.name, {}) if elements else {})
@@ -82,6 +82,9 @@ def _container_lines(container: Container, elements: Mapping[Key, Value]) -> Ite
     yield f"\t{'map' if container.is_map else 'set'} {container.name} {{"
     data = f" : {container.data}" if container.is_map else ""
     yield f"\t\t{'typeof' if container.by_expression else 'type'} {container.key}{data}"
+    if container.dynamic_size:
+        yield f"\t\tsize {container.dynamic_size}"
+        yield "\t\tflags dynamic,timeout"
     if container.interval:
         yield "\t\tflags interval"
     if container.comment:
