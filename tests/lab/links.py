@@ -76,6 +76,13 @@ class Netlink:
         self._route.route("add", dst=networks.ipv4, gateway=gateway.ipv4)
         self._route.route("add", dst=networks.ipv6, gateway=gateway.ipv6, family=socket.AF_INET6)
 
+    def own_network(self, networks: Addresses) -> None:
+        """Make every address of both networks one of this host's, without adding a single one."""
+        for network, family in ((networks.ipv4, socket.AF_INET), (networks.ipv6, socket.AF_INET6)):
+            scope = {"scope": "host"} if family == socket.AF_INET else {}
+            index = self._index("lo")
+            self._route.route("add", dst=network, type="local", oif=index, table=255, family=family, **scope)
+
     def add_black_hole(self) -> None:
         """Drop in silence, in both families, what there is no other route for."""
         self._route.route("add", dst="default", type="blackhole", family=socket.AF_INET)
