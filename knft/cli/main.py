@@ -54,7 +54,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--sync-period", default="30s", show_default=True, metavar="DURATION",
               help="Pause after a failed sync.")  # fmt: skip
 @click.option("-v", "--v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL",
-              help="0: first syncs and problems; 2: every sync; 4: details.")  # fmt: skip
+              help="0: first syncs and problems; 2: every sync.")  # fmt: skip
 def run(**options: Any) -> None:  # noqa: ANN401 - click's values
     """Sync this node's tables, and follow the directory until SIGTERM, which leaves the rules in place."""
     from knft.cli.run import run as run_command  # noqa: PLC0415

@@ -1,6 +1,7 @@
 """``knft run``: the daemon on this machine."""
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ DEBUG_FROM = 2
 
 def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Sync, and unless ``once`` is set follow the directory until SIGTERM or SIGINT."""
+    stop = threading.Event() if once else _stop_on_signals()
     _set_up_logging(verbosity)
     config = config_from_options(options)
     source = DirectorySource(manifests)
@@ -36,7 +38,6 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     _take_in(daemon, first)
     if once:
         sys.exit(0 if daemon.sync() else 1)
-    stop = _stop_on_signals()
     follower = _Follower(daemon, source, stop)
     follower.start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)
@@ -98,6 +99,8 @@ def _stop_on_signals() -> threading.Event:
     def wait() -> None:
         signal.sigwait(awaited)
         stop.set()
+        # Asked again: whatever a sync is waiting for is not worth waiting for. The rules stay as they are.
+        os._exit(128 + signal.sigwait(awaited))
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     return stop

@@ -13,7 +13,7 @@ from tests.lab.traffic import NOBODY_ANSWERED, dial_many
 from tests.packets.programmed import ProgrammedNode, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS, address
 
-FLIPS = 300
+FLIPS = 100
 HTTP = 8080
 NODE_PORT = 30060
 
