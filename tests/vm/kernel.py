@@ -16,6 +16,7 @@ from .errors import VmError
 
 SERIES = "6.1"
 _META_PACKAGE = "linux-image-cloud-amd64"
+_ASK_FOR_PACKAGE = ("apt-cache", "depends", _META_PACKAGE)
 _DEPENDENCY = re.compile(r"Depends: (linux-image-(\S+))")
 
 
@@ -65,13 +66,13 @@ def _newest() -> tuple[str, str]:
         _run("apt-get", "update", "-qq")
         found = _offered()
     if found is None:
-        msg = f"no package {_META_PACKAGE} of {SERIES} is to be had here: this needs Debian 12's package sources, on amd64"
+        msg = f"no {_META_PACKAGE} of {SERIES} is to be had: this needs the package sources of Debian 12 on amd64"
         raise VmError(msg)
     return found
 
 
 def _offered() -> tuple[str, str] | None:
-    said = subprocess.run(["apt-cache", "depends", _META_PACKAGE], capture_output=True, text=True, check=False)
+    said = subprocess.run(_ASK_FOR_PACKAGE, capture_output=True, text=True, check=False)
     offered = [(package, release) for package, release in _DEPENDENCY.findall(said.stdout)]
     return next((pair for pair in offered if pair[1].startswith(f"{SERIES}.")), None)
 
