@@ -15,8 +15,8 @@ done
 export CHECKOUT COMMAND
 $busybox mount -t virtiofs -o ro host /host
 $busybox mount -t tmpfs -o size=75% memory /memory
-$busybox mkdir /memory/upper /memory/work
-$busybox mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/work root /new
+$busybox mkdir /memory/upper /memory/scratch
+$busybox mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/scratch root /new
 $busybox mkdir -p /new/lib/modules
 $busybox mount -o bind "/host$MODULES" /new/lib/modules
 for folder in proc sys dev; do
