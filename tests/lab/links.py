@@ -88,7 +88,7 @@ class Netlink:
         self._route.route("add", dst="default", type="blackhole", family=socket.AF_INET)
         self._route.route("add", dst="default", type="blackhole", family=socket.AF_INET6)
 
-    def wait_for_ports(self, names: Iterable[str], timeout: float = 5.0) -> None:
+    def wait_for_ports(self, names: Iterable[str], timeout: float = 30.0) -> None:
         """Return when the bridge ports forward: the kernel notices their carrier only a moment later."""
         deadline = time.monotonic() + timeout
         waiting = set(names)
