@@ -141,6 +141,9 @@ class _Cleanup:
                 click.echo(f"{backend.name}: table {table} has rules that only nft can show; it is left as it is")
             if not plan.restore or self._try(partial(xtables.restore, backend, plan.restore)):
                 click.echo(removed_chains(backend.name, plan))
+            if plan.shared:
+                kept = counted(plan.shared, "chain")
+                click.echo(f"{backend.name}: {kept} that another mode of kube-proxy makes too and still needs: left")
             for chain in plan.pinned:
                 click.echo(f"{backend.name}: {chain} stays, as a chain that is not kube-proxy's leads to it")
 

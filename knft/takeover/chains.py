@@ -21,6 +21,8 @@ class ChainPlan:
     """How many chains it deletes."""
     rules: int
     """How many rules it deletes from chains that stay."""
+    shared: int
+    """How many chains stay because another mode, which makes them too, has leftovers here."""
     pinned: tuple[str, ...]
     """Chains that stay because a rule of somebody else's chain leads to them: table and name."""
     sets_in_use: frozenset[str]
@@ -44,6 +46,7 @@ def plan_chains(saved: Saved, asked: Collection[Mode]) -> ChainPlan:
         restore="".join(_restore_text(name, plan) for name, plan in plans.items()),
         chains=sum(len(plan.chains) for plan in plans.values()),
         rules=sum(len(plan.rules) for plan in plans.values()),
+        shared=0 if complete else sum(_count_shared(table) for table in saved.tables),
         pinned=tuple(f"{name} {chain}" for name, plan in plans.items() for chain in plan.pinned),
         sets_in_use=frozenset().union(*(plan.sets_in_use for plan in plans.values())),
     )
@@ -53,6 +56,10 @@ def _modes_present(tables: Iterable[SavedTable]) -> frozenset[Mode]:
     """Return the modes that have chains which no other mode makes."""
     owners = [chain_owners(table.name, chain) for table in tables for chain in table.chains]
     return frozenset(mode for modes in owners if len(modes) == 1 for mode in modes)
+
+
+def _count_shared(table: SavedTable) -> int:
+    return sum(len(chain_owners(table.name, chain)) > 1 for chain in table.chains)
 
 
 def _plan_table(table: SavedTable, asked: frozenset[Mode], *, complete: bool) -> _TablePlan:
