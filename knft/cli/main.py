@@ -74,7 +74,7 @@ def render(**options: Any) -> None:  # noqa: ANN401 - click's values
     render_command(**options)
 
 
-@cli.command(short_help="Remove what knft made on this machine, or what kube-proxy left there.")
+@cli.command(short_help="Remove what knft made on this machine, or kube-proxy left.")
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
               help="Remove what kube-proxy left in this mode, instead of knft's tables.")  # fmt: skip
 def cleanup(kube_proxy: str | None) -> None:

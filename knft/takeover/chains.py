@@ -73,11 +73,12 @@ def _plan_table(table: SavedTable, asked: frozenset[Mode], *, complete: bool) ->
         for rule in table.rules
         if rule.chain in held and (rule.target in claimed or _looks_up(rule, owners, asked))
     )
-    chains = tuple(chain for chain in table.chains if chain in claimed - pinned)
-    gone = {id(rule) for rule in rules}
-    staying = (rule for rule in table.rules if id(rule) not in gone and rule.chain not in chains)
-    in_use = SETS.intersection(*[frozenset().union(*(rule.sets for rule in staying))])
-    return _TablePlan(chains, rules, tuple(chain for chain in table.chains if chain in pinned), in_use)
+    removed = claimed - pinned
+    gone = set(map(id, rules))
+    staying = (rule for rule in table.rules if rule.chain not in removed and id(rule) not in gone)
+    in_use = SETS.intersection(name for rule in staying for name in rule.sets)
+    chains, kept = ([chain for chain in table.chains if chain in some] for some in (removed, pinned))
+    return _TablePlan(tuple(chains), rules, tuple(kept), in_use)
 
 
 def _looks_up(rule: Rule, owners: Collection[str], asked: frozenset[Mode]) -> bool:
