@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from knft.cli.options import config_from_options
+from knft.cli.takeover import warn_of_leftovers
 from knft.errors import KnftError
 from knft.kernel.addresses import local_addresses
 from knft.kernel.library import Library
@@ -33,6 +34,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     require_privilege()
     library = Library()
     probe(library)
+    warn_of_leftovers(library)
     daemon = live_daemon(config, library)
     daemon.note_addresses(local_addresses())
     _take_in(daemon, first)
