@@ -34,12 +34,15 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     require_privilege()
     library = Library()
     probe(library)
-    warn_of_leftovers(library)
     daemon = live_daemon(config, library)
     daemon.note_addresses(local_addresses())
     _take_in(daemon, first)
     if once:
-        sys.exit(0 if daemon.sync() else 1)
+        succeeded = daemon.sync()
+        warn_of_leftovers(library)
+        sys.exit(0 if succeeded else 1)
+    # Beside the first sync, which does not wait for iptables-save; a libnftables context belongs to one thread.
+    threading.Thread(target=lambda: warn_of_leftovers(Library()), name="leftovers", daemon=True).start()
     follower = _Follower(daemon, source, stop)
     follower.start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)

@@ -19,7 +19,7 @@ from knft.takeover.words import counted, found_chains, removed_chains, warning
 log = logging.getLogger("knft")
 
 LOOK_SECONDS = 10.0
-"""How long each program may take at the start of ``knft run``, which waits for it."""
+"""How long each program may take at the start of ``knft run``."""
 RELEASE_SECONDS = 5.0
 """How long deleted rules may keep ipsets: the kernel frees those of iptables-nft some time after the transaction."""
 _NAMED = 3
