@@ -6,13 +6,14 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest install clean
+.PHONY: help demo test check pytest test-trixie install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
 	@echo 'make test     everything: lint, types, import contracts, and all tests on the real kernel'
 	@echo 'make check    lint, types and import contracts alone'
 	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
+	@echo 'make test-trixie   the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
 
@@ -30,6 +31,10 @@ check: $(INSTALLED)
 # Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
 pytest: $(INSTALLED)
 	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
+
+# ARGS is a command to run there instead; "make test-trixie ARGS=bash" looks around.
+test-trixie: $(INSTALLED)
+	$(BIN)/python -m tests.trixie $(ARGS)
 
 install: $(INSTALLED)
 
