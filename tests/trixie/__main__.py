@@ -54,7 +54,7 @@ def _prepare() -> tuple[Path, Path]:
         if not venv.exists():
             with _making(venv) as partial:
                 partial.mkdir()
-                if _enter(root, partial, ["make", "install"]) != 0:
+                if _enter(root, partial, ["make", "install"], mode="rw") != 0:
                     msg = "the virtual environment could not be made"
                     raise Problem(msg)
         for folder in (root, venv):
@@ -87,12 +87,15 @@ def _forget_unused(cache: Path) -> None:
             shutil.rmtree(folder)
 
 
-def _enter(root: Path, venv: Path, command: Sequence[str], results: Path | None = None) -> int:
-    """Run a command as root of the folder, in the checkout, and return its status; keep what it left in /results."""
+def _enter(root: Path, venv: Path, command: Sequence[str], *, mode: str = "ro", results: Path | None = None) -> int:
+    """Run a command as root of the folder, in the checkout, and return its status; keep what it left in /results.
+
+    ``mode`` is that of the virtual environment.
+    """
     variables = environment()
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     with tempfile.TemporaryDirectory(prefix="knft-trixie-") as scratch:
-        places = [str(path) for path in (root, CHECKOUT, venv, scratch)]
+        places = [str(path) for path in (root, CHECKOUT, venv, mode, scratch)]
         entering = ["sh", str(_ENTER), *places, *shared_paths(variables), "--"]
         status = subprocess.run([*namespaces, *entering, *command], env=variables, check=False).returncode
         if results is not None:
@@ -103,17 +106,17 @@ def _enter(root: Path, venv: Path, command: Sequence[str], results: Path | None 
 def _run_tests(root: Path, venv: Path) -> int:
     pytest = [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--junitxml=/results/junit.xml", *TESTS]
     with tempfile.TemporaryDirectory(prefix="knft-trixie-") as results:
-        status = _enter(root, venv, pytest, Path(results))
+        status = _enter(root, venv, pytest, results=Path(results))
         report = Path(results, "junit.xml")
-        counts = _count(report) if report.exists() else Counter()
-    print(f"test-trixie: {', '.join(f'{count} tests of {name}' for name, count in counts.items())}")
+        counts = count(report) if report.exists() else Counter()
+    print(f"test-trixie: {', '.join(f'{ran} tests of {name}' for name, ran in counts.items())}")
     if status == 0 and not all(counts[name] for name in TESTS):
         msg = "not every folder had tests that ran"
         raise Problem(msg)
     return status
 
 
-def _count(report: Path) -> Counter[str]:
+def count(report: Path) -> Counter[str]:
     """Return how many tests ran to their end in each of TESTS; a skipped one did not."""
     ran = [case for case in ET.parse(report).iter("testcase") if case.find("skipped") is None]  # noqa: S314 - ours
     names = [case.get("classname", "").replace(".", "/") for case in ran]

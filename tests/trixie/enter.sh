@@ -1,11 +1,11 @@
 #!/bin/sh
 # Run a command as root of a folder, with a checkout at /knft and a virtual environment at /knft/.venv.
-# Usage, in mount and PID namespaces of its own: sh enter.sh ROOT CHECKOUT VENV SCRATCH [PATH ...] -- COMMAND ...
-# ROOT and CHECKOUT are only read: what is written to them goes to memory. VENV is written to. Each PATH is there as it is here.
+# Usage, in mount and PID namespaces of its own: sh enter.sh ROOT CHECKOUT VENV ro|rw SCRATCH [PATH ...] -- COMMAND ...
+# ROOT and CHECKOUT are only read: what is written to them goes to memory. Each PATH is there as it is here.
 # SCRATCH is an empty folder, at /results inside.
 set -eu
-root=$1 checkout=$2 venv=$3 scratch=$4
-shift 4
+root=$1 checkout=$2 venv=$3 mode=$4 scratch=$5
+shift 5
 
 layers=$scratch/layers
 new=$layers/new
@@ -26,6 +26,7 @@ mkdir -p "$new/knft" "$new/results" "$new/old"
 overlay "$layers/checkout" "$new/knft"
 mkdir -p "$new/knft/.venv"
 mount --bind "$venv" "$new/knft/.venv"
+mount -o "remount,bind,$mode" "$new/knft/.venv"
 mount --bind "$scratch/results" "$new/results"
 mount -t proc proc "$new/proc"
 mount --rbind /sys "$new/sys"
