@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest test-vm install clean
+.PHONY: help demo test check pytest test-vm test-trixie install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
@@ -14,6 +14,7 @@ help:
 	@echo 'make check    lint, types and import contracts alone'
 	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
 	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
+	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
 
@@ -36,6 +37,10 @@ pytest: $(INSTALLED)
 test-vm: $(INSTALLED)
 	@sh tests/vm/install.sh
 	@$(BIN)/python -m tests.vm $(ARGS)
+
+# ARGS is a command to run there instead; "make test-trixie ARGS=bash" looks around.
+test-trixie: $(INSTALLED)
+	$(BIN)/python -m tests.trixie $(ARGS)
 
 install: $(INSTALLED)
 

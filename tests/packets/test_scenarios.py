@@ -90,7 +90,13 @@ def test_packet(node: Node, scenario: Scenario, packet: Packet, version: plan.Ve
     servers, lab = node.show(scenario), node.lab
     if packet.answered_by:
         _expect_answers(lab, packet, version)
-        return
+    else:
+        _expect_refusal(lab, servers, packet, version)
+    # Again now, because packets can change what is listed.
+    assert "table ip knft" in listed(node.namespace)
+
+
+def _expect_refusal(lab: Lab, servers: Responders, packet: Packet, version: plan.Version) -> None:
     servers.reset_counts()
     outcome = _dial(lab, packet, version)
     expected: Outcome = Silent()

@@ -47,8 +47,19 @@ def parse_listing(text: str | bytes) -> Listing:
 
 
 def _types(container: Json) -> list[str]:
-    declared = container["type"]
-    return [declared] if isinstance(declared, str) else declared
+    """Return the type of each part of a key; empty where it is only known by the expression that it is declared with.
+
+    What is declared with ``typeof`` is listed with its types by libnftables 1.0.6, and with its expressions by 1.1.
+    """
+    match container["type"]:
+        case str(declared):
+            return [declared]
+        case {"typeof": {"concat": expressions}}:
+            return [""] * len(expressions)
+        case {"typeof": _}:
+            return [""]
+        case types:
+            return list(types)
 
 
 def _read_set(container: Json, contents: Contents) -> None:
