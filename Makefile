@@ -6,13 +6,15 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest install clean
+.PHONY: help demo test check pytest test-vm test-trixie install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
 	@echo 'make test     everything: lint, types, import contracts, and all tests on the real kernel'
 	@echo 'make check    lint, types and import contracts alone'
 	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
+	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
+	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
 
@@ -30,6 +32,15 @@ check: $(INSTALLED)
 # Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
 pytest: $(INSTALLED)
 	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
+
+# No KVM is needed, and the kernel is downloaded, never installed. tests/vm says how it works.
+test-vm: $(INSTALLED)
+	@sh tests/vm/install.sh
+	@$(BIN)/python -m tests.vm $(ARGS)
+
+# ARGS is a command to run there instead; "make test-trixie ARGS=bash" looks around.
+test-trixie: $(INSTALLED)
+	$(BIN)/python -m tests.trixie $(ARGS)
 
 install: $(INSTALLED)
 

@@ -11,6 +11,10 @@ fail() { echo "install: $*" >&2; exit 1; }
 missing=
 command -v nft >/dev/null || [ -x /usr/sbin/nft ] || missing="$missing nftables"
 ldconfig -p 2>/dev/null | grep -q libnftables.so.1 || /sbin/ldconfig -p | grep -q libnftables.so.1 || missing="$missing libnftables1"
+for command in iptables-nft-save iptables-legacy-save; do
+    command -v $command >/dev/null || [ -x /usr/sbin/$command ] || { missing="$missing iptables"; break; }
+done
+command -v ipset >/dev/null || [ -x /usr/sbin/ipset ] || missing="$missing ipset"
 command -v setpriv >/dev/null || missing="$missing util-linux"
 
 python=

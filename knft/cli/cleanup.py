@@ -3,7 +3,7 @@
 import click
 
 from knft.kernel.library import Library
-from knft.kernel.probe import probe, require_privilege
+from knft.kernel.probe import require_privilege
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.render.names import NFT_FAMILIES, TABLE
@@ -13,7 +13,6 @@ def cleanup() -> None:
     """Remove the tables of both families, and say what was there."""
     require_privilege()
     library = Library()
-    probe(library)
     for family in Family:
         nft_family = NFT_FAMILIES[family]
         removed = KernelTable(library, nft_family, TABLE).remove()

@@ -54,7 +54,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--sync-period", default="30s", show_default=True, metavar="DURATION",
               help="Pause after a failed sync.")  # fmt: skip
 @click.option("-v", "--v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL",
-              help="0: first syncs and problems; 2: every sync; 4: details.")  # fmt: skip
+              help="0: first syncs and problems; 2: every sync.")  # fmt: skip
 def run(**options: Any) -> None:  # noqa: ANN401 - click's values
     """Sync this node's tables, and follow the directory until SIGTERM, which leaves the rules in place."""
     from knft.cli.run import run as run_command  # noqa: PLC0415
@@ -80,9 +80,19 @@ def render(**options: Any) -> None:  # noqa: ANN401 - click's values
     render_command(**options)
 
 
-@cli.command(short_help="Remove what knft made on this machine, and nothing else.")
-def cleanup() -> None:
-    """Remove knft's tables of both families, and nothing else."""
+@cli.command(short_help="Remove what knft made on this machine, or kube-proxy left.")
+@click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
+              help="Remove what kube-proxy left in this mode, instead of knft's tables.")  # fmt: skip
+def cleanup(kube_proxy: str | None) -> None:
+    """Remove knft's tables of both families, and nothing else.
+
+    With --kube-proxy, remove kube-proxy's leftovers, and nothing else: knft's tables stay. Stop kube-proxy first.
+    """
+    if kube_proxy is not None:
+        from knft.cli.takeover import remove_leftovers  # noqa: PLC0415
+
+        remove_leftovers(kube_proxy)
+        return
     from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
 
     cleanup_command()

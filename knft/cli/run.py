@@ -1,12 +1,14 @@
 """``knft run``: the daemon on this machine."""
 
 import logging
+import os
 import signal
 import sys
 import threading
 from typing import Any
 
 from knft.cli.options import config_from_options
+from knft.cli.takeover import warn_of_leftovers
 from knft.errors import KnftError
 from knft.kernel.addresses import local_addresses
 from knft.kernel.library import Library
@@ -24,6 +26,7 @@ DEBUG_FROM = 2
 
 def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Sync, and unless ``once`` is set follow the directory until SIGTERM or SIGINT."""
+    stop = threading.Event() if once else _stop_on_signals()
     _set_up_logging(verbosity)
     config = config_from_options(options)
     source = DirectorySource(manifests)
@@ -35,8 +38,11 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     daemon.note_addresses(local_addresses())
     _take_in(daemon, first)
     if once:
-        sys.exit(0 if daemon.sync() else 1)
-    stop = _stop_on_signals()
+        succeeded = daemon.sync()
+        warn_of_leftovers(library)
+        sys.exit(0 if succeeded else 1)
+    # Beside the first sync, which does not wait for iptables-save; a libnftables context belongs to one thread.
+    threading.Thread(target=lambda: warn_of_leftovers(Library()), name="leftovers", daemon=True).start()
     follower = _Follower(daemon, source, stop)
     follower.start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)
@@ -98,6 +104,8 @@ def _stop_on_signals() -> threading.Event:
     def wait() -> None:
         signal.sigwait(awaited)
         stop.set()
+        # Asked again: whatever a sync is waiting for is not worth waiting for. The rules stay as they are.
+        os._exit(128 + signal.sigwait(awaited))
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     return stop

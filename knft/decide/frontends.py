@@ -20,6 +20,11 @@ class Lost(Struct, frozen=True):
     loser: ServicePortName
     winner: ServicePortName
 
+    def __str__(self) -> str:
+        """Return the conflict as a sentence."""
+        frontend = self.frontend
+        return f"{self.loser}: {frontend.address or 'NodePort'} {frontend.port}/{frontend.protocol} is {self.winner}'s"
+
 
 class _Claim(Struct, frozen=True):
     frontend: Frontend

@@ -44,9 +44,10 @@ def compare(old: Contents, new: Contents) -> Changes:
     found = _Collector()
     _compare_entries(old, new, found)
     _compare_arrays(old, new, found)
-    for container, key in old.members - new.members:
+    # Sorted, because the order of a set is another in every process.
+    for container, key in sorted(old.members - new.members):
         found.remove(container, key)
-    for container, key in new.members - old.members:
+    for container, key in sorted(new.members - old.members):
         found.add(container, key, None)
     removed = {container: tuple(keys) for container, keys in found.removed.items()}
     written = tuple(chain for name, chain in new.chains.items() if old.chains.get(name) != chain)

@@ -4,6 +4,7 @@ A listing can crash the library when another version of it made the table (libnf
 1.1.3), and must not take the daemon with it. Status 3 means that there is no such table.
 """
 
+import signal
 import sys
 
 from knft.errors import KernelError
@@ -14,6 +15,8 @@ NO_SUCH_TABLE = 3
 
 def main(family: str, table: str) -> int:
     """Print the table as JSON; return the exit status."""
+    # The daemon waits for its signals in a thread and blocks them elsewhere; a child inherits that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         sys.stdout.write(Library().run(f"list table {family} {table}"))
     except KernelError as error:

@@ -1,5 +1,6 @@
 """One family's table in the kernel: read, declare, replace, commit, remove."""
 
+import json
 import subprocess
 import sys
 
@@ -66,3 +67,9 @@ class KernelTable:
                 return False
             raise
         return True
+
+
+def table_names(library: Library) -> frozenset[tuple[str, str]]:
+    """Return family and name of every table, nothing of what is in them; raise KernelError where that is refused."""
+    objects = json.loads(library.run("list tables") or "{}").get("nftables", [])
+    return frozenset((item["table"]["family"], item["table"]["name"]) for item in objects if "table" in item)

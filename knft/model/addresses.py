@@ -98,3 +98,29 @@ def is_loopback(address: str) -> bool:
 def is_zero_network(network: str) -> bool:
     """Tell whether a canonical CIDR is ``0.0.0.0/0`` or ``::/0``."""
     return network.endswith("/0")
+
+
+_SPECIAL_IPV4 = re.compile(r"(?:127|22[4-9]|23[0-9])\.|0\.0\.0\.0\Z|255\.255\.255\.255\Z|169\.254\.")
+
+
+@lru_cache(maxsize=1 << 16)
+def special_use(address: str) -> str:
+    """Return what a canonical address is, in words, where it does not name one machine among others; or ""."""
+    if ":" not in address and _SPECIAL_IPV4.match(address) is None:
+        return ""
+    parsed = ipaddress.ip_address(address)
+    uses = {
+        "the unspecified address": parsed.is_unspecified,
+        "a loopback address": parsed.is_loopback,
+        "a link-local address": parsed.is_link_local,
+        "a multicast address": parsed.is_multicast,
+        "the broadcast address": address == "255.255.255.255",
+    }
+    return next((words for words, applies in uses.items() if applies), "")
+
+
+def overlaps_loopback(network: str) -> bool:
+    """Tell whether a canonical CIDR holds a loopback address."""
+    parsed = ipaddress.ip_network(network)
+    loopback = ipaddress.ip_network("127.0.0.0/8" if parsed.version == 4 else "::1/128")  # noqa: PLR2004 - the IP version
+    return parsed.overlaps(loopback)

@@ -13,9 +13,31 @@ from knft.model.names import NamespacedName, Protocol
 
 _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z"
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z"
-Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=_NAME)]
-Namespace = Annotated[str, Meta(min_length=1, max_length=63, pattern=_LABEL)]
-PortName = Annotated[str, Meta(max_length=63, pattern=r"^([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)?\Z")]
+_PORT_NAME = r"^([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)?\Z"
+_ENDS = "with a letter or a digit first and last"
+# The descriptions complete "... is not": they stand in messages to the user.
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=253,
+        pattern=_NAME,
+        description=f"a name: lower case letters, digits, '-' and '.', {_ENDS}",
+    ),
+]
+Namespace = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=63,
+        pattern=_LABEL,
+        description=f"the name of a namespace: lower case letters, digits and '-', {_ENDS}",
+    ),
+]
+PortName = Annotated[
+    str,
+    Meta(max_length=63, pattern=_PORT_NAME, description=f"the name of a port: letters, digits and '-', {_ENDS}"),
+]
 PortNumber = Annotated[int, Meta(ge=1, le=65535)]
 OptionalPortNumber = Annotated[int, Meta(ge=0, le=65535)]
 TrafficPolicy = Literal["Cluster", "Local"]

@@ -180,6 +180,9 @@ def _masquerading_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     )
 
 
+RULES_MARKER = "rules-"
+
+
 def markers(family: Family, config: Config) -> tuple[str, str]:
     """Return the names of two empty chains that tell which layout and which rules a table was made with.
 
@@ -192,7 +195,7 @@ def markers(family: Family, config: Config) -> tuple[str, str]:
     shared = tuple(shared_chain(spec, family, config) for spec in samples)
     return (
         f"layout-{_digest(_bare_table(family, hooks))}",
-        f"rules-{_digest(_bare_table(family, chains + shared))}",
+        f"{RULES_MARKER}{_digest(_bare_table(family, chains + shared))}",
     )
 
 

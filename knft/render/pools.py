@@ -5,6 +5,7 @@ frontend that the packet was sent to. So no chain belongs to a Service, and scal
 chain its frontend leads to.
 """
 
+import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
@@ -121,6 +122,30 @@ def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> 
         yield nft.Rule((nft.Goto(policy.local.name),))
 
 
+_NAME = re.compile(
+    r"(?P<external>external-)?(?P<local>local-)?(?P<nodeport>nodeport-)?pool-(?P<protocol>tcp|udp|sctp)-(?P<size>\d+)"
+    r"(?:-of-(?P<cluster>\d+))?"
+)
+
+
+def parse_shared_chain(name: str) -> SharedChain | None:
+    """Return what a shared chain's name says, or None where it is no such name."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    nodeport = found["nodeport"] is not None
+    pool = Pool(PoolKind(found["protocol"], nodeport, found["local"] is not None), int(found["size"]))
+    match found["external"], found["cluster"]:
+        case None, None:
+            return pool
+        case str(), None:
+            return ClusterPolicy(pool)
+        case str(), str(size) if pool.kind.local:
+            return LocalPolicy(Pool(PoolKind(found["protocol"], nodeport), int(size)), pool)
+        case _:
+            return None
+
+
 def from_pods(family: Family, config: Config) -> nft.Match:
     """Return what tells packets of this cluster's pods (I.6)."""
     if config.detects_by_interface:
@@ -133,6 +158,17 @@ def from_outside(family: Family, config: Config) -> nft.Match:
     if config.detects_by_interface:
         return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface), "!=")
     return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Reference(INSIDE_CIDRS), "!=")
+
+
+def with_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
+    """Return a shared chain and the pools that it leads to."""
+    match spec:
+        case ClusterPolicy(pool):
+            return (spec, pool)
+        case LocalPolicy(cluster, local):
+            return (spec, cluster, local) if local.size else (spec, cluster)
+        case _:
+            return (spec,)
 
 
 def with_common_sizes(needed: Iterable[SharedChain], existing: Collection[str]) -> list[SharedChain]:

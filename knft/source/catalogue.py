@@ -3,13 +3,14 @@
 Two files, or two documents of one, may hold the same object; the first in the order of paths and documents counts.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from knft.model.names import NamespacedName
 from knft.model.objects import Change, KubeObject
+from knft.source.decode import Decoded
+from knft.source.files import shown_path
 
 
 class ObjectKey(NamedTuple):
@@ -24,10 +25,11 @@ class ObjectKey(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A document: its file, and its number in it."""
+    """Where an object stands: its file, its number among the file's objects, and words for that."""
 
     path: str
     number: int
+    words: str = ""
 
 
 class Conflict(Struct, frozen=True):
@@ -36,6 +38,13 @@ class Conflict(Struct, frozen=True):
     key: ObjectKey
     used: Place
     ignored: Place
+
+    def __str__(self) -> str:
+        """Return a sentence for the operator about the document that does not count."""
+        used, ignored = self.used, self.ignored
+        if used.path == ignored.path:
+            return f"{self.key}: {ignored.words} and {used.words} of this file differ; {used.words} counts"
+        return f"{self.key}: {shown_path(used.path)} has it too, and they differ; that one counts"
 
 
 class Catalogue:
@@ -46,10 +55,11 @@ class Catalogue:
         self._keys: dict[str, tuple[ObjectKey, ...]] = {}
         self._places: dict[ObjectKey, dict[Place, KubeObject]] = {}
 
-    def put(self, path: str, objects: Iterable[KubeObject]) -> list[Change]:
+    def put(self, path: str, decoded: Decoded) -> list[Change]:
         """Replace what ``path`` holds; return what that changes."""
         found = {
-            Place(path, index): (ObjectKey(type(item).__name__, item.key), item) for index, item in enumerate(objects)
+            Place(path, index, where): (ObjectKey(type(item).__name__, item.key), item)
+            for index, (item, where) in enumerate(zip(decoded.objects, decoded.places, strict=True))
         }
         touched = dict.fromkeys((*self._keys.get(path, ()), *(key for key, _ in found.values())))
         before = {key: self._current(key) for key in touched}
@@ -66,7 +76,7 @@ class Catalogue:
 
     def remove(self, path: str) -> list[Change]:
         """Forget a file; return what that changes."""
-        changes = self.put(path, ())
+        changes = self.put(path, Decoded(()))
         del self._keys[path]
         return changes
 

@@ -1,16 +1,21 @@
-"""From bytes to objects: YAML documents or JSON, Lists taken apart, each object checked by itself."""
+"""From bytes to objects: YAML documents or JSON, Lists taken apart, each object checked by itself.
+
+No exception leaves here but SourceError, and that only where the bytes are no documents at all.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from knft.errors import SourceError
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
-from knft.source.validate import Fault, faults, remarks
+from knft.source.explain import explain
+from knft.source.validate import Fault, faults, tidied
+from knft.source.words import listing, object_name, shown, sort_of
+from knft.source.yaml_documents import Document, load
 
 KINDS: dict[tuple[str, str], type[KubeObject]] = {
     ("v1", "Service"): Service,
@@ -21,119 +26,190 @@ KINDS: dict[tuple[str, str], type[KubeObject]] = {
 }
 """The kinds that are read, by apiVersion and kind."""
 
+MAX_SENTENCES = 10
+"""How many sentences are said about one object."""
+_SCHEMA_DEPTH = 10
+"""Deeper than any field that is read."""
+
 _LISTS: dict[tuple[str, str], tuple[str, str]] = {(version, f"{kind}List"): (version, kind) for version, kind in KINDS}
+_SPELLINGS = {kind.casefold(): kind for _, kind in KINDS}
 
 
 class Decoded(Struct, frozen=True):
     """What one file holds.
 
-    ``problems`` are sentences about objects that were left out, or of which a part was; ``skipped`` counts objects of
-    kinds that knft does not read.
+    ``places`` says where in the file each object stands. ``problems`` are sentences about objects that were left
+    out, or of which a part was; ``skipped`` counts objects of kinds that knft does not read.
     """
 
     objects: tuple[KubeObject, ...]
     problems: tuple[str, ...] = ()
     skipped: tuple[tuple[str, int], ...] = ()
+    places: tuple[str, ...] = ()
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A safe loader that leaves timestamps as they are written: the API's are text."""
+class _Item(NamedTuple):
+    """An object that may be one, and words for its place in the file."""
+
+    where: str
+    value: Any
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-    for first, pairs in _Loader.yaml_implicit_resolvers.items()
-}
+class _Collected:
+    """What has been decoded so far."""
+
+    def __init__(self) -> None:
+        self.objects: list[KubeObject] = []
+        self.places: list[str] = []
+        self.problems: list[str] = []
+        self.skipped: Counter[str] = Counter()
+
+    def take(self, where: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
+        """Decode one document, or one item of a List."""
+        if not isinstance(document, dict):
+            self.problems.append(f"{where}: {sort_of(document)} is not a Kubernetes object; left out")
+            return
+        kind = self._kind(where, document)
+        if kind is None:
+            return
+        name = object_name(where, kind.__name__, document)
+        found = _convert(document, kind)
+        wrong = [found] if isinstance(found, tuple) else faults(found)
+        if wrong or isinstance(found, tuple):
+            self._say(name, wrong, "; left out")
+            return
+        found, passed_over = tidied(found)
+        self._say(name, passed_over, "")
+        self.objects.append(found)
+        self.places.append(where)
+
+    def _kind(self, where: str, document: dict[str, Any]) -> type[KubeObject] | None:
+        """Return the kind of a document that is to be read; what is not read is told or counted."""
+        version, kind = document.get("apiVersion"), document.get("kind")
+        for field, value in (("kind", kind), ("apiVersion", version)):
+            if not isinstance(value, str) or not value:
+                said = "is missing" if value in (None, "") else f"is {sort_of(value)}, not text"
+                self.problems.append(f"{where}: {field} {said}; left out")
+                return None
+        wanted = KINDS.get((str(version), str(kind)))
+        if wanted is None:
+            self._pass_over(where, str(version), str(kind))
+        return wanted
+
+    def _pass_over(self, where: str, version: str, kind: str) -> None:
+        if kind == "List" and version == "v1":
+            self.problems.append(f"{where}: a List within a List is not read; left out")
+            return
+        known = _SPELLINGS.get(kind.casefold())
+        versions = tuple(dict.fromkeys(item for item, name in KINDS if name == known))
+        if known is None or _group(version) not in map(_group, versions):
+            foreign = f" of {version}" if known is not None else ""
+            self.skipped[f"{kind}{foreign}" if f"{kind}{foreign}".isprintable() else shown(kind)] += 1
+        elif kind != known:
+            self.problems.append(f"{where}: kind {shown(kind)} is not read; {known} is; left out")
+        else:
+            said = f"{kind} of apiVersion {shown(version)} is not read, only of {listing(versions)}"
+            self.problems.append(f"{where}: {said}; left out")
+
+    def _say(self, name: str, sentences: list[Fault], end: str) -> None:
+        said = [f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in sentences[:MAX_SENTENCES]]
+        if len(sentences) > MAX_SENTENCES:
+            said.append(f"{name}: {len(sentences) - MAX_SENTENCES} more of this kind")
+        self.problems += said
 
 
 def decode(data: bytes) -> Decoded:
     """Read every object in ``data``; raise SourceError where it is neither YAML nor JSON."""
-    objects: list[KubeObject] = []
-    problems: list[str] = []
-    skipped: Counter[str] = Counter()
-    for where, document in _documents(data):
-        if not isinstance(document, dict):
-            problems.append(f"{where}: a {type(document).__name__} is not a Kubernetes object; left out")
-            continue
-        _decode_document(where, document, objects, problems, skipped)
-    return Decoded(tuple(objects), tuple(problems), tuple(sorted(skipped.items())))
-
-
-def _documents(data: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield every object with words for its place in the file, Lists taken apart."""
+    collected = _Collected()
     for number, document in enumerate(_parse(data), start=1):
         where = f"document {number}"
-        if not isinstance(document, dict) or not str(document.get("kind", "")).endswith("List"):
-            if document is not None:
-                yield where, document
-            continue
-        member = _LISTS.get((document.get("apiVersion"), document.get("kind")))  # type: ignore[arg-type]
-        items = document.get("items") or ()
-        for index, item in enumerate(items if isinstance(items, list | tuple) else [items]):
-            if member is not None and isinstance(item, dict):
-                # The API server leaves these two out of the items of a typed list.
-                item = {"apiVersion": member[0], "kind": member[1], **item}  # noqa: PLW2901
-            yield f"{where}, items[{index}]", item
+        collected.problems += [f"{where}: {remark}" for remark in document.remarks]
+        for item in _items(where, document.value):
+            collected.take(item.where, item.value)
+    return Decoded(
+        tuple(collected.objects),
+        tuple(collected.problems),
+        tuple(sorted(collected.skipped.items())),
+        tuple(collected.places),
+    )
 
 
-def _parse(data: bytes) -> list[Any]:
-    if data.lstrip()[:1] in (b"{", b"["):
-        try:
-            return [msgspec.json.decode(data)]
-        except msgspec.DecodeError:
-            pass  # Flow style YAML begins so too.
+def _parse(data: bytes) -> list[Document]:
+    if not data.strip():
+        msg = "it is empty"
+        raise SourceError(msg)
+    bare = data.removeprefix(b"\xef\xbb\xbf")
+    if bare.lstrip()[:1] not in (b"{", b"["):
+        return load(data)
     try:
-        return list(yaml.load_all(data, _Loader))
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        msg = f"not YAML: {' '.join(str(error).split())}"
+        return [Document(msgspec.json.decode(bare), ())]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if "truncated" in str(error):
+            msg = "not JSON: it ends in the middle of a value"
+            raise SourceError(msg) from error
+        return _flow_style(data, error)
+    except RecursionError as error:
+        msg = "not JSON: values lie in each other too deep"
         raise SourceError(msg) from error
 
 
-def _decode_document(
-    where: str,
-    document: dict[str, Any],
-    objects: list[KubeObject],
-    problems: list[str],
-    skipped: Counter[str],
-) -> None:
-    kind = document.get("kind")
-    if not isinstance(kind, str):
-        problems.append(f"{where}: kind is missing; left out")
-        return
-    wanted = KINDS.get((str(document.get("apiVersion")), kind))
-    if wanted is None:
-        if any(kind == known for _, known in KINDS):
-            version = document.get("apiVersion")
-            problems.append(f"{where}: {kind} of apiVersion {version!r} is not read; left out")
-        else:
-            skipped[kind] += 1
-        return
-    name = _name(kind, document)
+def _flow_style(data: bytes, json_error: Exception) -> list[Document]:
+    """Read YAML that begins as JSON does."""
     try:
-        found = msgspec.convert(document, wanted)
-    except msgspec.ValidationError as error:
-        problems.append(f"{name}: {_field(str(error))}; left out")
+        return load(data)
+    except SourceError as error:
+        msg = f"not JSON ({json_error}), and {error}"
+        raise SourceError(msg) from error
+
+
+def _items(where: str, document: Any) -> Iterator[_Item]:  # noqa: ANN401 - manifests are trees of anything
+    """Yield a document, or the items of a List."""
+    if document is None:
         return
-    wrong = faults(found)
-    problems += [_sentence(name, fault, "; left out") for fault in wrong]
-    if not wrong:
-        problems += [_sentence(name, remark, "") for remark in remarks(found)]
-        objects.append(found)
+    if not isinstance(document, dict) or not _is_list(document):
+        yield _Item(where, document)
+        return
+    items = document.get("items")
+    if not isinstance(items, list | None):
+        # An object that is not in a list, or something else that is no object either.
+        items = [items]
+    member = _LISTS.get((document.get("apiVersion", ""), document["kind"]))
+    for index, item in enumerate(items or ()):
+        if member is not None and isinstance(item, dict):
+            # The API server leaves these two out of the items of a typed list.
+            yield _Item(f"{where}, items[{index}]", {"apiVersion": member[0], "kind": member[1], **item})
+        else:
+            yield _Item(f"{where}, items[{index}]", item)
 
 
-def _name(kind: str, document: dict[str, Any]) -> str:
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict):
-        return kind
-    parts = (metadata.get("namespace"), metadata.get("name"))
-    return f"{kind} {'/'.join(str(part) for part in parts if part is not None)}"
+def _is_list(document: dict[str, Any]) -> bool:
+    kind, version = document.get("kind"), document.get("apiVersion", "")
+    if not isinstance(kind, str) or not isinstance(version, str):
+        return False
+    return kind == "List" or (version, kind) in _LISTS or (kind.endswith("List") and "items" in document)
 
 
-def _field(message: str) -> str:
-    """Turn msgspec's ``what - at `$.a.b` `` into ``a.b: what``."""
-    what, _, path = message.partition(" - at `$")
-    return f"{path.rstrip('`').lstrip('.')}: {what}" if path else what
+def _convert(document: dict[str, Any], kind: type[KubeObject]) -> KubeObject | Fault:
+    """Return the object, or why it is none."""
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError:
+        pass
+    # The API takes a null for a field that is left out; that is rare enough to be looked for only now.
+    document = _without_nulls(document, _SCHEMA_DEPTH)
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        return explain(document, kind, str(error))
 
 
-def _sentence(name: str, fault: Fault, end: str) -> str:
-    return f"{name}: {fault[0]}: {fault[1]}{end}"
+def _without_nulls(value: Any, depth: int) -> Any:  # noqa: ANN401 - manifests are trees of anything
+    if depth and isinstance(value, dict):
+        return {key: _without_nulls(item, depth - 1) for key, item in value.items() if item is not None}
+    if depth and isinstance(value, list):
+        return [_without_nulls(item, depth - 1) for item in value]
+    return value
+
+
+def _group(version: str) -> str:
+    return version.rpartition("/")[0]

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from knft.errors import SourceError
 from knft.model.objects import Change
-from knft.source.catalogue import Catalogue, Conflict
+from knft.source.catalogue import Catalogue
 from knft.source.decode import Decoded, decode
+from knft.source.files import Signature, read_manifest, reason, shown_path, signature
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 TICK_MS = 1000
@@ -22,7 +23,8 @@ TICK_MS = 1000
 TICKS_PER_SCAN = 5
 """Every so many ticks all files are looked at, for changes that no event told of (links to elsewhere, NFS)."""
 
-_Signature = tuple[int, int, int, int]
+MAX_CONFLICTS = 10
+"""How many objects that stand elsewhere too are told of one file."""
 
 
 class Scan(Struct, frozen=True):
@@ -33,6 +35,24 @@ class Scan(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
+class _Found:
+    """What a scan has found so far."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.problems: list[str] = []
+        self.remarks: list[str] = []
+
+    def take(self, catalogue: Catalogue, name: str, path: str, decoded: Decoded) -> None:
+        """Note what a file holds now; it is ``name`` in the catalogue."""
+        self.changes += catalogue.put(name, decoded)
+        self.problems += [f"{path}: {problem}" for problem in decoded.problems]
+        self.remarks += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
+
+    def scan(self) -> Scan:
+        return Scan(tuple(self.changes), tuple(self.problems), tuple(self.remarks))
+
+
 class DirectorySource:
     """The manifests in one directory."""
 
@@ -40,63 +60,74 @@ class DirectorySource:
         """``path`` is looked at by ``scan``, not before."""
         self._path = Path(path)
         self._catalogue = Catalogue()
-        self._signatures: dict[str, _Signature | None] = {}
+        self._signatures: dict[str, Signature | None] = {}
+        self._good: set[str] = set()
+        self._broken: dict[str, str] = {}
+        self._names: list[str] | None = None
         self._lost = False
 
     def scan(self) -> Scan:
         """Read what changed since the last scan; raise SourceError where the first finds no directory."""
         try:
-            names = sorted(entry.name for entry in os.scandir(self._path) if _is_manifest(entry.name))
+            with os.scandir(self._path) as entries:
+                names = sorted(entry.name for entry in entries if _is_manifest(entry.name))
         except OSError as error:
             return self._directory_lost(error)
-        self._lost = False
-        changes: list[Change] = []
-        problems: list[str] = []
-        remarks: list[str] = []
-        for name in sorted(self._signatures.keys() - set(names)):
-            del self._signatures[name]
-            changes += self._catalogue.remove(name)
+        found = _Found()
+        if not names and self._names != names:
+            found.problems.append(_no_manifests(self._path))
+        self._names, self._lost = names, False
+        for name in sorted((self._signatures.keys() | self._good | self._broken.keys()) - set(names)):
+            self._forget(name, found)
         for name in names:
-            self._look_at(name, changes, problems, remarks)
-        return Scan(tuple(changes), tuple(problems), tuple(remarks))
+            self._look_at(name, found)
+        return found.scan()
 
     def _directory_lost(self, error: OSError) -> Scan:
-        sentence = f"{self._path}: cannot be read as a directory of manifests: {error.strerror}"
-        if not self._signatures and not self._lost:
+        sentence = f"{shown_path(self._path)}: cannot be read as a directory of manifests: {error.strerror}"
+        if self._names is None:
             raise SourceError(sentence) from error
         if self._lost:
             return Scan((), ())
         self._lost = True
         return Scan((), (f"{sentence}; the last good state stays",))
 
-    def _look_at(self, name: str, changes: list[Change], problems: list[str], remarks: list[str]) -> None:
+    def _forget(self, name: str, found: _Found) -> None:
+        self._signatures.pop(name, None)
+        self._broken.pop(name, None)
+        if name in self._good:
+            self._good.remove(name)
+            found.changes += self._catalogue.remove(name)
+
+    def _look_at(self, name: str, found: _Found) -> None:
         path = self._path / name
-        signature = _signature(path)
-        known = name in self._signatures
-        if known and self._signatures[name] == signature:
+        signed = signature(path)
+        if name in self._signatures and self._signatures[name] == signed:
             return
-        self._signatures[name] = signature
         try:
-            decoded = decode(path.read_bytes())
-        except (OSError, SourceError) as error:
-            if not known:
-                self._catalogue.put(name, ())
-            problems.append(f"{path}: {_reason(error)}; its last good objects stay")
-            return
-        changes += self._catalogue.put(name, decoded.objects)
-        problems += [f"{path}: {problem}" for problem in decoded.problems]
-        problems += self._conflicts(name)
-        remarks += _skipped(path, decoded)
+            decoded = decode(read_manifest(path))
+        except SourceError as error:
+            self._signatures[name] = signed
+            self._note_broken(name, error, found)
+        except OSError as error:
+            # Without a signature it is tried again by every scan: no event may tell that it can be read now.
+            self._signatures.pop(name, None)
+            if os.path.lexists(path):
+                self._note_broken(name, error, found)
+        else:
+            self._signatures[name] = signed
+            self._broken.pop(name, None)
+            self._good.add(name)
+            found.take(self._catalogue, name, shown_path(path), decoded)
+            conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
+            found.problems += [f"{shown_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 
-    def _conflicts(self, name: str) -> Iterable[str]:
-        return [self._conflict(conflict) for conflict in self._catalogue.conflicts(name)]
-
-    def _conflict(self, conflict: Conflict) -> str:
-        used, ignored = conflict.used, conflict.ignored
-        return (
-            f"{self._path / ignored.path}: {conflict.key} stands in {used.path} too and says something else there; "
-            f"{used.path} counts"
-        )
+    def _note_broken(self, name: str, error: Exception, found: _Found) -> None:
+        end = "its last good objects stay" if name in self._good else "nothing of it is served"
+        sentence = f"{shown_path(self._path / name)}: {reason(error)}; {end}"
+        if self._broken.get(name) != sentence:
+            self._broken[name] = sentence
+            found.problems.append(sentence)
 
     def watch(self, stop: threading.Event) -> Iterator[None]:
         """Yield whenever a scan may find something new, until ``stop`` is set."""
@@ -141,49 +172,41 @@ def _is_manifest(name: str) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
 
 
-def _signature(path: Path) -> _Signature | None:
-    """Return what changes when a file does, or None where there is no file behind the name."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
-def _skipped(path: Path, decoded: Decoded) -> list[str]:
-    return [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
+def _no_manifests(path: Path) -> str:
+    return f"{shown_path(path)}: holds no *.yaml, *.yml or *.json, so nothing is served"
 
 
 def read_paths(paths: Iterable[str], standard_input: bytes | None) -> Scan:
     """Read files, directories, and standard input for ``-``; raise SourceError where one cannot be read."""
-    catalogue = Catalogue()
-    problems: list[str] = []
-    remarks: list[str] = []
-    changes: list[Change] = []
-    for path in _files(paths):
+    catalogue, found = Catalogue(), _Found()
+    for path, named in _files(paths, found):
         try:
-            data = (standard_input or b"") if path == "-" else Path(path).read_bytes()
-            decoded = decode(data)
+            decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), named=named))
         except (OSError, SourceError) as error:
-            msg = f"{path}: {_reason(error)}"
+            msg = f"{shown_path(path)}: {reason(error)}"
             raise SourceError(msg) from error
-        changes += catalogue.put(path, decoded.objects)
-        problems += [f"{path}: {problem}" for problem in decoded.problems]
-        problems += [
-            f"{conflict.ignored.path}: {conflict.key} stands in {conflict.used.path} too and says something else there"
-            for conflict in catalogue.conflicts(path)
-        ]
-        remarks += _skipped(Path(path), decoded)
-    return Scan(tuple(changes), tuple(problems), tuple(remarks))
+        found.take(catalogue, path, shown_path(path), decoded)
+        conflicts = catalogue.conflicts(path)[:MAX_CONFLICTS]
+        found.problems += [f"{shown_path(item.ignored.path)}: {item}" for item in conflicts]
+    return found.scan()
 
 
-def _files(paths: Iterable[str]) -> Iterator[str]:
+def _read(path: Path, *, named: bool) -> bytes:
+    """Read a file; also a pipe, if the user named it: a shell's ``<(command)``."""
+    return path.read_bytes() if named and (path.is_fifo() or path.is_char_device()) else read_manifest(path)
+
+
+def _files(paths: Iterable[str], found: _Found) -> Iterator[tuple[str, bool]]:
+    """Yield every path, and whether it was named or only lies in a directory that was."""
     for path in paths:
-        if path != "-" and Path(path).is_dir():
-            yield from (str(item) for item in sorted(Path(path).iterdir()) if _is_manifest(item.name))
-        else:
-            yield path
+        if path == "-" or not Path(path).is_dir():
+            yield path, True
+            continue
+        try:
+            files = sorted(item for item in Path(path).iterdir() if _is_manifest(item.name))
+        except OSError as error:
+            msg = f"{shown_path(path)}: cannot be read as a directory of manifests: {error.strerror}"
+            raise SourceError(msg) from error
+        if not files:
+            found.problems.append(_no_manifests(Path(path)))
+        yield from ((str(item), False) for item in files)

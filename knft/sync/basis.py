@@ -1,16 +1,19 @@
 """Basis: what a transaction stands on, which is what the last commit left, or what the kernel was found to hold."""
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from knft.config import Config
 from knft.delta.programmed import Programmed
-from knft.model.names import ServicePortName
+from knft.model.names import Family, ServicePortName
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Chain
+from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import STICKY_PORTS, STICKY_PREFIX
+from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.sticky import StickyPort, read_sticky_ports
 
 
@@ -37,16 +40,19 @@ class TableState(enum.Enum):
 class Basis(Struct, frozen=True):
     """What is known of the table.
 
-    ``owners`` may have to change; ``sticky`` are the sticky ports by identity; ``outdated`` chains mark rules of an
-    older knft and go away.
+    ``owners`` may have to change; ``sticky`` are the sticky ports by identity. Of a table that was read back,
+    ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose rules are not what they should
+    be, and ``outdated`` chains mark rules of an older knft and go away.
     """
 
     programmed: Programmed[Owner]
     table: TableState
     owners: frozenset[Owner]
     sticky: dict[str, StickyPort]
-    outdated: tuple[str, ...] = ()
     full: bool = True
+    found_rules: dict[str, int] = {}
+    rewritten: tuple[SharedChain, ...] = ()
+    outdated: tuple[str, ...] = ()
 
     def trust_unchanged(self, wanted: Mapping[Owner, Fragment | None]) -> None:
         """Take the chains of a sticky port for what they should be where the kernel's note about it says so.
@@ -59,30 +65,48 @@ class Basis(Struct, frozen=True):
                 continue
             note = (STICKY_PORTS, (fragment.sticky.number,))
             if found.entries.get(note) == fragment.contents.entries[note]:
-                known = {name: chain for name, chain in fragment.contents.chains.items() if name in found.chains}
-                found.chains.update(known)
+                chains = fragment.contents.chains
+                found.chains.update(
+                    {name: chain for name, chain in chains.items() if self.found_rules.get(name) == len(chain.rules)}
+                )
 
 
 def basis_from_listing(
-    listing: Listing | None, markers: tuple[str, str], service_ports: Iterable[ServicePortName], now: float
+    listing: Listing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
 ) -> Basis:
-    """Return the basis of a full sync.
-
-    ``markers`` are the names of this knft's layout and rules; ``now`` is in seconds.
-    """
-    layout, rules = markers
+    """Return the basis of a full sync; ``now`` is in seconds."""
+    layout_marker, rules_marker = layout.markers(family, config)
     owners: frozenset[Owner] = frozenset({Part.NODE, Part.FOUND, *service_ports})
     programmed: Programmed[Owner] = Programmed()
     if listing is None:
         return Basis(programmed, TableState.MISSING, owners, {})
-    if layout not in listing.chains:
+    if layout_marker not in listing.chains:
         return Basis(programmed, TableState.OTHER_LAYOUT, owners, {})
     owned = {name: Chain(name) for name in listing.chains if name.startswith(STICKY_PREFIX)}
     listing.contents.chains.update(owned)
-    if rules in listing.chains:
-        # Otherwise all count as missing, and whichever is needed is written anew, in place.
-        programmed.chains.update(listing.chains - owned.keys())
+    if rules_marker in listing.chains:
+        programmed.chains.update(_as_expected(listing, family, config))
     programmed.containers.update(listing.containers)
     programmed.adopt({Part.FOUND: listing.contents})
-    outdated = sorted(name for name in listing.chains if name.startswith("rules-") and name != rules)
-    return Basis(programmed, TableState.READY, owners, read_sticky_ports(listing.contents, now), tuple(outdated))
+    shared = (parse_shared_chain(name) for name in sorted(listing.chains.keys() - programmed.chains))
+    outdated = (name for name in listing.chains if name.startswith(layout.RULES_MARKER) and name != rules_marker)
+    return Basis(
+        programmed,
+        TableState.READY,
+        owners,
+        read_sticky_ports(listing.contents, now),
+        found_rules=listing.chains,
+        rewritten=tuple(spec for spec in shared if spec is not None),
+        outdated=tuple(sorted(outdated)),
+    )
+
+
+def _as_expected(listing: Listing, family: Family, config: Config) -> Iterator[str]:
+    """Yield the chains that have as many rules as they should: an empty one has been flushed by somebody."""
+    skeleton = {chain.name: chain for chain in layout.skeleton(family, config)}
+    for name, count in listing.chains.items():
+        chain, spec = skeleton.get(name), parse_shared_chain(name)
+        if chain is None and spec is not None:
+            chain = shared_chain(spec, family, config)
+        if chain is not None and len(chain.rules) == count:
+            yield name

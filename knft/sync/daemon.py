@@ -5,15 +5,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from knft.errors import KernelError
+from knft.model.names import Family
 from knft.model.objects import Change
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
-from knft.sync.proxier import Proxier
+from knft.sync.proxier import FULL_SYNC_SECONDS, Proxier
 from knft.sync.report import SyncReport
-
-FULL_SYNC_PERIOD = 3600.0
-"""Seconds after which a sync comes without a change (J.1)."""
 
 log = logging.getLogger("knft")
 
@@ -25,7 +23,7 @@ class Daemon:
         """Drive ``proxiers``, whose states the dispatcher feeds."""
         self._proxiers = proxiers
         self._dispatcher = dispatcher
-        self._said: set[str] = set()
+        self._said: dict[Family, set[str]] = {}
         self._wake: Callable[[], None] = lambda: None
 
     def handle(self, changes: Iterable[Change]) -> None:
@@ -55,19 +53,15 @@ class Daemon:
         return True
 
     def _say_once(self, report: SyncReport) -> None:
-        sentences = [
-            f"{lost.loser}: {lost.frontend.address or 'NodePort'} {lost.frontend.port}/{lost.frontend.protocol} "
-            f"belongs to {lost.winner}"
-            for lost in report.lost
-        ]
-        for sentence in sentences:
-            if sentence not in self._said:
-                log.warning("%s: %s", report.family.value, sentence)
-                self._said.add(sentence)
+        """Name the frontends that two Services claim, each when it begins to be so."""
+        said = self._said.get(report.family, set())
+        self._said[report.family] = {str(lost) for lost in report.lost}
+        for sentence in sorted(self._said[report.family] - said):
+            log.warning("%s: %s", report.family.value, sentence)
 
     def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
         """Sync now and after every change until ``stop`` is set; periods are seconds."""
-        intervals = Intervals(min_period, sync_period, max(FULL_SYNC_PERIOD, min_period))
+        intervals = Intervals(min_period, sync_period, max(FULL_SYNC_SECONDS, min_period))
         runner = BoundedFrequencyRunner(self.sync, intervals, clock)
         self._wake = runner.request
         runner.request()

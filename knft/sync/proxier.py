@@ -5,6 +5,7 @@
 After a failed commit nothing is known of the table: the next sync reads it back and compares everything.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
@@ -18,12 +19,15 @@ from knft.nft.objects import Chain, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
-from knft.render.pools import shared_chain, with_common_sizes
+from knft.render.pools import shared_chain, with_common_sizes, with_pools
 from knft.render.sticky import StickyPort, assign, free_number, identity
 from knft.sync.basis import Basis, Owner, Part, TableState, basis_from_listing
 from knft.sync.ports import TablePort
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState, Work
+
+FULL_SYNC_SECONDS = 3600.0
+"""How often everything is compared with what the kernel holds, whether or not anything has changed."""
 
 UNWANTED_SECONDS = 1.0
 """How long an emptied chain stays: kernels before 6.2 refuse to delete it while an element that led to it is freed."""
@@ -59,12 +63,15 @@ class Proxier:
         self._timer = timer
         self._programmed: Programmed[Owner] | None = None
         self._sticky: dict[str, StickyPort] = {}
+        self._last_full = timer()
 
     def sync(self) -> SyncReport:
         """Bring the table up to date; raise KernelError where that failed, and do everything anew next time."""
         started = self._timer()
         work = self.state.check_out()
         programmed, self._programmed = self._programmed, None
+        if started - self._last_full >= FULL_SYNC_SECONDS:
+            programmed = None
         basis = self._basis(programmed, work, started)
         prepared = self._prepare(basis, started)
         kernel_started = self._timer()
@@ -88,8 +95,8 @@ class Proxier:
 
     def _basis(self, programmed: Programmed[Owner] | None, work: Work, now: float) -> Basis:
         if programmed is None:
-            markers = layout.markers(self.family, self._config)
-            return basis_from_listing(self._port.read(), markers, self.state.service_ports(), now)
+            self._last_full = now
+            return basis_from_listing(self._port.read(), self.family, self._config, self.state.service_ports(), now)
         node = {Part.NODE} if work.node is not None else set[Part]()
         return Basis(programmed, TableState.READY, work.service_ports | node, self._sticky, full=False)
 
@@ -109,7 +116,7 @@ class Proxier:
             names.TABLE,
             chains=(
                 *self._missing_skeleton(basis),
-                *self._missing_shared(wanted, basis.programmed.chains),
+                *self._missing_shared(basis, wanted),
                 *changes.written,
                 *(Chain(name) for name in changes.unwanted),
             ),
@@ -122,7 +129,7 @@ class Proxier:
 
     def _render(self, basis: Basis, now: float) -> Fragments:
         # In the order of names, so that the same objects give the same transaction.
-        owners = sorted(basis.owners, key=str)
+        owners = sorted(basis.owners, key=_order)
         orders = basis.programmed.contents_of(owners).arrays
         taken = _Taken(basis.sticky)
         wanted: dict[Owner, Fragment | None] = {}
@@ -151,14 +158,13 @@ class Proxier:
         chains = layout.skeleton(self.family, self._config)
         return tuple(chain for chain in chains if chain.name not in basis.programmed.chains)
 
-    def _missing_shared(self, wanted: Fragments, existing: set[str]) -> tuple[Chain, ...]:
-        needed = {
-            spec.name: spec
-            for fragment in wanted.values()
-            if fragment is not None
-            for spec in fragment.chains
-            if spec.name not in existing
-        }
+    def _missing_shared(self, basis: Basis, wanted: Fragments) -> tuple[Chain, ...]:
+        existing = basis.programmed.chains
+        fragments = (fragment.chains for fragment in wanted.values() if fragment is not None)
+        specs = itertools.chain.from_iterable(
+            (*fragments, (part for spec in basis.rewritten for part in with_pools(spec)))
+        )
+        needed = {spec.name: spec for spec in specs if spec.name not in existing}
         missing = with_common_sizes(needed.values(), existing) if needed else ()
         return tuple(shared_chain(spec, self.family, self._config) for spec in missing)
 
@@ -220,6 +226,11 @@ def _remember(sticky: dict[str, StickyPort], name: str, fragment: Fragment | Non
         sticky[name] = fragment.sticky
     else:
         sticky.pop(name, None)
+
+
+def _order(owner: Owner) -> tuple[str, ...]:
+    # The text of a name lacks the protocol.
+    return (owner.value,) if isinstance(owner, Part) else tuple(owner)
 
 
 def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:

@@ -70,14 +70,14 @@ class ServiceState:
         with self._lock:
             services = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
-            node, self._next_node = self._next_node, None
+            previous, node = self.node, self._next_node
+            if node is not None:
+                self.node, self._next_node = node, None
         dirty = set(services.changed_ports | endpoints.changed_ports)
         for name in services.changed_ports:
             dirty |= self._frontends.claim(name, self._services.get(name))
-        if node is not None:
-            if node.zone != self.node.zone:
-                dirty.update(self._services)
-            self.node = node
+        if node is not None and _plans_differ(previous, node):
+            dirty.update(self._services)
         return Work(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
 
     def service_ports(self) -> Iterator[ServicePortName]:
@@ -95,6 +95,11 @@ class ServiceState:
     def lost(self) -> tuple[Lost, ...]:
         """Return the claims to frontends that another Service holds."""
         return self._frontends.lost()
+
+
+def _plans_differ(before: NodeView, after: NodeView) -> bool:
+    """Tell whether a plan may depend on what has changed about the node."""
+    return (before.zone, before.node_ip) != (after.zone, after.node_ip)
 
 
 def _moved(previous: EndpointSlice, current: EndpointSlice) -> bool:

@@ -70,6 +70,7 @@ def test_version() -> None:
         (["run", "--manifests", "/nonexistent", *NODE], "/nonexistent: cannot be read as a directory of manifests"),
         (["run", "--manifests", "/etc/hostname", *NODE], "cannot be read as a directory of manifests"),
         (["render", "-f", "/nonexistent", *NODE], "/nonexistent: No such file or directory"),
+        (["cleanup", "--kube-proxy", "ebpf"], "'ebpf' is not one of 'iptables', 'ipvs', 'nftables', 'all'"),
         (["frobnicate"], "No such command 'frobnicate'"),
     ],
 )
@@ -82,7 +83,9 @@ def test_a_wrong_word_is_answered_with_status_2(arguments: list[str], words: str
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("command", [["cleanup"], ["run", "--once", "--manifests", ".", *NODE]])
+@pytest.mark.parametrize(
+    "command", [["cleanup"], ["cleanup", "--kube-proxy", "all"], ["run", "--once", "--manifests", ".", *NODE]]
+)
 def test_missing_privilege_is_said(command: list[str]) -> None:
     """Without CAP_NET_ADMIN: one line that says what to do, status 2."""
     capsh = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]

@@ -1,6 +1,7 @@
 """``knft render``: the same objects give the same ruleset, in a form that loads; it touches and reads nothing."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -56,6 +57,20 @@ def test_declarations_and_json_make_the_same_table() -> None:
     namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
     assert loaded == namespace.run(["nft", "list", "ruleset"]).stdout
     namespace.close()
+
+
+def test_the_same_objects_give_the_same_bytes_in_every_process() -> None:
+    """Whatever order that process's sets have."""
+    outputs = {
+        subprocess.run(
+            [*KNFT, "render", "-f", str(EXAMPLES), *FLAGS, "-o", "json"],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in range(1, 6)
+    }
+    assert len(outputs) == 1
 
 
 def test_people_are_not_shown_pools_that_nothing_reaches() -> None:

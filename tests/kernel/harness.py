@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import msgspec
 
 import knft.nft.codec
 from knft.config import Config
+from knft.errors import KernelError
 from knft.kernel.library import Library
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
@@ -22,6 +23,7 @@ from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
 from knft.render.names import NFT_FAMILIES, TABLE
 from knft.source.decode import KINDS
+from knft.sync.daemon import Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.ports import TablePort
 from knft.sync.proxier import Proxier
@@ -40,12 +42,13 @@ def check_schema(document: bytes) -> None:
 
 
 class CheckedPort:
-    """A port that holds every transaction against the schema, keeps it, and hands it on."""
+    """A port that holds every transaction against the schema, keeps it, and hands it on; or refuses so many."""
 
     def __init__(self, inner: TablePort) -> None:
         self._inner = inner
         self.sent: list[Transaction] = []
         self.reads = 0
+        self.refuse = 0
 
     def read(self) -> Listing | None:
         self.reads += 1
@@ -59,6 +62,10 @@ class CheckedPort:
 
     def commit(self, transaction: Transaction) -> None:
         check_schema(transaction_json(transaction))
+        if self.refuse:
+            self.refuse -= 1
+            msg = "refused for the test"
+            raise KernelError(msg)
         self._inner.commit(transaction)
         self.sent.append(transaction)
 
@@ -71,7 +78,9 @@ def convert(item: dict[str, Any]) -> KubeObject:
 class KernelHarness:
     """Both families' Proxiers; ``apply`` objects, then ``sync``."""
 
-    def __init__(self, namespace: Namespace, config: Config = CONFIG) -> None:
+    def __init__(
+        self, namespace: Namespace, config: Config = CONFIG, timer: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.namespace = namespace
         library = Library()
         self.tables = {family: KernelTable(library, NFT_FAMILIES[family], TABLE) for family in Family}
@@ -79,9 +88,10 @@ class KernelHarness:
         start = datetime(2026, 1, 1, tzinfo=UTC)
         states = {family: ServiceState(family, config.node_name, start) for family in Family}
         self.proxiers = {
-            family: Proxier(family, config, states[family], self.ports[family], time.perf_counter) for family in Family
+            family: Proxier(family, config, states[family], self.ports[family], timer) for family in Family
         }
         self._dispatcher = Dispatcher(config, tuple(states.values()))
+        self.daemon = Daemon(tuple(self.proxiers.values()), self._dispatcher)
         self._dispatcher.refresh_node()
         self._objects: dict[tuple[str, str], KubeObject] = {}
 

@@ -84,7 +84,7 @@ def test_a_table_with_another_layout_is_replaced(harness: KernelHarness, family:
     foreign = f"table {nft_family} knft {{ set cluster-ips {{ type inet_service; elements = {{ 80 }}\n}}\n}}"
     harness.namespace.run(["nft", "-f", "-"], stdin=foreign)
     harness.sync()
-    assert set(layout.markers(family, Config("node-1"))) & harness.held(family).chains
+    assert set(layout.markers(family, Config("node-1"))) & harness.held(family).chains.keys()
     fresh = KernelHarness(harness.namespace)
     fresh.sync()
     assert fresh.last(family).is_empty

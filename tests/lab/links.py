@@ -88,12 +88,19 @@ class Netlink:
         self._route.route("add", dst=networks.ipv4, gateway=gateway.ipv4)
         self._route.route("add", dst=networks.ipv6, gateway=gateway.ipv6, family=socket.AF_INET6)
 
+    def own_network(self, networks: Addresses) -> None:
+        """Make every address of both networks one of this host's, without adding a single one."""
+        for network, family in ((networks.ipv4, socket.AF_INET), (networks.ipv6, socket.AF_INET6)):
+            scope = {"scope": "host"} if family == socket.AF_INET else {}
+            index = self._index("lo")
+            self._route.route("add", dst=network, type="local", oif=index, table=255, family=family, **scope)
+
     def add_black_hole(self) -> None:
         """Drop in silence, in both families, what there is no other route for."""
         self._route.route("add", dst="default", type="blackhole", family=socket.AF_INET)
         self._route.route("add", dst="default", type="blackhole", family=socket.AF_INET6)
 
-    def wait_for_ports(self, names: Iterable[str], timeout: float = 5.0) -> None:
+    def wait_for_ports(self, names: Iterable[str], timeout: float = 30.0) -> None:
         """Return when the bridge ports forward: the kernel notices their carrier only a moment later."""
         deadline = time.monotonic() + timeout
         waiting = set(names)

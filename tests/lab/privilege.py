@@ -5,6 +5,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from .namespace import CLONE_NEWNET, Namespace, unshare
@@ -59,6 +60,11 @@ def ensure_namespaces() -> None:
 
 def _become_root_of_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
+    # The probe's thread may still be on its way out, and only a process of one thread may enter a user namespace.
+    for _ in range(1000):
+        if len(list(Path("/proc/self/task").iterdir())) == 1:
+            break
+        time.sleep(0.001)
     # The network namespace too: one can only go back to a namespace that one's own user namespace owns.
     unshare(_CLONE_NEWUSER | CLONE_NEWNET | _CLONE_NEWNS)
     own = Path("/proc/self")

@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -106,6 +107,14 @@ def dial_many(
         for _ in range(count):
             names[_ask(call, timeout)] += 1
     return names
+
+
+def dial_each(
+    host: Host, destination: str, port: int, protocol: Protocol, sources: Iterable[str], *, timeout: float = 1.0
+) -> dict[str, str]:
+    """Dial once from each source address, one after the other; return the name of who answered each."""
+    with host.namespace.entered():
+        return {source: _ask(_Call(destination, port, protocol, source, 0), timeout) for source in sources}
 
 
 def _ask(call: _Call, timeout: float) -> str:

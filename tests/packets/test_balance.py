@@ -20,18 +20,18 @@ CRITICAL = {2: 23.93, 3: 27.63, 5: 33.38, 10: 44.81}
 pytestmark = pytest.mark.kernel
 
 
-def _cluster(size: int) -> Scenario:
+def _cluster(size: int, protocol: str = "TCP") -> Scenario:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "even"},
-        "spec": {"clusterIP": "$cluster.30", "ports": [{"port": 80}]},
+        "spec": {"clusterIP": "$cluster.30", "ports": [{"port": 80, "protocol": protocol}]},
     }
     endpoints: dict[str, Any] = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": "even", "labels": {"kubernetes.io/service-name": "even"}},
-        "ports": [{"name": "", "port": 8080}],
+        "ports": [{"name": "", "port": 8080, "protocol": protocol}],
         "endpoints": [{"addresses": [f"${pod}"]} for pod in PODS[:size]],
     }
     return Scenario("", [service, endpoints], ())
@@ -59,6 +59,22 @@ def test_endpoints_share_connections_equally(lab: Lab, tmp_path: Path, size: int
     assert set(PODS[:size]) == counts.keys()
     assert counts.total() == CONNECTIONS
     assert chi_squared(list(counts.values())) < CRITICAL[size], counts
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_short_flows_of_udp_are_spread_like_connections(lab: Lab, tmp_path: Path, version: plan.Version) -> None:
+    """As a resolver's questions are: one datagram each, from a new port each; none is lost."""
+    scenario, node = _cluster(3, "UDP"), lab.host("node").namespace
+    write_manifests(tmp_path, scenario.manifests())
+    sync_once(node, tmp_path, *scenario.arguments())
+    with Responders() as servers:
+        for pod in PODS[:3]:
+            servers.serve(lab.host(pod), 8080, "udp")
+        counts = dial_many(lab.host("local-4"), address("cluster.30", version), 80, "udp", CONNECTIONS)
+    knft(node, "cleanup")
+
+    assert set(PODS[:3]) == counts.keys()
+    assert chi_squared(list(counts.values())) < CRITICAL[3], counts
 
 
 def test_the_statistic_finds_a_loaded_die() -> None:

@@ -1,5 +1,6 @@
 """A table as libnftables lists it (``list table`` with JSON output)."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -14,10 +15,11 @@ Json = dict[str, Any]
 class Listing(Struct, frozen=True):
     """What the kernel holds: chains and containers by name, and every element that rules did not put there.
 
-    The rules of chains are not read back.
+    ``chains`` tells how many rules each chain has; what they say is not read back, since each library lists it in its
+    own way.
     """
 
-    chains: frozenset[str]
+    chains: dict[str, int]
     containers: frozenset[str]
     contents: Contents
 
@@ -27,24 +29,37 @@ def parse_listing(text: str | bytes) -> Listing:
 
     Raises ValueError, KeyError or TypeError where the document is not one that libnftables makes of knft's table.
     """
-    chains: set[str] = set()
+    chains: Counter[str] = Counter()
     containers: set[str] = set()
     contents = Contents.empty()
     for item in msgspec.json.decode(text)["nftables"]:
         if "chain" in item:
-            chains.add(item["chain"]["name"])
+            chains[item["chain"]["name"]] += 0
+        elif "rule" in item:
+            chains[item["rule"]["chain"]] += 1
         elif "set" in item:
             containers.add(item["set"]["name"])
             _read_set(item["set"], contents)
         elif "map" in item:
             containers.add(item["map"]["name"])
             _read_map(item["map"], contents)
-    return Listing(frozenset(chains), frozenset(containers), contents)
+    return Listing(dict(chains), frozenset(containers), contents)
 
 
 def _types(container: Json) -> list[str]:
-    declared = container["type"]
-    return [declared] if isinstance(declared, str) else declared
+    """Return the type of each part of a key; empty where it is only known by the expression that it is declared with.
+
+    What is declared with ``typeof`` is listed with its types by libnftables 1.0.6, and with its expressions by 1.1.
+    """
+    match container["type"]:
+        case str(declared):
+            return [declared]
+        case {"typeof": {"concat": expressions}}:
+            return [""] * len(expressions)
+        case {"typeof": _}:
+            return [""]
+        case types:
+            return list(types)
 
 
 def _read_set(container: Json, contents: Contents) -> None:

@@ -1,0 +1,114 @@
+"""Why a document is not the object it says it is: the decoder's error in plain words, with the user's own value."""
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgspec import inspect
+
+from knft.model.objects import KubeObject
+from knft.source.validate import Fault
+from knft.source.words import listing, shown, sort_of
+
+_INDEX = re.compile(r"\[([0-9]+)\]")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+class _Found(NamedTuple):
+    """What an error is about: the field, its value, and what it should have been."""
+
+    field: str
+    value: Any
+    expected: inspect.Type
+
+
+def explain(document: dict[str, Any], kind: type[KubeObject], error: str) -> Fault:
+    """Return the field that ``error`` (msgspec's) is about, and what is wrong with it."""
+    what, _, path = error.partition(" - at `$")
+    found = _find(document, _type_of(kind), path.rstrip("`"))
+    missing = _MISSING.fullmatch(what)
+    if missing is not None:
+        return f"{found.field}.{missing[1]}".lstrip("."), "it is missing"
+    return found.field.lstrip("."), _sentence(found.value, found.expected) or what
+
+
+@lru_cache
+def _type_of(kind: type[KubeObject]) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _bare(expected: inspect.Type) -> inspect.Type:
+    """Return a type without what does not matter here: that it may be null."""
+    if isinstance(expected, inspect.UnionType):
+        return _bare(next(item for item in expected.types if not isinstance(item, inspect.NoneType)))
+    return expected
+
+
+def _find(value: Any, expected: inspect.Type, path: str) -> _Found:  # noqa: ANN401 - YAML has every type
+    """Follow msgspec's path, ``.spec.ports[0].port``, into the document and its type; field names may have dots."""
+    field = ""
+    while path:
+        inner = _bare(expected)
+        index = _INDEX.match(path)
+        if isinstance(inner, inspect.VarTupleType) and index is not None:
+            value, expected = value[int(index[1])], inner.item_type
+            field, path = field + index[0], path[index.end() :]
+        elif isinstance(inner, inspect.StructType):
+            step = max(
+                (item for item in inner.fields if _begins(path, item.encode_name)),
+                key=lambda item: len(item.encode_name),
+            )
+            name = step.encode_name
+            value, expected = value[name], step.type
+            field, path = field + (f"['{name}']" if "/" in name else f".{name}"), path[len(name) + 1 :]
+        else:
+            break
+    return _Found(field, value, expected)
+
+
+def _begins(path: str, name: str) -> bool:
+    return path.startswith(f".{name}") and path[len(name) + 1 : len(name) + 2] in ("", ".", "[")
+
+
+def _sentence(value: Any, expected: inspect.Type) -> str:  # noqa: ANN401 - YAML has every type
+    """Return what is wrong with ``value``; "" where no words are known."""
+    bare = _bare(expected)
+    match bare:
+        case inspect.Metadata():
+            rule = str((bare.extra_json_schema or {}).get("description", ""))
+            return _sentence(value, bare.type) or f"{shown(value)} is not {rule}"
+        case inspect.LiteralType():
+            return f"{shown(value)} is not {listing(bare.values)}"
+        case inspect.IntType():
+            return _number_sentence(value, bare)
+        case inspect.StrType():
+            return _text_sentence(value, bare)
+        case inspect.BoolType():
+            return f"{shown(value)} is not true or false"
+        case _:
+            wanted = "a list" if isinstance(bare, inspect.VarTupleType) else "a mapping"
+            return f"{_stands(value)}, and {wanted} has to stand here"
+
+
+def _stands(value: object) -> str:
+    return f"{shown(value)} is {sort_of(value)}" if isinstance(value, str | int | float) else f"it is {sort_of(value)}"
+
+
+def _number_sentence(value: object, expected: inspect.IntType) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{shown(value)} is not from {expected.ge} to {expected.le}"
+    quotes = ", without quotes" if isinstance(value, str) and value.isdigit() else ""
+    return f"{_stands(value)}, and a whole number has to stand here{quotes}"
+
+
+def _text_sentence(value: object, expected: inspect.StrType) -> str:
+    if not isinstance(value, str):
+        quotes = "" if isinstance(value, list | dict | None) else "; put it in quotes"
+        if isinstance(value, bool):
+            quotes += " (to YAML, yes, no, on and off are booleans)"
+        return f"{_stands(value)}, and text has to stand here{quotes}"
+    if expected.min_length and not value:
+        return "it is empty"
+    if expected.max_length is not None and len(value) > expected.max_length:
+        return f"it has {len(value)} characters, and {expected.max_length} is the most"
+    return ""

@@ -1,0 +1,229 @@
+"""YAML documents as plain values, built from the parser's events.
+
+PyYAML's own loaders recurse: a few thousand brackets end the process with a signal. Here nesting and what aliases stand
+for are bounded, a key that stands twice is told, and scalars mean what they mean to kubectl: YAML 1.1 without base 60
+(2001:1:0:0:0:0:0:1 is no number) and without timestamps, which are text in the API. It is faster, too.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import yaml
+from yaml import events
+
+from knft.errors import SourceError
+from knft.source.words import WrittenFloat, WrittenInt, shown
+
+MAX_DEPTH = 100
+"""How deep values may lie within each other; objects of the API need a tenth of it."""
+MAX_ALIASED = 200_000
+"""How many values the aliases of one file may stand for ("billion laughs")."""
+MAX_REMARKS = 10
+"""How many keys that stand twice are told of one document."""
+_LONGEST_NUMBER = 64
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WORDS: dict[str, Any] = {
+    spelled: value
+    for value, words in ((None, ("null",)), (True, ("true", "yes", "on")), (False, ("false", "no", "off")))
+    for word in words
+    for spelled in (word, word.capitalize(), word.upper())
+} | {"": None, "~": None}
+_NUMBER_STARTS = frozenset("+-.0123456789")
+_INTEGER = re.compile(r"([-+]?)(?:(0b[01]+)|0x([0-9a-fA-F]+)|0([0-7]+)|(0|[1-9][0-9]*))")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq")}
+_TEXT_TAGS = {"!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "timestamp"))}
+_PLAIN_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float")}
+
+
+class Document(NamedTuple):
+    """A document's value, and sentences about what is odd in it."""
+
+    value: Any
+    remarks: tuple[str, ...]
+
+
+class _Node(NamedTuple):
+    """A value, the number of values it is made of, and its text where it is a scalar."""
+
+    value: Any
+    size: int
+    text: str | None
+    merge: bool = False
+
+
+class _Open:
+    """A mapping or a list whose end has not come yet."""
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.size = 1
+        self.key: _Node | None = None
+        self.merged: list[Any] = []
+
+
+def load(data: bytes) -> list[Document]:
+    """Return every document; raise SourceError where ``data`` is not YAML, or too deep, or a bomb."""
+    builder = _Builder()
+    try:
+        parser = _Loader(data)
+        while (event := parser.get_event()) is not None:
+            builder.take(event)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        msg = f"not YAML: {_words(error, data)}"
+        raise SourceError(msg) from error
+    return builder.documents
+
+
+class _Builder:
+    """Values out of events, without recursion."""
+
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+        self._open: list[_Open] = []
+        self._anchors: dict[str, _Node] = {}
+        self._root: Any = None
+        self._remarks: list[str] = []
+        self._aliased = 0
+
+    def take(self, event: Any) -> None:  # noqa: ANN401 - the library's types say nothing
+        """Take in the parser's next event."""
+        kind = type(event)
+        if kind is events.ScalarEvent:
+            self._take_scalar(event)
+        elif kind is events.MappingStartEvent:
+            self._start(event, {})
+        elif kind is events.SequenceStartEvent:
+            self._start(event, [])
+        elif kind in (events.MappingEndEvent, events.SequenceEndEvent):
+            self._end(event)
+        elif kind is events.AliasEvent:
+            self._take_alias(event)
+        elif kind is events.DocumentStartEvent:
+            self._anchors, self._root, self._remarks = {}, None, []
+        elif kind is events.DocumentEndEvent:
+            self.documents.append(Document(self._root, tuple(self._remarks)))
+
+    def _take_scalar(self, event: Any) -> None:  # noqa: ANN401
+        text, plain = event.value, event.implicit[0]
+        if event.tag is not None:
+            plain = _is_plain(event)
+        node = _Node(_scalar(text) if plain else text, 1, text, merge=plain and text == "<<")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._add(node, event)
+
+    def _take_alias(self, event: Any) -> None:  # noqa: ANN401
+        node = self._anchors.get(event.anchor)
+        if node is None:
+            raise _at(event, f"the alias *{event.anchor} stands for nothing that has ended before it")
+        self._aliased += node.size
+        if self._aliased > MAX_ALIASED:
+            raise _at(event, f"aliases stand for more than {MAX_ALIASED} values")
+        self._add(node, event)
+
+    def _start(self, event: Any, value: dict[str, Any] | list[Any]) -> None:  # noqa: ANN401
+        if event.tag not in (None, "!") and event.tag not in _TAGS:
+            raise _at(event, f"the tag {shown(event.tag)} is not known")
+        if len(self._open) == MAX_DEPTH:
+            raise _at(event, f"values lie in each other more than {MAX_DEPTH} deep")
+        self._open.append(_Open(value, event.anchor))
+
+    def _end(self, event: Any) -> None:  # noqa: ANN401
+        ended = self._open.pop()
+        if isinstance(ended.value, dict):
+            for part in ended.merged:
+                for key, value in part.items():
+                    ended.value.setdefault(key, value)
+        node = _Node(ended.value, ended.size, None)
+        if ended.anchor is not None:
+            self._anchors[ended.anchor] = node
+        self._add(node, event)
+
+    def _add(self, node: _Node, event: Any) -> None:  # noqa: ANN401
+        if not self._open:
+            self._root = node.value
+            return
+        inside = self._open[-1]
+        inside.size += node.size
+        if isinstance(inside.value, list):
+            inside.value.append(node.value)
+        elif inside.key is None:
+            if node.text is None:
+                raise _at(event, "a mapping or a list stands where a key has to be (an unfilled template?)")
+            inside.key = node
+        else:
+            self._add_pair(inside, inside.key, node, event)
+            inside.key = None
+
+    def _add_pair(self, inside: _Open, key: _Node, node: _Node, event: Any) -> None:  # noqa: ANN401
+        if key.merge:
+            parts = node.value if isinstance(node.value, list) else [node.value]
+            if not all(isinstance(part, dict) for part in parts):
+                raise _at(event, "<< takes a mapping, or a list of mappings")
+            inside.merged += parts
+            return
+        name: Any = key.text
+        if name in inside.value and len(self._remarks) < MAX_REMARKS:
+            line = event.start_mark.line + 1
+            self._remarks.append(f"line {line}: {shown(name)} stands twice in one mapping; the last one counts")
+        inside.value[name] = node.value
+
+
+def _is_plain(event: Any) -> bool:  # noqa: ANN401
+    if event.tag in _TEXT_TAGS:
+        return False
+    if event.tag in _PLAIN_TAGS:
+        return True
+    raise _at(event, f"the tag {shown(event.tag)} is not known")
+
+
+def _scalar(text: str) -> Any:  # noqa: ANN401 - YAML has every type
+    """Return what a plain scalar means."""
+    if text[:1] in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER:
+        return _number(text)
+    return _WORDS.get(text, text)
+
+
+def _number(text: str) -> Any:  # noqa: ANN401
+    digits = text.replace("_", "") if text[:1] not in "._" else text
+    if found := _INTEGER.fullmatch(digits):
+        sign, binary, hexadecimal, octal, decimal = found.groups()
+        base = 2 if binary else 16 if hexadecimal else 8 if octal else 10
+        value = int((binary or "")[2:] or hexadecimal or octal or decimal, base)
+        return _written(WrittenInt(-value if sign == "-" else value), text)
+    if _FLOAT.fullmatch(digits):
+        special = digits.lower().lstrip("+-").startswith((".i", ".n"))
+        return _written(WrittenFloat(digits.replace(".", "", 1) if special else digits), text)
+    return text
+
+
+def _written(number: WrittenInt | WrittenFloat, text: str) -> int | float:
+    """Return a number that remembers how it was written, where that is not how Python writes it."""
+    if text == str(number):
+        return int(number) if isinstance(number, int) else float(number)
+    number.text = text
+    return number
+
+
+def _at(event: Any, words: str) -> yaml.MarkedYAMLError:  # noqa: ANN401
+    return yaml.MarkedYAMLError(problem=words, problem_mark=event.start_mark)
+
+
+def _words(error: Exception, data: bytes) -> str:
+    """Return where and what is wrong, in one line; the library's words where they are good."""
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"byte {error.position + 1}: {error.reason} (is it text in UTF-8?)"
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return " ".join(str(error).split())
+    mark = error.problem_mark
+    context = f", {error.context}" if error.context and "next token" not in error.context else ""
+    lines = data.splitlines()
+    tab = b"\t" in lines[mark.line][: mark.column + 1] if mark.line < len(lines) else False
+    if tab and "cannot start" in str(error.problem):
+        return f"line {mark.line + 1}: a tab indents the line, and YAML takes spaces only"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}"

@@ -1,0 +1,115 @@
+"""Which chains and jumps are kube-proxy's, and the input of iptables-restore that removes them.
+
+The chains that both modes make belong to the mode of which there are other chains, and to both where there are
+others of both: then they go when the last of the two is removed.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from knft.takeover.names import SETS, Mode, chain_owners
+from knft.takeover.saved import Rule, Saved, SavedTable
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPlan:
+    """What to remove from one family of one backend, and what has to stay."""
+
+    restore: str
+    """For ``iptables-restore --noflush``; empty where there is nothing to do."""
+    chains: int
+    """How many chains it deletes."""
+    rules: int
+    """How many rules it deletes from chains that stay."""
+    shared: int
+    """How many chains stay because another mode, which makes them too, has leftovers here."""
+    pinned: tuple[str, ...]
+    """Chains that stay because a rule of somebody else's chain leads to them: table and name."""
+    sets_in_use: frozenset[str]
+    """kube-proxy's ipsets that rules name which stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TablePlan:
+    chains: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    pinned: tuple[str, ...]
+    sets_in_use: frozenset[str]
+
+
+def plan_chains(saved: Saved, asked: Collection[Mode]) -> ChainPlan:
+    """Plan the removal of what the modes ``asked`` for left in ``saved``."""
+    claimable = frozenset(asked)
+    complete = (_modes_present(saved.tables) or {Mode.IPTABLES}) <= claimable
+    plans = {table.name: _plan_table(table, claimable, complete=complete) for table in saved.tables}
+    return ChainPlan(
+        restore="".join(_restore_text(name, plan) for name, plan in plans.items()),
+        chains=sum(len(plan.chains) for plan in plans.values()),
+        rules=sum(len(plan.rules) for plan in plans.values()),
+        shared=0 if complete else sum(_count_shared(table) for table in saved.tables),
+        pinned=tuple(f"{name} {chain}" for name, plan in plans.items() for chain in plan.pinned),
+        sets_in_use=frozenset().union(*(plan.sets_in_use for plan in plans.values())),
+    )
+
+
+def _modes_present(tables: Iterable[SavedTable]) -> frozenset[Mode]:
+    """Return the modes that have chains which no other mode makes."""
+    owners = [chain_owners(table.name, chain) for table in tables for chain in table.chains]
+    return frozenset(mode for modes in owners if len(modes) == 1 for mode in modes)
+
+
+def _count_shared(table: SavedTable) -> int:
+    return sum(len(chain_owners(table.name, chain)) > 1 for chain in table.chains)
+
+
+def _plan_table(table: SavedTable, asked: frozenset[Mode], *, complete: bool) -> _TablePlan:
+    owners = {chain: modes for chain in table.chains if (modes := chain_owners(table.name, chain))}
+    claimed = {chain for chain, modes in owners.items() if (modes <= asked if len(modes) == 1 else complete)}
+    pinned = _pinned(table, owners, claimed)
+    # A jump out of a built-in chain goes even where its target must stay: nothing of kube-proxy's decides any more.
+    held = table.built_in | (owners.keys() - claimed)
+    rules = tuple(
+        rule
+        for rule in table.rules
+        if rule.chain in held and (rule.target in claimed or _looks_up(rule, owners, asked))
+    )
+    removed = claimed - pinned
+    gone = set(map(id, rules))
+    staying = (rule for rule in table.rules if rule.chain not in removed and id(rule) not in gone)
+    in_use = SETS.intersection(name for rule in staying for name in rule.sets)
+    chains, kept = ([chain for chain in table.chains if chain in some] for some in (removed, pinned))
+    return _TablePlan(tuple(chains), rules, tuple(kept), in_use)
+
+
+def _looks_up(rule: Rule, owners: Collection[str], asked: frozenset[Mode]) -> bool:
+    """Tell whether a rule in a chain that the iptables mode keeps is one of the IPVS mode's."""
+    return Mode.IPVS in asked and rule.chain in owners and not rule.sets.isdisjoint(SETS)
+
+
+def _pinned(table: SavedTable, owners: Collection[str], claimed: Collection[str]) -> frozenset[str]:
+    """Return the claimed chains to which a rule in somebody else's chain leads, and all that these lead to."""
+    leads: dict[str, set[str]] = {}
+    for rule in table.rules:
+        if rule.target is not None and rule.target in claimed:
+            leads.setdefault(rule.chain, set()).add(rule.target)
+    foreign = leads.keys() - table.built_in - set(owners)
+    found: set[str] = set()
+    waiting = {target for chain in foreign for target in leads[chain]}
+    while waiting:
+        found |= waiting
+        waiting = {target for chain in waiting for target in leads.get(chain, ())} - found
+    return frozenset(found)
+
+
+def _restore_text(table: str, plan: _TablePlan) -> str:
+    if not (plan.chains or plan.rules):
+        return ""
+    # A line that declares a chain empties it. All are emptied first, so that they can be deleted in any order.
+    lines = [
+        f"*{table}",
+        *(f":{chain} - [0:0]" for chain in plan.chains),
+        *(f"-D {rule.chain} {rule.text}" for rule in plan.rules),
+        *(f"-X {chain}" for chain in plan.chains),
+        "COMMIT\n",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,82 @@
+"""Which virtual servers are kube-proxy's.
+
+Upstream flushes all of IPVS (E.9). knft takes only those that kube-proxy itself has written down as its own: at an
+address of its device, or in one of its ipsets (NodePorts: at an address of this machine). Others, such as a load
+balancer's of the same machine, stay and are counted; servers by firewall mark are never kube-proxy's.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from knft.takeover.names import NODE_PORT_SETS, ipv6_set
+
+# As net/netfilter/ipvs/ip_vs_ctl.c prints them: hexadecimal, IPv6 addresses with all their digits.
+_SERVER = re.compile(r"^(TCP|UDP|SCTP) +(?:([0-9A-F]{8})|\[([0-9a-f:]{39})\]):([0-9A-F]{4}) ", re.MULTILINE)
+_BITMAPS = {name: protocol for ipv4, protocol in NODE_PORT_SETS.items() for name in (ipv4, ipv6_set(ipv4))}
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualServer:
+    """A virtual server that is known by its address; the protocol is in lower case."""
+
+    address: IPv4Address | IPv6Address
+    protocol: str
+    port: int
+
+    def __str__(self) -> str:
+        address = f"[{self.address}]" if isinstance(self.address, IPv6Address) else str(self.address)
+        return f"{self.protocol} {address}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """The virtual servers to remove, and those that are others', or cannot be told from others'."""
+
+    remove: tuple[VirtualServer, ...]
+    keep: tuple[VirtualServer, ...]
+
+
+def parse_servers(text: str) -> tuple[VirtualServer, ...]:
+    """Read ``/proc/net/ip_vs``; servers by firewall mark are passed over."""
+    return tuple(
+        VirtualServer(IPv6Address(ipv6) if ipv6 else IPv4Address(int(ipv4, 16)), protocol.lower(), int(port, 16))
+        for protocol, ipv4, ipv6, port in _SERVER.findall(text)
+    )
+
+
+def plan_servers(
+    servers: Collection[VirtualServer],
+    device_addresses: Collection[str],
+    local_addresses: Collection[str],
+    members: Mapping[str, str],
+) -> ServerPlan:
+    """Tell kube-proxy's servers from others'.
+
+    ``members`` holds, for each of the SERVER_SETS that exists, what ``ipset save`` printed.
+    """
+    on_device = set(map(ip_address, device_addresses))
+    local = set(map(ip_address, local_addresses))
+    written = {server for text in members.values() for server in _frontends(text)}
+    node_ports = {found for name, text in members.items() if name in _BITMAPS for found in _node_ports(name, text)}
+
+    def is_kube_proxys(server: VirtualServer) -> bool:
+        at_node_port = server.address in local and (server.address.version, server.protocol, server.port) in node_ports
+        return server.address in on_device or server in written or at_node_port
+
+    return ServerPlan(
+        remove=tuple(server for server in servers if is_kube_proxys(server)),
+        keep=tuple(server for server in servers if not is_kube_proxys(server)),
+    )
+
+
+def _frontends(text: str) -> Iterator[VirtualServer]:
+    for address, protocol, port in re.findall(r"^add \S+ ([0-9a-f.:]+),(tcp|udp|sctp):(\d+)$", text, re.MULTILINE):
+        yield VirtualServer(ip_address(address), protocol, int(port))
+
+
+def _node_ports(name: str, text: str) -> Iterator[tuple[int, str, int]]:
+    version = 6 if name.startswith("KUBE-6-") else 4
+    for port in re.findall(r"^add \S+ (\d+)$", text, re.MULTILINE):
+        yield version, _BITMAPS[name], int(port)

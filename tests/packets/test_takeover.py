@@ -1,0 +1,99 @@
+"""On a node with kube-proxy's leftovers, knft's endpoints answer: before the leftovers are removed, and after."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import plan
+from tests.lab.links import forget_flows
+from tests.lab.namespace import Namespace
+from tests.lab.outcomes import Answered
+from tests.lab.responders import Responders
+from tests.lab.topology import Lab
+from tests.lab.traffic import dial
+from tests.packets.node import knft, sync_once, write_manifests
+from tests.packets.scenario import VERSIONS, Scenario, address
+from tests.takeover import leftovers
+
+TRIES = 12
+"""Connections from each client; the leftovers' two endpoints both answer within four times as many, but for once in
+10^14 tests."""
+
+pytestmark = pytest.mark.kernel
+
+
+def _cluster() -> Scenario:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"type": "NodePort", "clusterIP": "$cluster.10", "ports": [{"port": 80, "nodePort": 30080}]},
+    }
+    endpoints: dict[str, Any] = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "web", "labels": {"kubernetes.io/service-name": "web"}},
+        "ports": [{"name": "", "port": 8080}],
+        "endpoints": [{"addresses": ["$local-2"]}],
+    }
+    return Scenario("", [service, endpoints], ())
+
+
+@pytest.fixture(scope="module")
+def servers(lab: Lab) -> Iterator[Responders]:
+    """Answer where kube-proxy's leftovers lead (local-1, remote-1), and where knft does (local-2)."""
+    with Responders() as servers:
+        for pod in ("local-1", "remote-1", "local-2"):
+            servers.serve(lab.host(pod), 8080)
+        yield servers
+
+
+def _answering(lab: Lab, version: plan.Version, tries: int = TRIES) -> set[str]:
+    """Dial cluster IP and NodePort, from a pod, from the node and from outside, so many times each."""
+    calls = [(client, "cluster.10", 80) for client in ("local-3", "node", "outside")]
+    calls.append(("outside", "node", 30080))
+    outcomes = [dial(lab.host(client), address(to, version), port) for client, to, port in calls for _ in range(tries)]
+    return {outcome.server if isinstance(outcome, Answered) else "nobody" for outcome in outcomes}
+
+
+@pytest.fixture
+def node(lab: Lab) -> Iterator[Namespace]:
+    """The lab's node, without any rules afterwards."""
+    namespace = lab.host("node").namespace
+    yield namespace
+    knft(namespace, "cleanup")
+    knft(namespace, "cleanup", "--kube-proxy", "all")
+    forget_flows(namespace)
+
+
+@pytest.mark.usefixtures("servers")
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("backend", ["nft", "legacy"])
+def test_knft_decides_first_and_after_the_cleanup_too(
+    lab: Lab, node: Namespace, tmp_path: Path, backend: str, version: plan.Version
+) -> None:
+    """Leftovers send the same frontends elsewhere: they do so without knft, and no more once it runs."""
+    family = leftovers.IPV4 if version == 4 else leftovers.IPV6
+    node.run([f"{family.iptables}-{backend}-restore", "--noflush"], stdin=_without_affinity(family))
+    assert _answering(lab, version) == {"local-1", "remote-1"}
+
+    scenario = _cluster()
+    write_manifests(tmp_path, scenario.manifests())
+    log = sync_once(node, tmp_path, *scenario.arguments())
+    (warned,) = [line for line in log.splitlines() if " WARNING " in line]
+    assert f"kube-proxy's iptables rules are still here (18 chains in {family.iptables}-{backend})" in warned
+    assert _answering(lab, version) == {"local-2"}
+
+    knft(node, "cleanup", "--kube-proxy", "iptables")
+    assert "KUBE" not in node.run([f"{family.iptables}-{backend}-save"]).stdout
+    assert _answering(lab, version) == {"local-2"}
+    knft(node, "cleanup")
+    assert _answering(lab, version, tries=1) == {"nobody"}
+
+
+def _without_affinity(family: leftovers.Family) -> str:
+    """Leave out what remembers clients, so that each connection is a new choice."""
+    lines = leftovers.iptables_mode(family).splitlines(keepends=True)
+    return "".join(line for line in lines if "--rcheck" not in line)

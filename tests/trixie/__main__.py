@@ -1,0 +1,127 @@
+"""``python -m tests.trixie`` runs the tests in the root folder; arguments are a command to run there instead."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from tests.trixie import debian
+from tests.trixie.machine import environment, shared_paths
+from tests.trixie.problem import Problem
+
+CHECKOUT = Path(__file__).parent.parent.parent
+TESTS = ("tests/packets/test_scenarios.py", "tests/kernel", "tests/cli")
+PYTHON = ".venv/bin/python"
+_ENTER = Path(__file__).with_name("enter.sh")
+_UNUSED_DAYS = 30
+
+
+def main(command: Sequence[str]) -> int:
+    """Run a command in the root folder, or the tests; return the exit status."""
+    try:
+        root, venv = _prepare()
+        if command:
+            return _enter(root, venv, command)
+        return _enter(root, venv, [PYTHON, "-m", "tests.trixie.version"]) or _run_tests(root, venv)
+    except Problem as problem:
+        print(f"test-trixie: {problem}", file=sys.stderr)
+        return 2
+
+
+def _prepare() -> tuple[Path, Path]:
+    """Return the root folder and the virtual environment, made now where they are not in the cache."""
+    if os.geteuid() != 0:
+        msg = "making and entering a root folder takes root: run this as root"
+        raise Problem(msg)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "trixie")
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        root = cache / f"root-{_key(debian.__file__)}"
+        venv = cache / f"venv-{_key(debian.__file__, CHECKOUT / 'pyproject.toml', CHECKOUT / 'tests/install.sh')}"
+        if not root.exists():
+            with _making(root) as partial:
+                debian.make_root(partial)
+        if not venv.exists():
+            with _making(venv) as partial:
+                partial.mkdir()
+                if _enter(root, partial, ["make", "install"], mode="rw") != 0:
+                    msg = "the virtual environment could not be made"
+                    raise Problem(msg)
+        for folder in (root, venv):
+            os.utime(folder)
+        # Newer than the files of this checkout, whose content is in the folder's name: make has nothing to do.
+        (venv / ".installed").touch()
+        _forget_unused(cache)
+    return root, venv
+
+
+def _key(*paths: str | Path) -> str:
+    return hashlib.sha256(b"\0".join(Path(path).read_bytes() for path in paths)).hexdigest()[:12]
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[Path]:
+    """Give the path at which to make a folder, which gets its name when it is complete."""
+    print(f"test-trixie: making {folder}", flush=True)
+    started = time.monotonic()
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    yield partial
+    partial.rename(folder)
+    print(f"test-trixie: made in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _forget_unused(cache: Path) -> None:
+    for folder in [*cache.glob("root-*"), *cache.glob("venv-*")]:
+        if folder.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
+            shutil.rmtree(folder)
+
+
+def _enter(root: Path, venv: Path, command: Sequence[str], *, mode: str = "ro", results: Path | None = None) -> int:
+    """Run a command as root of the folder, in the checkout, and return its status; keep what it left in /results.
+
+    ``mode`` is that of the virtual environment.
+    """
+    variables = environment()
+    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    with tempfile.TemporaryDirectory(prefix="knft-trixie-") as scratch:
+        places = [str(path) for path in (root, CHECKOUT, venv, mode, scratch)]
+        entering = ["sh", str(_ENTER), *places, *shared_paths(variables), "--"]
+        status = subprocess.run([*namespaces, *entering, *command], env=variables, check=False).returncode
+        if results is not None:
+            shutil.copytree(Path(scratch, "results"), results, dirs_exist_ok=True)
+    return status
+
+
+def _run_tests(root: Path, venv: Path) -> int:
+    pytest = [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--junitxml=/results/junit.xml", *TESTS]
+    with tempfile.TemporaryDirectory(prefix="knft-trixie-") as results:
+        status = _enter(root, venv, pytest, results=Path(results))
+        report = Path(results, "junit.xml")
+        counts = count(report) if report.exists() else Counter()
+    print(f"test-trixie: {', '.join(f'{ran} tests of {name}' for name, ran in counts.items())}")
+    if status == 0 and not all(counts[name] for name in TESTS):
+        msg = "not every folder had tests that ran"
+        raise Problem(msg)
+    return status
+
+
+def count(report: Path) -> Counter[str]:
+    """Return how many tests ran to their end in each of TESTS; a skipped one did not."""
+    ran = [case for case in ET.parse(report).iter("testcase") if case.find("skipped") is None]  # noqa: S314 - ours
+    names = [case.get("classname", "").replace(".", "/") for case in ran]
+    return Counter({test: sum(name.startswith(test.removesuffix(".py")) for name in names) for test in TESTS})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

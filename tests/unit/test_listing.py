@@ -1,0 +1,41 @@
+"""Listings of one table as different versions of libnftables write them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from knft.nft.codec.listing import parse_listing
+from knft.nft.objects import ArrayName
+
+NUMGEN = {"numgen": {"mode": "random", "mod": 65536, "offset": 0}}
+
+
+def _payload(protocol: str, field: str) -> dict[str, Any]:
+    return {"payload": {"protocol": protocol, "field": field}}
+
+
+# The declarations of one map, by version: types, then the type of what it leads to.
+DECLARATIONS = {
+    "1.0.6": (["ipv4_addr", "inet_service", "integer"], "ipv4_addr . inet_service"),
+    "1.1.3": (
+        {"typeof": {"concat": [_payload("ip", "daddr"), _payload("tcp", "dport"), NUMGEN]}},
+        ["ipv4_addr", "inet_service"],
+    ),
+}
+
+
+@pytest.mark.parametrize("version", DECLARATIONS)
+def test_a_map_declared_with_typeof_is_read(version: str) -> None:
+    types, target = DECLARATIONS[version]
+    elements = [[{"concat": ["10.96.0.10", 80, index]}, {"concat": [f"10.244.1.{index}", 8080]}] for index in (0, 2)]
+    endpoints = {"family": "ip", "name": "endpoints-tcp", "table": "knft", "type": types, "map": target}
+    listing = parse_listing(json.dumps({"nftables": [{"map": endpoints | {"elem": elements}}]}))
+    expected = (("10.244.1.0", 8080), None, ("10.244.1.2", 8080))
+    assert listing.contents.arrays == {ArrayName("endpoints-tcp", ("10.96.0.10", 80)): expected}
+
+
+@pytest.mark.parametrize("types", ["ipv4_addr", {"typeof": _payload("ip", "daddr")}], ids=["1.0.6", "1.1.3"])
+def test_a_set_with_a_key_of_one_part_is_read(types: object) -> None:
+    listing = parse_listing(json.dumps({"nftables": [{"set": {"name": "s", "type": types, "elem": ["10.96.0.10"]}}]}))
+    assert listing.contents.members == {("s", ("10.96.0.10",))}

@@ -1,0 +1,52 @@
+"""``python -m tests.vm [OPTIONS FOR PYTEST]``: boot, test, and judge."""
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import initramfs, kernel, machine, verdict
+from .errors import VmError
+
+TESTS = ("tests/packets/test_scenarios.py", "tests/kernel/test_operations.py", "tests/kernel/test_sticky_chains.py")
+"""What runs in the guest, all of it in one boot; the modules that it needs load by themselves."""
+TIME_LIMIT = 1500.0
+"""Seconds after which a guest that does not end is stopped."""
+CHECKOUT = Path(__file__).parent.parent.parent
+
+
+def _main() -> None:
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", *TESTS, *sys.argv[1:]]
+    try:
+        _prepare(command)
+        result = _run(kernel.fetch(), [*command, "-q", "--color", "yes" if sys.stdout.isatty() else "no"])
+    except VmError as error:
+        sys.exit(f"test-vm: {error}")
+    elapsed = time.monotonic() - started
+    print(f"test-vm: {result.tests} tests on kernel {result.release}, {elapsed:.0f} s in all", flush=True)
+    sys.exit("\n".join(f"test-vm: {complaint}" for complaint in result.complaints()) or 0)
+
+
+def _prepare(command: list[str]) -> None:
+    """Compile here what the guest would compile 15 times slower, and find out early what cannot be imported."""
+    subprocess.run([sys.executable, "-m", "compileall", "-q", CHECKOUT / "knft"], check=True)
+    done = subprocess.run(
+        [*command, "--collect-only", "-qq"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        msg = f"the tests cannot be collected:\n{done.stdout}{done.stderr}"
+        raise VmError(msg)
+
+
+def _run(chosen: kernel.Kernel, command: list[str]) -> verdict.Verdict:
+    print(f"test-vm: booting {chosen.release}", flush=True)
+    values = {"CHECKOUT": str(CHECKOUT), "MODULES": str(chosen.all_modules), "COMMAND": shlex.join(command)}
+    settings = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    needed = (CHECKOUT, chosen.tree, Path(sys.base_prefix))
+    return verdict.parse(machine.run(chosen, initramfs.build(chosen, settings), needed, TIME_LIMIT))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,56 @@
+"""The first file system of the guest: busybox, the modules for the share, and ``init``, which mounts the rest."""
+
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .kernel import Kernel
+
+_INIT = Path(__file__).with_name("init.sh")
+_BUSYBOX = Path("/bin/busybox")
+_FOLDERS = ("bin", "modules", "proc", "sys", "dev", "host", "memory", "new")
+_MODULES = ("virtio_pci", "virtiofs", "overlay")
+
+
+class Entry(NamedTuple):
+    """One file of the archive."""
+
+    name: str
+    mode: int
+    content: bytes = b""
+
+
+def build(kernel: Kernel, settings: str) -> bytes:
+    """Return the archive; ``settings`` are shell assignments that ``init`` reads."""
+    modules = kernel.modules(_MODULES)
+    entries = [
+        *(Entry(name, stat.S_IFDIR | 0o755) for name in _FOLDERS),
+        Entry("init", stat.S_IFREG | 0o755, _INIT.read_bytes()),
+        Entry("settings", stat.S_IFREG | 0o644, settings.encode()),
+        Entry("bin/busybox", stat.S_IFREG | 0o755, _BUSYBOX.read_bytes()),
+        # Numbered, as they have to be loaded in this order.
+        *(
+            Entry(f"modules/{number:02}-{path.name}", stat.S_IFREG | 0o644, path.read_bytes())
+            for number, path in enumerate(modules)
+        ),
+    ]
+    return archive(entries)
+
+
+def archive(entries: Iterable[Entry]) -> bytes:
+    """Return the entries as cpio's "newc" format, the one that the kernel reads."""
+    parts = [part for number, entry in enumerate(entries, 1) for part in _record(number, entry)]
+    return b"".join([*parts, *_record(0, Entry("TRAILER!!!", 0))])
+
+
+def _record(number: int, entry: Entry) -> Iterator[bytes]:
+    name = entry.name.encode() + b"\0"
+    # Inode, mode, owner, group, links, time, size, four device numbers, length of the name, no checksum.
+    fields = (number, entry.mode, 0, 0, 1, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
+    yield _padded(b"070701" + b"".join(b"%08x" % field for field in fields) + name)
+    yield _padded(entry.content)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)

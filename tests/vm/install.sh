@@ -1,0 +1,20 @@
+#!/bin/sh
+# Install what the virtual machine needs beside the tests' own needs, as root, on Debian 12.
+set -eu
+
+missing=
+command -v qemu-system-x86_64 >/dev/null || missing="$missing qemu-system-x86"
+[ -x /usr/lib/qemu/virtiofsd ] || missing="$missing qemu-system-common"
+# The static one: it runs where there is no library yet.
+[ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing="$missing busybox-static"
+command -v depmod >/dev/null || [ -x /sbin/depmod ] || missing="$missing kmod"
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "test-vm: these are missing; install them as root:$missing" >&2
+    exit 1
+fi
+echo "test-vm: installing system packages:$missing"
+apt-get update -qq
+# shellcheck disable=SC2086 # a list of words
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -1,0 +1,112 @@
+"""The virtual machine: qemu without KVM, and the share of this machine's files."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from .errors import VmError
+from .kernel import Kernel
+
+_MEMORY = "2048M"
+_VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
+_SHARE_PATIENCE = 10.0
+# In a mount namespace of its own. A plain bind mount leaves out what is mounted below: /proc, /sys and /dev are the
+# guest's own, and other file systems come along where a file that is needed is on one.
+_SERVE_READ_ONLY = f"""
+set -eu
+socket=$1
+shift
+bind() {{
+    mount --bind "$1" "/mnt$1"
+    mount -o remount,bind,ro "/mnt$1"
+}}
+bind /
+for path; do
+    point=$(stat -c %m "$path")
+    [ "$point" = / ] || mountpoint -q "/mnt$point" || bind "$point"
+done
+exec {_VIRTIOFSD} --socket-path="$socket" -o source=/mnt -o cache=always -o sandbox=chroot -o log_level=err
+"""
+_KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr no_timer_check random.trust_cpu=on"
+# Nothing is left running when this process is killed.
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+
+
+def run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: float) -> bytes:
+    """Boot once, showing the console; return what the guest wrote to its second serial port.
+
+    The guest sees this machine's root file system, and those with the ``needed`` paths.
+    """
+    with tempfile.TemporaryDirectory(prefix="knft-vm-") as name:
+        folder = Path(name)
+        (folder / "initramfs").write_bytes(initramfs)
+        report = folder / "report"
+        with _share(folder, needed) as socket:
+            _emulate(_command(kernel, folder / "initramfs", socket, report), time_limit)
+        return report.read_bytes()
+
+
+@contextmanager
+def _share(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
+    """Serve the files at a socket; read only, as only a mount can be: virtiofsd has no option for that."""
+    socket = folder / "socket"
+    script = ("sh", "-c", _SERVE_READ_ONLY, "sh", str(socket), *map(str, needed))
+    command = [*_ENDS_WITH_US, "unshare", "--mount", "--propagation", "private", *script]
+    # It calls the end of the machine an error; what it says matters only where it does not start.
+    with (folder / "log").open("w+") as log, subprocess.Popen(command, stderr=log) as server:
+        try:
+            _wait_for(socket, server, log)
+            yield socket
+        finally:
+            server.kill()
+
+
+def _wait_for(socket: Path, server: subprocess.Popen[bytes], log: IO[str]) -> None:
+    deadline = time.monotonic() + _SHARE_PATIENCE
+    while not socket.exists():
+        if server.poll() is not None or time.monotonic() > deadline:
+            log.seek(0)
+            msg = f"the guest's file system needs root, and the right to mount; the system said: {log.read().strip()}"
+            raise VmError(msg)
+        time.sleep(0.02)
+
+
+def _command(kernel: Kernel, initramfs: Path, socket: Path, report: Path) -> list[str]:
+    settings = {
+        "machine": "pc,usb=off",
+        "accel": "tcg,thread=multi,tb-size=512",
+        "cpu": "max,la57=off",
+        "smp": "1",
+        "m": _MEMORY,
+        "display": "none",
+        "kernel": str(kernel.image),
+        "initrd": str(initramfs),
+        "append": _KERNEL_ARGUMENTS,
+    }
+    flags = ("-nodefaults", "-no-user-config", "-no-reboot")
+    serial = ("-serial", "stdio", "-serial", f"file:{report}")
+    # virtiofsd reads and writes the guest's memory, so both have to map the same.
+    shared = (
+        *("-object", f"memory-backend-memfd,id=memory,size={_MEMORY},share=on", "-numa", "node,memdev=memory"),
+        *("-chardev", f"socket,id=share,path={socket}", "-device", "vhost-user-fs-pci,chardev=share,tag=host"),
+    )
+    named = (word for name, value in settings.items() for word in (f"-{name}", value))
+    return [*_ENDS_WITH_US, "qemu-system-x86_64", *named, *flags, *serial, *shared]
+
+
+def _emulate(command: list[str], time_limit: float) -> None:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as machine:
+        try:
+            status = machine.wait(time_limit)
+        except subprocess.TimeoutExpired:
+            msg = f"the guest has not come to an end in {time_limit:.0f} s, and was stopped"
+            raise VmError(msg) from None
+        finally:
+            machine.kill()
+    if status != 0:
+        msg = f"qemu failed with status {status}"
+        raise VmError(msg)
