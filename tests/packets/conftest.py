@@ -15,7 +15,7 @@ def lab() -> Iterator[Lab]:
     """One lab for the session.
 
     Its remote node also has addresses that the node sends it untouched packets to: what is not dropped is answered.
-    Its pods answer the outside client through the node, so that a client who is not masqueraded is answered all the same.
+    Its pods answer the outside client through the node: who is not masqueraded is answered all the same.
     """
     with Lab(local_pods=4, remote_pods=8) as built:
         for addresses in (UNALLOCATED, *UNPROXIED):

@@ -31,8 +31,8 @@ DEFAULT_NODE = {
 
 UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
 """``$cluster.99``: the remote node would answer there on port 80 if knft let the packet pass untouched."""
-UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number in (97, 98, 99))
-"""``$external.97`` to ``.99``: the same, so that a packet that is dropped there is not just one without a way."""
+UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number in range(96, 100))
+"""``$external.96`` to ``.99``: the same, so that a packet that is dropped there is not just one without a way."""
 
 
 class Packet(

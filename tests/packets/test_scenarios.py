@@ -39,7 +39,7 @@ AT_LEAST = 8
 """So many connections at least must all go to allowed endpoints."""
 PATIENCE = 3.0
 """Seconds in which an answer or a refusal must come."""
-SILENCE = 0.25
+SILENCE = 0.15
 """Seconds after which silence counts as a drop: what is not dropped here is answered within a millisecond or two."""
 
 pytestmark = pytest.mark.kernel
