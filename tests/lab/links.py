@@ -71,6 +71,18 @@ class Netlink:
         self._route.addr("add", index=index, address=addresses.ipv4, prefixlen=24)
         self._route.addr("add", index=index, address=addresses.ipv6, prefixlen=64, flags=IFA_F_NODAD, **lifetime)
 
+    def add_own_addresses(self, addresses: Addresses) -> None:
+        """Give the host addresses that belong to no network; clients use them only by name."""
+        index = self._index("lo")
+        self._route.addr("add", index=index, address=addresses.ipv4, prefixlen=32)
+        self._route.addr("add", index=index, address=addresses.ipv6, prefixlen=128, flags=IFA_F_NODAD, preferred=0)
+
+    def remove_own_addresses(self, addresses: Addresses) -> None:
+        """Take them away again."""
+        index = self._index("lo")
+        self._route.addr("del", index=index, address=addresses.ipv4, prefixlen=32)
+        self._route.addr("del", index=index, address=addresses.ipv6, prefixlen=128)
+
     def add_routes(self, networks: Addresses, gateway: Addresses) -> None:
         """Send both networks through the gateway."""
         self._route.route("add", dst=networks.ipv4, gateway=gateway.ipv4)

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Protocol = Literal["tcp", "udp"]
+AnyProtocol = Protocol | Literal["sctp"]
+"""SCTP is made by hand (``sctp``), and only by ``dial`` and ``Responders.serve``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from .outcomes import Protocol
+from . import sctp
+from .outcomes import AnyProtocol
 from .topology import Host
 
 _BACKLOG = 1024
@@ -25,7 +27,7 @@ class _Server:
     host: str
     address: str
     port: int
-    protocol: Protocol
+    protocol: AnyProtocol
 
     def answer(self, source: str, source_port: int) -> bytes:
         fields = {
@@ -66,7 +68,7 @@ class Responders:
         self._selector.close()
         self._wake.close()
 
-    def serve(self, host: Host, port: int, protocol: Protocol = "tcp", address: str | None = None) -> None:
+    def serve(self, host: Host, port: int, protocol: AnyProtocol = "tcp", address: str | None = None) -> None:
         """Answer at ``address``, or at both main addresses of the host; it listens when this returns."""
         for where in (host.ipv4, host.ipv6) if address is None else (address,):
             server = _Server(host.name, where, port, protocol)
@@ -75,7 +77,7 @@ class Responders:
             with self._lock:
                 self._selector.register(listening, selectors.EVENT_READ, server)
 
-    def withdraw(self, host: Host, port: int, protocol: Protocol = "tcp") -> None:
+    def withdraw(self, host: Host, port: int, protocol: AnyProtocol = "tcp") -> None:
         """Stop answering at that port of the host, at all its addresses; open connections stay."""
         with self._lock:
             for key in tuple(self._selector.get_map().values()):
@@ -112,6 +114,8 @@ class Responders:
             self._read_on(key)
         elif server.protocol == "tcp":
             self._accept(_socket_of(key), server)
+        elif server.protocol == "sctp":
+            self._reply_by_hand(_socket_of(key), server)
         else:
             self._reply(_socket_of(key), server)
 
@@ -140,6 +144,16 @@ class Responders:
         except OSError:  # There is no way back; the client sees silence.
             return
 
+    def _reply_by_hand(self, raw: socket.socket, server: _Server) -> None:
+        with suppress(OSError):  # As with UDP.
+            found = sctp.receive(raw)
+            # A raw socket hears of every port, and of the answers to its own host's clients.
+            if found is None or found[0].destination_port != server.port or found[0].cookie:
+                return
+            asked, peer = found
+            self._counts[server.host] += 1
+            raw.sendto(sctp.init_ack(asked, server.answer(peer, asked.source_port)), (peer, 0))
+
     def _read_on(self, key: selectors.SelectorKey) -> None:
         """Throw away what the client says; close when it has closed."""
         try:
@@ -163,17 +177,22 @@ def _socket_of(key: selectors.SelectorKey) -> socket.socket:
     return key.fileobj
 
 
+def _open(family: socket.AddressFamily, protocol: AnyProtocol) -> socket.socket:
+    if protocol == "sctp":
+        return sctp.open_raw(family)
+    return socket.socket(family, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM)
+
+
 def _listen(server: _Server) -> socket.socket:
     version = ipaddress.ip_address(server.address).version
     family = socket.AF_INET if version == 4 else socket.AF_INET6
-    kind = socket.SOCK_STREAM if server.protocol == "tcp" else socket.SOCK_DGRAM
-    listening = socket.socket(family, kind)
+    listening = _open(family, server.protocol)
     try:
         if server.protocol == "tcp":
             # Connections of a withdrawn server do not keep its port from being used again.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Bound to one address, so that answers leave from it.
-        listening.bind((server.address, server.port))
+        listening.bind((server.address, 0 if server.protocol == "sctp" else server.port))
         if server.protocol == "tcp":
             listening.listen(_BACKLOG)
         listening.settimeout(0)

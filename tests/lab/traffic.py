@@ -5,6 +5,7 @@
 
 import errno
 import ipaddress
+import itertools
 import json
 import select
 import socket
@@ -15,15 +16,21 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from . import unreachable
-from .outcomes import Answered, Outcome, Protocol, Rejected, Silent, Unreachable
+from . import sctp, unreachable
+from .outcomes import Answered, AnyProtocol, Outcome, Protocol, Rejected, Silent, Unreachable
 from .topology import Host
 
 NOBODY_ANSWERED = "(nobody)"
 """How ``dial_many`` counts connections without an answer, of whatever kind."""
 
 _LONGEST_ANSWER = 4096
-_NUMBERS: dict[Protocol, int] = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP}
+_KINDS: dict[AnyProtocol, tuple[socket.SocketKind, int]] = {
+    "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
+    "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+    "sctp": (socket.SOCK_RAW, socket.IPPROTO_SCTP),
+}
+# Raw sockets are given no port by the kernel; one after the other, so that none is that of a flow still known.
+_PORTS = itertools.cycle(range(20000, 60000))
 # Closing resets the connection: no TIME_WAIT, and the port is free again at once.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NOBODY_LISTENS = {errno.ECONNREFUSED, errno.ECONNRESET}
@@ -34,7 +41,7 @@ class _Call(NamedTuple):
 
     destination: str
     port: int
-    protocol: Protocol
+    protocol: AnyProtocol
     source: str | None
     source_port: int
 
@@ -47,12 +54,23 @@ class _Call(NamedTuple):
     def any_address(self) -> str:
         return "0.0.0.0" if self.family == socket.AF_INET else "::"  # noqa: S104 - in a namespace
 
+    def kernel_port(self, port: int) -> int:
+        """Return the port as a socket is told it: the kernel knows no ports of raw sockets."""
+        return 0 if self.protocol == "sctp" else port
+
+    @property
+    def question(self) -> bytes:
+        """What makes the server answer, where being connected does not."""
+        if self.protocol == "sctp":
+            return sctp.init(self.source_port, self.port, tag=self.source_port)
+        return b"?" if self.protocol == "udp" else b""
+
 
 def dial(
     host: Host,
     destination: str,
     port: int,
-    protocol: Protocol = "tcp",
+    protocol: AnyProtocol = "tcp",
     *,
     source: str | None = None,
     source_port: int = 0,
@@ -62,6 +80,8 @@ def dial(
 
     ``source`` and ``source_port`` choose the client's end; by default the kernel does.
     """
+    if protocol == "sctp":
+        source_port = source_port or next(_PORTS)
     call = _Call(destination, port, protocol, source, source_port)
     with host.namespace.entered():
         client, raw = _open(call), unreachable.listen(call.family)
@@ -111,13 +131,12 @@ def _ask(call: _Call, timeout: float) -> str:
 
 
 def _open(call: _Call) -> socket.socket:
-    kind = socket.SOCK_STREAM if call.protocol == "tcp" else socket.SOCK_DGRAM
-    client = socket.socket(call.family, kind, _NUMBERS[call.protocol])
+    client = socket.socket(call.family, *_KINDS[call.protocol])
     try:
         if call.protocol == "tcp":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         if call.source is not None or call.source_port:
-            client.bind((call.source or call.any_address, call.source_port))
+            client.bind((call.source or call.any_address, call.kernel_port(call.source_port)))
     except OSError:
         client.close()
         raise
@@ -126,15 +145,16 @@ def _open(call: _Call) -> socket.socket:
 
 def _converse(client: socket.socket, raw: socket.socket, call: _Call, timeout: float) -> Outcome:
     started = time.monotonic()
-    code = client.connect_ex((call.destination, call.port))
+    code = client.connect_ex((call.destination, call.kernel_port(call.port)))
     if code not in {0, errno.EINPROGRESS}:
         return _judge(code, call.protocol)
-    if call.protocol == "udp":
-        # Where the client's own host drops or rejects the datagram, send() says EPERM: what comes next tells which.
+    if question := call.question:
+        # Where the client's own host drops or rejects the packet, send() says EPERM: what comes next tells which.
         with suppress(PermissionError):
-            client.send(b"?")
+            client.send(question)
     destination = str(ipaddress.ip_address(call.destination))  # As notices spell it.
-    flow = unreachable.Flow(client.proto, destination, call.port, client.getsockname()[1])
+    own_port = call.source_port or client.getsockname()[1]
+    flow = unreachable.Flow(client.proto, destination, call.port, own_port)
     waiting = select.poll()
     waiting.register(client, select.POLLIN)
     waiting.register(raw, select.POLLIN)
@@ -146,25 +166,31 @@ def _converse(client: socket.socket, raw: socket.socket, call: _Call, timeout: f
         if notice is not None:
             refused = Rejected("icmp", notice.sender)
             return refused if notice.error is None else Unreachable(notice.error)
-        outcome = _receive(client, call.protocol, time.monotonic() - started)
+        outcome = _receive(client, call, time.monotonic() - started)
         if outcome is not None:
             return outcome
     return Silent()
 
 
-def _receive(client: socket.socket, protocol: Protocol, elapsed: float) -> Outcome | None:
+def _receive(client: socket.socket, call: _Call, elapsed: float) -> Outcome | None:
     try:
-        said = client.recv(_LONGEST_ANSWER)
+        if call.protocol == "sctp":
+            found = sctp.receive(client)
+            if found is None or (found[0].source_port, found[0].destination_port) != (call.port, call.source_port):
+                return None
+            said = found[0].cookie
+        else:
+            said = client.recv(_LONGEST_ANSWER)
     except BlockingIOError:
         return None
     except OSError as error:
-        return _judge(error.errno or 0, protocol)
+        return _judge(error.errno or 0, call.protocol)
     # The answer is far shorter than a segment, so it comes in one piece; an end without it is no answer.
     return Answered(**json.loads(said), elapsed=elapsed) if said else Rejected("reset")
 
 
-def _judge(code: int, protocol: Protocol) -> Outcome:
+def _judge(code: int, protocol: AnyProtocol) -> Outcome:
     if code in _NOBODY_LISTENS:
-        # UDP knows no reset: it is refused by ICMP alone.
+        # Only TCP knows a reset: the others are refused by ICMP alone.
         return Rejected("reset" if protocol == "tcp" else "icmp")
     return Silent() if code == errno.ETIMEDOUT else Unreachable(code)

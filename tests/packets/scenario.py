@@ -1,31 +1,27 @@
 """Scenarios: clusters and packets as data, read from ``tests/scenarios/*.yaml``.
 
-A scenario is written once and means both families. In its objects ``$pod`` stands for a pod's address, ``$cluster.N``
-for a cluster IP, ``$external.N`` for an external one, ``$node``, ``$node.pods`` (its address towards pods),
-``$loopback`` and ``$outside`` for theirs:
+A scenario is written once and means both families; ``families`` says what its ``$names`` stand for and how its objects
+become those of both. A file may hold several scenarios, as documents: one without ``objects`` has those of the
+document before it, so that one cluster is seen under several flags.
 
-* a Service, Node or ServiceCIDR is dual-stack: a list item with a ``$`` becomes two, a scalar is the IPv4 address;
-* an EndpointSlice becomes two, one of each family.
-
-What ``Packet`` says is what a file may say of a packet.
+What ``Scenario`` and ``Packet`` say is what a file may say.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 import yaml
 
 from tests.lab import plan
+from tests.packets.families import VERSIONS, address, in_both, objects_of_both
+
+__all__ = ["DEFAULT_FLAGS", "FOLDER", "UNALLOCATED", "VERSIONS", "Packet", "Scenario", "address", "read_scenarios"]
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
-VERSIONS: tuple[plan.Version, ...] = get_args(plan.Version)
 
-DEFAULT_FLAGS = (
-    f"--cluster-cidr={plan.CLUSTER.ipv4},{plan.CLUSTER.ipv6}",
-    f"--service-cidr={plan.SERVICES.ipv4},{plan.SERVICES.ipv6}",
-)
+DEFAULT_FLAGS = ("--cluster-cidr=$pods", "--service-cidr=$services")
 DEFAULT_NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -33,25 +29,34 @@ DEFAULT_NODE = {
     "status": {"addresses": [{"type": "InternalIP", "address": "$node"}]},
 }
 
-
 UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
-"""``$cluster.99``: no Service has it, but the remote node would answer there on port 80."""
+"""``$cluster.99``: the remote node would answer there on port 80 if knft let the packet pass untouched."""
+UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number in range(96, 100))
+"""``$external.96`` to ``.99``: the same, so that a packet that is dropped there is not just one without a way."""
 
 
-class Packet(msgspec.Struct, frozen=True, rename={"client": "from"}, forbid_unknown_fields=True):
+class Packet(
+    msgspec.Struct, frozen=True, rename={"client": "from", "source_address": "as"}, forbid_unknown_fields=True
+):
     """A connection that is tried, and what has to come of it.
 
-    ``to`` is ``$name:port``. Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which
-    must do so in the end, with ``source`` telling whether they saw the client's address; ``rejected`` is an ICMP
-    message at once; ``dropped`` is silence, and nobody reached. ``unserved`` is a reset by the node itself: nobody
-    translated the packet.
+    ``clause`` is what it shows, one clause or several of ``clauses``. ``to`` is ``$name:port``; ``as`` is the address
+    that the client uses, where it has several; ``family`` is said of a packet that exists in that one alone.
+
+    Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which must do so in the end;
+    ``always_one_of`` lists those of which one must answer all connections, with ``source`` telling whether they saw the
+    client's address. ``rejected`` is an ICMP message at once; ``dropped`` is silence, and nobody reached. ``unserved``
+    is a reset by the node itself: nobody translated the packet.
     """
 
-    clause: str
+    clause: str | tuple[str, ...]
     client: str
     to: str
-    protocol: Literal["tcp", "udp"] = "tcp"
+    source_address: str = ""
+    protocol: Literal["tcp", "udp", "sctp"] = "tcp"
+    family: Literal[4, 6] | None = None
     answered_by: tuple[str, ...] = ()
+    always_one_of: tuple[str, ...] = ()
     source: Literal["kept", "masqueraded"] = "kept"
     rejected: bool = False
     dropped: bool = False
@@ -60,40 +65,66 @@ class Packet(msgspec.Struct, frozen=True, rename={"client": "from"}, forbid_unkn
 
     def __post_init__(self) -> None:
         """Refuse a packet without an outcome, or with two."""
-        outcomes = (bool(self.answered_by), self.rejected, self.dropped, self.unserved)
+        outcomes = (bool(self.answered_by), bool(self.always_one_of), self.rejected, self.dropped, self.unserved)
         if sum(outcomes) != 1:
             msg = f"packet to {self.to} needs exactly one outcome"
             raise ValueError(msg)
 
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """All clauses that it shows."""
+        return (self.clause,) if isinstance(self.clause, str) else self.clause
+
+    @property
+    def versions(self) -> tuple[plan.Version, ...]:
+        """The families in which it is sent."""
+        return VERSIONS if self.family is None else (self.family,)
+
     def __str__(self) -> str:
         """Return the packet as a test's name."""
-        return f"{self.clause} {self.client} to {self.to}/{self.protocol}"
+        client = f"{self.client} ({self.source_address})" if self.source_address else self.client
+        return f"{self.clauses[0]} {client} to {self.to}/{self.protocol}"
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cluster, a node, and packets; ``flags`` are added to the default ones, or replace those of the same name."""
+    """A cluster, a node, and packets.
+
+    ``flags`` are added to the default ones, or replace those of the same name; one with a ``$name`` has both families.
+    ``before`` is the cluster that was in force until then, programmed by an earlier process.
+    ``addresses`` are those that hosts have beside their usual ones.
+    """
 
     title: str
     objects: list[dict[str, Any]]
     packets: tuple[Packet, ...]
+    before: list[dict[str, Any]] | None = None
     flags: tuple[str, ...] = ()
     node: dict[str, Any] = msgspec.field(default_factory=lambda: DEFAULT_NODE)
+    addresses: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     name: str = ""
 
     def manifests(self) -> list[dict[str, Any]]:
         """Return the Kubernetes objects of both families."""
-        return [written for item in (self.node, *self.objects) for written in _in_both_families(item)]
+        return self._written(self.objects)
+
+    def earlier_manifests(self) -> list[dict[str, Any]]:
+        """Return those of ``before``."""
+        return self._written(self.before or [])
+
+    def _written(self, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [written for item in (self.node, *objects) for written in objects_of_both(item)]
 
     def arguments(self) -> list[str]:
         """Return the flags for knft."""
         given = {flag.partition("=")[0] for flag in self.flags}
-        return [flag for flag in DEFAULT_FLAGS if flag.partition("=")[0] not in given] + list(self.flags)
+        flags = [flag for flag in DEFAULT_FLAGS if flag.partition("=")[0] not in given] + list(self.flags)
+        return [f"{name}{equals}{in_both(value)}" for name, equals, value in (flag.partition("=") for flag in flags)]
 
-    def listeners(self) -> set[tuple[str, int, str]]:
-        """Return who has to listen: host, port and protocol of every endpoint in every slice."""
+    def listeners(self) -> set[tuple[str, int, Literal["tcp", "udp", "sctp"]]]:
+        """Return who has to listen: host, port and protocol of every endpoint in every slice, earlier ones too."""
         return {
             (str(address).removeprefix("$"), port["port"], port.get("protocol", "TCP").lower())
-            for item in self.objects
+            for item in [*(self.before or []), *self.objects]
             if item["kind"] == "EndpointSlice"
             for endpoint in item["endpoints"]
             for address in endpoint["addresses"]
@@ -103,79 +134,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_scenarios() -> list[Scenario]:
     """Return every scenario, in the order of the files' names."""
-    return [
-        msgspec.structs.replace(
-            msgspec.convert(yaml.safe_load(path.read_text()), Scenario, strict=True), name=path.stem
-        )
-        for path in sorted(FOLDER.glob("*.yaml"))
-    ]
+    return [scenario for path in sorted(FOLDER.glob("*.yaml")) for scenario in _read(path)]
 
 
-def address(name: str, version: plan.Version) -> str:
-    """Return what ``$name`` stands for in a family."""
-    return _addresses(name).of(version)
-
-
-def _addresses(name: str) -> plan.Addresses:
-    base, _, number = name.partition(".")
-    fixed = {"node": plan.NODE.lan, "outside": plan.OUTSIDE, "remote": plan.REMOTE.lan}
-    starts = {"cluster": plan.Subnet("10.96.0", "fd00:10:96"), "external": plan.Subnet("203.0.113", "2001:db8:cb")}
-    if name == "node.pods":
-        return plan.NODE.gateway
-    if name == "loopback":
-        return plan.Addresses("127.0.0.1", "::1")
-    if base in fixed:
-        return fixed[base]
-    if base in starts:
-        return starts[base].at(int(number))
-    prefix, _, pod = name.rpartition("-")
-    node = next(node for node in plan.NODES if node.pod_prefix == prefix)
-    return node.pod_addresses(int(pod))
-
-
-def _in_both_families(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if item["kind"] != "EndpointSlice":
-        yield _dual_service(item) if item["kind"] == "Service" else _dual(item)
-        return
-    for version in VERSIONS:
-        single = _single(item, version)
-        name = f"{item['metadata']['name']}-ipv{version}"
-        yield {**single, "addressType": f"IPv{version}", "metadata": {**single["metadata"], "name": name}}
-
-
-def _dual_service(item: dict[str, Any]) -> dict[str, Any]:
-    spec = item["spec"]
-    if "clusterIPs" in spec or not str(spec.get("clusterIP", "")).startswith("$"):
-        return dict(_dual(item))
-    both = {"clusterIPs": [spec["clusterIP"]], "ipFamilies": [f"IPv{version}" for version in VERSIONS]}
-    return dict(_dual({**item, "spec": {**spec, **both}}))
-
-
-def _dual(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _dual(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [one for item in value for one in (_both(item) if _mentions(item) else [item])]
-    return _single(value, 4)
-
-
-def _both(item: Any) -> list[Any]:
-    return [_single(item, version) for version in VERSIONS]
-
-
-def _mentions(item: Any) -> bool:
-    if isinstance(item, dict):
-        return any(_mentions(part) for part in item.values())
-    if isinstance(item, list):
-        return any(_mentions(part) for part in item)
-    return isinstance(item, str) and item.startswith("$")
-
-
-def _single(value: Any, version: plan.Version) -> Any:
-    if isinstance(value, dict):
-        return {key: _single(item, version) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_single(item, version) for item in value]
-    if isinstance(value, str) and value.startswith("$"):
-        return address(value[1:], version)
-    return value
+def _read(path: Path) -> Iterator[Scenario]:
+    objects: list[dict[str, Any]] = []
+    for number, document in enumerate(yaml.safe_load_all(path.read_text()), start=1):
+        scenario = msgspec.convert({"objects": objects, **document}, Scenario, strict=True)
+        objects = scenario.objects
+        yield msgspec.structs.replace(scenario, name=path.stem if number == 1 else f"{path.stem} {number}")

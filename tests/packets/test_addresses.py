@@ -1,0 +1,82 @@
+"""NodePorts on addresses that come and go while ``knft run`` follows the machine."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import plan
+from tests.lab.links import netlink
+from tests.lab.outcomes import Answered, Outcome, Rejected
+from tests.lab.responders import Responders
+from tests.lab.topology import Lab
+from tests.lab.traffic import dial
+from tests.packets.families import addresses
+from tests.packets.node import KNFT, NODE_FLAG, knft, write_manifests
+from tests.packets.programmed import endpoints, service
+from tests.packets.scenario import VERSIONS, Scenario
+
+HANG = 30.0
+"""Seconds after which a test gives up; nothing is measured."""
+OWN = addresses("external.191")
+PORT = 30019
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def lab_with_knft(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
+    port: dict[str, Any] = {"name": "http-tcp", "port": 80, "targetPort": 8080, "nodePort": PORT}
+    scenario = Scenario("", [service("shop", 19, port), endpoints("shop", "local-1", http=8080)], ())
+    write_manifests(tmp_path, scenario.manifests())
+    flags = ["--nodeport-addresses", f"{OWN.ipv4}/32,{OWN.ipv6}/128", "--min-sync-period", "0"]
+    node = lab.host("node").namespace
+    process = node.popen(
+        [*KNFT, "run", "--manifests", str(tmp_path), *NODE_FLAG, *scenario.arguments(), *flags],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with Responders() as servers:
+            servers.serve(lab.host("local-1"), 8080)
+            yield lab
+    finally:
+        process.kill()
+        process.communicate()
+        knft(node, "cleanup")
+
+
+def _dial(lab: Lab, address: str) -> Outcome:
+    return dial(lab.host("outside"), address, PORT, timeout=0.3)
+
+
+def _until_served(lab: Lab, version: plan.Version) -> None:
+    deadline = time.monotonic() + HANG
+    while not isinstance(found := _dial(lab, OWN.of(version)), Answered) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert isinstance(found, Answered)
+
+
+def test_node_ports_follow_the_addresses_of_the_machine(lab_with_knft: Lab) -> None:
+    """One that comes is served, and no other; one that goes is forgotten."""
+    node = lab_with_knft.host("node").namespace
+    with netlink(node) as link:
+        link.add_own_addresses(OWN)
+    for version in VERSIONS:
+        _until_served(lab_with_knft, version)
+        assert _dial(lab_with_knft, plan.NODE.lan.of(version)) == Rejected("reset")
+    with netlink(node) as link:
+        link.remove_own_addresses(OWN)
+    for family in ("ip", "ip6"):
+        _until_forgotten(lab_with_knft, family)
+
+
+def _until_forgotten(lab: Lab, family: str) -> None:
+    """Wait until no address accepts NodePorts."""
+    command = ["nft", "list", "set", family, "knft", "nodeport-ips"]
+    deadline = time.monotonic() + HANG
+    while "elements" in (text := lab.host("node").namespace.run(command).stdout) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "elements" not in text
