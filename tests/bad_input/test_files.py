@@ -72,7 +72,8 @@ def test_render_refuses_a_broken_file(folder: Path, form: str) -> None:
 def test_an_unusual_file_is_read(folder: Path, form: str) -> None:
     (folder / "web.yaml").write_bytes(READABLE[form])
     seen = look(DirectorySource(str(folder)))
-    assert (seen.problems, seen.served) == ((), {"10.96.0.3", "10.96.0.5"})
+    assert seen.problems == ()
+    assert seen.served == {"10.96.0.3", "10.96.0.5"}
 
 
 def _directory(path: Path) -> None:
@@ -223,7 +224,7 @@ class _Follower:
 
     def says(self, sentence: str) -> None:
         """Wait until it says exactly that."""
-        seen = []
+        seen: list[str] = []
         deadline = time.monotonic() + HANG
         while not any(line.endswith(f" WARNING {sentence}\n") for line in seen[-1:]):
             try:
