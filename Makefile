@@ -6,13 +6,14 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest install clean
+.PHONY: help demo test check pytest fuzz install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
 	@echo 'make test     everything: lint, types, import contracts, and all tests on the real kernel'
 	@echo 'make check    lint, types and import contracts alone'
 	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
+	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
 
@@ -30,6 +31,12 @@ check: $(INSTALLED)
 # Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
 pytest: $(INSTALLED)
 	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
+
+# Atheris has no wheel for every Python; without it all the time goes into mutation.
+SECONDS = 600
+fuzz: $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: atheris cannot be installed here'
+	@$(BIN)/python -m tests.fuzz $(SECONDS) $(SEED)
 
 install: $(INSTALLED)
 

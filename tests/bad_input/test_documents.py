@@ -111,6 +111,9 @@ SKIPPED = {
         _list("PodList", {"kind": "Pod", "apiVersion": "v1"}), ("Pod skipped (1)",)
     ),
     "a kind that only ends in List": Row(_kind("example.com/v1", "AllowList"), ("AllowList skipped (1)",)),
+    "a kind and a group without end": Row(
+        _kind(f"{'a' * 5000}/v1", "service"), (f"service of {'a' * 60!r}... (5003 characters) skipped (1)",)
+    ),
     "a kind with a newline": Row(_kind("v1", "a\nb"), ("'a\\nb' skipped (1)",)),
 }
 
