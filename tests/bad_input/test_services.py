@@ -76,6 +76,15 @@ PORTS = {
         _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0o80}]}"),
         ("Service bad: spec.ports[0].port: '0o80' is text, and a whole number has to stand here; left out",),
     ),
+    "a number with a leading 0 that is not octal": Row(
+        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 080}]}"),
+        (
+            (
+                "Service bad: spec.ports[0].port: "
+                "080 begins with 0, as octal numbers do, and is none; write it without the 0; left out"
+            ),
+        ),
+    ),
     "a number that is not whole": Row(
         _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 80.50}]}"),
         ("Service bad: spec.ports[0].port: 80.50 is a number, and a whole number has to stand here; left out",),
