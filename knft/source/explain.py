@@ -8,7 +8,7 @@ from msgspec import inspect
 
 from knft.model.objects import KubeObject
 from knft.source.validate import Fault
-from knft.source.words import listing, shown, sort_of
+from knft.source.words import WrittenFloat, listing, shown, sort_of
 
 _INDEX = re.compile(r"\[([0-9]+)\]")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
@@ -97,6 +97,8 @@ def _stands(value: object) -> str:
 def _number_sentence(value: object, expected: inspect.IntType) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{shown(value)} is not from {expected.ge} to {expected.le}"
+    if isinstance(value, WrittenFloat) and value.text.isdigit():
+        return f"{value.text} begins with 0, as octal numbers do, and is none; write it without the 0"
     quotes = ", without quotes" if isinstance(value, str) and value.isdigit() else ""
     return f"{_stands(value)}, and a whole number has to stand here{quotes}"
 

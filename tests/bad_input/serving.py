@@ -43,6 +43,11 @@ def service(name: str, number: int = 9, **spec: Any) -> dict[str, Any]:
     }
 
 
+def written_service(metadata: str, spec: str = "{clusterIP: 10.96.0.9, ports: [{port: 80}]}") -> str:
+    """Return a Service as somebody wrote it, letter for letter."""
+    return f"apiVersion: v1\nkind: Service\nmetadata: {metadata}\nspec: {spec}"
+
+
 def endpoint_slice(name: str = "web", **fields: Any) -> dict[str, Any]:
     """Return an EndpointSlice with one endpoint, of the good Service in the other file."""
     return {

@@ -2,24 +2,15 @@
 
 from pathlib import Path
 
-from tests.bad_input.serving import Row, check_among_good_ones, service, text
+from tests.bad_input.serving import Row, check_among_good_ones, service, text, written_service
 from tests.unit.objects import table
 
 NAME_RULE = "is not a name: lower case letters, digits, '-' and '.', with a letter or a digit first and last"
 NAMESPACE_RULE = (
     "is not the name of a namespace: lower case letters, digits and '-', with a letter or a digit first and last"
 )
-PORT_NAME_RULE = "is not the name of a port: letters, digits and '-', with a letter or a digit first and last"
 BOOLEANS = "put it in quotes (to YAML, yes, no, on and off are booleans)"
 LATER = "an API server would choose one, without one the Service is not served"
-
-
-def _ports(*ports: object) -> str:
-    return text(service("bad", ports=list(ports)))
-
-
-def _yaml(metadata: str, spec: str = "{clusterIP: 10.96.0.9, ports: [{port: 80}]}") -> str:
-    return f"apiVersion: v1\nkind: Service\nmetadata: {metadata}\nspec: {spec}"
 
 
 def _named(name: str) -> str:
@@ -28,117 +19,6 @@ def _named(name: str) -> str:
 
 IPV6_ONLY = frozenset({"fd00:10:96::9"})
 STILL = frozenset({"10.96.0.9"})
-
-PORTS = {
-    "port 0": Row(_ports({"port": 0}), ("Service bad: spec.ports[0].port: 0 is not from 1 to 65535; left out",)),
-    "port 70000": Row(
-        _ports({"port": 80, "name": "a"}, {"port": 70000, "name": "b"}),
-        ("Service bad: spec.ports[1].port: 70000 is not from 1 to 65535; left out",),
-    ),
-    "a port below 0": Row(
-        _ports({"port": -80}), ("Service bad: spec.ports[0].port: -80 is not from 1 to 65535; left out",)
-    ),
-    "NodePort 70000": Row(
-        _ports({"port": 80, "nodePort": 70000}),
-        ("Service bad: spec.ports[0].nodePort: 70000 is not from 0 to 65535; left out",),
-    ),
-    "a port in hexadecimal digits, as the user wrote them": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0x11170}]}"),
-        ("Service bad: spec.ports[0].port: 0x11170 is not from 1 to 65535; left out",),
-    ),
-    "a port with more digits than a number has": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: %s}]}" % ("9" * 64)),
-        ("Service bad: spec.ports[0].port: a very long number is not from 1 to 65535; left out",),
-    ),
-    "a port of 5000 digits is text": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: %s}]}" % ("9" * 5000)),
-        (
-            (
-                f"Service bad: spec.ports[0].port: '{'9' * 60}'... (5000 characters) is text, "
-                "and a whole number has to stand here, without quotes; left out"
-            ),
-        ),
-    ),
-    "a number as text": Row(
-        _ports({"port": "80"}),
-        (
-            (
-                "Service bad: spec.ports[0].port: "
-                "'80' is text, and a whole number has to stand here, without quotes; left out"
-            ),
-        ),
-    ),
-    "a port's name for its number": Row(
-        _ports({"port": "http"}),
-        ("Service bad: spec.ports[0].port: 'http' is text, and a whole number has to stand here; left out",),
-    ),
-    "YAML 1.2's octal number is text in YAML 1.1": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0o80}]}"),
-        ("Service bad: spec.ports[0].port: '0o80' is text, and a whole number has to stand here; left out",),
-    ),
-    "a number that is not whole": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 80.50}]}"),
-        ("Service bad: spec.ports[0].port: 80.50 is a number, and a whole number has to stand here; left out",),
-    ),
-    "infinity": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: .inf}]}"),
-        ("Service bad: spec.ports[0].port: .inf is a number, and a whole number has to stand here; left out",),
-    ),
-    "a boolean for a number": Row(
-        _ports({"port": True}),
-        ("Service bad: spec.ports[0].port: true is a boolean, and a whole number has to stand here; left out",),
-    ),
-    "a port without number": Row(
-        _ports({"name": "http"}), ("Service bad: spec.ports[0].port: it is missing; left out",)
-    ),
-    "a null among the ports": Row(
-        _ports({"port": 80}, None),
-        ("Service bad: spec.ports[1]: it is null, and a mapping has to stand here; left out",),
-    ),
-    "one port that is no list": Row(
-        text(service("bad", ports={"port": 80})),
-        ("Service bad: spec.ports: it is a mapping, and a list has to stand here; left out",),
-    ),
-    "a port that is a number": Row(
-        _ports(80), ("Service bad: spec.ports[0]: 80 is a number, and a mapping has to stand here; left out",)
-    ),
-    "an unknown protocol": Row(
-        _ports({"port": 80, "protocol": "HTTP"}),
-        ("Service bad: spec.ports[0].protocol: 'HTTP' is not SCTP, TCP or UDP; left out",),
-    ),
-    "a protocol in small letters": Row(
-        _ports({"port": 80, "protocol": "tcp"}),
-        ("Service bad: spec.ports[0].protocol: 'tcp' is not SCTP, TCP or UDP; left out",),
-    ),
-    "a protocol that is a number": Row(
-        _ports({"port": 80, "protocol": 6}),
-        ("Service bad: spec.ports[0].protocol: 6 is not SCTP, TCP or UDP; left out",),
-    ),
-    "two ports of one name": Row(
-        _ports({"port": 80, "name": "http"}, {"port": 81, "name": "http"}),
-        ("Service bad: spec.ports[1].name: 'http' is the name of spec.ports[0], too; left out",),
-    ),
-    "two ports without a name": Row(
-        _ports({"port": 80}, {"port": 81}),
-        (
-            (
-                "Service bad: spec.ports[1].name: it is missing, and spec.ports[0] has none either; "
-                "ports of one protocol need names; left out"
-            ),
-        ),
-    ),
-    "a port's name that is too long": Row(
-        _ports({"port": 80, "name": "a" * 64}),
-        ("Service bad: spec.ports[0].name: it has 64 characters, and 63 is the most; left out",),
-    ),
-    "a port's name with a space": Row(
-        _ports({"port": 80, "name": "a b"}), (f"Service bad: spec.ports[0].name: 'a b' {PORT_NAME_RULE}; left out",)
-    ),
-    "a port's name that is a number": Row(
-        _ports({"port": 80, "name": 80}),
-        ("Service bad: spec.ports[0].name: 80 is a number, and text has to stand here; put it in quotes; left out",),
-    ),
-}
 
 ADDRESSES = {
     "a cluster IP that is no address": Row(
@@ -154,7 +34,7 @@ ADDRESSES = {
         (f"Service bad: spec.clusterIP: '{'1' * 60}'... (1000000 characters) is not an IP address; left out",),
     ),
     "a cluster IP that is a number to YAML": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96}"),
+        written_service("{name: bad}", "{clusterIP: 10.96}"),
         ("Service bad: spec.clusterIP: 10.96 is a number, and text has to stand here; put it in quotes; left out",),
     ),
     "a cluster IP in small letters": Row(
@@ -212,7 +92,9 @@ ADDRESSES = {
         ("Service bad: spec.clusterIP: '::ffff:10.96.0.9' is not an IPv6 address; left out",),
     ),
     "an IPv6 address without letters is no number in base 60": Row(
-        _yaml("{name: bad}", "{clusterIP: 2001:10:0:0:0:0:0:1, ports: [{port: 80}]}"), (), frozenset({"2001:10::1"})
+        written_service("{name: bad}", "{clusterIP: 2001:10:0:0:0:0:0:1, ports: [{port: 80}]}"),
+        (),
+        frozenset({"2001:10::1"}),
     ),
     "leading zeros are as kube-proxy reads them": Row(text(service("bad", clusterIP="10.096.000.009")), (), STILL),
     "the unspecified address": Row(
@@ -280,14 +162,16 @@ FIELDS = {
         "apiVersion: v1\nkind: Service\nmetadata: web\nspec: {}",
         ("document 2: Service: metadata: 'web' is text, and a mapping has to stand here; left out",),
     ),
-    "no name": Row(_yaml("{}"), ("document 2: Service: metadata.name: it is missing; left out",)),
-    "a null for a name": Row(_yaml("{name: }"), ("document 2: Service: metadata.name: it is missing; left out",)),
-    "an empty name": Row(_yaml("{name: ''}"), ("document 2: Service: metadata.name: it is empty; left out",)),
+    "no name": Row(written_service("{}"), ("document 2: Service: metadata.name: it is missing; left out",)),
+    "a null for a name": Row(
+        written_service("{name: }"), ("document 2: Service: metadata.name: it is missing; left out",)
+    ),
+    "an empty name": Row(written_service("{name: ''}"), ("document 2: Service: metadata.name: it is empty; left out",)),
     "no spec": Row(
         "apiVersion: v1\nkind: Service\nmetadata: {name: bad}", ("Service bad: spec: it is missing; left out",)
     ),
     "nulls are what is left out": Row(
-        _yaml(
+        written_service(
             "{name: bad, namespace: null, labels: null, annotations: null}",
             "{clusterIP: 10.96.0.9, type: null, clusterIPs: null, ports: [{port: 80, name: null, protocol: null}]}",
         ),
@@ -296,19 +180,19 @@ FIELDS = {
     ),
     "ports: null": Row(text(service("bad", ports=None)), (), frozenset()),
     "a name that is a number": Row(
-        _yaml("{name: 0123}"),
+        written_service("{name: 0123}"),
         ("Service 0123: metadata.name: 0123 is a number, and text has to stand here; put it in quotes; left out",),
     ),
     "a name that is a boolean to YAML": Row(
-        _yaml("{name: on}"),
+        written_service("{name: on}"),
         (f"Service true: metadata.name: true is a boolean, and text has to stand here; {BOOLEANS}; left out",),
     ),
     "a name that is a list": Row(
-        _yaml("{name: [web]}"),
+        written_service("{name: [web]}"),
         ("Service a list: metadata.name: it is a list, and text has to stand here; left out",),
     ),
     "a label that is a number": Row(
-        _yaml("{name: bad, labels: {service.kubernetes.io/service-proxy-name: 1}}"),
+        written_service("{name: bad, labels: {service.kubernetes.io/service-proxy-name: 1}}"),
         (
             (
                 "Service bad: metadata.labels['service.kubernetes.io/service-proxy-name']: 1 is a number, "
@@ -337,24 +221,19 @@ FIELDS = {
         (f"""Service '"}} ; flush ruleset': metadata.name: '"}} ; flush ruleset' {NAME_RULE}; left out""",),
     ),
     "a namespace that would be nft syntax": Row(
-        _yaml("{name: bad, namespace: '$a;'}"),
+        written_service("{name: bad, namespace: '$a;'}"),
         (f"Service $a;/bad: metadata.namespace: '$a;' {NAMESPACE_RULE}; left out",),
     ),
     "a namespace with a dot": Row(
-        _yaml("{name: bad, namespace: a.b}"),
+        written_service("{name: bad, namespace: a.b}"),
         (f"Service a.b/bad: metadata.namespace: 'a.b' {NAMESPACE_RULE}; left out",),
     ),
-    "an unquoted time": Row(_yaml("{name: bad, creationTimestamp: 2026-01-01T00:00:00Z}"), (), STILL),
-    "a time that is none": Row(_yaml("{name: bad, creationTimestamp: yesterday}"), (), STILL),
+    "an unquoted time": Row(written_service("{name: bad, creationTimestamp: 2026-01-01T00:00:00Z}"), (), STILL),
+    "a time that is none": Row(written_service("{name: bad, creationTimestamp: yesterday}"), (), STILL),
     "an octal port is what kubectl reads": Row(
-        _yaml("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 010}]}"), (), STILL
+        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 010}]}"), (), STILL
     ),
 }
-
-
-@table(PORTS)
-def test_a_port(tmp_path: Path, row: Row) -> None:
-    check_among_good_ones(tmp_path, row)
 
 
 @table(ADDRESSES)

@@ -1,6 +1,7 @@
 """What is fuzzed: bytes in, and every promise about them held to; what comes out is an AssertionError or nothing."""
 
 import json
+import logging
 from functools import lru_cache
 
 from knft.config import Config
@@ -15,6 +16,7 @@ from tests.kernel.harness import check_schema
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), nodeport_addresses=("0.0.0.0/0",))
 LONGEST_SENTENCE = 2000
+logging.getLogger("knft").addFilter(lambda record: record.levelno >= logging.ERROR)
 
 
 def hold(data: bytes) -> None:
