@@ -81,7 +81,7 @@ def _refuse(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
     """Add who may not dial a frontend, and what becomes of packets that no endpoint took."""
     verdict = frontends.filter_verdict(frontends.traffic(plan, frontend))
     if verdict is not None:
-        contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, names.label(plan.name))
+        contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, str(plan.name))
     if frontend.kind is FrontendKind.LOAD_BALANCER_VIP and plan.allowed_sources:
         key = frontends.frontend_key(frontend)
         contents.members.add((names.GUARDED_FRONTENDS, key))
@@ -91,7 +91,7 @@ def _refuse(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
 
 
 def _lead_to(chain: str, plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
-    contents.entries[frontends.service_element(frontend)] = Entry(Goto(chain), names.label(plan.name))
+    contents.entries[frontends.service_element(frontend)] = Entry(Goto(chain), str(plan.name))
 
 
 def _lead_to_pools(

@@ -1,8 +1,7 @@
 """The names of knft's table and of everything in it that rules and elements refer to."""
 
-from knft.model.names import Family, Protocol, ServicePortName
+from knft.model.names import Family, Protocol
 from knft.nft import objects as nft
-from knft.nft.codec.elements import comment_text
 
 TABLE = "knft"
 COMMENT = "Kubernetes Services, kept by knft"
@@ -29,8 +28,3 @@ REJECT_CHAIN = "reject-chain"
 
 NFT_FAMILIES: dict[Family, nft.Family] = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 NFT_PROTOCOLS: dict[Protocol, str] = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
-
-
-def label(name: ServicePortName) -> str:
-    """Return a Service port's name as the comment of its elements, cut to what the kernel keeps."""
-    return comment_text(str(name))

@@ -23,7 +23,6 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import Family, ServicePortName
 from knft.model.plan import Frontend, ServicePlan, Traffic
 from knft.nft import expressions as nft
-from knft.nft.codec.elements import comment_text
 from knft.nft.objects import ArrayName, Chain, Container, Contents, Entry, Target
 from knft.render import frontends, names
 from knft.render.names import AFFINITY_PREFIX, NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
@@ -103,7 +102,7 @@ def sticky_contents(plan: ServicePlan, sticky: StickyPort, family: Family, confi
     contents.arrays[ArrayName(STICKY_ENDPOINTS, (sticky.number,))] = tuple(slot.target for slot in sticky.slots)
     digest = hashlib.sha256(repr(chains).encode()).hexdigest()[:8]
     note = f"{identity(plan.name)} {len(sticky.slots)} {sticky.longest_timeout} {digest} {plan.name}"
-    contents.entries[STICKY_PORTS, (sticky.number,)] = Entry(nft.Drop(), comment_text(note))
+    contents.entries[STICKY_PORTS, (sticky.number,)] = Entry(nft.Drop(), note)
     return contents
 
 
