@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest test-vm test-trixie install clean
+.PHONY: help demo test check pytest test-vm test-trixie fuzz install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
@@ -15,6 +15,7 @@ help:
 	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
 	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
 	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
+	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
 
@@ -41,6 +42,12 @@ test-vm: $(INSTALLED)
 # ARGS is a command to run there instead; "make test-trixie ARGS=bash" looks around.
 test-trixie: $(INSTALLED)
 	$(BIN)/python -m tests.trixie $(ARGS)
+
+# Atheris has no wheel for every Python; without it all the time goes into mutation.
+SECONDS = 600
+fuzz: $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: atheris cannot be installed here'
+	@$(BIN)/python -m tests.fuzz $(SECONDS) $(SEED)
 
 install: $(INSTALLED)
 

@@ -65,6 +65,9 @@ class Config(Struct, frozen=True):
         return not cidrs and PRIMARY not in self.nodeport_addresses
 
 
+LONGEST_SECONDS = 366 * 86400.0
+"""Nobody means a longer pause, and the system's timers end somewhere."""
+
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|μs|ns)")
 
@@ -77,7 +80,11 @@ def parse_duration(flag: str, text: str) -> float:
     if not parts or "".join(part.group() for part in parts) != text:
         msg = f"{flag}: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
         raise UsageError(msg)
-    return sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+    seconds = sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+    if seconds > LONGEST_SECONDS:
+        msg = f"{flag}: {text!r} is longer than a year"
+        raise UsageError(msg)
+    return seconds
 
 
 def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:

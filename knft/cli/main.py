@@ -111,6 +111,10 @@ def main() -> None:
     logging.captureWarnings(capture=True)
     try:
         cli()
+    except OSError as error:
+        # Errors of files and the kernel are ours by now: what is left is standard output.
+        click.echo(f"knft: the output cannot be written: {error.strerror}", err=True)
+        sys.exit(STATUS_FAILED)
     except KnftError as error:
         click.echo(f"knft: {error}", err=True)
         sys.exit(STATUS_FAILED if isinstance(error, KernelError) else STATUS_UNUSABLE)

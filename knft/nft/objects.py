@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from knft.nft.expressions import Rule, Verdict
 
@@ -16,11 +17,23 @@ Target = tuple[str, int]
 """What an element of an endpoint map leads to: address and port."""
 
 
+COMMENT_BYTES = 128
+"""The longest comment that libnftables accepts (NFTNL_UDATA_COMMENT_MAXLEN)."""
+
+
 class Entry(Struct, frozen=True, gc=False):
-    """What an element of a verdict map says, and a comment for people ("" for none)."""
+    """What an element of a verdict map says, and a comment for people ("" for none).
+
+    A comment is cut here, not only where it is written: what a listing shows must equal what was wanted.
+    """
 
     verdict: Verdict
     comment: str = ""
+
+    def __post_init__(self) -> None:
+        """Cut the comment to what the kernel keeps of it."""
+        if len(self.comment) > COMMENT_BYTES:
+            force_setattr(self, "comment", self.comment[:COMMENT_BYTES])
 
 
 Value = Entry | Target | None

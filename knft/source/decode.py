@@ -14,7 +14,7 @@ from knft.errors import SourceError
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from knft.source.explain import explain
 from knft.source.validate import Fault, faults, tidied
-from knft.source.words import listing, object_name, shown, sort_of
+from knft.source.words import listing, object_name, plain, shown, sort_of
 from knft.source.yaml_documents import Document, load
 
 KINDS: dict[tuple[str, str], type[KubeObject]] = {
@@ -103,8 +103,8 @@ class _Collected:
         known = _SPELLINGS.get(kind.casefold())
         versions = tuple(dict.fromkeys(item for item, name in KINDS if name == known))
         if known is None or _group(version) not in map(_group, versions):
-            foreign = f" of {version}" if known is not None else ""
-            self.skipped[f"{kind}{foreign}" if f"{kind}{foreign}".isprintable() else shown(kind)] += 1
+            foreign = f" of {plain(version)}" if known is not None else ""
+            self.skipped[f"{plain(kind)}{foreign}"] += 1
         elif kind != known:
             self.problems.append(f"{where}: kind {shown(kind)} is not read; {known} is; left out")
         else:
@@ -144,7 +144,8 @@ def _parse(data: bytes) -> list[Document]:
     try:
         return [Document(msgspec.json.decode(bare), ())]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if "truncated" in str(error):
+        # The library says so of half a surrogate pair, too. YAML would need long for a large file that was cut.
+        if "truncated" in str(error) and bare.rstrip()[-1:] not in (b"}", b"]"):
             msg = "not JSON: it ends in the middle of a value"
             raise SourceError(msg) from error
         return _flow_style(data, error)

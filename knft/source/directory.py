@@ -108,6 +108,7 @@ class DirectorySource:
             decoded = decode(read_manifest(path))
         except SourceError as error:
             self._signatures[name] = signed
+            self._broken.pop(name, None)
             self._note_broken(name, error, found)
         except OSError as error:
             # Without a signature it is tried again by every scan: no event may tell that it can be read now.

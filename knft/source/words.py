@@ -4,6 +4,8 @@ from typing import Any
 
 SHOWN = 60
 """How many characters of a text a message shows."""
+LONGEST_NAME = 253
+"""How many characters a name has at the most."""
 _LONGEST_NUMBER_BITS = 128
 
 
@@ -63,8 +65,12 @@ def object_name(where: str, kind: str, document: dict[str, Any]) -> str:
 
 
 def _part(part: object) -> str:
-    plain = isinstance(part, str) and 0 < len(part) <= 4 * SHOWN + 13 and part.isprintable() and " " not in part
-    return str(part) if plain else shown(part)
+    return plain(part) if isinstance(part, str) else shown(part)
+
+
+def plain(text: str) -> str:
+    """Return a name without quotes, if it could be one."""
+    return text if 0 < len(text) <= LONGEST_NAME and text.isprintable() and " " not in text else shown(text)
 
 
 def listing(words: tuple[object, ...]) -> str:

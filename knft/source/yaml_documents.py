@@ -12,7 +12,7 @@ import yaml
 from yaml import events
 
 from knft.errors import SourceError
-from knft.source.words import WrittenFloat, WrittenInt, shown
+from knft.source.words import WrittenFloat, WrittenInt, plain, shown
 
 MAX_DEPTH = 100
 """How deep values may lie within each other; objects of the API need a tenth of it."""
@@ -120,7 +120,7 @@ class _Builder:
     def _take_alias(self, event: Any) -> None:  # noqa: ANN401
         node = self._anchors.get(event.anchor)
         if node is None:
-            raise _at(event, f"the alias *{event.anchor} stands for nothing that has ended before it")
+            raise _at(event, f"the alias *{plain(event.anchor)} stands for nothing that has ended before it")
         self._aliased += node.size
         if self._aliased > MAX_ALIASED:
             raise _at(event, f"aliases stand for more than {MAX_ALIASED} values")

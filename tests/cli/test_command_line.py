@@ -66,6 +66,7 @@ def test_version() -> None:
         (["render", "-f", "-", *NODE, "--masquerade-bit", "32"], "32 is not in the range"),
         (["render", "-f", "-", *NODE, "-o", "xml"], "'xml' is not one of"),
         (["run", "--manifests", ".", *NODE, "--sync-period", "soon"], "--sync-period: 'soon' is not a duration"),
+        (["run", "--manifests", ".", *NODE, "--sync-period", "10000000h"], "--sync-period: '10000000h' is longer than"),
         (["run", "--manifests", ".", *NODE, "--min-sync-period", "1m"], "not less than --min-sync-period"),
         (["run", "--manifests", "/nonexistent", *NODE], "/nonexistent: cannot be read as a directory of manifests"),
         (["run", "--manifests", "/etc/hostname", *NODE], "cannot be read as a directory of manifests"),
@@ -113,6 +114,12 @@ def _loaded_libraries() -> list[str]:
     code = "import nftables; nftables.Nftables(); print(open('/proc/self/maps').read())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
+
+
+def test_output_that_cannot_be_written_is_said() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*KNFT, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "knft: the output cannot be written: No space left on device\n")
 
 
 class _KernelWithout:

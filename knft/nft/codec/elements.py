@@ -5,14 +5,11 @@ from typing import Any
 
 from knft.nft.codec.statements import statement_json, statement_text
 from knft.nft.expressions import Drop, Goto, Verdict
-from knft.nft.objects import Entry, Key, Value
+from knft.nft.objects import COMMENT_BYTES, Entry, Key, Value
 
 # Numbers, because libnftables 1.0.6 looks names up in /etc/protocols, which slim images do not have.
 PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
 _PROTOCOL_NAMES = {number: name for name, number in PROTOCOL_NUMBERS.items()}
-
-COMMENT_BYTES = 128
-"""The longest comment that libnftables accepts (NFTNL_UDATA_COMMENT_MAXLEN)."""
 
 UNREADABLE = Entry(Goto(""), "")
 """What stands for a verdict that knft never writes; it equals no entry that is wanted."""

@@ -1,0 +1,26 @@
+"""Where fuzzing starts: the examples, the scenarios in both families, and every bad document of the named cases."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from tests.bad_input.broken import BROKEN, READABLE
+from tests.packets.scenario import read_scenarios
+
+ROOT = Path(__file__).parent.parent.parent
+FINDINGS = Path(__file__).parent / "findings"
+"""What fuzzing has found, each mended since: files of bytes."""
+LARGEST = 20_000
+
+
+def corpus() -> list[bytes]:
+    """Return whole files, as YAML and as JSON, and each object by itself."""
+    files = [path.read_bytes() for path in sorted((ROOT / "examples").glob("*.yaml"))]
+    for scenario in read_scenarios():
+        files.append(yaml.safe_dump_all(scenario.manifests()).encode())
+        files += [yaml.safe_dump(item, default_flow_style=None).encode() for item in scenario.manifests()]
+        files.append(json.dumps({"apiVersion": "v1", "kind": "List", "items": scenario.manifests()}).encode())
+    files += [data for data, _ in BROKEN.values()] + list(READABLE.values())
+    files += [path.read_bytes() for path in sorted(FINDINGS.iterdir())] if FINDINGS.is_dir() else []
+    return [data for data in dict.fromkeys(files) if len(data) <= LARGEST]

@@ -1,0 +1,84 @@
+"""What is fuzzed: bytes in, and every promise about them held to; what comes out is an AssertionError or nothing."""
+
+import json
+from functools import lru_cache
+
+from knft.config import Config
+from knft.errors import SourceError
+from knft.model.names import Family
+from knft.nft.codec.tables import table_text, transaction_json
+from knft.render.layout import reachable, whole_table
+from knft.source.catalogue import Catalogue
+from knft.source.decode import Decoded, decode
+from knft.sync.assemble import recorded_daemon
+from tests.kernel.harness import check_schema
+
+CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), nodeport_addresses=("0.0.0.0/0",))
+LONGEST_SENTENCE = 2000
+
+
+def hold(data: bytes) -> None:
+    """Decode, track, plan and render; what is refused is refused with one line."""
+    try:
+        decoded = decode(data)
+    except SourceError as error:
+        _check_sentences([str(error)])
+        return
+    _check_sentences([*decoded.problems, *(f"{kind}" for kind, _ in decoded.skipped)])
+    assert len(decoded.objects) == len(decoded.places)
+    if decoded.objects:
+        _serve(decoded)
+
+
+def _check_sentences(sentences: list[str]) -> None:
+    for sentence in sentences:
+        assert sentence
+        assert sentence.isprintable(), sentence
+        assert len(sentence) < LONGEST_SENTENCE, sentence
+
+
+def _serve(decoded: Decoded) -> None:
+    """Serve the objects, then nothing, then the objects again: the trackers must forget everything."""
+    catalogue = Catalogue()
+    changes = catalogue.put("a", decoded)
+    assert catalogue.put("b", decoded) == []
+    _check_sentences([str(conflict) for conflict in catalogue.conflicts("a")])
+    assert catalogue.remove("b") == []
+    daemon, recorders = recorded_daemon(CONFIG)
+    daemon.handle(changes)
+    assert daemon.sync()
+    first = {family: recorders[family].first_sync() for family in Family}
+    for declared, transaction in first.values():
+        _check_commands(transaction_json(transaction))
+        _check_text(table_text(reachable(whole_table(declared, transaction))))
+    daemon.handle(catalogue.remove("a"))
+    assert daemon.sync()
+    removed = {family: recorders[family].first_sync()[1] for family in Family}
+    for family, (_, transaction) in first.items():
+        _check_commands(transaction_json(removed[family]))
+        added = {(name, key) for name, elements in transaction.added.items() for key in elements}
+        assert added >= {(name, key) for name, keys in removed[family].removed.items() for key in keys}
+    daemon.handle(catalogue.put("a", decoded))
+    assert daemon.sync()
+    again = {family: recorders[family].first_sync()[1] for family in Family}
+    for family, transaction in removed.items():
+        assert {name: set(keys) for name, keys in transaction.removed.items()} == {
+            name: set(elements) for name, elements in again[family].added.items()
+        }
+
+
+def _check_text(text: str) -> None:
+    assert text.isascii()
+    # A comment never ends early, and no quote is left open.
+    assert all(line.count('"') % 2 == 0 for line in text.splitlines())
+
+
+def _check_commands(document: bytes) -> None:
+    for command in json.loads(document)["nftables"]:
+        _check_command(json.dumps(command))
+
+
+@lru_cache(maxsize=1 << 14)
+def _check_command(command: str) -> None:
+    """Hold one command against the schema; nearly all are those of every first sync."""
+    check_schema(f'{{"nftables": [{command}]}}'.encode())
