@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lab import plan
-from tests.lab.links import netlink
+from tests.lab.links import forget_flows, netlink
 from tests.lab.outcomes import Protocol
 from tests.lab.responders import Responders
 from tests.lab.topology import Lab
@@ -66,11 +66,14 @@ class Dialler:
 
     def __init__(self, node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> None:
         self._host = node.lab.host("outside")
+        self._node = node.namespace
         self._version = version
         self._protocol: Protocol = protocol
 
     def ask(self, name: str, port: int, clients: list[str]) -> dict[str, str]:
-        """Return who answers each client at ``$name:port``."""
+        """Return who answers each client at ``$name:port``; each is a new connection, whatever port it comes from."""
+        # A flow of UDP outlives the question, and a client may be given the port of an earlier one.
+        forget_flows(self._node)
         return dial_each(self._host, address(name, self._version), port, self._protocol, clients)
 
 
