@@ -4,7 +4,6 @@ import itertools
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -133,15 +132,12 @@ def _own_files() -> tuple[int, Path]:
 def test_nothing_is_left(way: Way) -> None:
     """Building, using and closing a lab leaves no file open and the thread where it was."""
     before = _own_files()
-    started = time.monotonic()
     with Lab() as lab, Responders() as servers:
-        took = time.monotonic() - started
         pod = lab.host("remote-8")
         servers.serve(pod, PORT, way.protocol)
         first = dial(lab.host("outside"), way.to(pod), PORT, way.protocol)
 
     assert isinstance(first, Answered)
-    assert took < 1.5
     assert _own_files() == before
 
 

@@ -41,17 +41,15 @@ def _forwarding_to(pod: Host, way: Way, then: str = "accept") -> str:
     [("forward", "outside"), ("forward", "local-1"), ("output", "node"), ("input", "outside")],
 )
 def test_reject_in_node(lab: Lab, node: Namespace, hook: str, client: str, way: Way) -> None:
-    """A proxy's reject is told from a host's reset, at once and however many there are."""
+    """A proxy's reject is told from a host's reset, however many there are."""
     target = way.to(lab.host("node" if hook == "input" else "remote-1"))
     match = f"{way.protocol} dport {PORT}"
     reject = "reject with icmp port-unreachable" if way.version == 4 else "reject"
     _load(node, _in_chain(way, hook, f"{match} {reject}"))
 
-    started = time.monotonic()
     outcomes = [dial(lab.host(client), target, PORT, way.protocol) for _ in range(100)]
 
     assert outcomes == [Rejected("icmp")] * 100
-    assert time.monotonic() - started < 1
     (sender,) = {outcome.sender for outcome in outcomes if isinstance(outcome, Rejected)}
     assert sender in {NODE.lan.of(way.version), NODE.gateway.of(way.version)}
 
