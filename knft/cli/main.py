@@ -1,6 +1,7 @@
 """``knft``: the commands, their flags, and what becomes of errors."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -106,6 +107,13 @@ def version() -> None:
     click.echo(f"knft {__version__}")
 
 
+def _forget_output() -> None:
+    """Let what standard output still holds go nowhere: Python 3.13 writes it again at exit, and exits with 120."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def main() -> None:
     """Run the command line; turn knft's errors into one line and an exit status."""
     logging.captureWarnings(capture=True)
@@ -114,6 +122,7 @@ def main() -> None:
     except OSError as error:
         # Errors of files and the kernel are ours by now: what is left is standard output.
         click.echo(f"knft: the output cannot be written: {error.strerror}", err=True)
+        _forget_output()
         sys.exit(STATUS_FAILED)
     except KnftError as error:
         click.echo(f"knft: {error}", err=True)
