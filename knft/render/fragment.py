@@ -14,9 +14,10 @@ from knft.model.plan import Frontend, FrontendKind, ServicePlan, Traffic
 from knft.nft.expressions import Goto
 from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
 from knft.render import frontends, names
+from knft.render.numbering import StickyPort
 from knft.render.order import place
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain
-from knft.render.sticky import StickyPort, sticky_contents, sticky_entry_chain
+from knft.render.sticky import sticky_chains, sticky_entry_chain
 
 Orders = Mapping[ArrayName, Array]
 """The arrays of the last sync; what is not among them starts in the order of the endpoints."""
@@ -25,7 +26,7 @@ Orders = Mapping[ArrayName, Array]
 class Fragment(Struct, frozen=True):
     """The elements, own chains and shared chains that one Service port, or the node, needs.
 
-    ``sticky`` is what has to be remembered of a Service port with session affinity.
+    ``sticky`` is what a Service port with session affinity was numbered by.
     """
 
     contents: Contents
@@ -39,7 +40,7 @@ def render_plan(
     """Return the fragment of one Service port; ``sticky`` numbers its endpoints where it has session affinity."""
     contents = Contents.empty()
     if sticky is not None:
-        contents.absorb(sticky_contents(plan, sticky, family, config))
+        contents.chains.update(sticky_chains(plan, sticky, family, config))
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
     chains: dict[SharedChain, None] = {}

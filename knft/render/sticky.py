@@ -12,80 +12,24 @@ endpoint, because ``sticky-K-local`` does not list it. Nothing is ever deleted f
 endpoint left is not given to another before all who are remembered there have been forgotten.
 """
 
-import base64
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
-
-from msgspec import Struct
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 from knft.config import Config
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family, ServicePortName
+from knft.model.names import Family
 from knft.model.plan import Frontend, ServicePlan, Traffic
 from knft.nft import expressions as nft
 from knft.nft.objects import ArrayName, Chain, Container, Contents, Entry, Target
 from knft.render import frontends, names
 from knft.render.names import AFFINITY_PREFIX, NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
+from knft.render.numbering import NUMBERS, Slot, StickyPort
 from knft.render.pools import from_pods
 
-NUMBERS = 1 << 16
 AFFINITY_SIZE = 1 << 20
 """How many clients one affinity set remembers; where it is full, affinity is lost and nothing else."""
-
-
-class Slot(Struct, frozen=True):
-    """One index of a sticky port: its endpoint, or None and the time from which another may have it, in seconds."""
-
-    target: Target | None
-    free_at: float = 0.0
-
-
-class StickyPort(Struct, frozen=True):
-    """The number of a sticky port, its endpoints by index, and the longest timeout it has had, in seconds."""
-
-    number: int
-    slots: tuple[Slot, ...] = ()
-    longest_timeout: int = 0
-
-    def indexes(self) -> dict[Target, int]:
-        """Return the index of each endpoint."""
-        return {slot.target: index for index, slot in enumerate(self.slots) if slot.target is not None}
-
-
-def identity(name: ServicePortName) -> str:
-    """Return what a sticky port is known by in the kernel: the beginning of a hash, in base32."""
-    full = f"{name.namespace}/{name.name}/{name.protocol.lower()}/{name.port}"
-    return base64.b32encode(hashlib.sha256(full.encode()).digest()).decode()[:16]
-
-
-def free_number(port_identity: str, taken: Collection[int]) -> int:
-    """Return a number for a new sticky port: the same for the same name, unless another has it."""
-    number = int.from_bytes(hashlib.sha256(port_identity.encode()).digest()[:2])
-    while number in taken:
-        number = (number + 1) % NUMBERS
-    return number
-
-
-def assign(previous: StickyPort, targets: Iterable[Target], timeout: int, now: float) -> StickyPort:
-    """Give every target an index: its own, or a free one that nobody is remembered at, or a new one.
-
-    ``timeout`` is the Service's, in seconds; ``now`` is in seconds, on the clock of ``Slot.free_at``.
-    """
-    wanted = dict.fromkeys(targets)
-    longest = max(timeout, previous.longest_timeout)
-    slots: list[Slot] = []
-    for slot in previous.slots:
-        if slot.target is not None and slot.target not in wanted:
-            slots.append(Slot(None, now + longest))
-        else:
-            slots.append(slot)
-            wanted.pop(slot.target, None) if slot.target is not None else None
-    newcomers = iter(wanted)
-    for index, slot in enumerate(slots):
-        if slot.target is None and slot.free_at <= now and (target := next(newcomers, None)) is not None:
-            slots[index] = Slot(target)
-    slots += [Slot(target) for target in newcomers]
-    return StickyPort(previous.number, tuple(slots), longest)
 
 
 def affinity_set(index: int, family: Family) -> Container:
@@ -94,30 +38,48 @@ def affinity_set(index: int, family: Family) -> Container:
     return Container(f"{AFFINITY_PREFIX}{index}", key, by_expression=True, dynamic_size=AFFINITY_SIZE)
 
 
-def sticky_contents(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> Contents:
-    """Return the chains of a sticky port, and the note in the kernel by which a restart finds its numbers again."""
+def unneeded_sets(existing: Collection[str], count: int) -> tuple[str, ...]:
+    """Return the affinity sets among ``existing`` that are not the first ``count``."""
+    indexes = (name.removeprefix(AFFINITY_PREFIX) for name in existing if name.startswith(AFFINITY_PREFIX))
+    return tuple(
+        f"{AFFINITY_PREFIX}{index}" for index in sorted(map(int, filter(str.isdecimal, indexes))) if index >= count
+    )
+
+
+def sticky_chains(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> dict[str, Chain]:
+    """Return the chains of a sticky port, by name."""
+    return {chain.name: chain for chain in _chains(plan, sticky, family, config)}
+
+
+def note(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
+    """Return the note in the kernel by which a restart finds a sticky port's numbers, and trusts its chains, again."""
     contents = Contents.empty()
-    chains = tuple(_chains(plan, sticky, family, config))
-    contents.chains.update((chain.name, chain) for chain in chains)
-    contents.arrays[ArrayName(STICKY_ENDPOINTS, (sticky.number,))] = tuple(slot.target for slot in sticky.slots)
-    digest = hashlib.sha256(repr(chains).encode()).hexdigest()[:8]
-    note = f"{identity(plan.name)} {len(sticky.slots)} {sticky.longest_timeout} {digest} {plan.name}"
-    contents.entries[STICKY_PORTS, (sticky.number,)] = Entry(nft.Drop(), note)
+    key = (sticky.number,)
+    contents.arrays[ArrayName(STICKY_ENDPOINTS, key)] = sticky.targets()
+    digest = hashlib.sha256(repr(tuple(chains.values())).encode()).hexdigest()[:8]
+    numbers = f"{len(sticky.slots)} {sticky.longest_timeout} {sticky.free_at()}"
+    contents.entries[STICKY_PORTS, key] = Entry(nft.Drop(), f"{sticky.identity} {numbers} {digest} {sticky.name}")
     return contents
 
 
+_NOTE = re.compile(r"(?P<identity>\S+) (?P<size>\d{1,5}) (?P<timeout>\d{1,6}) (?P<free_at>\d{1,12}) \S+ (?P<name>.*)")
+
+
 def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
-    """Return the sticky ports of a table, by identity; indexes without an endpoint count as just left."""
+    """Return the sticky ports of a table, by identity; ``now`` is in seconds."""
     found = {}
     for (container, key), entry in contents.entries.items():
-        fields = entry.comment.split()
-        if container != STICKY_PORTS or len(fields) < 4 or not (fields[1] + fields[2]).isdigit():  # noqa: PLR2004
+        written = _NOTE.fullmatch(entry.comment) if container == STICKY_PORTS else None
+        if written is None:
             continue
-        size, timeout = int(fields[1]), int(fields[2])
+        size, timeout = int(written["size"]), int(written["timeout"])
         targets = contents.arrays.get(ArrayName(STICKY_ENDPOINTS, key), ())
         padded = (*targets, *[None] * (size - len(targets)))
-        slots = tuple(Slot(target, 0.0 if target is not None else now + timeout) for target in padded)
-        found[fields[0]] = StickyPort(int(key[0]), slots, timeout)
+        # A time beyond the timeout is none that knft wrote since the machine started.
+        free_at = min(int(written["free_at"]), math.ceil(now + timeout))
+        slots = tuple(Slot(target, None if target is not None else free_at) for target in padded)
+        port = StickyPort(written["identity"], written["name"], int(key[0]), slots, timeout)
+        found[port.identity] = port
     return found
 
 
@@ -168,6 +130,8 @@ def _class_rules(sticky: StickyPort, endpoints: tuple[Endpoint, ...], family: Fa
         remembered = nft.Match(_client(sticky, family), nft.Reference(f"{AFFINITY_PREFIX}{index}"))
         yield nft.Rule((remembered, nft.Goto(_name(sticky, f"endpoint-{index}"))))
     yield nft.Rule((nft.RandomGoto(tuple(_name(sticky, f"endpoint-{index}") for index in listed)),))
+    # A packet on its way during a commit still has these rules, and finds the map above empty.
+    yield nft.Rule((nft.Goto(_name(sticky, f"endpoint-{listed[0]}")),))
 
 
 def _external_rules(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> Iterator[nft.Rule]:

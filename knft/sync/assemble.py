@@ -24,7 +24,7 @@ def live_daemon(config: Config, library: Library) -> Daemon:
             config,
             ServiceState(family, config.node_name, start),
             KernelTable(library, NFT_FAMILIES[family], TABLE),
-            time.perf_counter,
+            time.monotonic,
         )
         for family in Family
     )

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
@@ -13,8 +13,9 @@ from knft.nft.objects import Chain
 from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import STICKY_PORTS, STICKY_PREFIX
+from knft.render.numbering import StickyPort, trusted
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
-from knft.render.sticky import StickyPort, read_sticky_ports
+from knft.render.sticky import read_sticky_ports
 
 
 class Part(enum.Enum):
@@ -25,7 +26,13 @@ class Part(enum.Enum):
     """What the kernel held when it was read back; nobody wants it, unless a Service port does."""
 
 
-Owner = ServicePortName | Part
+class Note(Struct, frozen=True):
+    """The owner of a sticky port's note, which outlives the Service port."""
+
+    identity: str
+
+
+Owner = ServicePortName | Part | Note
 
 
 class TableState(enum.Enum):
@@ -54,6 +61,10 @@ class Basis(Struct, frozen=True):
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
 
+    def remembering(self, sticky: Mapping[str, StickyPort]) -> "Basis":
+        """Return the basis with what a process still knows of the sticky ports that were read back."""
+        return structs.replace(self, sticky=trusted(self.sticky, sticky))
+
     def trust_unchanged(self, wanted: Mapping[Owner, Fragment | None]) -> None:
         """Take the chains of a sticky port for what they should be where the kernel's note about it says so.
 
@@ -63,8 +74,9 @@ class Basis(Struct, frozen=True):
         for fragment in wanted.values():
             if found is None or fragment is None or fragment.sticky is None:
                 continue
-            note = (STICKY_PORTS, (fragment.sticky.number,))
-            if found.entries.get(note) == fragment.contents.entries[note]:
+            note = wanted.get(Note(fragment.sticky.identity))
+            place = (STICKY_PORTS, (fragment.sticky.number,))
+            if note is not None and found.entries.get(place) == note.contents.entries[place]:
                 chains = fragment.contents.chains
                 found.chains.update(
                     {name: chain for name, chain in chains.items() if self.found_rules.get(name) == len(chain.rules)}

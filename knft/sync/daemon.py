@@ -58,6 +58,8 @@ class Daemon:
         self._said[report.family] = {str(lost) for lost in report.lost}
         for sentence in sorted(self._said[report.family] - said):
             log.warning("%s: %s", report.family.value, sentence)
+        for name in report.unsticky:
+            log.warning("%s: %s goes without session affinity: every number is taken", report.family.value, name)
 
     def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
         """Sync now and after every change until ``stop`` is set; periods are seconds."""

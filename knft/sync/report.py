@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from knft.decide.frontends import Lost
-from knft.model.names import Family
+from knft.model.names import Family, ServicePortName
 from knft.track.endpoints import TriggerTimes
 
 
@@ -12,7 +12,9 @@ class SyncReport(Struct, frozen=True):
 
     ``full`` tells that everything was compared with what the kernel held; ``service_ports`` were planned anew,
     ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
-    libnftables and the kernel. ``lost`` are the frontends that two Services claim.
+    libnftables and the kernel. ``lost`` are the frontends that two Services claim, ``unsticky`` the
+    Service ports of this sync that go without affinity. ``trigger_times`` and ``conntrack_cleanup_required`` speak for
+    failed syncs before this one, too.
     """
 
     family: Family
@@ -24,6 +26,7 @@ class SyncReport(Struct, frozen=True):
     seconds: float
     kernel_seconds: float
     lost: tuple[Lost, ...]
+    unsticky: tuple[ServicePortName, ...]
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
 

@@ -27,6 +27,17 @@ class Work(Struct, frozen=True):
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
 
+    def followed_by(self, later: "Work") -> "Work":
+        """Return both, as if they had been checked out at once."""
+        services = self.trigger_times.keys() | later.trigger_times.keys()
+        times = {name: (*self.trigger_times.get(name, ()), *later.trigger_times.get(name, ())) for name in services}
+        return Work(
+            self.service_ports | later.service_ports,
+            later.node or self.node,
+            times,
+            self.conntrack_cleanup_required or later.conntrack_cleanup_required,
+        )
+
 
 class ServiceState:
     """The trackers of one family, and what they have merged."""

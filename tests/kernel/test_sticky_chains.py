@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from knft.model.names import Family
+from knft.render.names import AFFINITY_PREFIX, STICKY_PORTS
+from knft.render.numbering import FLAPS
 from tests.kernel.harness import KernelHarness, service, slices
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
+HOUR = 3600.0
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 
 
@@ -32,23 +35,44 @@ def _sticky_chains(harness: KernelHarness) -> dict[str, int]:
     return {name.split("-", 2)[2]: count for name, count in chains.items() if name.startswith("sticky-")}
 
 
+def _restart(harness: KernelHarness, clock: Clock) -> KernelHarness:
+    """Return a new process on the same kernel, that has been told of the same objects, not yet synced."""
+    second = KernelHarness(harness.namespace, timer=clock)
+    second.change((kind, name, item) for (kind, name), item in harness.objects.items())
+    return second
+
+
+def _number(harness: KernelHarness) -> int | str:
+    """Return the number of the only sticky port."""
+    ((_, (number,)),) = [place for place in harness.held().contents.entries if place[0] == STICKY_PORTS]
+    return number
+
+
+def _notes(harness: KernelHarness) -> int:
+    return sum(container == STICKY_PORTS for container, _ in harness.held().contents.entries)
+
+
+def _affinity_sets(harness: KernelHarness) -> int:
+    return sum(name.startswith(AFFINITY_PREFIX) for name in harness.held().containers)
+
+
 def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namespace) -> None:
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(service("web", node_port=30080, **STICKY), *slices("web", [11, 12, 13]))
     harness.sync()
     endpoints = {f"endpoint-{index}": 2 for index in range(3)}
-    assert _sticky_chains(harness) == {**endpoints, "cluster": 4, "external": 1}
+    assert _sticky_chains(harness) == {**endpoints, "cluster": 5, "external": 1}
 
     harness.apply(*slices("web", [11, 13]))
     harness.sync()
-    assert _sticky_chains(harness) == {**endpoints, "endpoint-1": 0, "cluster": 3, "external": 1}
+    assert _sticky_chains(harness) == {**endpoints, "endpoint-1": 0, "cluster": 4, "external": 1}
     clock.now += 0.5
     harness.sync()
     assert "endpoint-1" in _sticky_chains(harness)
     clock.now += 0.6
     harness.sync()
-    assert _sticky_chains(harness) == {"endpoint-0": 2, "endpoint-2": 2, "cluster": 3, "external": 1}
+    assert _sticky_chains(harness) == {"endpoint-0": 2, "endpoint-2": 2, "cluster": 4, "external": 1}
 
     harness.delete("Service", "web")
     harness.sync()
@@ -61,13 +85,86 @@ def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namesp
 def test_a_chain_that_is_wanted_again_is_not_deleted(namespace: Namespace) -> None:
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
-    for affinity in (STICKY, {}, STICKY):
-        harness.apply(service("web", **affinity), *slices("web", [11]))
+    for numbers in ([11, 12], [], [11, 12]):
+        harness.apply(service("web", **STICKY), *slices("web", numbers))
         harness.sync()
         clock.now += 0.4
     clock.now += 5
     harness.sync()
-    assert _sticky_chains(harness) == {"endpoint-0": 2, "cluster": 2}
+    assert _sticky_chains(harness) == {"endpoint-2": 2, "endpoint-3": 2, "cluster": 4}
+
+
+@pytest.mark.parametrize("interlude", ["affinity taken away", "Service deleted"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
+def test_who_is_sticky_again_starts_afresh(namespace: Namespace, interlude: str, *, restarted: bool) -> None:
+    """The clients of the first time are still in the kernel: under its number, nobody else may have their indexes."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    sticky = [service("web", **STICKY), *slices("web", [11, 12])]
+    harness.apply(*sticky)
+    harness.sync()
+    number = _number(harness)
+    if interlude == "Service deleted":
+        harness.delete("Service", "web")
+    else:
+        harness.apply(service("web"))
+    harness.sync()
+    if restarted:
+        harness = _restart(harness, clock)
+        harness.sync()
+    harness.apply(*sticky)
+    harness.sync()
+    assert _number(harness) == number
+    assert {name for name, rules in _sticky_chains(harness).items() if rules} == {"endpoint-2", "endpoint-3", "cluster"}
+
+
+def test_a_number_is_given_up_when_everybody_is_forgotten(namespace: Namespace) -> None:
+    """At the first comparison after that; until then the note stays, also over a restart."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    harness.apply(service("web", **STICKY), *slices("web", [11, 12]))
+    harness.sync()
+    harness.delete("Service", "web")
+    harness.sync()
+    clock.now += HOUR
+    harness.sync()
+    assert _notes(harness) == 1
+    second = _restart(harness, clock)
+    second.sync()
+    assert _notes(second) == 1
+    for _ in range(3):
+        clock.now += HOUR + 1
+        second.sync()
+    assert _notes(second) == 0
+    assert _affinity_sets(second) == 0
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
+def test_rollouts_over_days_need_no_more_than_two_generations(namespace: Namespace, *, restarted: bool) -> None:
+    """Hourly comparisons and restarts do not prolong how long an index stays out of use."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    for rollout in range(8):
+        harness.apply(service("web", **STICKY), *slices("web", [2 * rollout + 1, 2 * rollout + 2]))
+        harness.sync()
+        for _ in range(5):
+            clock.now += HOUR
+            if restarted:
+                harness = _restart(harness, clock)
+            harness.sync()
+    assert _affinity_sets(harness) <= 4
+
+
+def test_an_endpoint_that_flaps_gets_an_old_index_back(namespace: Namespace) -> None:
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    harness.apply(service("web", **STICKY))
+    for _ in range(100):
+        for numbers in ([11, 12], [12]):
+            harness.apply(*slices("web", numbers))
+            harness.sync()
+            clock.now += 10
+    assert _affinity_sets(harness) <= FLAPS + 2
 
 
 def test_an_index_is_free_again_when_everybody_is_forgotten(namespace: Namespace) -> None:

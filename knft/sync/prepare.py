@@ -1,0 +1,167 @@
+"""Preparing a sync: from what is known to the transaction that makes the table equal to it. Values in, values out."""
+
+import itertools
+from collections.abc import Mapping
+
+from msgspec import Struct, structs
+
+from knft.config import Config
+from knft.delta.contents import Changes
+from knft.model.names import ServicePortName
+from knft.model.plan import ServicePlan
+from knft.nft.objects import Chain, Contents
+from knft.nft.transaction import Transaction
+from knft.render import layout, names
+from knft.render.fragment import Fragment, Orders, render_node, render_plan
+from knft.render.numbering import Numbering, StickyPort
+from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_pools
+from knft.render.sticky import note, unneeded_sets
+from knft.sync.basis import Basis, Note, Owner, Part
+from knft.sync.state import ServiceState
+
+UNWANTED_SECONDS = 1.0
+"""How long an emptied chain stays: kernels before 6.2 refuse to delete it while an element that led to it is freed."""
+
+Fragments = Mapping[Owner, Fragment | None]
+
+
+class Prepared(Struct, frozen=True):
+    """A transaction, and what it was made of.
+
+    ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
+    ports whose affinity is left out, because every number is taken.
+    """
+
+    wanted: Fragments
+    changes: Changes
+    transaction: Transaction
+    sticky: dict[str, StickyPort | None]
+    unsticky: tuple[ServicePortName, ...]
+
+    @property
+    def affinity_sets(self) -> int:
+        """How many affinity sets the sticky ports need that this transaction is about."""
+        return max((len(sticky.slots) for sticky in self.sticky.values() if sticky), default=0)
+
+    def contents(self) -> dict[Owner, Contents | None]:
+        """Return what each owner will have."""
+        return _contents(self.wanted)
+
+
+def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Prepared:
+    """Return the transaction that turns ``basis`` into what ``state`` says; ``now`` is in seconds."""
+    family = state.node.family
+    numbering = Numbering(basis.sticky, now)
+    wanted = _render(basis, state, config, numbering)
+    wanted |= _notes(numbering, wanted)
+    if basis.full:
+        basis.trust_unchanged(wanted)
+    changes = basis.programmed.compare(_contents(wanted))
+    missing = _missing_shared(basis, wanted)
+    transaction = Transaction(
+        names.NFT_FAMILIES[family],
+        names.TABLE,
+        chains=(
+            *(_missing_skeleton(basis, state, config)),
+            *(shared_chain(spec, family, config) for spec in missing),
+            *changes.written,
+            *(Chain(name) for name in changes.unwanted),
+        ),
+        removed=changes.removed,
+        added=changes.added,
+        dropped=(*basis.outdated, *_long_unwanted(basis, changes, now)),
+    )
+    prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused))
+    if not basis.full:
+        return prepared
+    sets = unneeded_sets(basis.programmed.containers, prepared.affinity_sets)
+    return structs.replace(prepared, transaction=structs.replace(transaction, dropped_sets=sets))
+
+
+def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:
+    return {owner: fragment.contents if fragment is not None else None for owner, fragment in wanted.items()}
+
+
+def _render(basis: Basis, state: ServiceState, config: Config, numbering: Numbering) -> dict[Owner, Fragment | None]:
+    # In the order of names, so that the same objects give the same transaction.
+    owners = sorted(basis.owners, key=_order)
+    orders = basis.programmed.contents_of(owners).arrays
+    wanted: dict[Owner, Fragment | None] = {}
+    for owner in owners:
+        match owner:
+            case Part.NODE:
+                wanted[owner] = render_node(state.node, config)
+            case ServicePortName():
+                wanted[owner] = _render_service_port(state, owner, orders, numbering, config)
+            case _:
+                wanted[owner] = None
+    if basis.full:
+        numbering.retire_others()
+    return wanted
+
+
+def _order(owner: Owner) -> tuple[str, ...]:
+    match owner:
+        case Part():
+            return (owner.value,)
+        case Note():
+            return (owner.identity,)
+        case _:
+            return tuple(owner)  # Its text lacks the protocol.
+
+
+def _render_service_port(
+    state: ServiceState, name: ServicePortName, orders: Orders, numbering: Numbering, config: Config
+) -> Fragment | None:
+    plan = state.plan(name)
+    if plan is None or not plan.port.affinity_seconds:
+        numbering.retire(name)
+    if plan is None:
+        return None
+    return render_plan(plan, orders, _number(plan, numbering), state.node.family, config)
+
+
+def _number(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:
+    """Return the numbers of a Service port with session affinity."""
+    if not plan.port.affinity_seconds:
+        return None
+    targets = ((endpoint.address, endpoint.port) for endpoint in plan.endpoints.all_reachable)
+    return numbering.assign(plan.name, targets, plan.port.affinity_seconds)
+
+
+def _notes(numbering: Numbering, wanted: Fragments) -> dict[Owner, Fragment | None]:
+    """Return the notes of the sticky ports that a sync is about; None where one is not needed any more."""
+    chains = {
+        fragment.sticky.identity: fragment.contents.chains
+        for fragment in wanted.values()
+        if fragment is not None and fragment.sticky is not None
+    }
+    return {
+        Note(identity): Fragment(note(port, chains.get(identity, {}))) if port is not None else None
+        for identity, port in numbering.changed.items()
+    }
+
+
+def _missing_skeleton(basis: Basis, state: ServiceState, config: Config) -> tuple[Chain, ...]:
+    if not basis.full:
+        return ()
+    chains = layout.skeleton(state.node.family, config)
+    return tuple(chain for chain in chains if chain.name not in basis.programmed.chains)
+
+
+def _missing_shared(basis: Basis, wanted: Fragments) -> list[SharedChain]:
+    existing = basis.programmed.chains
+    fragments = (fragment.chains for fragment in wanted.values() if fragment is not None)
+    specs = itertools.chain.from_iterable((*fragments, (part for spec in basis.rewritten for part in with_pools(spec))))
+    needed = {spec.name: spec for spec in specs if spec.name not in existing}
+    return with_common_sizes(needed.values(), existing) if needed else []
+
+
+def _long_unwanted(basis: Basis, changes: Changes, now: float) -> list[str]:
+    """Return the chains that were emptied long enough ago."""
+    written = {chain.name for chain in changes.written}
+    return [
+        name
+        for name, since in basis.programmed.unwanted.items()
+        if now - since > UNWANTED_SECONDS and name not in written
+    ]
