@@ -36,8 +36,15 @@ class Entry(Struct, frozen=True, gc=False):
             force_setattr(self, "comment", self.comment[:COMMENT_BYTES])
 
 
-Value = Entry | Target | None
-"""An element's value; None in a set."""
+class Memory(Struct, frozen=True, gc=False):
+    """How long an element of a dynamic set is kept after each use, and how long still, in seconds."""
+
+    timeout: int
+    expires: int
+
+
+Value = Entry | Target | Memory | None
+"""An element's value; None in a set, Memory in a dynamic one."""
 
 
 class ArrayName(Struct, frozen=True, gc=False):

@@ -5,19 +5,18 @@ before its postrouting (100), so that knft decides while another proxy's leftove
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import structs
 
 from knft.config import Config
 from knft.model.names import Family
 from knft.nft import expressions as nft
-from knft.nft.codec.tables import table_text
-from knft.nft.objects import Chain, Container, Entry, Hook, Table
+from knft.nft.objects import Chain, Container, Entry, Hook, Key, Table, Value
 from knft.nft.transaction import Transaction
 from knft.render import names
 from knft.render.names import NFT_FAMILIES, NFT_PROTOCOLS, REJECT_CHAIN
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, from_outside, shared_chain
+from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain, from_outside, shared_chain
 from knft.render.sticky import affinity_set
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
@@ -186,25 +185,35 @@ RULES_MARKER = "rules-"
 def markers(family: Family, config: Config) -> tuple[str, str]:
     """Return the names of two empty chains that tell which layout and which rules a table was made with.
 
-    A table with another layout (containers, hooks) has to be replaced; with other rules, they are written anew.
+    A table with another layout (containers, hooks) has to be replaced; with other rules, they are written anew. What
+    is only for people, comments of containers, counts for neither.
     """
     chains = base_chains(family, config)
-    hooks = tuple(Chain(chain.name, (), chain.hook) for chain in chains)
-    pool = Pool(PoolKind("tcp"), 2)
-    samples = (pool, ClusterPolicy(pool), LocalPolicy(pool, pool))
-    shared = tuple(shared_chain(spec, family, config) for spec in samples)
-    return (
-        f"layout-{_digest(_bare_table(family, hooks))}",
-        f"{RULES_MARKER}{_digest(_bare_table(family, chains + shared))}",
-    )
+    hooks = tuple((chain.name, chain.hook) for chain in chains)
+    declared = tuple(structs.replace(container, comment="") for container in containers(family))
+    shared = tuple(shared_chain(spec, family, config) for spec in _samples())
+    return f"layout-{_digest((declared, hooks))}", f"{RULES_MARKER}{_digest((declared, chains, shared))}"
+
+
+def _samples() -> Iterator[SharedChain]:
+    """Yield a shared chain of every form that there is: their rules differ by kind, and by whether a pool is small."""
+    for kind in pool_kinds():
+        for size in (1, 2):
+            yield Pool(kind, size)
+            if not kind.local:
+                yield ClusterPolicy(Pool(kind, size))
+        if kind.local:
+            cluster = Pool(structs.replace(kind, local=False), 2)
+            yield LocalPolicy(cluster, Pool(kind, 0))
+            yield LocalPolicy(cluster, Pool(kind, 1))
+
+
+def _digest(described: object) -> str:
+    return hashlib.sha256(repr(described).encode()).hexdigest()[:8]
 
 
 def _bare_table(family: Family, chains: tuple[Chain, ...]) -> Table:
     return Table(NFT_FAMILIES[family], names.TABLE, names.COMMENT, containers(family), chains, {})
-
-
-def _digest(table: Table) -> str:
-    return hashlib.sha256(table_text(table).encode()).hexdigest()[:8]
 
 
 def skeleton(family: Family, config: Config) -> tuple[Chain, ...]:
@@ -226,10 +235,13 @@ def more_declarations(family: Family, existing: Collection[str], affinity_sets: 
     return Table(NFT_FAMILIES[family], names.TABLE, "", missing, (), {})
 
 
-def whole_table(declared: Table, first: Transaction) -> Table:
-    """Return the table that its declarations and a first transaction make together."""
+def whole_table(declared: Table, first: Transaction, memories: Mapping[str, Mapping[Key, Value]] = {}) -> Table:
+    """Return the table that its declarations and a first transaction make together.
+
+    ``memories`` are put into those affinity sets that are declared.
+    """
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
-    return structs.replace(declared, chains=first.chains, elements=elements)
+    return structs.replace(declared, chains=first.chains, elements={**memories, **elements})
 
 
 def reachable(table: Table) -> Table:

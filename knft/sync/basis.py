@@ -1,7 +1,7 @@
 """Basis: what a transaction stands on, which is what the last commit left, or what the kernel was found to hold."""
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
@@ -9,7 +9,7 @@ from knft.config import Config
 from knft.delta.programmed import Programmed
 from knft.model.names import Family, ServicePortName
 from knft.nft.codec.listing import Listing
-from knft.nft.objects import Chain
+from knft.nft.objects import Chain, Key, Value
 from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import STICKY_PORTS, STICKY_PREFIX
@@ -41,7 +41,7 @@ class TableState(enum.Enum):
     READY = "ready"
     MISSING = "missing"
     OTHER_LAYOUT = "other layout"
-    """It was made by a knft with other containers or hooks, and has to be replaced as a whole."""
+    """A knft with other containers or hooks made it, or somebody else put in what knft never does: it is replaced."""
 
 
 class Basis(Struct, frozen=True):
@@ -49,7 +49,8 @@ class Basis(Struct, frozen=True):
 
     ``owners`` may have to change; ``sticky`` are the sticky ports by identity. Of a table that was read back,
     ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose rules are not what they should
-    be, and ``outdated`` chains mark rules of an older knft and go away.
+    be, and ``outdated`` chains mark rules of an older knft and go away. ``memories`` are the clients that a table knows
+    that has to be replaced, by affinity set.
     """
 
     programmed: Programmed[Owner]
@@ -60,6 +61,7 @@ class Basis(Struct, frozen=True):
     found_rules: dict[str, int] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
+    memories: dict[str, dict[Key, Value]] = {}
 
     def remembering(self, sticky: Mapping[str, StickyPort]) -> "Basis":
         """Return the basis with what a process still knows of the sticky ports that were read back."""
@@ -92,8 +94,11 @@ def basis_from_listing(
     programmed: Programmed[Owner] = Programmed()
     if listing is None:
         return Basis(programmed, TableState.MISSING, owners, {})
-    if layout_marker not in listing.chains:
-        return Basis(programmed, TableState.OTHER_LAYOUT, owners, {})
+    declared = {container.name for container in layout.containers(family)}
+    if layout_marker not in listing.chains or declared & listing.unreadable or not declared <= listing.containers:
+        sticky, memories = read_sticky_ports(listing.contents, now), listing.memories()
+        return Basis(programmed, TableState.OTHER_LAYOUT, owners, sticky, memories=memories)
+    _leave_alone_what_is_not_ours(listing, declared)
     owned = {name: Chain(name) for name in listing.chains if name.startswith(STICKY_PREFIX)}
     listing.contents.chains.update(owned)
     if rules_marker in listing.chains:
@@ -111,6 +116,15 @@ def basis_from_listing(
         rewritten=tuple(spec for spec in shared if spec is not None),
         outdated=tuple(sorted(outdated)),
     )
+
+
+def _leave_alone_what_is_not_ours(listing: Listing, declared: Collection[str]) -> None:
+    contents = listing.contents
+    for place in [place for place in contents.entries if place[0] not in declared]:
+        del contents.entries[place]
+    for name in [name for name in contents.arrays if name.container not in declared]:
+        del contents.arrays[name]
+    contents.members.difference_update([member for member in contents.members if member[0] not in declared])
 
 
 def _as_expected(listing: Listing, family: Family, config: Config) -> Iterator[str]:

@@ -48,6 +48,10 @@ class Daemon:
             log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - ours, with its story
             log.debug("%s", error.detail)
             return False
+        except Exception:
+            # A mistake of knft's own must not end the loop (J.1): the rules stay, and the next sync starts anew.
+            log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
+            return False
         log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
         self._say_once(report)
         return True

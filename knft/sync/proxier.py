@@ -96,7 +96,7 @@ class Proxier:
                 self._port.commit(transaction)
             case TableState.OTHER_LAYOUT:
                 declared = layout.declarations(self.family, sets)
-                self._port.replace(layout.whole_table(declared, transaction))
+                self._port.replace(layout.whole_table(declared, transaction, basis.memories))
 
     def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
         programmed, transaction = basis.programmed, prepared.transaction

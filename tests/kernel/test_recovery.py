@@ -7,7 +7,8 @@ import pytest
 from knft.config import Config
 from knft.errors import KernelError
 from knft.model.names import Family
-from knft.nft.objects import Contents
+from knft.nft.objects import Contents, Memory
+from knft.render.names import STICKY_PORTS
 from tests.kernel.harness import CONFIG, KernelHarness, operations, service, slices
 from tests.lab.namespace import Namespace
 
@@ -55,6 +56,21 @@ def test_after_a_refused_commit_everything_is_compared_and_nothing_is_lost(names
     assert _held_by_fresh_start(harness) == harness.held().contents
 
 
+def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
+    namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = _filled(namespace)
+    port = harness.ports[Family.IPV4]
+    harness.apply(service("late", 20), *slices("late", [15]))
+    commit, port.commit = port.commit, None  # type: ignore[assignment,method-assign]
+    with caplog.at_level(logging.ERROR, "knft"):
+        assert not harness.daemon.sync()
+    assert [record.message for record in caplog.records] == ["IPv4: sync failed unexpectedly; please report this"]
+    port.commit = commit  # type: ignore[method-assign]
+    assert harness.daemon.sync()
+    assert ("cluster-ips", ("10.96.0.20",)) in harness.held().contents.members
+
+
 def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     """It is reported, the daemon knows that a retry is due, and the other family is in force."""
     harness = _filled(namespace)
@@ -77,6 +93,10 @@ def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplo
         pytest.param("flush chain ip knft pool-tcp-9", id="a pool that nobody uses is flushed"),
         pytest.param("delete table ip knft", id="the table is deleted"),
         pytest.param("flush set ip knft cluster-ips", id="a set is flushed"),
+        pytest.param("add element ip knft service-cidrs { 10.97.0.1-10.97.0.9 }", id="a range is added to a set"),
+        pytest.param(
+            "flush chain ip knft services\ndelete map ip knft service-nodeports", id="a map and its rule are missing"
+        ),
     ],
 )
 def test_a_restart_mends_what_somebody_broke(namespace: Namespace, damage: str) -> None:
@@ -86,6 +106,50 @@ def test_a_restart_mends_what_somebody_broke(namespace: Namespace, damage: str) 
     _restart(harness).sync()
     assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
     assert sorted(text.split("\n")) == sorted(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout.split("\n"))
+
+
+def test_what_is_not_knfts_is_left_alone_in_its_table_too(namespace: Namespace) -> None:
+    harness = _filled(namespace)
+    alien = """
+        add map ip knft alien-map { type ipv4_addr : inet_service; elements = { 10.0.0.1 : 80 } }
+        add set ip knft alien-set { type inet_service; elements = { 80, 443 } }
+    """
+    namespace.run(["nft", "-f", "-"], stdin=alien)
+    text = namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
+    second = _restart(harness)
+    second.sync()
+    assert second.last().is_empty
+    assert namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == text
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(namespace: Namespace, family: Family) -> None:
+    """The layout's marker is taken away, as if another knft had made the table; its clients are known by hand."""
+    harness = KernelHarness(namespace)
+    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
+    harness.sync()
+    harness.apply(*slices("web", [12, 13]))
+    harness.sync()
+    before = harness.held(family)
+    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
+    client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
+    marker = next(name for name in before.chains if name.startswith("layout-"))
+    edit = f"""
+        delete chain {protocol} knft {marker}
+        add element {protocol} knft affinity-2 {{ {client} . {number} timeout 3h expires 2h }}
+    """
+    namespace.run(["nft", "-f", "-"], stdin=edit)
+
+    _restart(harness).sync()
+
+    after = harness.held(family)
+    before.chains.pop(f"sticky-{number}-endpoint-0")  # It was empty, and waited to be deleted.
+    assert (before.chains, before.contents) == (after.chains, after.contents)
+    ((key, memory),) = after.memories()["affinity-2"].items()
+    assert key == (client, number)
+    assert isinstance(memory, Memory)
+    assert memory.timeout == 3 * 3600
+    assert 2 * 3600 - 60 < memory.expires <= 2 * 3600
 
 
 def test_everything_is_compared_once_an_hour(namespace: Namespace) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from knft.nft.codec.statements import statement_json, statement_text
 from knft.nft.expressions import Drop, Goto, Verdict
-from knft.nft.objects import COMMENT_BYTES, Entry, Key, Value
+from knft.nft.objects import COMMENT_BYTES, Entry, Key, Memory, Value
 
 # Numbers, because libnftables 1.0.6 looks names up in /etc/protocols, which slim images do not have.
 PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
@@ -42,6 +42,8 @@ def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has ever
     written = key_json(key)
     if value is None:
         return written
+    if isinstance(value, Memory):
+        return {"elem": {"val": written, "timeout": value.timeout, "expires": value.expires}}
     if isinstance(value, Entry):
         if value.comment:
             written = {"elem": {"val": written, "comment": comment_text(value.comment)}}
@@ -58,12 +60,17 @@ def element_text(key: Key, value: Value) -> str:
         if value.comment:
             written += f' comment "{comment_text(value.comment)}"'
         return f"{written} : {statement_text(value.verdict)}"
+    if isinstance(value, Memory):
+        return f"{written} timeout {value.timeout}s expires {value.expires}s"
     address, port = value
     return f"{written} : {address} . {port}"
 
 
 def key_from_json(written: Any, types: list[str]) -> Key:  # noqa: ANN401 - JSON has every type
-    """Return the key that a listing shows; ``types`` are those of the container's declaration."""
+    """Return the key that a listing shows; ``types`` are those of the container's declaration.
+
+    Raises ValueError, KeyError or TypeError where knft writes no such element.
+    """
     if isinstance(written, dict) and "elem" in written:
         written = written["elem"]["val"]
     parts = written["concat"] if isinstance(written, dict) and "concat" in written else [written]
@@ -78,7 +85,18 @@ def _part_from_json(part: Any, kind: str) -> str | int:  # noqa: ANN401 - JSON h
     if isinstance(part, str):
         # inet_ntop writes some IPv6 addresses with a dotted end, Python does not.
         return str(ipaddress.IPv6Address(part)) if ":" in part and "." in part else part
-    return str(part)
+    msg = f"knft writes no element like {part!r}"
+    raise ValueError(msg)
+
+
+def memory_from_json(written: Any, types: list[str]) -> tuple[Key, Memory] | None:  # noqa: ANN401 - JSON has every type
+    """Return an element that rules put into a dynamic set; None where it is about to be forgotten, or is no such."""
+    try:
+        element = written["elem"]
+        memory = Memory(int(element["timeout"]), int(element["expires"]))
+        return (key_from_json(written, types), memory) if memory.expires else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def entry_from_json(written: Any, verdict: Any) -> Entry:  # noqa: ANN401 - JSON has every type

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from knft.nft.codec.elements import entry_from_json, key_from_json
-from knft.nft.objects import Array, ArrayName, Contents, Target
+from knft.nft.codec.elements import entry_from_json, key_from_json, memory_from_json
+from knft.nft.objects import Array, ArrayName, Contents, Key, Target, Value
 
 Json = dict[str, Any]
 
@@ -16,34 +16,47 @@ class Listing(Struct, frozen=True):
     """What the kernel holds: chains and containers by name, and every element that rules did not put there.
 
     ``chains`` tells how many rules each chain has; what they say is not read back, since each library lists it in its
-    own way.
+    own way. ``unreadable`` are the containers that hold something that knft never writes, ``dynamic`` those that rules
+    fill, as they were listed.
     """
 
     chains: dict[str, int]
     containers: frozenset[str]
     contents: Contents
+    unreadable: frozenset[str] = frozenset()
+    dynamic: dict[str, Json] = {}
+
+    def memories(self) -> dict[str, dict[Key, Value]]:
+        """Return what rules have put into dynamic sets."""
+        found: dict[str, dict[Key, Value]] = {}
+        for name, container in self.dynamic.items():
+            read = (memory_from_json(written, _types(container)) for written in container.get("elem", ()))
+            found[name] = dict(memory for memory in read if memory is not None)
+        return found
 
 
 def parse_listing(text: str | bytes) -> Listing:
-    """Read a listing of one table.
-
-    Raises ValueError, KeyError or TypeError where the document is not one that libnftables makes of knft's table.
-    """
+    """Read a listing of one table; raise ValueError, KeyError or TypeError where it is none."""
     chains: Counter[str] = Counter()
     containers: set[str] = set()
+    unreadable: set[str] = set()
+    dynamic: dict[str, Json] = {}
     contents = Contents.empty()
     for item in msgspec.json.decode(text)["nftables"]:
         if "chain" in item:
             chains[item["chain"]["name"]] += 0
         elif "rule" in item:
             chains[item["rule"]["chain"]] += 1
-        elif "set" in item:
-            containers.add(item["set"]["name"])
-            _read_set(item["set"], contents)
-        elif "map" in item:
-            containers.add(item["map"]["name"])
-            _read_map(item["map"], contents)
-    return Listing(dict(chains), frozenset(containers), contents)
+        elif found := item.get("set", item.get("map")):
+            containers.add(found["name"])
+            if "timeout" in found.get("flags", ()):
+                dynamic[found["name"]] = found  # Its elements come and go with traffic.
+                continue
+            try:
+                (_read_set if "set" in item else _read_map)(found, contents)
+            except (ValueError, KeyError, TypeError):
+                unreadable.add(found["name"])
+    return Listing(dict(chains), frozenset(containers), contents, frozenset(unreadable), dynamic)
 
 
 def _types(container: Json) -> list[str]:
@@ -63,8 +76,6 @@ def _types(container: Json) -> list[str]:
 
 
 def _read_set(container: Json, contents: Contents) -> None:
-    if "timeout" in container.get("flags", ()):
-        return  # Its elements come and go with traffic.
     types, name = _types(container), container["name"]
     for written in container.get("elem", ()):
         contents.members.add((name, key_from_json(written, types)))
