@@ -149,6 +149,8 @@ class DirectorySource:
             if not watched:
                 stop.wait(TICK_MS / 1000)
                 yield False
+                real = os.path.realpath(self._path)
+                continue
             try:
                 for events in watch(
                     *watched,
@@ -160,13 +162,17 @@ class DirectorySource:
                     yield_on_timeout=True,
                     recursive=False,
                 ):
-                    yield bool(events)
+                    yield any(self._concerns(path, real) for _, path in events)
                     if os.path.realpath(self._path) != real or not Path(real).is_dir():
                         break
             except (OSError, RuntimeError):  # What was watched has just gone away.
                 stop.wait(TICK_MS / 1000)
                 yield True
             real = os.path.realpath(self._path)
+
+    def _concerns(self, path: str, real: str) -> bool:
+        """Tell whether an event is about the directory or what is in it: its parent is watched for renames alone."""
+        return path in {real, str(self._path.absolute())} or str(Path(path).parent) == real
 
 
 def _is_manifest(name: str) -> bool:
