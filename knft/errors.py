@@ -5,6 +5,7 @@
     ├── SourceError           manifests that cannot be read at all
     ├── UnsupportedError      privilege, library or kernel feature that is missing
     └── KernelError           the kernel, or libnftables, refused a request
+        └── LibraryDiedError  the library's process ended before it answered
 
 Errors of other libraries are turned into these at the edge (``source``, ``kernel``), chained, and only the
 sync loop decides whether to try again.
@@ -34,3 +35,7 @@ class KernelError(KnftError):
         """Keep the library's own words apart from ours."""
         super().__init__(message)
         self.detail = detail
+
+
+class LibraryDiedError(KernelError):
+    """The library's process died or hung: nobody knows whether the request was carried out."""

@@ -11,8 +11,8 @@ from knft.cli.options import config_from_options
 from knft.cli.takeover import warn_of_leftovers
 from knft.errors import KnftError
 from knft.kernel.addresses import local_addresses
-from knft.kernel.library import Library
 from knft.kernel.probe import probe, require_privilege
+from knft.kernel.process import LibraryProcess
 from knft.runner.clock import MonotonicClock
 from knft.source.directory import DirectorySource, Scan
 from knft.sync.assemble import live_daemon
@@ -32,7 +32,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     source = DirectorySource(manifests)
     first = source.scan()
     require_privilege()
-    library = Library()
+    library = LibraryProcess()
     probe(library)
     daemon = live_daemon(config, library)
     daemon.note_addresses(local_addresses())
@@ -41,8 +41,8 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
         succeeded = daemon.sync()
         warn_of_leftovers(library)
         sys.exit(0 if succeeded else 1)
-    # Beside the first sync, which does not wait for iptables-save; a libnftables context belongs to one thread.
-    threading.Thread(target=lambda: warn_of_leftovers(Library()), name="leftovers", daemon=True).start()
+    # Beside the first sync, which does not wait for iptables-save.
+    threading.Thread(target=warn_of_leftovers, args=[library], name="leftovers", daemon=True).start()
     follower = _Follower(daemon, source, stop)
     follower.start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)

@@ -10,8 +10,9 @@ import click
 from knft.cli.leftovers import Node
 from knft.errors import KernelError
 from knft.kernel import ipvs, xtables
-from knft.kernel.library import Library
+from knft.kernel.library import Commands
 from knft.kernel.probe import require_privilege
+from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable, table_names
 from knft.takeover.names import DEVICE, TABLES, Mode
 from knft.takeover.words import counted, found_chains, removed_chains, warning
@@ -26,7 +27,7 @@ _NAMED = 3
 """So many virtual servers that stay are named; more are only counted."""
 
 
-def warn_of_leftovers(library: Library) -> None:
+def warn_of_leftovers(library: Commands) -> None:
     """Log one line for each mode of which something is left, and one for what cannot be read; never raise for it."""
 
     def report(error: KernelError) -> None:
@@ -43,7 +44,7 @@ def warn_of_leftovers(library: Library) -> None:
             log.warning("%s", warning(mode, found))
 
 
-def _look(node: Node, library: Library, mode: Mode) -> list[str]:
+def _look(node: Node, library: Commands, mode: Mode) -> list[str]:
     if mode is Mode.NFTABLES:
         there = table_names(library)
         return [" ".join(table) for table in TABLES if table in there]
@@ -160,7 +161,7 @@ class _Cleanup:
             click.echo(f"ipset {name}: stays, as a rule that is not kube-proxy's names it")
 
     def _remove_tables(self) -> None:
-        library = Library()
+        library = LibraryProcess()
         for family, name in TABLES:
             table = KernelTable(library, family, name)
             try:

@@ -4,7 +4,7 @@ One context is used from one thread; the call releases the interpreter's lock wh
 """
 
 import ctypes
-from typing import Any
+from typing import Any, Protocol
 
 from knft.errors import KernelError, UnsupportedError
 
@@ -12,6 +12,13 @@ _SONAME = "libnftables.so.1"
 _MISSING = (
     "libnftables is missing ({reason}): install the package libnftables1 (Debian, Ubuntu) or nftables-libs (Fedora)"
 )
+
+
+class Commands(Protocol):
+    """What carries out nft commands."""
+
+    def run(self, commands: str) -> str:
+        """Carry ``commands`` out as one transaction; raise KernelError where they are refused."""
 
 
 def _context() -> Any:  # noqa: ANN401 - the binding has no types

@@ -1,17 +1,9 @@
 """Whether this machine can do what knft needs, asked before anything is changed."""
 
 from pathlib import Path
-from typing import Protocol
 
 from knft.errors import KernelError, UnsupportedError
-
-
-class Commands(Protocol):
-    """What carries out nft commands."""
-
-    def run(self, commands: str) -> str:
-        """Carry ``commands`` out as one transaction; raise KernelError where they are refused."""
-
+from knft.kernel.library import Commands
 
 # What each feature is for, and one rule that only a kernel with the feature accepts.
 _FEATURES = (

@@ -1,45 +1,37 @@
 """One family's table in the kernel: read, declare, replace, commit, remove."""
 
 import json
-import subprocess
-import sys
 
 from knft.errors import KernelError
-from knft.kernel.library import Library
-from knft.kernel.lister import NO_SUCH_TABLE
+from knft.kernel.library import Commands
 from knft.nft.codec.listing import Listing, parse_listing
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
 from knft.nft.objects import Family, Table
 from knft.nft.transaction import Transaction
 
-LISTING_SECONDS = 300
-"""When a listing counts as hung; 100 000 elements take a few seconds."""
+_NO_SUCH_TABLE = "No such file or directory"
 
 
 class KernelTable:
     """The table ``name`` of ``family``. Every method raises KernelError, and then nothing has changed."""
 
-    def __init__(self, library: Library, family: Family, name: str) -> None:
-        """Use ``library`` for everything but listings, which a child process makes."""
+    def __init__(self, library: Commands, family: Family, name: str) -> None:
+        """Have ``library`` do the work: a LibraryProcess, unless it may crash with the caller."""
         self._library = library
         self._family = family
         self._name = name
 
     def read(self) -> Listing | None:
         """Return what the table holds, or None where there is none."""
-        command = [sys.executable, "-P", "-m", "knft.kernel.lister", self._family, self._name]
         try:
-            done = subprocess.run(command, capture_output=True, check=False, timeout=LISTING_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            listed = self._library.run(f"list table {self._family} {self._name}")
+        except KernelError as error:
+            if _NO_SUCH_TABLE in error.detail:
+                return None
             msg = f"listing the table {self._family} {self._name} failed: {error}"
-            raise KernelError(msg) from error
-        if done.returncode == NO_SUCH_TABLE:
-            return None
-        if done.returncode != 0:
-            msg = f"listing the table {self._family} {self._name} failed with status {done.returncode}"
-            raise KernelError(msg, done.stderr.decode(errors="replace"))
+            raise KernelError(msg, error.detail) from error
         try:
-            return parse_listing(done.stdout)
+            return parse_listing(listed)
         except (ValueError, KeyError, TypeError) as error:
             msg = f"the table {self._family} {self._name} is not one that knft understands: {error!r}"
             raise KernelError(msg) from error
@@ -63,13 +55,13 @@ class KernelTable:
         try:
             self._library.run(f"delete table {self._family} {self._name}")
         except KernelError as error:
-            if "No such file or directory" in error.detail:
+            if _NO_SUCH_TABLE in error.detail:
                 return False
             raise
         return True
 
 
-def table_names(library: Library) -> frozenset[tuple[str, str]]:
+def table_names(library: Commands) -> frozenset[tuple[str, str]]:
     """Return family and name of every table, nothing of what is in them; raise KernelError where that is refused."""
     objects = json.loads(library.run("list tables") or "{}").get("nftables", [])
     return frozenset((item["table"]["family"], item["table"]["name"]) for item in objects if "table" in item)

@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 from knft.config import Config
-from knft.kernel.library import Library
+from knft.kernel.library import Commands
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.render.names import NFT_FAMILIES, TABLE
@@ -15,7 +15,7 @@ from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
 
 
-def live_daemon(config: Config, library: Library) -> Daemon:
+def live_daemon(config: Config, library: Commands) -> Daemon:
     """Return a daemon for both families that works on this machine's kernel."""
     start = datetime.now(UTC)
     proxiers = tuple(

@@ -1,0 +1,141 @@
+"""LibraryProcess: libnftables as one call, carried out by a process that may die without harm."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Self
+
+import msgspec
+
+from knft.errors import KernelError, LibraryDiedError, UnsupportedError
+from knft.kernel import frames
+from knft.kernel.worker import Answer, Hello
+
+HUNG_SECONDS = 300.0
+"""When the library counts as hung; 10 000 Services with 100 000 endpoints take a second or two."""
+
+RECYCLE_BYTES = 8 << 20
+"""After commands or answers of this size the process is replaced by a new one: the library keeps the memory they took
+(420 MiB after 100 000 endpoints, libnftables 1.0.6)."""
+
+
+class LibraryProcess:
+    """Carries out nft commands like Library; one caller at a time, the others wait.
+
+    A process that dies is reported by the call that it dies in, and the next call has a new one.
+    """
+
+    def __init__(self) -> None:
+        """Start a process, which is not waited for."""
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = _Worker()
+
+    def run(self, commands: str) -> str:
+        """Carry out commands as one transaction; return what the library printed.
+
+        Raises KernelError where the kernel or the library refused them, and then nothing has changed; LibraryDiedError,
+        where the process died or hung, and then they may have been carried out or not; UnsupportedError where there
+        is no library.
+        """
+        with self._lock:
+            worker = self._worker or _Worker()
+            self._worker = None
+            answer = worker.ask(commands)
+            if len(commands) + len(answer.output) < RECYCLE_BYTES:
+                self._worker = worker
+            else:
+                worker.close()
+                self._worker = _Worker()
+        if answer.refusal:
+            raise KernelError(answer.refusal, answer.detail)
+        return answer.output
+
+    @property
+    def pid(self) -> int | None:
+        """The process that the next call goes to, None where it will be a new one."""
+        worker = self._worker
+        return worker.pid if worker is not None else None
+
+    def close(self) -> None:
+        """End the process; a call after that starts another."""
+        with self._lock:
+            if self._worker is not None:
+                self._worker.close()
+            self._worker = None
+
+    def __enter__(self) -> Self:
+        """Return the process itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.close()
+
+
+class _Worker:
+    """One process; it is used until it dies."""
+
+    def __init__(self) -> None:
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        arguments = [str(number) for number in (requests, answers, os.getpid())]
+        command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
+        except OSError as error:
+            msg = f"the process for libnftables cannot be started: {error}"
+            raise KernelError(msg) from error
+        finally:
+            os.close(requests)
+            os.close(answers)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._requests, self._answers)
+        self._greeted = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, commands: str) -> Answer:
+        """Have commands carried out; where that is not answered, the process is gone afterwards."""
+        try:
+            if not self._greeted:
+                self._greet()
+            frames.send(self._requests, commands.encode())
+            return msgspec.msgpack.decode(frames.receive(self._answers, HUNG_SECONDS), type=Answer)
+        except TimeoutError as error:
+            self._process.kill()
+            msg = f"libnftables did not answer within {HUNG_SECONDS:g} s, and was killed"
+            raise LibraryDiedError(msg) from error
+        except (EOFError, BrokenPipeError) as error:
+            self.close()
+            msg = f"the process of libnftables {_fate(self._process.returncode)}"
+            raise LibraryDiedError(msg) from error
+        except BaseException:
+            # The answer is still to come, and must not be taken for that of another question.
+            self._process.kill()
+            raise
+
+    def _greet(self) -> None:
+        hello = msgspec.msgpack.decode(frames.receive(self._answers, HUNG_SECONDS), type=Hello)
+        if hello.unusable:
+            raise UnsupportedError(hello.unusable)
+        self._greeted = True
+
+    def close(self) -> None:
+        """End the process, and wait for it."""
+        self._finalizer()
+
+
+def _end(process: "subprocess.Popen[bytes]", *pipes: int) -> None:
+    for pipe in pipes:
+        os.close(pipe)
+    process.wait()
+
+
+def _fate(status: int) -> str:
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"

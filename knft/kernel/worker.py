@@ -1,0 +1,66 @@
+"""libnftables in a process of its own: ``python -m knft.kernel.worker``; LibraryProcess is the other end.
+
+The library can crash, on its own bugs or on what another version of it made (1.0.6 lists no set that 1.1.3 made),
+and keeps the memory of the largest transaction; the daemon must neither die with it nor grow.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+import msgspec
+from msgspec import Struct
+
+from knft.errors import KernelError, UnsupportedError
+from knft.kernel import frames
+from knft.kernel.library import Library
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Hello(Struct):
+    """What the process says first: why it is no use, if it is none."""
+
+    unusable: str = ""
+
+
+class Answer(Struct):
+    """What became of one text of commands; ``refusal`` is the first line of the library's words, ``detail`` all."""
+
+    output: str = ""
+    refusal: str = ""
+    detail: str = ""
+
+
+def main(requests: int, answers: int, parent: int) -> int:
+    """Carry out what comes, until the parent closes the pipe; return the exit status."""
+    # Interrupts are the daemon's to handle, and a daemon that was killed must not have one more change made for it.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return 1
+    try:
+        library = Library()
+    except UnsupportedError as error:
+        frames.send(answers, msgspec.msgpack.encode(Hello(str(error))))
+        return 1
+    frames.send(answers, msgspec.msgpack.encode(Hello()))
+    while True:
+        try:
+            commands = frames.receive(requests).decode()
+            frames.send(answers, msgspec.msgpack.encode(_answer(library, commands)))
+        except (EOFError, BrokenPipeError):
+            return 0
+
+
+def _answer(library: Library, commands: str) -> Answer:
+    try:
+        return Answer(output=library.run(commands))
+    except KernelError as error:
+        return Answer(refusal=str(error), detail=error.detail)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -1,0 +1,105 @@
+"""libnftables in a process of its own: it may crash, hang or be killed, and the daemon goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from knft.errors import KernelError, LibraryDiedError, UnsupportedError
+from knft.kernel import process
+from knft.kernel.process import LibraryProcess
+from tests.lab.namespace import Namespace
+
+pytestmark = pytest.mark.kernel
+HANG = 30.0
+
+
+@pytest.fixture
+def library(namespace: Namespace) -> Iterator[LibraryProcess]:
+    del namespace  # Its fixture has put this thread into it.
+    with LibraryProcess() as started:
+        yield started
+
+
+def test_it_answers_as_the_library_does(library: LibraryProcess) -> None:
+    assert library.run("add table ip t") == ""
+    assert '"name": "t"' in library.run("list tables")
+    with pytest.raises(KernelError, match="No such file or directory") as refused:
+        library.run("delete table ip u")
+    assert "delete table ip u" in refused.value.detail
+    assert '"name": "t"' in library.run("list tables")
+
+
+def test_one_that_was_killed_is_reported_once_and_replaced(library: LibraryProcess) -> None:
+    library.run("add table ip t")
+    pid = library.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(LibraryDiedError, match=r"^the process of libnftables was killed by SIGKILL$"):
+        library.run("list tables")
+    assert '"name": "t"' in library.run("list tables")
+
+
+def test_one_that_hangs_is_killed(library: LibraryProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    library.run("add table ip t")
+    pid = library.pid
+    assert pid is not None
+    monkeypatch.setattr(process, "HUNG_SECONDS", 0.1)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(LibraryDiedError, match=r"^libnftables did not answer within 0\.1 s, and was killed$"):
+        library.run("list tables")
+    monkeypatch.undo()
+    assert '"name": "t"' in library.run("list tables")
+
+
+@pytest.mark.parametrize("large", ["commands", "answer"])
+def test_after_a_large_one_the_memory_is_given_back(
+    library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, large: str
+) -> None:
+    """The next call has a new process."""
+    addresses = ", ".join(f"10.0.{b}.{c}" for b in range(10) for c in range(100))
+    add = f"add table ip t\nadd set ip t s {{ type ipv4_addr; }}\nadd element ip t s {{ {addresses} }}"
+    before = library.pid
+    if large == "answer":
+        library.run(add)
+        assert before == library.pid
+    monkeypatch.setattr(process, "RECYCLE_BYTES", 1000)
+    library.run(add if large == "commands" else "list table ip t")
+    assert library.pid not in {None, before}
+    assert before is not None
+    assert not Path(f"/proc/{before}").exists()
+    monkeypatch.undo()
+    assert '"10.0.9.99"' in library.run("list table ip t")
+
+
+def test_where_there_is_no_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['nftables'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with LibraryProcess() as library, pytest.raises(UnsupportedError, match="'nftables' is missing"):
+        library.run("list tables")
+
+
+def test_it_dies_with_a_daemon_that_is_killed(namespace: Namespace) -> None:
+    """So that no change is made for one that is gone, after the next one has looked."""
+    code = (
+        "from knft.kernel.process import LibraryProcess; import time\n"
+        "library = LibraryProcess(); library.run('list tables'); print(library.pid, flush=True); time.sleep(60)"
+    )
+    daemon = namespace.popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert daemon.stdout is not None
+    child = int(daemon.stdout.readline())
+    os.kill(child, signal.SIGSTOP)
+    daemon.kill()
+    daemon.communicate()
+    deadline = time.monotonic() + HANG
+    while Path(f"/proc/{child}/stat").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
+            break
+        time.sleep(0.01)
+    else:
+        assert not Path(f"/proc/{child}").exists()
