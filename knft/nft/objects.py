@@ -119,6 +119,15 @@ class Contents(Struct):
         self.members |= other.members
         self.chains.update(other.chains)
 
+    def without(self, other: "Contents") -> "Contents":
+        """Return the contents but what ``other`` has under the same names and keys."""
+        return Contents(
+            {place: entry for place, entry in self.entries.items() if place not in other.entries},
+            {name: array for name, array in self.arrays.items() if name not in other.arrays},
+            self.members - other.members,
+            {name: chain for name, chain in self.chains.items() if name not in other.chains},
+        )
+
     def elements(self) -> dict[str, dict[Key, Value]]:
         """Return every element by container, in the order of the keys."""
         found: dict[str, dict[Key, Value]] = {}

@@ -168,9 +168,9 @@ class Numbering:
         """Note that a Service port is not sticky, or gone."""
         self._retire(identity(name))
 
-    def retire_others(self) -> None:
-        """Note that all that were not assigned are gone."""
-        for port_identity in sorted(self._known.keys() - self.changed.keys()):
+    def retire_others(self, spared: Collection[str] = ()) -> None:
+        """Note that all that were not assigned are gone, but for ``spared`` identities."""
+        for port_identity in sorted(self._known.keys() - self.changed.keys() - set(spared)):
             self._retire(port_identity)
 
     def _retire(self, port_identity: str) -> None:

@@ -5,6 +5,7 @@
 The pauses count from the end of a run, so that long runs leave the machine time to breathe.
 """
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -26,16 +27,27 @@ class Intervals(Struct, frozen=True):
             msg = f"maximum interval {self.maximum} s is less than the minimum {self.minimum} s"
             raise ValueError(msg)
 
-    def next_pause(self, *, succeeded: bool) -> float:
-        """Return how long after a run the next one comes by itself."""
-        return self.maximum if succeeded else min(self.retry, self.maximum)
+    def next_pause(self, *, succeeded: bool, jitter: float = 0.0) -> float:
+        """Return how long after a run the next one comes by itself; ``jitter``, 0 to 1, puts off a retry by a fifth."""
+        return self.maximum if succeeded else min(self.retry * (1 + jitter / 5), self.maximum)
 
 
 class BoundedFrequencyRunner:
     """Runs a function in the thread that calls ``loop``."""
 
-    def __init__(self, run: Callable[[], bool], intervals: Intervals, clock: Clock) -> None:
-        """``run`` does the work and returns whether it succeeded; it must not raise."""
+    def __init__(
+        self,
+        run: Callable[[], bool],
+        intervals: Intervals,
+        clock: Clock,
+        jitter: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """``run`` does the work and returns whether it succeeded; it must not raise.
+
+        ``jitter`` returns a number from 0 to 1 for each retry, so that nodes that fail together do not retry together.
+        """
+        self._jitter = jitter
+        self._wanted_within = math.inf
         self._run = run
         self._intervals = intervals
         self._clock = clock
@@ -45,6 +57,10 @@ class BoundedFrequencyRunner:
     def request(self) -> None:
         """Ask for a run; requests before it starts count as one. Never blocks."""
         self._wake.set()
+
+    def run_within(self, seconds: float) -> None:
+        """Ask, during a run, for the next one at the latest so long after it."""
+        self._wanted_within = min(self._wanted_within, seconds)
 
     def stop(self) -> None:
         """End the loop after the run in progress. Not for signal handlers: an Event's lock is not reentrant."""
@@ -61,7 +77,9 @@ class BoundedFrequencyRunner:
             self._wake.clear()
             if self._stop.is_set():
                 return
+            self._wanted_within = math.inf
             succeeded = self._run()
             ended = self._clock.now()
-            due = ended + self._intervals.next_pause(succeeded=succeeded)
+            pause = self._intervals.next_pause(succeeded=succeeded, jitter=self._jitter())
+            due = ended + min(pause, self._wanted_within)
             self._clock.wait(self._stop, ended + self._intervals.minimum)

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
@@ -13,7 +13,7 @@ from knft.nft.objects import Chain, Key, Value
 from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import STICKY_PORTS, STICKY_PREFIX
-from knft.render.numbering import StickyPort, trusted
+from knft.render.numbering import StickyPort
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.sticky import read_sticky_ports
 
@@ -47,10 +47,12 @@ class TableState(enum.Enum):
 class Basis(Struct, frozen=True):
     """What is known of the table.
 
-    ``owners`` may have to change; ``sticky`` are the sticky ports by identity. Of a table that was read back,
-    ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose rules are not what they should
-    be, and ``outdated`` chains mark rules of an older knft and go away. ``memories`` are the clients that a table knows
-    that has to be replaced, by affinity set.
+    ``owners`` may have to change; ``sticky`` are the sticky ports by identity. Where it is ``full``, the skeleton is
+    looked after as well, and what nobody wants is removed, but for what ``spared`` Service ports want.
+
+    Of a table that was read back, ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose
+    rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away. ``memories`` are
+    the clients, by affinity set, of a table that has to be replaced.
     """
 
     programmed: Programmed[Owner]
@@ -58,14 +60,11 @@ class Basis(Struct, frozen=True):
     owners: frozenset[Owner]
     sticky: dict[str, StickyPort]
     full: bool = True
+    spared: frozenset[ServicePortName] = frozenset()
     found_rules: dict[str, int] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
     memories: dict[str, dict[Key, Value]] = {}
-
-    def remembering(self, sticky: Mapping[str, StickyPort]) -> "Basis":
-        """Return the basis with what a process still knows of the sticky ports that were read back."""
-        return structs.replace(self, sticky=trusted(self.sticky, sticky))
 
     def trust_unchanged(self, wanted: Mapping[Owner, Fragment | None]) -> None:
         """Take the chains of a sticky port for what they should be where the kernel's note about it says so.

@@ -1,6 +1,7 @@
 """The daemon: sources feed the families' states, the runner says when, a failure is reported and tried again."""
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
@@ -25,6 +26,7 @@ class Daemon:
         self._dispatcher = dispatcher
         self._said: dict[Family, set[str]] = {}
         self._wake: Callable[[], None] = lambda: None
+        self._wake_within: Callable[[float], None] = lambda _: None
 
     def handle(self, changes: Iterable[Change]) -> None:
         """Take in changed objects, and have them synced if they matter."""
@@ -54,22 +56,25 @@ class Daemon:
             return False
         log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
         self._say_once(report)
+        if report.retry_seconds is not None:
+            self._wake_within(report.retry_seconds)
         return True
 
     def _say_once(self, report: SyncReport) -> None:
-        """Name the frontends that two Services claim, each when it begins to be so."""
+        """Say what is not as the objects want it, each when it begins to be so."""
+        sentences = {str(lost) for lost in report.lost}
+        sentences |= {f"{name} is left out, and tried again: {reason}" for name, reason in report.left_out.items()}
+        sentences |= {f"{name} goes without session affinity: every number is taken" for name in report.unsticky}
         said = self._said.get(report.family, set())
-        self._said[report.family] = {str(lost) for lost in report.lost}
-        for sentence in sorted(self._said[report.family] - said):
+        self._said[report.family] = sentences
+        for sentence in sorted(sentences - said):
             log.warning("%s: %s", report.family.value, sentence)
-        for name in report.unsticky:
-            log.warning("%s: %s goes without session affinity: every number is taken", report.family.value, name)
 
     def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
         """Sync now and after every change until ``stop`` is set; periods are seconds."""
         intervals = Intervals(min_period, sync_period, max(FULL_SYNC_SECONDS, min_period))
-        runner = BoundedFrequencyRunner(self.sync, intervals, clock)
-        self._wake = runner.request
+        runner = BoundedFrequencyRunner(self.sync, intervals, clock, random.random)
+        self._wake, self._wake_within = runner.request, runner.run_within
         runner.request()
 
         def stop_runner() -> None:

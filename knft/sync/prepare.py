@@ -1,7 +1,7 @@
 """Preparing a sync: from what is known to the transaction that makes the table equal to it. Values in, values out."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, structs
 
@@ -29,7 +29,7 @@ class Prepared(Struct, frozen=True):
     """A transaction, and what it was made of.
 
     ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
-    ports whose affinity is left out, because every number is taken.
+    ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
     """
 
     wanted: Fragments
@@ -37,6 +37,7 @@ class Prepared(Struct, frozen=True):
     transaction: Transaction
     sticky: dict[str, StickyPort | None]
     unsticky: tuple[ServicePortName, ...]
+    failed: dict[ServicePortName, Exception]
 
     @property
     def affinity_sets(self) -> int:
@@ -51,9 +52,8 @@ class Prepared(Struct, frozen=True):
 def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Prepared:
     """Return the transaction that turns ``basis`` into what ``state`` says; ``now`` is in seconds."""
     family = state.node.family
-    numbering = Numbering(basis.sticky, now)
-    wanted = _render(basis, state, config, numbering)
-    wanted |= _notes(numbering, wanted)
+    rendering = _Rendering(basis, state, config, now)
+    wanted = rendering.everything()
     if basis.full:
         basis.trust_unchanged(wanted)
     changes = basis.programmed.compare(_contents(wanted))
@@ -71,7 +71,8 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         added=changes.added,
         dropped=(*basis.outdated, *_long_unwanted(basis, changes, now)),
     )
-    prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused))
+    numbering = rendering.numbering
+    prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused), rendering.failed)
     if not basis.full:
         return prepared
     sets = unneeded_sets(basis.programmed.containers, prepared.affinity_sets)
@@ -82,22 +83,68 @@ def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:
     return {owner: fragment.contents if fragment is not None else None for owner, fragment in wanted.items()}
 
 
-def _render(basis: Basis, state: ServiceState, config: Config, numbering: Numbering) -> dict[Owner, Fragment | None]:
-    # In the order of names, so that the same objects give the same transaction.
-    owners = sorted(basis.owners, key=_order)
-    orders = basis.programmed.contents_of(owners).arrays
-    wanted: dict[Owner, Fragment | None] = {}
-    for owner in owners:
-        match owner:
-            case Part.NODE:
-                wanted[owner] = render_node(state.node, config)
-            case ServicePortName():
-                wanted[owner] = _render_service_port(state, owner, orders, numbering, config)
-            case _:
-                wanted[owner] = None
-    if basis.full:
-        numbering.retire_others()
-    return wanted
+class _Rendering:
+    """Everything that the owners of a basis want."""
+
+    def __init__(self, basis: Basis, state: ServiceState, config: Config, now: float) -> None:
+        self._basis = basis
+        self._state = state
+        self._config = config
+        self._now = now
+        self._orders = basis.programmed.contents_of(basis.owners).arrays
+        self.numbering = Numbering(basis.sticky, now)
+        self.failed: dict[ServicePortName, Exception] = {}
+
+    def everything(self) -> dict[Owner, Fragment | None]:
+        """Return what each owner wants, in the order of names: the same objects give the same transaction."""
+        wanted = self._owned(sorted(self._basis.owners, key=_order), self.numbering)
+        spared = self._spared()
+        if self._basis.full:
+            self.numbering.retire_others(spared.identities)
+        wanted |= _notes(self.numbering, wanted)
+        found = self._basis.programmed.stored(Part.FOUND)
+        if found is not None:
+            kept = found.without(found.without(spared.contents)) if self._basis.full else found
+            wanted[Part.FOUND] = Fragment(kept.without(_joined(wanted)))
+        return wanted
+
+    def _owned(self, owners: Iterable[Owner], numbering: Numbering) -> dict[Owner, Fragment | None]:
+        wanted: dict[Owner, Fragment | None] = {}
+        for owner in owners:
+            match owner:
+                case Part.NODE:
+                    wanted[owner] = render_node(self._state.node, self._config)
+                case ServicePortName():
+                    self._render(owner, numbering, wanted)
+                case _:
+                    wanted[owner] = None
+        return wanted
+
+    def _render(self, name: ServicePortName, numbering: Numbering, wanted: dict[Owner, Fragment | None]) -> None:
+        try:
+            wanted[name] = _render_service_port(self._state, name, self._orders, numbering, self._config)
+        except Exception as error:  # noqa: BLE001 - a mistake of knft's about one Service port is not all the others'
+            self.failed[name] = error
+
+    def _spared(self) -> "_Spared":
+        """Return what the Service ports want that a full sync leaves as they are."""
+        numbering = Numbering(self._basis.sticky, self._now)
+        wanted = self._owned(sorted(self._basis.spared, key=_order), numbering)
+        wanted |= _notes(numbering, wanted)
+        return _Spared(_joined(wanted), frozenset(numbering.changed))
+
+
+class _Spared(Struct, frozen=True):
+    contents: Contents
+    identities: frozenset[str]
+
+
+def _joined(wanted: Fragments) -> Contents:
+    joined = Contents.empty()
+    for fragment in wanted.values():
+        if fragment is not None:
+            joined.absorb(fragment.contents)
+    return joined
 
 
 def _order(owner: Owner) -> tuple[str, ...]:

@@ -5,17 +5,21 @@
 After a failed commit nothing is known of the table: the next sync reads it back and compares everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
+from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family, ServicePortName
 from knft.render import layout
-from knft.render.numbering import StickyPort
+from knft.render.numbering import StickyPort, trusted
 from knft.sync.basis import Basis, Owner, Part, TableState, basis_from_listing
+from knft.sync.isolate import LeftOut, halve
 from knft.sync.ports import TablePort
 from knft.sync.prepare import Prepared, prepare
-from knft.sync.report import SyncReport
+from knft.sync.report import Done, SyncReport
 from knft.sync.state import ServiceState, Work
 
 FULL_SYNC_SECONDS = 3600.0
@@ -43,45 +47,123 @@ class Proxier:
         self._sticky: dict[str, StickyPort] = {}
         self._last_full = timer()
         self._unreported: Work | None = None
+        self._left_out = LeftOut(config.sync_period)
+        self._done = Done()
 
     def sync(self) -> SyncReport:
-        """Bring the table up to date; raise KernelError where that failed, and do everything anew next time."""
+        """Bring the table up to date; raise KernelError where that failed, and do everything anew next time.
+
+        Where only some Service ports are refused the others are in force, and the report names those.
+        """
         started = self._timer()
         work = self.state.check_out()
         self._unreported = work if self._unreported is None else self._unreported.followed_by(work)
+        self._done = Done()
         programmed, self._programmed = self._programmed, None
-        if started - self._last_full >= FULL_SYNC_SECONDS:
+        if self._is_comparison_due(work, started):
             programmed = None
-        basis = self._basis(programmed, work, started)
-        prepared = prepare(basis, self.state, self._config, started)
-        kernel_started = self._timer()
-        self._send(basis, prepared)
-        ended = self._timer()
-        self._adopt(basis, prepared, ended)
+        full = programmed is None or not self._change(programmed, work, started)
+        if full:
+            self._compare_everything(started)
         reported, self._unreported = self._unreported, None
-        transaction = prepared.transaction
         return SyncReport(
             family=self.family,
-            full=basis.full,
-            service_ports=sum(isinstance(owner, ServicePortName) for owner in prepared.wanted),
-            added=transaction.added_count,
-            removed=transaction.removed_count,
-            chains=len(transaction.chains),
-            seconds=ended - started,
-            kernel_seconds=ended - kernel_started,
+            full=full,
+            service_ports=self._done.service_ports,
+            added=self._done.added,
+            removed=self._done.removed,
+            chains=self._done.chains,
+            seconds=self._timer() - started,
+            kernel_seconds=self._done.kernel_seconds,
+            unsticky=tuple(self._done.unsticky),
             lost=self.state.lost(),
-            unsticky=prepared.unsticky,
+            left_out=self._left_out.reasons(),
+            retry_seconds=self._left_out.next_due(self._timer()),
             trigger_times=reported.trigger_times,
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
         )
 
-    def _basis(self, programmed: Programmed[Owner] | None, work: Work, now: float) -> Basis:
-        if programmed is None:
-            self._last_full = now
-            found = basis_from_listing(self._port.read(), self.family, self._config, self.state.service_ports(), now)
-            return found.remembering(self._sticky)
+    def _is_comparison_due(self, work: Work, now: float) -> bool:
+        """Tell whether a change is not enough: something may be in the kernel that knft does not know of."""
+        gone = [name for name in self._left_out.names() if not self.state.has(name)]
+        self._left_out.forget(gone)
+        self._left_out.note_changed(work.service_ports)
+        return bool(gone or self._left_out.due(now)) or now - self._last_full >= FULL_SYNC_SECONDS
+
+    def _change(self, programmed: Programmed[Owner], work: Work, now: float) -> bool:
+        """Commit what has changed; return whether the kernel held what it was believed to hold."""
+        changed = work.service_ports - self._left_out.names()
         node = {Part.NODE} if work.node is not None else set[Part]()
-        return Basis(programmed, TableState.READY, work.service_ports | node, self._sticky, full=False)
+        try:
+            self._commit(Basis(programmed, TableState.READY, changed | node, self._sticky, full=False), now)
+        except KernelError:
+            return False
+        return True
+
+    def _compare_everything(self, now: float) -> None:
+        """Read the table back, and make of it what is wanted; what is refused then is some Service port's fault."""
+        basis = self._read(now)
+        try:
+            self._commit(basis, now)
+        except KernelError:
+            # Somebody may have changed the table since, or the library died: another look tells.
+            basis = self._read(now)
+            self._commit_or_isolate(basis, now)
+        self._try(basis.programmed, self._left_out.due(now), now)
+
+    def _read(self, now: float) -> Basis:
+        self._last_full = now
+        left_out = self._left_out.names()
+        names = [name for name in self.state.service_ports() if name not in left_out]
+        basis = basis_from_listing(self._port.read(), self.family, self._config, names, now)
+        return structs.replace(basis, sticky=trusted(basis.sticky, self._sticky), spared=left_out)
+
+    def _commit_or_isolate(self, basis: Basis, now: float) -> None:
+        """Commit all, or where that is refused all but who is at fault; raise KernelError where nobody is."""
+        try:
+            self._commit(basis, now)
+        except LibraryDiedError:
+            raise
+        except KernelError as refusal:
+            self._isolate(basis, refusal, now)
+
+    def _isolate(self, basis: Basis, refusal: KernelError, now: float) -> None:
+        names = sorted(owner for owner in basis.owners if isinstance(owner, ServicePortName))
+        alone = structs.replace(basis, owners=basis.owners - set(names), spared=basis.spared | set(names))
+        try:
+            self._commit(alone, now)
+        except KernelError:
+            raise refusal from None
+        self._try(basis.programmed, names, now)
+
+    def _try(self, programmed: Programmed[Owner], names: Sequence[ServicePortName], now: float) -> None:
+        """Commit these Service ports, but for those that are refused even alone."""
+        if not names:
+            return
+
+        def commit(part: Sequence[ServicePortName]) -> None:
+            self._commit(Basis(programmed, TableState.READY, frozenset(part), self._sticky, full=False), now)
+
+        for name, error in halve(names, commit).items():
+            self._left_out.note(name, str(error), now)
+
+    def _commit(self, basis: Basis, now: float) -> None:
+        """Make a transaction of what the owners of a basis want, and send it; raise KernelError where it is refused."""
+        prepared = prepare(basis, self.state, self._config, now)
+        started = self._timer()
+        believed, self._programmed = self._programmed, None
+        try:
+            self._send(basis, prepared)
+        except LibraryDiedError:
+            raise
+        except KernelError:
+            self._programmed = believed  # A refused transaction has changed nothing.
+            raise
+        self._done.add(prepared, self._timer() - started)
+        self._adopt(basis, prepared, now)
+        self._left_out.forget(basis.owners)
+        for name, error in prepared.failed.items():
+            self._left_out.note(name, f"knft fails on it, please report this: {error!r}", now)
 
     def _send(self, basis: Basis, prepared: Prepared) -> None:
         transaction, sets = prepared.transaction, prepared.affinity_sets

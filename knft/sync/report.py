@@ -4,7 +4,27 @@ from msgspec import Struct
 
 from knft.decide.frontends import Lost
 from knft.model.names import Family, ServicePortName
+from knft.sync.prepare import Prepared
 from knft.track.endpoints import TriggerTimes
+
+
+class Done:
+    """What a sync has sent so far, in one transaction or in several."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.service_ports = self.added = self.removed = self.chains = 0
+        self.kernel_seconds = 0.0
+        self.unsticky: list[ServicePortName] = []
+
+    def add(self, prepared: Prepared, kernel_seconds: float) -> None:
+        """Note that a transaction was committed."""
+        self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.wanted)
+        self.added += prepared.transaction.added_count
+        self.removed += prepared.transaction.removed_count
+        self.chains += len(prepared.transaction.chains)
+        self.kernel_seconds += kernel_seconds
+        self.unsticky += prepared.unsticky
 
 
 class SyncReport(Struct, frozen=True):
@@ -14,7 +34,8 @@ class SyncReport(Struct, frozen=True):
     ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
     libnftables and the kernel. ``lost`` are the frontends that two Services claim, ``unsticky`` the
     Service ports of this sync that go without affinity. ``trigger_times`` and ``conntrack_cleanup_required`` speak for
-    failed syncs before this one, too.
+    failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason; the
+    next of them wants to be tried again in ``retry_seconds``.
     """
 
     family: Family
@@ -27,6 +48,8 @@ class SyncReport(Struct, frozen=True):
     kernel_seconds: float
     lost: tuple[Lost, ...]
     unsticky: tuple[ServicePortName, ...]
+    left_out: dict[ServicePortName, str]
+    retry_seconds: float | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
 

@@ -95,6 +95,10 @@ class ServiceState:
         """Iterate over the names of all Service ports."""
         return iter(self._services)
 
+    def has(self, name: ServicePortName) -> bool:
+        """Whether there is a Service port of that name."""
+        return name in self._services
+
     def plan(self, name: ServicePortName) -> ServicePlan | None:
         """Return the plan for one Service port, or None where it is gone."""
         port = self._services.get(name)

@@ -42,13 +42,17 @@ def check_schema(document: bytes) -> None:
 
 
 class CheckedPort:
-    """A port that holds every transaction against the schema, keeps it, and hands it on; or refuses so many."""
+    """A port that holds every transaction against the schema, keeps it, and hands it on; or refuses so many.
+
+    ``meddle`` is called with each transaction just before it is handed on.
+    """
 
     def __init__(self, inner: TablePort) -> None:
         self._inner = inner
         self.sent: list[Transaction] = []
         self.reads = 0
         self.refuse = 0
+        self.meddle: Callable[[Transaction], None] = lambda _: None
 
     def read(self) -> Listing | None:
         self.reads += 1
@@ -66,6 +70,7 @@ class CheckedPort:
             self.refuse -= 1
             msg = "refused for the test"
             raise KernelError(msg)
+        self.meddle(transaction)
         self._inner.commit(transaction)
         self.sent.append(transaction)
 

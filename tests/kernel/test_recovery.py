@@ -13,6 +13,7 @@ from tests.kernel.harness import CONFIG, KernelHarness, operations, service, sli
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
+EVERY = 1000
 
 
 def _restart(harness: KernelHarness, config: Config = CONFIG) -> KernelHarness:
@@ -40,19 +41,32 @@ def _filled(namespace: Namespace) -> KernelHarness:
     return harness
 
 
-def test_after_a_refused_commit_everything_is_compared_and_nothing_is_lost(namespace: Namespace) -> None:
-    """The refused change and the next one both arrive, by a delta from what was read back."""
+def test_a_change_that_is_refused_is_made_by_comparing_at_once(namespace: Namespace) -> None:
+    """By a delta from what was read back, in the same sync."""
     harness = _filled(namespace)
     port = harness.ports[Family.IPV4]
     port.refuse = 1
     harness.apply(service("late", 20), *slices("late", [15]))
-    with pytest.raises(KernelError):
-        harness.sync()
-    assert port.reads == 1
-    harness.apply(*slices("web", range(11, 15)))
-    harness.sync()
+    assert harness.sync()[Family.IPV4].full
     assert port.reads == 2
-    assert operations(harness.last()) < 12
+    assert operations(harness.last()) < 8
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_where_everything_is_refused_nothing_is_lost(namespace: Namespace) -> None:
+    """The refused change and the next one both arrive, and what is to be done besides is not forgotten."""
+    harness = _filled(namespace)
+    port = harness.ports[Family.IPV4]
+    port.refuse = EVERY
+    udp = [item | {"ports": [{"name": "http", "port": 53, "protocol": "UDP"}]} for item in slices("late", [15])]
+    harness.apply(service("late", 20), *udp)
+    with pytest.raises(KernelError, match="refused for the test"):
+        harness.sync()
+    port.refuse = 0
+    harness.apply(*slices("web", range(11, 15)))
+    report = harness.sync()[Family.IPV4]
+    assert report.conntrack_cleanup_required
+    assert report.left_out == {}
     assert _held_by_fresh_start(harness) == harness.held().contents
 
 
@@ -74,13 +88,14 @@ def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
 def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     """It is reported, the daemon knows that a retry is due, and the other family is in force."""
     harness = _filled(namespace)
-    harness.ports[Family.IPV4].refuse = 1
+    harness.ports[Family.IPV4].refuse = EVERY
     harness.apply(service("late", 20), *slices("late", [15]))
     with caplog.at_level(logging.ERROR, "knft"):
         assert not harness.daemon.sync()
     assert [record.message for record in caplog.records] == ["IPv4: sync failed: refused for the test"]
     assert ("cluster-ips", ("fd00:10:96::20",)) in harness.held(Family.IPV6).contents.members
     assert ("cluster-ips", ("10.96.0.20",)) not in harness.held().contents.members
+    harness.ports[Family.IPV4].refuse = 0
     assert harness.daemon.sync()
     assert ("cluster-ips", ("10.96.0.20",)) in harness.held().contents.members
 

@@ -1,0 +1,209 @@
+"""One poisonous Service port does not stop the others. What is refused here, the kernel itself refuses."""
+
+from collections.abc import Callable, Collection
+
+import pytest
+
+from knft.model.names import Family
+from knft.nft.objects import Contents, Key
+from knft.nft.transaction import Transaction
+from knft.render.names import CLUSTER_IPS, SERVICE_IPS
+from tests.kernel.harness import KernelHarness, service, slices
+from tests.lab.namespace import Namespace
+
+pytestmark = pytest.mark.kernel
+PAUSE = 30.0
+COUNT = 40
+
+
+class Clock:
+    """Seconds, as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _frontend(number: int) -> Key:
+    return f"10.96.0.{number}", "tcp", 80
+
+
+def _meddler(namespace: Namespace, keys: Collection[Key], *, times: int = 1000) -> Callable[[Transaction], None]:
+    """Return somebody who deletes elements just before knft does, and adds them with another value just before knft."""
+    left = [times]
+
+    def nft(command: str, key: Key, value: str = "") -> None:
+        element = " . ".join(map(str, key)) + value
+        namespace.run(["nft", f"{command} element ip knft {SERVICE_IPS} {{ {element} }}"], check=False)
+
+    def meddle(transaction: Transaction) -> None:
+        for key in keys:
+            if not left[0]:
+                return
+            if key in transaction.removed.get(SERVICE_IPS, ()):
+                nft("delete", key)
+                left[0] -= 1
+            elif key in transaction.added.get(SERVICE_IPS, {}):
+                nft("add", key, " : drop")
+                left[0] -= 1
+
+    return meddle
+
+
+def _many(harness: KernelHarness) -> None:
+    harness.sync()  # The table is there.
+    for number in range(1, COUNT + 1):
+        harness.apply(service(f"web-{number}", number), *slices(f"web-{number}", [number, number + 100]))
+
+
+def _held_by_fresh_start(harness: KernelHarness) -> Contents:
+    namespace = Namespace.create("fresh")
+    with namespace.entered():
+        fresh = KernelHarness(namespace)
+        fresh.change((kind, name, item) for (kind, name), item in harness.objects.items())
+        fresh.sync()
+        held = fresh.held()
+    namespace.close()
+    return held.contents
+
+
+def _served(harness: KernelHarness) -> set[int]:
+    """Return the numbers of the Services that have their frontend and their endpoints."""
+    contents = harness.held().contents
+    arrays = {name.prefix[0] for name in contents.arrays}
+    found = [key[0] for container, key in contents.entries if container == SERVICE_IPS]
+    return {int(str(address).rpartition(".")[2]) for address in found if address in arrays}
+
+
+@pytest.mark.parametrize("what", ["deleted", "added with another value"])
+def test_who_meddles_once_is_answered_by_a_comparison(namespace: Namespace, what: str) -> None:
+    """ENOENT and EEXIST of one moment are nobody's fault."""
+    harness = KernelHarness(namespace)
+    _many(harness)
+    if what == "deleted":
+        harness.sync()
+        harness.delete("Service", "web-7")
+    harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7)], times=1)
+    report = harness.sync()[Family.IPV4]
+    assert report.full
+    assert report.left_out == {}
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["at a start", "later"])
+def test_who_is_refused_again_and_again_is_left_out_alone(namespace: Namespace, *, restarted: bool) -> None:
+    harness = KernelHarness(namespace)
+    harness.sync()
+    if restarted:
+        harness = KernelHarness(namespace)
+    _many(harness)
+    harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7), _frontend(23)])
+    report = harness.sync()[Family.IPV4]
+    assert {str(name) for name in report.left_out} == {"default/web-7:http", "default/web-23:http"}
+    assert all("Could not process rule" in reason for reason in report.left_out.values())
+    assert _served(harness) == set(range(1, COUNT + 1)) - {7, 23}
+
+
+def test_what_is_left_out_is_tried_again_with_growing_pauses(namespace: Namespace) -> None:
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    _many(harness)
+    port = harness.ports[Family.IPV4]
+    port.meddle = _meddler(namespace, [_frontend(7)])
+    for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
+        report = harness.sync()[Family.IPV4]
+        assert report.retry_seconds == pause
+        clock.now += pause - 1
+        sent = len(port.sent)
+        assert harness.sync()[Family.IPV4].retry_seconds == 1
+        assert all(item.is_empty for item in port.sent[sent:])
+        clock.now += 1
+    port.meddle = lambda _: None
+    report = harness.sync()[Family.IPV4]
+    assert (report.left_out, report.retry_seconds) == ({}, None)
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_the_others_go_on_meanwhile(namespace: Namespace) -> None:
+    """Also those that share elements with the one that is left out, and without a listing at each sync."""
+    harness = KernelHarness(namespace)
+    _many(harness)
+    port = harness.ports[Family.IPV4]
+    port.meddle = _meddler(namespace, [_frontend(7)])
+    harness.sync()
+    reads = port.reads
+    harness.apply(service("late", 99), *slices("late", [7]))
+    harness.delete("Service", "web-8")
+    report = harness.sync()[Family.IPV4]
+    assert not report.full
+    assert reads == port.reads
+    assert _served(harness) == set(range(1, COUNT + 1)) - {7, 8} | {99}
+
+
+def test_one_that_changes_does_not_wait_longer_than_at_first(namespace: Namespace) -> None:
+    """The change may have mended it; but who changes all the time is not tried all the time."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    _many(harness)
+    harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7)])
+    for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
+        assert harness.sync()[Family.IPV4].retry_seconds == pause
+        clock.now += pause
+    harness.sync()
+    harness.ports[Family.IPV4].meddle = lambda _: None
+    clock.now += PAUSE - 1
+    harness.apply(*slices("web-7", [50]))
+    assert harness.sync()[Family.IPV4].retry_seconds == 1
+    clock.now += 1
+    assert harness.sync()[Family.IPV4].left_out == {}
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_one_that_was_served_keeps_what_it_has(namespace: Namespace) -> None:
+    """What cannot be changed stays as it was, over a comparison as well, until the Service is gone."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    _many(harness)
+    harness.sync()
+    before = harness.held().contents
+    harness.apply(*slices("web-7", [51, 52, 53]))
+    harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7)])
+    assert set(map(str, harness.sync()[Family.IPV4].left_out)) == {"default/web-7:http"}
+    arrays = {name for name in before.arrays if name.prefix[0] == "10.96.0.7"}
+    assert arrays
+    for _ in range(3):
+        held = harness.held().contents
+        assert {name: held.arrays[name] for name in arrays} == {name: before.arrays[name] for name in arrays}
+        assert (CLUSTER_IPS, ("10.96.0.7",)) in held.members
+        clock.now += 3601
+        harness.sync()
+    harness.ports[Family.IPV4].meddle = lambda _: None
+    harness.delete("Service", "web-7")
+    assert harness.sync()[Family.IPV4].left_out == {}
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_knfts_own_mistake_about_one_is_not_the_others(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    state = harness.proxiers[Family.IPV4].state
+    plan = state.plan
+
+    def failing(name: object) -> object:
+        if "web-7:" in str(name):
+            msg = "a mistake"
+            raise ZeroDivisionError(msg)
+        return plan(name)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(state, "plan", failing)
+    _many(harness)
+    report = harness.sync()[Family.IPV4]
+    (reason,) = report.left_out.values()
+    assert reason == "knft fails on it, please report this: ZeroDivisionError('a mistake')"
+    assert _served(harness) == set(range(1, COUNT + 1)) - {7}
+    monkeypatch.undo()
+    clock.now += PAUSE
+    assert harness.sync()[Family.IPV4].left_out == {}
+    assert _held_by_fresh_start(harness) == harness.held().contents
