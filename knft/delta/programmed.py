@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from msgspec import Struct
-
 from knft.delta.contents import Changes, compare
 from knft.nft.objects import Contents, Key
 
@@ -82,14 +80,9 @@ class Programmed(Generic[Owner]):
             if not self._members[member]:
                 del self._members[member]
 
-    @property
-    def statistics(self) -> "Statistics":
-        """How much is programmed."""
-        return Statistics(owners=len(self._contents), members=len(self._members))
-
-
-class Statistics(Struct, frozen=True):
-    """How many owners there are, and how many distinct members of sets."""
-
-    owners: int
-    members: int
+    def everything(self) -> Contents:
+        """Return all contents, joined, as they are now; also for another thread than the one that changes them."""
+        joined = Contents.empty()
+        for contents in list(self._contents.values()):
+            joined.absorb(contents)
+        return joined

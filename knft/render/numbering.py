@@ -173,6 +173,12 @@ class Numbering:
         for port_identity in sorted(self._known.keys() - self.changed.keys() - set(spared)):
             self._retire(port_identity)
 
+    def tidy(self) -> None:
+        """Note which ports are forgotten by all their clients."""
+        for port_identity, port in self._known.items():
+            if port_identity not in self.changed and not port.indexes() and port.free_at() <= self._now:
+                self.changed[port_identity] = None
+
     def _retire(self, port_identity: str) -> None:
         previous = self._known.get(port_identity)
         if previous is not None:

@@ -1,14 +1,17 @@
 """Putting the stages together: for a live node, and for rendering."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from knft.config import Config
 from knft.kernel.library import Commands
+from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.render.names import NFT_FAMILIES, TABLE
-from knft.sync.daemon import Daemon
+from knft.sync.daemon import Auditor, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.ports import Recorder
 from knft.sync.proxier import Proxier
@@ -28,7 +31,13 @@ def live_daemon(config: Config, library: Commands) -> Daemon:
         )
         for family in Family
     )
-    return _daemon(config, proxiers)
+    return _daemon(config, proxiers, _second_way)
+
+
+@contextmanager
+def _second_way(family: Family) -> Iterator[KernelTable]:
+    with LibraryProcess() as library:
+        yield KernelTable(library, NFT_FAMILIES[family], TABLE)
 
 
 def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
@@ -42,8 +51,8 @@ def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
     return _daemon(config, proxiers), recorders
 
 
-def _daemon(config: Config, proxiers: tuple[Proxier, ...]) -> Daemon:
+def _daemon(config: Config, proxiers: tuple[Proxier, ...], auditor: Auditor | None = None) -> Daemon:
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
     # The flags alone say something about the node, also where no Node object ever comes.
     dispatcher.refresh_node()
-    return Daemon(proxiers, dispatcher)
+    return Daemon(proxiers, dispatcher, auditor)

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
@@ -48,7 +48,8 @@ class Basis(Struct, frozen=True):
     """What is known of the table.
 
     ``owners`` may have to change; ``sticky`` are the sticky ports by identity. Where it is ``full``, the skeleton is
-    looked after as well, and what nobody wants is removed, but for what ``spared`` Service ports want.
+    looked after as well, and what nobody wants is removed, but for what ``spared`` Service ports want. Where it is to
+    be ``tidy``, what sticky ports have left behind is looked through.
 
     Of a table that was read back, ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose
     rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away. ``memories`` are
@@ -60,11 +61,19 @@ class Basis(Struct, frozen=True):
     owners: frozenset[Owner]
     sticky: dict[str, StickyPort]
     full: bool = True
+    tidy: bool = False
     spared: frozenset[ServicePortName] = frozenset()
     found_rules: dict[str, int] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
     memories: dict[str, dict[Key, Value]] = {}
+
+    def distrusting(self, chains: Collection[str]) -> "Basis":
+        """Return the basis with ``chains`` to be written anew, however many rules they have."""
+        self.programmed.chains.difference_update(chains)
+        shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
+        rules = {name: count for name, count in self.found_rules.items() if name not in chains}
+        return structs.replace(self, found_rules=rules, rewritten=tuple(dict.fromkeys((*self.rewritten, *shared))))
 
     def trust_unchanged(self, wanted: Mapping[Owner, Fragment | None]) -> None:
         """Take the chains of a sticky port for what they should be where the kernel's note about it says so.
@@ -87,21 +96,21 @@ class Basis(Struct, frozen=True):
 def basis_from_listing(
     listing: Listing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
 ) -> Basis:
-    """Return the basis of a full sync; ``now`` is in seconds."""
+    """Return the basis of a full sync of all Service ports; ``now`` is in seconds."""
     layout_marker, rules_marker = layout.markers(family, config)
     owners: frozenset[Owner] = frozenset({Part.NODE, Part.FOUND, *service_ports})
     programmed: Programmed[Owner] = Programmed()
     if listing is None:
         return Basis(programmed, TableState.MISSING, owners, {})
     declared = {container.name for container in layout.containers(family)}
-    if layout_marker not in listing.chains or declared & listing.unreadable or not declared <= listing.containers:
+    if layout_marker not in listing.chains or _is_broken(listing, declared, layout.skeleton(family, config)):
         sticky, memories = read_sticky_ports(listing.contents, now), listing.memories()
         return Basis(programmed, TableState.OTHER_LAYOUT, owners, sticky, memories=memories)
     _leave_alone_what_is_not_ours(listing, declared)
     owned = {name: Chain(name) for name in listing.chains if name.startswith(STICKY_PREFIX)}
     listing.contents.chains.update(owned)
     if rules_marker in listing.chains:
-        programmed.chains.update(_as_expected(listing, family, config))
+        programmed.chains.update(as_expected(listing, family, config))
     programmed.containers.update(listing.containers)
     programmed.adopt({Part.FOUND: listing.contents})
     shared = (parse_shared_chain(name) for name in sorted(listing.chains.keys() - programmed.chains))
@@ -117,6 +126,13 @@ def basis_from_listing(
     )
 
 
+def _is_broken(listing: Listing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:
+    """Tell whether somebody has changed in a table what a transaction cannot mend."""
+    if listing.dormant or not listing.containers.issuperset(declared) or not listing.unreadable.isdisjoint(declared):
+        return True
+    return any(chain.name in listing.chains and chain.hook != listing.hooks.get(chain.name) for chain in skeleton)
+
+
 def _leave_alone_what_is_not_ours(listing: Listing, declared: Collection[str]) -> None:
     contents = listing.contents
     for place in [place for place in contents.entries if place[0] not in declared]:
@@ -126,7 +142,7 @@ def _leave_alone_what_is_not_ours(listing: Listing, declared: Collection[str]) -
     contents.members.difference_update([member for member in contents.members if member[0] not in declared])
 
 
-def _as_expected(listing: Listing, family: Family, config: Config) -> Iterator[str]:
+def as_expected(listing: Listing, family: Family, config: Config) -> Iterator[str]:
     """Yield the chains that have as many rules as they should: an empty one has been flushed by somebody."""
     skeleton = {chain.name: chain for chain in layout.skeleton(family, config)}
     for name, count in listing.chains.items():

@@ -4,6 +4,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from knft.errors import KernelError
 from knft.model.names import Family
@@ -11,17 +12,25 @@ from knft.model.objects import Change
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
-from knft.sync.proxier import FULL_SYNC_SECONDS, Proxier
+from knft.sync.ports import TablePort
+from knft.sync.proxier import TIDY_SECONDS, Proxier
 from knft.sync.report import SyncReport
 
 log = logging.getLogger("knft")
+
+AUDIT_SECONDS = 3600.0
+"""How often the kernel's tables are compared with what was committed, beside the syncs."""
+
+Auditor = Callable[[Family], AbstractContextManager[TablePort]]
+"""Opens a second way to a family's table, on which nothing else waits."""
 
 
 class Daemon:
     """Both families' Proxiers, driven together; one family's failure does not stop the other."""
 
-    def __init__(self, proxiers: Sequence[Proxier], dispatcher: Dispatcher) -> None:
-        """Drive ``proxiers``, whose states the dispatcher feeds."""
+    def __init__(self, proxiers: Sequence[Proxier], dispatcher: Dispatcher, auditor: Auditor | None = None) -> None:
+        """Drive ``proxiers``, whose states the dispatcher feeds; without an ``auditor`` they believe themselves."""
+        self._auditor = auditor
         self._proxiers = proxiers
         self._dispatcher = dispatcher
         self._said: dict[Family, set[str]] = {}
@@ -70,9 +79,31 @@ class Daemon:
         for sentence in sorted(sentences - said):
             log.warning("%s: %s", report.family.value, sentence)
 
+    def audit(self) -> None:
+        """Compare every family's table with what was committed, and have a difference mended; from any thread."""
+        if self._auditor is not None:
+            for proxier in self._proxiers:
+                self._audit_one(proxier, self._auditor)
+
+    def _audit_one(self, proxier: Proxier, auditor: Auditor) -> None:
+        family = proxier.family.value
+        try:
+            with auditor(proxier.family) as port:
+                count = proxier.audit(port)
+        except KernelError as error:
+            log.warning("%s: the table was not compared with what was committed: %s", family, error)
+            return
+        if count:
+            log.warning("%s: %d elements or chains are not what was committed; mending them", family, count)
+            self._wake()
+
+    def _audit_now_and_then(self, stop: threading.Event) -> None:
+        while not stop.wait(AUDIT_SECONDS):
+            self.audit()
+
     def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
         """Sync now and after every change until ``stop`` is set; periods are seconds."""
-        intervals = Intervals(min_period, sync_period, max(FULL_SYNC_SECONDS, min_period))
+        intervals = Intervals(min_period, sync_period, max(TIDY_SECONDS, min_period))
         runner = BoundedFrequencyRunner(self.sync, intervals, clock, random.random)
         self._wake, self._wake_within = runner.request, runner.run_within
         runner.request()
@@ -82,4 +113,5 @@ class Daemon:
             runner.stop()
 
         threading.Thread(target=stop_runner, name="stop", daemon=True).start()
+        threading.Thread(target=self._audit_now_and_then, args=[stop], name="audit", daemon=True).start()
         runner.loop()

@@ -73,9 +73,11 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
     )
     numbering = rendering.numbering
     prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused), rendering.failed)
-    if not basis.full:
+    if not (basis.full or basis.tidy):
         return prepared
-    sets = unneeded_sets(basis.programmed.containers, prepared.affinity_sets)
+    known = {**basis.sticky, **numbering.changed}
+    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
+    sets = unneeded_sets(basis.programmed.containers, needed)
     return structs.replace(prepared, transaction=structs.replace(transaction, dropped_sets=sets))
 
 
@@ -101,6 +103,8 @@ class _Rendering:
         spared = self._spared()
         if self._basis.full:
             self.numbering.retire_others(spared.identities)
+        elif self._basis.tidy:
+            self.numbering.tidy()
         wanted |= _notes(self.numbering, wanted)
         found = self._basis.programmed.stored(Part.FOUND)
         if found is not None:

@@ -5,6 +5,7 @@
 After a failed commit nothing is known of the table: the next sync reads it back and compares everything.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 
 from msgspec import structs
@@ -15,6 +16,7 @@ from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family, ServicePortName
 from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
+from knft.sync.audit import Place, Snapshot, differences, places
 from knft.sync.basis import Basis, Owner, Part, TableState, basis_from_listing
 from knft.sync.isolate import LeftOut, halve
 from knft.sync.ports import TablePort
@@ -22,8 +24,34 @@ from knft.sync.prepare import Prepared, prepare
 from knft.sync.report import Done, SyncReport
 from knft.sync.state import ServiceState, Work
 
-FULL_SYNC_SECONDS = 3600.0
-"""How often everything is compared with what the kernel holds, whether or not anything has changed."""
+TIDY_SECONDS = 3600.0
+"""How often what sticky ports have left behind is looked through."""
+
+
+class Doubts:
+    """What somebody else may have changed in the table; added to from any thread."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._lock = threading.Lock()
+        self._any = False
+        self._chains: frozenset[str] = frozenset()
+
+    def add(self, chains: frozenset[str]) -> None:
+        """Doubt the table, and the rules of these chains."""
+        with self._lock:
+            self._any = True
+            self._chains |= chains
+
+    def take(self) -> frozenset[str]:
+        """Return the chains in doubt, and start anew."""
+        with self._lock:
+            chains, self._any, self._chains = self._chains, False, frozenset()
+        return chains
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._any
 
 
 class Proxier:
@@ -45,7 +73,9 @@ class Proxier:
         self._timer = timer
         self._programmed: Programmed[Owner] | None = None
         self._sticky: dict[str, StickyPort] = {}
-        self._last_full = timer()
+        self._last_tidy = timer()
+        self._doubts = Doubts()
+        self._touched: set[Place] | None = None
         self._unreported: Work | None = None
         self._left_out = LeftOut(config.sync_period)
         self._done = Done()
@@ -83,19 +113,46 @@ class Proxier:
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
         )
 
+    def doubt(self, chains: frozenset[str] = frozenset()) -> None:
+        """Have the next sync compare everything, and write ``chains`` anew; from any thread."""
+        self._doubts.add(chains)
+
+    def audit(self, port: TablePort) -> int:
+        """Compare what was committed with what ``port`` reads, from another thread than the one that syncs.
+
+        Returns how many elements and chains differ; the next sync mends them. Raises KernelError where the table
+        cannot be read. Where a sync failed, or is under way, nothing is compared.
+        """
+        self._touched = set[Place]()
+        listing, committed = port.read(), self._snapshot()
+        touched, self._touched = self._touched, None
+        if committed is None:
+            return 0
+        found = differences(listing, committed, self.family, self._config) - touched
+        if found:
+            self.doubt(frozenset(name for name, key in found if not key))
+        return len(found)
+
+    def _snapshot(self) -> Snapshot | None:
+        programmed = self._programmed
+        return Snapshot(programmed.everything(), frozenset(programmed.chains)) if programmed is not None else None
+
     def _is_comparison_due(self, work: Work, now: float) -> bool:
         """Tell whether a change is not enough: something may be in the kernel that knft does not know of."""
         gone = [name for name in self._left_out.names() if not self.state.has(name)]
         self._left_out.forget(gone)
         self._left_out.note_changed(work.service_ports)
-        return bool(gone or self._left_out.due(now)) or now - self._last_full >= FULL_SYNC_SECONDS
+        return bool(gone or self._left_out.due(now) or self._doubts)
 
     def _change(self, programmed: Programmed[Owner], work: Work, now: float) -> bool:
         """Commit what has changed; return whether the kernel held what it was believed to hold."""
         changed = work.service_ports - self._left_out.names()
         node = {Part.NODE} if work.node is not None else set[Part]()
+        tidy = now - self._last_tidy >= TIDY_SECONDS
+        basis = Basis(programmed, TableState.READY, changed | node, self._sticky, full=False, tidy=tidy)
+        self._last_tidy = now if tidy else self._last_tidy
         try:
-            self._commit(Basis(programmed, TableState.READY, changed | node, self._sticky, full=False), now)
+            self._commit(basis, now)
         except KernelError:
             return False
         return True
@@ -112,10 +169,12 @@ class Proxier:
         self._try(basis.programmed, self._left_out.due(now), now)
 
     def _read(self, now: float) -> Basis:
-        self._last_full = now
+        self._last_tidy = now
+        doubtful = self._doubts.take()
         left_out = self._left_out.names()
         names = [name for name in self.state.service_ports() if name not in left_out]
         basis = basis_from_listing(self._port.read(), self.family, self._config, names, now)
+        basis = basis.distrusting(doubtful)
         return structs.replace(basis, sticky=trusted(basis.sticky, self._sticky), spared=left_out)
 
     def _commit_or_isolate(self, basis: Basis, now: float) -> None:
@@ -152,6 +211,8 @@ class Proxier:
         prepared = prepare(basis, self.state, self._config, now)
         started = self._timer()
         believed, self._programmed = self._programmed, None
+        if self._touched is not None:
+            self._touched |= places(prepared.transaction)
         try:
             self._send(basis, prepared)
         except LibraryDiedError:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.delta.contents import Changes, compare
-from knft.delta.programmed import Programmed, Statistics
+from knft.delta.programmed import Programmed
 from knft.nft.expressions import Drop, Goto, Rule
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
 
@@ -194,17 +194,7 @@ def test_a_comparison_notes_nothing() -> None:
     programmed: Programmed[str] = Programmed()
     assert programmed.compare({"a": SHARED}) == ADDED
     assert programmed.compare({"a": SHARED}) == ADDED
-    assert programmed.statistics == Statistics(owners=0, members=0)
-
-
-def test_statistics_count_owners_and_distinct_members() -> None:
-    programmed: Programmed[str] = Programmed()
-    programmed.adopt({"a": SHARED, "b": _contents(members=(HAIRPIN, OTHER)), "c": _contents(), "d": None})
-    assert programmed.statistics == Statistics(owners=3, members=2)
-    programmed.adopt({"b": None})
-    assert programmed.statistics == Statistics(owners=2, members=1)
-    programmed.adopt({"a": None, "c": None})
-    assert programmed.statistics == Statistics(owners=0, members=0)
+    assert programmed.everything() == Contents.empty()
 
 
 def test_owned_chains_are_written_when_they_differ_and_unwanted_when_nobody_owns_them() -> None:

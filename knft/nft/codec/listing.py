@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from knft.nft.codec.elements import entry_from_json, key_from_json, memory_from_json
-from knft.nft.objects import Array, ArrayName, Contents, Key, Target, Value
+from knft.nft.objects import Array, ArrayName, Contents, Hook, Key, Target, Value
 
 Json = dict[str, Any]
 
@@ -17,7 +17,8 @@ class Listing(Struct, frozen=True):
 
     ``chains`` tells how many rules each chain has; what they say is not read back, since each library lists it in its
     own way. ``unreadable`` are the containers that hold something that knft never writes, ``dynamic`` those that rules
-    fill, as they were listed.
+    fill, as they were listed. ``hooks`` tells where base chains are attached, None where in a way that knft never
+    writes; ``dormant`` whether the table is switched off.
     """
 
     chains: dict[str, int]
@@ -25,6 +26,8 @@ class Listing(Struct, frozen=True):
     contents: Contents
     unreadable: frozenset[str] = frozenset()
     dynamic: dict[str, Json] = {}
+    hooks: dict[str, Hook | None] = {}
+    dormant: bool = False
 
     def memories(self) -> dict[str, dict[Key, Value]]:
         """Return what rules have put into dynamic sets."""
@@ -37,26 +40,63 @@ class Listing(Struct, frozen=True):
 
 def parse_listing(text: str | bytes) -> Listing:
     """Read a listing of one table; raise ValueError, KeyError or TypeError where it is none."""
-    chains: Counter[str] = Counter()
-    containers: set[str] = set()
-    unreadable: set[str] = set()
-    dynamic: dict[str, Json] = {}
-    contents = Contents.empty()
+    reader = _Reader()
     for item in msgspec.json.decode(text)["nftables"]:
-        if "chain" in item:
-            chains[item["chain"]["name"]] += 0
-        elif "rule" in item:
-            chains[item["rule"]["chain"]] += 1
-        elif found := item.get("set", item.get("map")):
-            containers.add(found["name"])
-            if "timeout" in found.get("flags", ()):
-                dynamic[found["name"]] = found  # Its elements come and go with traffic.
-                continue
-            try:
-                (_read_set if "set" in item else _read_map)(found, contents)
-            except (ValueError, KeyError, TypeError):
-                unreadable.add(found["name"])
-    return Listing(dict(chains), frozenset(containers), contents, frozenset(unreadable), dynamic)
+        for kind, found in item.items():
+            reader.take(kind, found)
+    return Listing(
+        dict(reader.chains),
+        frozenset(reader.containers),
+        reader.contents,
+        frozenset(reader.unreadable),
+        reader.dynamic,
+        reader.hooks,
+        reader.dormant,
+    )
+
+
+class _Reader:
+    """What has been read of a listing so far."""
+
+    def __init__(self) -> None:
+        self.chains: Counter[str] = Counter()
+        self.containers: set[str] = set()
+        self.contents = Contents.empty()
+        self.unreadable: set[str] = set()
+        self.dynamic: dict[str, Json] = {}
+        self.hooks: dict[str, Hook | None] = {}
+        self.dormant = False
+
+    def take(self, kind: str, found: Json) -> None:
+        """Take in one object."""
+        match kind:
+            case "table":
+                self.dormant = "dormant" in found.get("flags", ())
+            case "chain":
+                self.chains[found["name"]] += 0
+                if "hook" in found:
+                    self.hooks[found["name"]] = _hook(found)
+            case "rule":
+                self.chains[found["chain"]] += 1
+            case "set" | "map":
+                self._take_container(found)
+
+    def _take_container(self, found: Json) -> None:
+        name = found["name"]
+        self.containers.add(name)
+        if "timeout" in found.get("flags", ()):
+            self.dynamic[name] = found  # Its elements come and go with traffic.
+            return
+        try:
+            (_read_map if "map" in found else _read_set)(found, self.contents)
+        except (ValueError, KeyError, TypeError):
+            self.unreadable.add(name)
+
+
+def _hook(chain: Json) -> Hook | None:
+    if chain.get("policy") != "accept":
+        return None
+    return Hook(chain["type"], chain["hook"], chain["prio"])
 
 
 def _types(container: Json) -> list[str]:
