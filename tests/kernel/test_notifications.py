@@ -20,6 +20,7 @@ from knft.kernel.library import Library
 from knft.kernel.netlink_ports import netlink_ports
 from knft.kernel.notifications import ForeignChange, ForeignChanges
 from knft.nft.objects import Family
+from tests.lab import links
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -308,7 +309,8 @@ def test_clients_that_packets_remember_and_time_forgets_are_silent(node: Node, f
             }}
         }}
     """)
-    node.namespace.run(["ip", "link", "set", "lo", "up"])
+    with links.netlink(node.namespace) as link:
+        link.up("lo")
 
     def remembered() -> bool:
         return "expires" in node.namespace.run(["nft", "list", "set", family, "knft", "clients"]).stdout
