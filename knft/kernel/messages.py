@@ -23,13 +23,12 @@ _SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
 NEW_TABLE = _SUBSYSTEM | 0
 NEW_GENERATION = _SUBSYSTEM | 15
 """Ends each transaction, and says whose it was."""
-# The second of a pair is what `nft destroy` makes, from kernel 6.3 on.
-TABLE_GONE = frozenset((_SUBSYSTEM | 2, _SUBSYSTEM | 26))
-CHAIN_NAMES = dict.fromkeys((_SUBSYSTEM | 3, _SUBSYSTEM | 5, _SUBSYSTEM | 27), 3) | dict.fromkeys(
-    (_SUBSYSTEM | 6, _SUBSYSTEM | 8, _SUBSYSTEM | 28), 2
-)
+DELETED_TABLE = _SUBSYSTEM | 2
+"""Also what `nft destroy` leads to (6.18): its own kinds are for requests."""
+_CHAINS, _RULES, _SETS, _ELEMENTS = (3, 5), (6, 8), (9, 11), (12, 14)  # new and deleted
+CHAIN_NAMES = {_SUBSYSTEM | kind: 3 for kind in _CHAINS} | {_SUBSYSTEM | kind: 2 for kind in _RULES}
 """Which attribute names the chain, in messages about chains and about rules."""
-SET_NAMES = dict.fromkeys((_SUBSYSTEM | kind for kind in (9, 11, 29, 12, 14, 30)), 2)
+SET_NAMES = {_SUBSYSTEM | kind: 2 for kind in _SETS + _ELEMENTS}
 """Which attribute names the set or map, in messages about these and about their elements."""
 PROCESS_ID, PROCESS_NAME = 2, 3
 """Attributes of NEW_GENERATION."""

@@ -144,7 +144,7 @@ class _Touched:
             self.sets.add(message.attribute(messages.SET_NAMES[kind]))
         elif kind in messages.CHAIN_NAMES:
             self.chains.add(message.attribute(messages.CHAIN_NAMES[kind]))
-        elif kind in messages.TABLE_GONE:
+        elif kind == messages.DELETED_TABLE:
             self.table_gone = True
         elif kind == messages.NEW_TABLE:
             self.table_gone = False

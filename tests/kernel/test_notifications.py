@@ -193,7 +193,7 @@ def test_a_big_change_is_told_once(node: Node) -> None:
 
 
 def test_a_table_that_is_destroyed_is_told(node: Node) -> None:
-    """Kernels from 6.3 on have a message of its own for that; older ones refuse it."""
+    """Kernels from 6.3 on have a request of its own for that, which older ones refuse, and this nft may not know."""
     batch = struct.pack("=BBH", 0, 0, socket.htons(10))
     destroy = struct.pack("=BBH", 2, 0, 0) + messages.table_attribute("knft")
     parts = ((0x10, 1, batch), (0xA00 | 26, 5, destroy), (0x11, 1, batch))
