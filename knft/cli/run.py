@@ -11,8 +11,10 @@ from knft.cli.options import config_from_options
 from knft.cli.takeover import warn_of_leftovers
 from knft.errors import KnftError
 from knft.kernel.addresses import local_addresses
+from knft.kernel.notifications import ForeignChanges
 from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import LibraryProcess
+from knft.render.names import TABLE
 from knft.runner.clock import MonotonicClock
 from knft.source.directory import DirectorySource, Scan
 from knft.sync.assemble import live_daemon
@@ -32,7 +34,8 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     source = DirectorySource(manifests)
     first = source.scan()
     require_privilege()
-    library = LibraryProcess()
+    others = ForeignChanges(TABLE)
+    library = LibraryProcess(others.own_ports)
     probe(library)
     daemon = live_daemon(config, library)
     daemon.note_addresses(local_addresses())
@@ -45,6 +48,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     threading.Thread(target=warn_of_leftovers, args=[library], name="leftovers", daemon=True).start()
     follower = _Follower(daemon, source, stop)
     follower.start()
+    threading.Thread(target=daemon.listen, args=[others, stop], name="others", daemon=True).start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)
     if follower.failure is not None:
         raise follower.failure

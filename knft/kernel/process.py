@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -28,10 +29,15 @@ class LibraryProcess:
     A process that dies is reported by the call that it dies in, and the next call has a new one.
     """
 
-    def __init__(self) -> None:
-        """Start a process, which is not waited for."""
+    def __init__(self, tell_ports: Callable[[frozenset[int]], None] = lambda _: None) -> None:
+        """Start a process, which is not waited for.
+
+        ``tell_ports`` is told the port ids of its netlink sockets, before it carries out a command for anybody, and
+        that there are none when it is gone.
+        """
         self._lock = threading.Lock()
-        self._worker: _Worker | None = _Worker()
+        self._tell_ports = tell_ports
+        self._worker: _Worker | None = _Worker(tell_ports)
 
     def run(self, commands: str) -> str:
         """Carry out commands as one transaction; return what the library printed.
@@ -41,14 +47,18 @@ class LibraryProcess:
         is no library.
         """
         with self._lock:
-            worker = self._worker or _Worker()
+            worker = self._worker or _Worker(self._tell_ports)
             self._worker = None
-            answer = worker.ask(commands)
-            if len(commands) + len(answer.output) < RECYCLE_BYTES:
-                self._worker = worker
-            else:
+            try:
+                answer = worker.ask(commands)
+            except BaseException:
+                self._tell_ports(frozenset())
+                raise
+            self._worker = worker
+            if len(commands) + len(answer.output) >= RECYCLE_BYTES:
+                self._tell_ports(frozenset())
                 worker.close()
-                self._worker = _Worker()
+                self._worker = _Worker(self._tell_ports)
         if answer.refusal:
             raise KernelError(answer.refusal, answer.detail)
         return answer.output
@@ -78,7 +88,8 @@ class LibraryProcess:
 class _Worker:
     """One process; it is used until it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell_ports: Callable[[frozenset[int]], None]) -> None:
+        self._tell_ports = tell_ports
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         arguments = [str(number) for number in (requests, answers, os.getpid())]
@@ -122,6 +133,7 @@ class _Worker:
         hello = msgspec.msgpack.decode(frames.receive(self._answers, HUNG_SECONDS), type=Hello)
         if hello.unusable:
             raise UnsupportedError(hello.unusable)
+        self._tell_ports(hello.ports)
         self._greeted = True
 
     def close(self) -> None:

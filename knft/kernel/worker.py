@@ -4,6 +4,7 @@ The library can crash, on its own bugs or on what another version of it made (1.
 and keeps the memory of the largest transaction; the daemon must neither die with it nor grow.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -15,13 +16,15 @@ from msgspec import Struct
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel import frames
 from knft.kernel.library import Library
+from knft.kernel.netlink_ports import netlink_ports
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Hello(Struct):
-    """What the process says first: why it is no use, if it is none."""
+    """What the process says first: the port ids of its netlink sockets; or why it is no use, if it is none."""
 
+    ports: frozenset[int] = frozenset()
     unusable: str = ""
 
 
@@ -44,15 +47,22 @@ def main(requests: int, answers: int, parent: int) -> int:
     try:
         library = Library()
     except UnsupportedError as error:
-        frames.send(answers, msgspec.msgpack.encode(Hello(str(error))))
+        frames.send(answers, msgspec.msgpack.encode(Hello(unusable=str(error))))
         return 1
-    frames.send(answers, msgspec.msgpack.encode(Hello()))
+    frames.send(answers, msgspec.msgpack.encode(Hello(_ports(library))))
     while True:
         try:
             commands = frames.receive(requests).decode()
             frames.send(answers, msgspec.msgpack.encode(_answer(library, commands)))
         except (EOFError, BrokenPipeError):
             return 0
+
+
+def _ports(library: Library) -> frozenset[int]:
+    # A socket has its port id with the first command; where that is refused there is nothing to recognise.
+    with contextlib.suppress(KernelError):
+        library.run("list tables")
+    return netlink_ports()
 
 
 def _answer(library: Library, commands: str) -> Answer:

@@ -52,8 +52,7 @@ class Basis(Struct, frozen=True):
     be ``tidy``, what sticky ports have left behind is looked through.
 
     Of a table that was read back, ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose
-    rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away. ``memories`` are
-    the clients, by affinity set, of a table that has to be replaced.
+    rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away.
     """
 
     programmed: Programmed[Owner]
@@ -66,7 +65,15 @@ class Basis(Struct, frozen=True):
     found_rules: dict[str, int] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
-    memories: dict[str, dict[Key, Value]] = {}
+    listing: Listing | None = None
+
+    def memories(self) -> dict[str, dict[Key, Value]]:
+        """Return the clients that the table knows, by affinity set."""
+        return self.listing.memories() if self.listing is not None else {}
+
+    def replacing(self) -> "Basis":
+        """Return the basis of a sync that replaces the table as a whole; its clients stay."""
+        return Basis(Programmed(), TableState.OTHER_LAYOUT, self.owners, self.sticky, listing=self.listing)
 
     def distrusting(self, chains: Collection[str]) -> "Basis":
         """Return the basis with ``chains`` to be written anew, however many rules they have."""
@@ -104,8 +111,8 @@ def basis_from_listing(
         return Basis(programmed, TableState.MISSING, owners, {})
     declared = {container.name for container in layout.containers(family)}
     if layout_marker not in listing.chains or _is_broken(listing, declared, layout.skeleton(family, config)):
-        sticky, memories = read_sticky_ports(listing.contents, now), listing.memories()
-        return Basis(programmed, TableState.OTHER_LAYOUT, owners, sticky, memories=memories)
+        sticky = read_sticky_ports(listing.contents, now)
+        return Basis(programmed, TableState.OTHER_LAYOUT, owners, sticky, listing=listing)
     _leave_alone_what_is_not_ours(listing, declared)
     owned = {name: Chain(name) for name in listing.chains if name.startswith(STICKY_PREFIX)}
     listing.contents.chains.update(owned)
@@ -123,6 +130,7 @@ def basis_from_listing(
         found_rules=listing.chains,
         rewritten=tuple(spec for spec in shared if spec is not None),
         outdated=tuple(sorted(outdated)),
+        listing=listing,
     )
 
 

@@ -3,21 +3,28 @@
 import logging
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from knft.errors import KernelError
+from knft.kernel.notifications import ForeignChange, ForeignChanges
 from knft.model.names import Family
 from knft.model.objects import Change
+from knft.render.names import NFT_FAMILIES
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
+from knft.sync.doubts import Doubt
 from knft.sync.ports import TablePort
 from knft.sync.proxier import TIDY_SECONDS, Proxier
 from knft.sync.report import SyncReport
 
 log = logging.getLogger("knft")
 
+LISTEN_SECONDS = 60.0
+MAX_NAMED = 5
+"""So many chains and sets that somebody else changed are named in one line."""
 AUDIT_SECONDS = 3600.0
 """How often the kernel's tables are compared with what was committed, beside the syncs."""
 
@@ -34,6 +41,8 @@ class Daemon:
         self._proxiers = proxiers
         self._dispatcher = dispatcher
         self._said: dict[Family, set[str]] = {}
+        self._foreign: dict[Family, list[ForeignChange]] = {proxier.family: [] for proxier in proxiers}
+        self.foreign_changes = Counter[Family]()
         self._wake: Callable[[], None] = lambda: None
         self._wake_within: Callable[[float], None] = lambda _: None
 
@@ -53,6 +62,7 @@ class Daemon:
         return all(succeeded)
 
     def _sync_one(self, proxier: Proxier) -> bool:
+        self._say_foreign(proxier.family)
         try:
             report = proxier.sync()
         except KernelError as error:
@@ -78,6 +88,35 @@ class Daemon:
         self._said[report.family] = sentences
         for sentence in sorted(sentences - said):
             log.warning("%s: %s", report.family.value, sentence)
+
+    def listen(self, others: ForeignChanges, stop: threading.Event) -> None:
+        """Have mended what others change in knft's tables, until ``stop`` is set; a thread of its own calls this."""
+        while not stop.is_set():
+            try:
+                changes = others.receive(LISTEN_SECONDS)
+            except KernelError as error:
+                log.warning("%s; changes by others are found by the audit alone", error)
+                return
+            for change in changes:
+                self._note_foreign(change)
+
+    def _note_foreign(self, change: ForeignChange) -> None:
+        for proxier in self._proxiers:
+            if NFT_FAMILIES[proxier.family] == change.family:
+                self.foreign_changes[proxier.family] += 1
+                proxier.doubt(Doubt(change.chains, declarations=True))
+                self._foreign[proxier.family].append(change)
+        self._wake()
+
+    def _say_foreign(self, family: Family) -> None:
+        """Say in one line what others have changed since the last sync."""
+        changes, self._foreign[family] = self._foreign[family], []
+        if changes:
+            who = sorted({change.process or "somebody" for change in changes})
+            what = sorted({name for change in changes for name in change.chains | change.sets})
+            touched = f": {', '.join(what[:MAX_NAMED])}{' and more' if len(what) > MAX_NAMED else ''}" if what else ""
+            verb = "may have changed" if any(change.overrun for change in changes) else "changed"
+            log.warning("%s: %s %s the table%s; it is compared and mended", family.value, ", ".join(who), verb, touched)
 
     def audit(self) -> None:
         """Compare every family's table with what was committed, and have a difference mended; from any thread."""

@@ -5,7 +5,6 @@
 After a failed commit nothing is known of the table: the next sync reads it back and compares everything.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 
 from msgspec import structs
@@ -18,6 +17,7 @@ from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
 from knft.sync.audit import Place, Snapshot, differences, places
 from knft.sync.basis import Basis, Owner, Part, TableState, basis_from_listing
+from knft.sync.doubts import Doubt, Doubts
 from knft.sync.isolate import LeftOut, halve
 from knft.sync.ports import TablePort
 from knft.sync.prepare import Prepared, prepare
@@ -26,32 +26,6 @@ from knft.sync.state import ServiceState, Work
 
 TIDY_SECONDS = 3600.0
 """How often what sticky ports have left behind is looked through."""
-
-
-class Doubts:
-    """What somebody else may have changed in the table; added to from any thread."""
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self._lock = threading.Lock()
-        self._any = False
-        self._chains: frozenset[str] = frozenset()
-
-    def add(self, chains: frozenset[str]) -> None:
-        """Doubt the table, and the rules of these chains."""
-        with self._lock:
-            self._any = True
-            self._chains |= chains
-
-    def take(self) -> frozenset[str]:
-        """Return the chains in doubt, and start anew."""
-        with self._lock:
-            chains, self._any, self._chains = self._chains, False, frozenset()
-        return chains
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return self._any
 
 
 class Proxier:
@@ -113,9 +87,9 @@ class Proxier:
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
         )
 
-    def doubt(self, chains: frozenset[str] = frozenset()) -> None:
-        """Have the next sync compare everything, and write ``chains`` anew; from any thread."""
-        self._doubts.add(chains)
+    def doubt(self, doubt: Doubt) -> None:
+        """Have the next sync compare everything; from any thread."""
+        self._doubts.add(doubt)
 
     def audit(self, port: TablePort) -> int:
         """Compare what was committed with what ``port`` reads, from another thread than the one that syncs.
@@ -130,7 +104,7 @@ class Proxier:
             return 0
         found = differences(listing, committed, self.family, self._config) - touched
         if found:
-            self.doubt(frozenset(name for name, key in found if not key))
+            self.doubt(Doubt(frozenset(name for name, key in found if not key)))
         return len(found)
 
     def _snapshot(self) -> Snapshot | None:
@@ -159,22 +133,23 @@ class Proxier:
 
     def _compare_everything(self, now: float) -> None:
         """Read the table back, and make of it what is wanted; what is refused then is some Service port's fault."""
-        basis = self._read(now)
+        doubts = self._doubts.take()
         try:
+            basis = self._read(now).distrusting(doubts.chains)
+            if doubts.declarations and basis.listing is not None:
+                self._port.declare(layout.declarations(self.family))
             self._commit(basis, now)
         except KernelError:
             # Somebody may have changed the table since, or the library died: another look tells.
-            basis = self._read(now)
+            basis = self._read(now).distrusting(doubts.chains)
             self._commit_or_isolate(basis, now)
         self._try(basis.programmed, self._left_out.due(now), now)
 
     def _read(self, now: float) -> Basis:
         self._last_tidy = now
-        doubtful = self._doubts.take()
         left_out = self._left_out.names()
         names = [name for name in self.state.service_ports() if name not in left_out]
         basis = basis_from_listing(self._port.read(), self.family, self._config, names, now)
-        basis = basis.distrusting(doubtful)
         return structs.replace(basis, sticky=trusted(basis.sticky, self._sticky), spared=left_out)
 
     def _commit_or_isolate(self, basis: Basis, now: float) -> None:
@@ -191,8 +166,15 @@ class Proxier:
         alone = structs.replace(basis, owners=basis.owners - set(names), spared=basis.spared | set(names))
         try:
             self._commit(alone, now)
+        except LibraryDiedError:
+            raise
         except KernelError:
-            raise refusal from None
+            # What everything stands on is refused: somebody has changed what no transaction can mend.
+            try:
+                self._commit(basis.replacing(), now)
+            except KernelError:
+                raise refusal from None
+            return
         self._try(basis.programmed, names, now)
 
     def _try(self, programmed: Programmed[Owner], names: Sequence[ServicePortName], now: float) -> None:
@@ -239,7 +221,7 @@ class Proxier:
                 self._port.commit(transaction)
             case TableState.OTHER_LAYOUT:
                 declared = layout.declarations(self.family, sets)
-                self._port.replace(layout.whole_table(declared, transaction, basis.memories))
+                self._port.replace(layout.whole_table(declared, transaction, basis.memories()))
 
     def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
         programmed, transaction = basis.programmed, prepared.transaction
