@@ -89,7 +89,7 @@ def balanced(item: dict[str, Any], *vips: str) -> dict[str, Any]:
 
 
 def endpoints(name: str, *pods: str, **ports: int) -> dict[str, Any]:
-    """Return the slice of a Service: TCP and UDP ports by name, on these pods of the lab."""
+    """Return the slice of a Service: TCP and UDP ports by name, on these pods (or nodes) of the lab."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -100,7 +100,7 @@ def endpoints(name: str, *pods: str, **ports: int) -> dict[str, Any]:
             for protocol in ("TCP", "UDP")
         ],
         "endpoints": [
-            {"addresses": [f"${pod}"], "nodeName": "node-1" if pod.startswith("local") else "node-2"} for pod in pods
+            {"addresses": [f"${pod}"], "nodeName": "node-2" if pod.startswith("remote") else "node-1"} for pod in pods
         ],
     }
 
