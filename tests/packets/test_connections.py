@@ -14,7 +14,7 @@ from tests.lab.namespace import Namespace
 from tests.lab.outcomes import Answered, Protocol
 from tests.lab.responders import Responders
 from tests.lab.topology import Lab
-from tests.lab.traffic import OpenConnection, dial
+from tests.lab.traffic import OpenConnection, dial, dial_many
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS, address
 
@@ -116,6 +116,24 @@ def test_an_endpoint_that_dials_itself_directly_keeps_its_port(
         node.apply([service("s", 50, *_http()), endpoints("s", "node", http=HTTP)])
         outcome = dial(served.host("node"), own, HTTP, protocol, source=own, source_port=23456)
         assert outcome == Answered("node", own, HTTP, source=own, source_port=23456)
+
+
+def test_a_packet_in_flight_across_a_commit_finds_an_endpoint(served: Lab, version: plan.Version) -> None:
+    """It has read the verdict of two endpoints and looks them up when there is one: here for as long as it takes."""
+    family, cluster_ip = ("ip" if version == 4 else "ip6"), address("cluster.50", version)
+    two, near = ("local-1", "node"), service("near", 51, *_http(30051), externalTrafficPolicy="Local")
+    with ProgrammedNode(served) as node:
+        node.apply([service("open", 50, *_http(30050)), endpoints("open", *two, http=HTTP)])
+        node.apply([near, endpoints("near", *two, "remote-1", http=HTTP)])
+        for kind, frontend, to, port in (
+            ("", f"{cluster_ip} . 80", "cluster.50", 80),
+            ("nodeport-", "30050", "node", 30050),
+            ("local-nodeport-", "30051", "node", 30051),
+        ):
+            command = f"delete element {family} knft {kind}endpoints-tcp {{ {frontend} . 1 }}"
+            node.namespace.run(["nft", "-f", "-"], stdin=command)
+            names = dial_many(served.host("outside"), address(to, version), port, "tcp", 50)
+            assert names in ({"local-1": 50}, {"node": 50})
 
 
 def _load(namespace: Namespace, version: plan.Version, chain: str) -> None:
