@@ -75,32 +75,25 @@ def test_two_ports_remember_by_themselves(node: ProgrammedNode, outside: Dialler
 def test_a_timeout_that_changes_counts_from_the_next_connection(
     node: ProgrammedNode, outside: Dialler, version: plan.Version
 ) -> None:
-    """Shortened to a second: clients that come back keep their endpoint, and have lost it after a pause."""
-    ports, slices = both_protocols("http", 80), endpoints("s", *PODS, http=HTTP)
-    crowd = clients(version, 60)
-    node.apply([service("s", 50, *ports, **STICKY), slices])
-    first = outside.ask("cluster.50", 80, crowd)
-    node.apply([service("s", 50, *ports, **sticky_for(1))])
-    assert first == outside.ask("cluster.50", 80, crowd)
-    time.sleep(1.3)
-    assert first != outside.ask("cluster.50", 80, crowd)
-
-
-def test_a_timeout_that_grows_counts_from_the_next_connection(
-    node: ProgrammedNode, outside: Dialler, version: plan.Version
-) -> None:
-    """From two seconds to an hour: who comes back is remembered for long, who does not is forgotten."""
-    ports, slices = both_protocols("http", 80), endpoints("s", *PODS, http=HTTP)
+    """Who comes back keeps the endpoint, for a shorter or a longer time from then on; who does not is forgotten."""
     crowd = clients(version, 80)
     back, away = crowd[:40], crowd[40:]
-    node.apply([service("s", 50, *ports, **sticky_for(2)), slices])
-    first = outside.ask("cluster.50", 80, crowd)
-    node.apply([service("s", 50, *ports, **sticky_for(3600))])
-    stayed = outside.ask("cluster.50", 80, back)
-    assert stayed == {client: first[client] for client in back}
+
+    def remember(shrinking: int, growing: int) -> None:
+        for name, number, seconds in (("shrinks", 50, shrinking), ("grows", 51, growing)):
+            sticky = service(name, number, *both_protocols("http", 80), **sticky_for(seconds))
+            node.apply([sticky, endpoints(name, *PODS, http=HTTP)])
+
+    remember(shrinking=10800, growing=2)
+    shrunk, grown = (outside.ask(name, 80, crowd) for name in ("cluster.50", "cluster.51"))
+    remember(shrinking=1, growing=3600)
+    assert shrunk == outside.ask("cluster.50", 80, crowd)
+    stayed = {client: grown[client] for client in back}
+    assert stayed == outside.ask("cluster.51", 80, back)
     time.sleep(2.3)
-    assert stayed == outside.ask("cluster.50", 80, back)
-    assert {client: first[client] for client in away} != outside.ask("cluster.50", 80, away)
+    assert shrunk != outside.ask("cluster.50", 80, crowd)
+    assert stayed == outside.ask("cluster.51", 80, back)
+    assert {client: grown[client] for client in away} != outside.ask("cluster.51", 80, away)
 
 
 @pytest.mark.parametrize(("before", "after"), [(10800, 60), (60, 10800)], ids=["shorter", "longer"])
