@@ -146,3 +146,20 @@ def _moved_once(
     assert _of({client: meanwhile.get(client, "") for client in left}, *LEFT).items() <= moved.items()
     assert moved == outside.ask("cluster.50", 80, left)
     return moved
+
+
+def test_an_endpoint_comes_and_goes_under_connections(
+    node: ProgrammedNode, outside: Dialler, version: plan.Version
+) -> None:
+    """As fast as syncs go: nothing is refused, and clients of other endpoints are answered by theirs."""
+    everybody = clients(version, 60_000)
+    node.apply(_cluster(*PODS))
+    first = outside.ask("cluster.50", 80, everybody[:3_000])
+    returning = _of(first, *LEFT)
+    with Meanwhile(outside, "cluster.50", 80, [*returning, *everybody[3_000:]]) as meanwhile:
+        for flip in range(20):
+            node.apply(_cluster(*(LEFT if flip % 2 == 0 else PODS)))
+    assert len(meanwhile.answers) > 2 * Meanwhile.MARGIN
+    assert set(meanwhile.answers.values()) <= set(PODS)
+    assert {client: pod for client, pod in meanwhile.answers.items() if client in returning}.items() <= first.items()
+    assert _of(first, *LEFT) == outside.ask("cluster.50", 80, list(returning))
