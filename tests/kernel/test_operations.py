@@ -123,6 +123,16 @@ def test_members_that_two_services_share_stay_until_the_last_goes(harness: Kerne
     assert len(harness.last().removed["hairpin-connections"]) == 1
 
 
+@BOTH
+def test_hairpin_elements_are_those_of_local_endpoints(harness: KernelHarness, family: Family) -> None:
+    """A remote endpoint that dials itself through this node is that node's to masquerade (C.6, 1)."""
+    harness.apply(service("web", node_port=30080), *slices("web", [11, 12, 13, 14], local=[12, 14]))
+    harness.sync()
+    start = "10.244.2." if family is Family.IPV4 else "fd00:10:244:2::"
+    found = {key for name, key in harness.held(family).contents.members if name == "hairpin-connections"}
+    assert found == {(f"{start}{number}", f"{start}{number}", "tcp", 8080) for number in (12, 14)}
+
+
 def test_deleting_everything_leaves_no_element(harness: KernelHarness) -> None:
     _with(harness, range(1, 4), node_port=30080)
     for kind, name in harness.objects:

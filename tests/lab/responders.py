@@ -1,7 +1,8 @@
 """Servers: whoever connects learns which one answered, and how the server saw the client.
 
 The answer is one line of JSON with the fields of ``outcomes.Answered``. One thread serves them all; each socket lives
-in the namespace of its host. A TCP server leaves closing to the client, which thus keeps any TIME_WAIT.
+in the namespace of its host. A TCP server says back what it is told after that, and leaves closing to the client, which
+thus keeps any TIME_WAIT.
 """
 
 import ipaddress
@@ -155,9 +156,10 @@ class Responders:
             raw.sendto(sctp.init_ack(asked, server.answer(peer, asked.source_port)), (peer, 0))
 
     def _read_on(self, key: selectors.SelectorKey) -> None:
-        """Throw away what the client says; close when it has closed."""
+        """Say back what the client says; close when it has closed."""
         try:
             said = _socket_of(key).recv(2048)
+            _socket_of(key).send(said)
         except BlockingIOError:
             return
         except OSError:

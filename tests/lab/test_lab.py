@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from .outcomes import Answered, Outcome, Rejected, Silent, Unreachable
-from .plan import NODES, OTHER_OUTSIDE
+from .plan import NODES, OTHER_OUTSIDE, Version
 from .responders import Responders
 from .topology import Host, Lab
-from .traffic import NOBODY_ANSWERED, dial, dial_many
+from .traffic import NOBODY_ANSWERED, OpenConnection, Target, dial, dial_at_once, dial_many
 from .ways import PORT, WAYS, Way
 
 CLOSED_PORT = 8081
@@ -121,6 +121,33 @@ def test_pod_comes_and_goes(lab: Lab, where: str, way: Way) -> None:
     assert pod not in lab.pods(where)
     gone = dial(lab.host("node"), way.to(pod), PORT, way.protocol, timeout=0.1)
     assert gone == Silent()
+
+
+@pytest.mark.usefixtures("responders")
+def test_many_are_dialled_at_once(lab: Lab) -> None:
+    """Each answer belongs to its own target, and a closed port is nobody's."""
+    names = [host.name for host in lab.pods("node")]
+    targets = [Target(way.to(lab.host(name)), PORT, way.protocol) for way in WAYS for name in names]
+    closed = [Target(way.to(lab.host("local-1")), CLOSED_PORT, way.protocol) for way in WAYS]
+
+    answers = dial_at_once(lab.host("outside"), [*closed, *targets], timeout=0.3)
+
+    assert answers == [NOBODY_ANSWERED] * len(closed) + names * len(WAYS)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_an_open_connection_echoes_until_it_is_cut(lab: Lab, responders: Responders, version: Version) -> None:
+    """And goes on when its server no longer listens."""
+    client, pod = lab.host("node"), lab.host("local-1")
+    cut = "table inet cut { chain c { type filter hook output priority 0; drop; }\n}"
+    responders.serve(pod, VIRTUAL_PORT)
+    with OpenConnection(client, pod.address(version), VIRTUAL_PORT, timeout=0.2) as connection:
+        responders.withdraw(pod, VIRTUAL_PORT)
+        assert connection.server == pod.name
+        assert connection.echoes(b"here")
+        client.namespace.run(["nft", "-f", "-"], stdin=cut)
+        assert not connection.echoes(b"and there")
+        client.namespace.run(["nft", "delete", "table", "inet", "cut"])
 
 
 def _own_files() -> tuple[int, Path]:

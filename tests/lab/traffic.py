@@ -1,6 +1,7 @@
 """Clients: dial an address from a host and tell what came of it.
 
-``dial`` tells apart everything that can come of it; ``dial_many`` is fast and only counts who answered.
+``dial`` tells apart everything that can come of it; ``dial_many``, ``dial_each`` and ``dial_at_once`` are fast and only
+say who answered. ``OpenConnection`` stays open while rules change.
 """
 
 import errno
@@ -12,9 +13,9 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from typing import NamedTuple, Self
 
 from . import sctp, unreachable
 from .outcomes import Answered, AnyProtocol, Outcome, Protocol, Rejected, Silent, Unreachable
@@ -115,6 +116,81 @@ def dial_each(
     """Dial once from each source address, one after the other; return the name of who answered each."""
     with host.namespace.entered():
         return {source: _ask(_Call(destination, port, protocol, source, 0), timeout) for source in sources}
+
+
+class Target(NamedTuple):
+    """Whom to dial."""
+
+    address: str
+    port: int
+    protocol: Protocol
+
+
+def dial_at_once(host: Host, targets: Sequence[Target], *, timeout: float = 1.0) -> list[str]:
+    """Dial all targets at the same time, each from a new port, and return the name of who answered each.
+
+    Those that nobody answers cost one ``timeout`` together.
+    """
+    names = [NOBODY_ANSWERED] * len(targets)
+    with ExitStack() as opened:
+        with host.namespace.entered():
+            clients = [opened.enter_context(_open(_Call(*target, None, 0))) for target in targets]
+        waiting = select.poll()
+        numbers = {client.fileno(): number for number, client in enumerate(clients)}
+        for client, target in zip(clients, targets, strict=True):
+            _begin(client, target)
+            waiting.register(client, select.POLLIN)
+        ends = time.monotonic() + timeout
+        while numbers and (left := ends - time.monotonic()) > 0:
+            for fd, _ in waiting.poll(left * 1000):
+                waiting.unregister(fd)
+                number = numbers.pop(fd)
+                names[number] = _heard(clients[number])
+    return names
+
+
+def _begin(client: socket.socket, target: Target) -> None:
+    client.settimeout(0)
+    client.connect_ex((target.address, target.port))
+    if target.protocol == "udp":
+        with suppress(OSError):
+            client.send(b"?")
+
+
+def _heard(client: socket.socket) -> str:
+    try:
+        said = client.recv(_LONGEST_ANSWER)
+    except OSError:
+        return NOBODY_ANSWERED
+    return str(json.loads(said)["server"]) if said else NOBODY_ANSWERED
+
+
+class OpenConnection:
+    """A TCP connection that stays open; a context manager, which resets it at the end."""
+
+    def __init__(self, host: Host, destination: str, port: int, *, source_port: int = 0, timeout: float = 5.0) -> None:
+        """Connect, and hear who answers."""
+        with host.namespace.entered():
+            self._client = _open(_Call(destination, port, "tcp", None, source_port))
+        self._client.settimeout(timeout)
+        self._client.connect((destination, port))
+        self.server = str(json.loads(self._client.recv(_LONGEST_ANSWER))["server"])
+
+    def __enter__(self) -> Self:
+        """Stay open."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Reset it."""
+        self._client.close()
+
+    def echoes(self, said: bytes) -> bool:
+        """Tell whether the server says back what it is told."""
+        try:
+            self._client.send(said)
+            return self._client.recv(_LONGEST_ANSWER) == said
+        except OSError:
+            return False
 
 
 def _ask(call: _Call, timeout: float) -> str:

@@ -6,7 +6,11 @@ import pytest
 
 from tests.lab import plan
 from tests.lab.links import netlink
+from tests.lab.outcomes import Protocol
+from tests.lab.responders import Responders
 from tests.lab.topology import Lab
+from tests.packets.crowd import ADMIN, CLIENTS, HTTP, PODS, Dialler
+from tests.packets.programmed import ProgrammedNode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED
 
 
@@ -26,6 +30,35 @@ def lab() -> Iterator[Lab]:
         with netlink(built.host("remote").namespace) as link:
             link.add_routes(_host_routes(plan.OUTSIDE), plan.NODE.lan)
         yield built
+
+
+@pytest.fixture(scope="session")
+def crowded_lab(lab: Lab) -> Lab:
+    """The lab, with an outside host that has 65 000 addresses in each family."""
+    outside = lab.host("outside").namespace
+    outside.sysctl("net.ipv6.ip_nonlocal_bind", 1)
+    with netlink(outside) as link:
+        link.own_network(CLIENTS)
+    with netlink(lab.host("node").namespace) as link:
+        link.add_routes(CLIENTS, plan.OUTSIDE)
+    return lab
+
+
+@pytest.fixture
+def node(crowded_lab: Lab) -> Iterator[ProgrammedNode]:
+    """The node, with servers on every pod of ``crowd.PODS``."""
+    with Responders() as servers, ProgrammedNode(crowded_lab) as programmed:
+        for pod in PODS:
+            for port in (HTTP, ADMIN):
+                servers.serve(crowded_lab.host(pod), port, "tcp")
+                servers.serve(crowded_lab.host(pod), port, "udp")
+        yield programmed
+
+
+@pytest.fixture
+def outside(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> Dialler:
+    """The outside host, dialling in the test's family and protocol."""
+    return Dialler(node, version, protocol)
 
 
 def _host_routes(addresses: plan.Addresses) -> plan.Addresses:

@@ -1,30 +1,35 @@
 """A cluster in the lab that the test changes as it goes: knft's own stages, in this process, on the node's kernel."""
 
+import time
 from collections.abc import Sequence
 from typing import Any, Self
 
+from knft.config import Config
 from knft.model.names import Family
 from knft.sync.report import SyncReport
-from tests.kernel.harness import KernelHarness
+from tests.kernel.harness import CONFIG, KernelHarness
 from tests.lab.links import forget_flows
 from tests.lab.topology import Lab
 from tests.packets.node import knft
-from tests.packets.scenario import Scenario
+from tests.packets.scenario import DEFAULT_NODE, Scenario
 
 
 class ProgrammedNode:
     """The node under test; a context manager that takes its rules away at the end."""
 
-    def __init__(self, lab: Lab) -> None:
-        """Prepare without objects."""
+    def __init__(self, lab: Lab, config: Config = CONFIG, node: dict[str, Any] | None = None) -> None:
+        """Prepare without objects but ``node``, the Node."""
         self.lab = lab
         self.namespace = lab.host("node").namespace
+        self.ahead = 0.0
+        """Seconds by which the clock of knft's stages is ahead."""
+        self._config = config
+        self._node = DEFAULT_NODE if node is None else node
 
     def __enter__(self) -> Self:
         """Start both families, in the node's namespace."""
         forget_flows(self.namespace)
-        with self.namespace.entered():
-            self._harness = KernelHarness(self.namespace)
+        self._harness = self._new_process()
         self.apply([])
         return self
 
@@ -32,11 +37,38 @@ class ProgrammedNode:
         """Remove knft's tables."""
         knft(self.namespace, "cleanup")
 
+    def _new_process(self) -> KernelHarness:
+        with self.namespace.entered():
+            return KernelHarness(self.namespace, self._config, lambda: time.perf_counter() + self.ahead)
+
     def apply(self, objects: Sequence[dict[str, Any]]) -> dict[Family, SyncReport]:
         """Make or change objects, which are written as in scenarios, and sync."""
+        self._tell(objects)
         with self.namespace.entered():
-            self._harness.apply(*Scenario("", list(objects), ()).manifests())
             return self._harness.sync()
+
+    def apply_node(self, node: dict[str, Any]) -> None:
+        """Change the Node, and sync."""
+        self._node = node
+        self.apply([])
+
+    def apply_in_vain(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Make or change objects, and have the commit refused in both families."""
+        self._tell(objects)
+        for port in self._harness.ports.values():
+            port.refuse = 1
+        with self.namespace.entered():
+            assert not self._harness.daemon.sync()
+
+    def restart(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Go on as a new process that is told of everything at once, ``objects`` as they are now."""
+        told = self._harness.objects
+        self._harness = self._new_process()
+        self._harness.change((kind, name, item) for (kind, name), item in told.items())
+        self.apply(objects)
+
+    def _tell(self, objects: Sequence[dict[str, Any]]) -> None:
+        self._harness.apply(*Scenario("", list(objects), (), node=self._node).manifests())
 
 
 def service(name: str, number: int, *ports: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -50,8 +82,14 @@ def service(name: str, number: int, *ports: dict[str, Any], **spec: Any) -> dict
     }
 
 
+def balanced(item: dict[str, Any], *vips: str) -> dict[str, Any]:
+    """Return a Service with load balancer VIPs."""
+    ingress = [{"ip": vip} for vip in vips]
+    return {**item, "spec": {**item["spec"], "type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": ingress}}}
+
+
 def endpoints(name: str, *pods: str, **ports: int) -> dict[str, Any]:
-    """Return the slice of a Service: TCP and UDP ports by name, on these pods of the lab."""
+    """Return the slice of a Service: TCP and UDP ports by name, on these pods (or nodes) of the lab."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -62,7 +100,7 @@ def endpoints(name: str, *pods: str, **ports: int) -> dict[str, Any]:
             for protocol in ("TCP", "UDP")
         ],
         "endpoints": [
-            {"addresses": [f"${pod}"], "nodeName": "node-1" if pod.startswith("local") else "node-2"} for pod in pods
+            {"addresses": [f"${pod}"], "nodeName": "node-2" if pod.startswith("remote") else "node-1"} for pod in pods
         ],
     }
 
