@@ -29,7 +29,7 @@ class KernelTable:
             if _NO_SUCH_TABLE in error.detail:
                 return None
             msg = f"listing the table {self._family} {self._name} failed: {error}"
-            raise KernelError(msg, error.detail) from error
+            raise type(error)(msg, error.detail) from error
         try:
             return parse_listing(listed)
         except (ValueError, KeyError, TypeError) as error:

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ OBJECTS: list[dict[str, Any]] = [
         {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
-            "metadata": {"name": f"{name}-{family}", "labels": {"kubernetes.io/service-name": name}},
+            "metadata": {"name": f"{name}-{family.lower()}", "labels": {"kubernetes.io/service-name": name}},
             "addressType": family,
-            "ports": [{"port": 8080}],
+            "ports": [{"name": "", "port": 8080}],
             "endpoints": [{"addresses": [f"{start}{number}"]} for number in (1, 2, 3)],
         }
         for name in ("web", "plain")
@@ -65,7 +66,7 @@ class Running:
         (folder / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
         self._log = folder / "log"
         with self._log.open("w") as log:
-            arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0"]
+            arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "--sync-period", "1s"]
             self.process = namespace.popen([*KNFT, *arguments], stderr=log)
         self.until(lambda: self.said().count("full sync") == 2, HANG)
         self.tables = self.words()
@@ -89,9 +90,13 @@ class Running:
 
     def library(self) -> int:
         """Return the process that libnftables works in."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        (child,) = (int(pid) for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        return child
+        self.until(lambda: bool(self._libraries()), HANG)
+        return self._libraries()[0]
+
+    def _libraries(self) -> list[int]:
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        return [pid for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture
@@ -177,17 +182,16 @@ def test_the_librarys_process_may_die_in_the_middle_of_a_commit(running: Running
         for number in range(3000)
     ]
     (tmp_path / "many.json").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": services}))
-    killed = 0
-    while killed < 5:
+    for _ in range(5):
         library = running.library()
-        before = _cpu(library)
-        running.until(lambda before=before, library=library: _cpu(library) > before, HANG)  # type: ignore[misc]
-        os.kill(library, signal.SIGKILL)
-        killed += 1
+        before = _ticks(library)
+        running.until(lambda before=before, library=library: _ticks(library) > before, HANG)  # type: ignore[misc]
+        with suppress(ProcessLookupError):
+            os.kill(library, signal.SIGKILL)
     running.until(lambda: len([word for word in running.words() if word.startswith("10.97.")]) >= 3000, HANG)
 
 
-def _cpu(pid: int) -> int:
+def _ticks(pid: int) -> int:
     """Return the ticks of processor time that a process has used; 0 where it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
