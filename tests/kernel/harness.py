@@ -62,14 +62,18 @@ class CheckedPort:
         self._inner.declare(table)
 
     def replace(self, table: Table) -> None:
+        self._refuse()
         self._inner.replace(table)
 
-    def commit(self, transaction: Transaction) -> None:
-        check_schema(transaction_json(transaction))
+    def _refuse(self) -> None:
         if self.refuse:
             self.refuse -= 1
             msg = "refused for the test"
             raise KernelError(msg)
+
+    def commit(self, transaction: Transaction) -> None:
+        check_schema(transaction_json(transaction))
+        self._refuse()
         self.meddle(transaction)
         self._inner.commit(transaction)
         self.sent.append(transaction)

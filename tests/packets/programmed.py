@@ -6,12 +6,15 @@ from typing import Any, Self
 
 from knft.config import Config
 from knft.model.names import Family
+from knft.sync.doubts import Doubt
 from knft.sync.report import SyncReport
 from tests.kernel.harness import CONFIG, KernelHarness
 from tests.lab.links import forget_flows
 from tests.lab.topology import Lab
 from tests.packets.node import knft
 from tests.packets.scenario import DEFAULT_NODE, Scenario
+
+EVERY = 1000
 
 
 class ProgrammedNode:
@@ -55,10 +58,18 @@ class ProgrammedNode:
     def apply_in_vain(self, objects: Sequence[dict[str, Any]]) -> None:
         """Make or change objects, and have the commit refused in both families."""
         self._tell(objects)
-        for port in self._harness.ports.values():
-            port.refuse = 1
+        ports = self._harness.ports.values()
+        for port in ports:
+            port.refuse = EVERY
         with self.namespace.entered():
             assert not self._harness.daemon.sync()
+        for port in ports:
+            port.refuse = 0
+
+    def doubt(self) -> None:
+        """Have the next sync compare everything with what the kernel holds."""
+        for proxier in self._harness.proxiers.values():
+            proxier.doubt(Doubt())
 
     def restart(self, objects: Sequence[dict[str, Any]]) -> None:
         """Go on as a new process that is told of everything at once, ``objects`` as they are now."""

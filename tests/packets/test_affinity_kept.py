@@ -41,6 +41,7 @@ def _refused_at_first(node: ProgrammedNode, objects: Objects) -> None:
 
 def _an_hour_later(node: ProgrammedNode, objects: Objects) -> None:
     node.ahead += 3601
+    node.doubt()
     assert all(report.full for report in node.apply(objects).values())
 
 
@@ -49,7 +50,7 @@ def _an_hour_later(node: ProgrammedNode, objects: Objects) -> None:
     [
         pytest.param(ProgrammedNode.restart, id="a restart"),
         pytest.param(_refused_at_first, id="a refused commit"),
-        pytest.param(_an_hour_later, id="the hourly comparison"),
+        pytest.param(_an_hour_later, id="a comparison after an hour"),
     ],
 )
 def test_clients_are_remembered_across(
