@@ -18,9 +18,9 @@ from knft.kernel.worker import Answer, Hello
 HUNG_SECONDS = 300.0
 """When the library counts as hung; 10 000 Services with 100 000 endpoints take a second or two."""
 
-RECYCLE_BYTES = 8 << 20
-"""After commands or answers of this size the process is replaced by a new one: the library keeps the memory they took
-(420 MiB after 100 000 endpoints, libnftables 1.0.6)."""
+RECYCLE_BYTES = 1 << 20
+"""After commands or answers of this size the process is replaced by a new one: the library keeps the memory they took,
+fifty times as much (libnftables 1.0.6)."""
 
 
 class LibraryProcess:

@@ -44,6 +44,12 @@ def main(requests: int, answers: int, parent: int) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return 1
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        return _serve(requests, answers)
+    return 0
+
+
+def _serve(requests: int, answers: int) -> int:
     try:
         library = Library()
     except UnsupportedError as error:
@@ -51,11 +57,8 @@ def main(requests: int, answers: int, parent: int) -> int:
         return 1
     frames.send(answers, msgspec.msgpack.encode(Hello(_ports(library))))
     while True:
-        try:
-            commands = frames.receive(requests).decode()
-            frames.send(answers, msgspec.msgpack.encode(_answer(library, commands)))
-        except (EOFError, BrokenPipeError):
-            return 0
+        commands = frames.receive(requests).decode()
+        frames.send(answers, msgspec.msgpack.encode(_answer(library, commands)))
 
 
 def _ports(library: Library) -> frozenset[int]:
