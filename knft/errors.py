@@ -5,7 +5,9 @@
     ├── SourceError           manifests that cannot be read at all
     ├── UnsupportedError      privilege, library or kernel feature that is missing
     └── KernelError           the kernel, or libnftables, refused a request
-        └── LibraryDiedError  the library's process ended before it answered
+        └── UnavailableError  it would have refused any other as well, or nobody knows what became of it
+            ├── LibraryDiedError  the library's process ended before it answered
+            └── TableOwnedError   another process owns the table
 
 Errors of other libraries are turned into these at the edge (``source``, ``kernel``), chained, and only the
 sync loop decides whether to try again.
@@ -37,5 +39,13 @@ class KernelError(KnftError):
         self.detail = detail
 
 
-class LibraryDiedError(KernelError):
+class UnavailableError(KernelError):
+    """The table cannot be worked on now, whatever the request: no smaller one would fare better."""
+
+
+class LibraryDiedError(UnavailableError):
     """The library's process died or hung: nobody knows whether the request was carried out."""
+
+
+class TableOwnedError(UnavailableError):
+    """The table belongs to another process, which alone may change it."""

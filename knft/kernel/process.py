@@ -37,7 +37,13 @@ class LibraryProcess:
         """
         self._lock = threading.Lock()
         self._tell_ports = tell_ports
-        self._worker: _Worker | None = _Worker(tell_ports)
+        self.started = 0
+        """How many processes there have been."""
+        self._worker: _Worker | None = self._start()
+
+    def _start(self) -> "_Worker":
+        self.started += 1
+        return _Worker(self._tell_ports)
 
     def run(self, commands: str) -> str:
         """Carry out commands as one transaction; return what the library printed.
@@ -47,18 +53,20 @@ class LibraryProcess:
         is no library.
         """
         with self._lock:
-            worker = self._worker or _Worker(self._tell_ports)
+            worker = self._worker or self._start()
             self._worker = None
             try:
                 answer = worker.ask(commands)
-            except BaseException:
+            except BaseException as error:
                 self._tell_ports(frozenset())
+                if isinstance(error, LibraryDiedError):
+                    self._worker = self._start()
                 raise
             self._worker = worker
             if len(commands) + len(answer.output) >= RECYCLE_BYTES:
                 self._tell_ports(frozenset())
                 worker.close()
-                self._worker = _Worker(self._tell_ports)
+                self._worker = self._start()
         if answer.refusal:
             raise KernelError(answer.refusal, answer.detail)
         return answer.output

@@ -142,7 +142,10 @@ class Contents(Struct):
 
 
 class Table(Struct, frozen=True):
-    """A whole table, as it would be made from nothing."""
+    """A whole table, as it would be made from nothing.
+
+    One that is ``owned`` can only be changed by the process that makes it, and outlives it.
+    """
 
     family: Family
     name: str
@@ -150,3 +153,4 @@ class Table(Struct, frozen=True):
     containers: tuple[Container, ...]
     chains: tuple[Chain, ...]
     elements: Mapping[str, Mapping[Key, Value]]
+    owned: bool = False

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from knft.config import Config
-from knft.kernel.library import Commands
+from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
@@ -18,15 +18,16 @@ from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
 
 
-def live_daemon(config: Config, library: Commands) -> Daemon:
-    """Return a daemon for both families that works on this machine's kernel."""
+def live_daemon(config: Config, library: LibraryProcess) -> Daemon:
+    """Return a daemon for both families that works on this machine's kernel; raise UnsupportedError without library."""
     start = datetime.now(UTC)
+    ownership = Ownership(library, TABLE, tuple(NFT_FAMILIES.values()))
     proxiers = tuple(
         Proxier(
             family,
             config,
             ServiceState(family, config.node_name, start),
-            KernelTable(library, NFT_FAMILIES[family], TABLE),
+            KernelTable(library, NFT_FAMILIES[family], TABLE, ownership),
             time.monotonic,
         )
         for family in Family

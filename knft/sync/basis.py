@@ -136,7 +136,7 @@ def basis_from_listing(
 
 def _is_broken(listing: Listing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:
     """Tell whether somebody has changed in a table what a transaction cannot mend."""
-    if listing.dormant or not listing.containers.issuperset(declared) or not listing.unreadable.isdisjoint(declared):
+    if listing.unsuitable or not listing.containers.issuperset(declared) or not listing.unreadable.isdisjoint(declared):
         return True
     return any(chain.name in listing.chains and chain.hook != listing.hooks.get(chain.name) for chain in skeleton)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
-from knft.errors import KernelError, LibraryDiedError
+from knft.errors import KernelError, UnavailableError
 from knft.model.names import ServicePortName
 
 LONGEST_PAUSE_SECONDS = 3600.0
@@ -16,7 +16,7 @@ def halve(
     """Have all ``names`` committed but those that are refused by themselves; return these, with their refusals.
 
     ``commit`` raises KernelError where it is refused as a whole. With k at fault among n that takes about k log n more
-    commits. Where the library dies nothing is known any more: that error is passed on.
+    commits. An error that is no matter of what is committed is passed on.
     """
     refused: dict[ServicePortName, KernelError] = {}
     parts = [names]
@@ -24,7 +24,7 @@ def halve(
         part = parts.pop()
         try:
             commit(part)
-        except LibraryDiedError:
+        except UnavailableError:
             raise
         except KernelError as error:
             middle = len(part) // 2

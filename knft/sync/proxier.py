@@ -11,7 +11,7 @@ from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
-from knft.errors import KernelError, LibraryDiedError
+from knft.errors import KernelError, UnavailableError
 from knft.model.names import Family, ServicePortName
 from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
@@ -156,7 +156,7 @@ class Proxier:
         """Commit all, or where that is refused all but who is at fault; raise KernelError where nobody is."""
         try:
             self._commit(basis, now)
-        except LibraryDiedError:
+        except UnavailableError:
             raise
         except KernelError as refusal:
             self._isolate(basis, refusal, now)
@@ -166,7 +166,7 @@ class Proxier:
         alone = structs.replace(basis, owners=basis.owners - set(names), spared=basis.spared | set(names))
         try:
             self._commit(alone, now)
-        except LibraryDiedError:
+        except UnavailableError:
             raise
         except KernelError:
             # What everything stands on is refused: somebody has changed what no transaction can mend.
@@ -197,7 +197,7 @@ class Proxier:
             self._touched |= places(prepared.transaction)
         try:
             self._send(basis, prepared)
-        except LibraryDiedError:
+        except UnavailableError:
             raise
         except KernelError:
             self._programmed = believed  # A refused transaction has changed nothing.

@@ -90,8 +90,9 @@ class Running:
 
     def library(self) -> int:
         """Return the process that libnftables works in."""
-        self.until(lambda: bool(self._libraries()), HANG)
-        return self._libraries()[0]
+        found: list[int] = []
+        self.until(lambda: bool(found.extend(self._libraries()) or found), HANG)
+        return found[-1]
 
     def _libraries(self) -> list[int]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()

@@ -69,6 +69,8 @@ def table_text(table: Table) -> str:
 
 def _table_lines(table: Table, *, chains: tuple[Chain, ...], elements: bool) -> Iterator[str]:
     yield f"table {table.family} {table.name} {{"
+    if table.owned:
+        yield "\tflags owner,persist"
     if table.comment:
         yield f'\tcomment "{comment_text(table.comment)}"'
     for container in table.containers:
