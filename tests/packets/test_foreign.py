@@ -91,8 +91,13 @@ class Running:
     def library(self) -> int:
         """Return the process that libnftables works in."""
         found: list[int] = []
-        self.until(lambda: bool(found.extend(self._libraries()) or found), HANG)
-        return found[-1]
+
+        def look() -> bool:
+            found[:] = self._libraries()
+            return bool(found)
+
+        self.until(look, HANG)
+        return found[0]
 
     def _libraries(self) -> list[int]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
