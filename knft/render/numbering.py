@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.model.names import ServicePortName
 from knft.nft.objects import Array, Target
@@ -35,7 +35,8 @@ class Slot(Struct, frozen=True):
 class StickyPort(Struct, frozen=True):
     """The number of a sticky port, its endpoints by index, and the longest timeout it has had, in seconds.
 
-    ``name`` is the Service port's, for people; ``identity`` is what the kernel knows it by.
+    ``name`` is the Service port's, for people; ``identity`` is what the kernel knows it by. One that is ``retired`` is
+    sticky no longer.
     """
 
     identity: str
@@ -43,6 +44,7 @@ class StickyPort(Struct, frozen=True):
     number: int
     slots: tuple[Slot, ...] = ()
     longest_timeout: int = 0
+    retired: bool = False
 
     def indexes(self) -> dict[Target, int]:
         """Return the index of each endpoint."""
@@ -94,7 +96,7 @@ def assign(previous: StickyPort, targets: Iterable[Target], timeout: int, now: f
 def retire(previous: StickyPort, now: float) -> StickyPort | None:
     """Return a port that is sticky no longer, every index left; None once all its clients are forgotten."""
     left = assign(previous, (), 0, now)
-    return left if left.slots else None
+    return structs.replace(left, retired=True) if left.slots else None
 
 
 def _is_free(slot: Slot, now: float) -> bool:
@@ -176,7 +178,7 @@ class Numbering:
     def tidy(self) -> None:
         """Note which ports are forgotten by all their clients."""
         for port_identity, port in self._known.items():
-            if port_identity not in self.changed and not port.indexes() and port.free_at() <= self._now:
+            if port_identity not in self.changed and port.retired and port.free_at() <= self._now:
                 self.changed[port_identity] = None
 
     def _retire(self, port_identity: str) -> None:

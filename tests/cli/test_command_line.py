@@ -10,6 +10,7 @@ import pytest
 
 from knft import __version__
 from knft.errors import KernelError, UnsupportedError
+from knft.kernel.library import Library
 from knft.kernel.probe import probe
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
@@ -147,6 +148,22 @@ def test_the_probe_leaves_nothing_behind() -> None:
     namespace = Namespace.create("probe")
     namespace.run([*KNFT, "cleanup"])
     assert namespace.run(["nft", "list", "ruleset"]).stdout == ""
+    namespace.close()
+
+
+@pytest.mark.kernel
+def test_one_sync_that_fails_is_status_1(tmp_path: Path) -> None:
+    """A table of knft's name belongs to another process, and the kernel refuses to touch it; IPv6 is in force."""
+    namespace = Namespace.create("owned")
+    with namespace.entered():
+        owner = Library()
+    owner.run("table ip knft { flags owner; }")
+    (tmp_path / "service.yaml").write_text("")
+    done = namespace.run([*KNFT, "run", "--once", "--manifests", str(tmp_path), *NODE], check=False)
+    assert done.returncode == 1
+    assert "ERROR IPv4: sync failed: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert namespace.run(["nft", "list", "tables"]).stdout == "table ip knft\ntable ip6 knft\n"
     namespace.close()
 
 

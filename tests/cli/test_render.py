@@ -132,7 +132,10 @@ CLUSTER = st.tuples(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(objects=CLUSTER, chance=st.randoms(use_true_random=False))
 def test_the_same_objects_in_any_order_and_any_files_give_the_same_ruleset(

@@ -2,8 +2,10 @@
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +40,45 @@ VALIDATOR = jsonschema.Draft202012Validator(_SCHEMA, format_checker=jsonschema.F
 
 def check_schema(document: bytes) -> None:
     """Raise ValidationError where a transaction has a form that knft's schema does not know."""
-    VALIDATOR.validate(json.loads(document))
+    transaction = json.loads(document)
+    VALIDATOR.validate({**transaction, "nftables": []})
+    for command in transaction["nftables"]:
+        written = json.dumps(command)
+        # Elements are different every time: remembering them would only fill memory.
+        (_check_command if '"element"' in written else _check_command_once)(written)
+
+
+def _check_command(command: str) -> None:
+    VALIDATOR.validate({"nftables": [json.loads(command)]})
+
+
+# The same hundreds of pool chains are in the first transaction of every test; to check them takes half a second.
+_check_command_once = lru_cache(maxsize=1 << 14)(_check_command)
 
 
 class CheckedPort:
-    """A port that holds every transaction against the schema, keeps it, and hands it on; or refuses so many.
+    """A port that holds every transaction against the schema, keeps it for a while, and hands it on.
 
-    ``meddle`` is called with each transaction just before it is handed on.
+    Or it fails: so many commits are refused (``refuse``) or carried out and then said to have failed (``deceive``), and
+    so many readings are refused (``refuse_reads``). ``meddle`` is called with each transaction before it is handed on.
     """
 
     def __init__(self, inner: TablePort) -> None:
         self._inner = inner
-        self.sent: list[Transaction] = []
+        # Not all: a soak sends a hundred thousand.
+        self.sent: deque[Transaction] = deque(maxlen=100)
         self.reads = 0
         self.refuse = 0
+        self.deceive = 0
+        self.refuse_reads = 0
         self.meddle: Callable[[Transaction], None] = lambda _: None
 
     def read(self) -> Listing | None:
         self.reads += 1
+        if self.refuse_reads:
+            self.refuse_reads -= 1
+            msg = "not read for the test"
+            raise KernelError(msg)
         return self._inner.read()
 
     def declare(self, table: Table) -> None:
@@ -77,6 +100,23 @@ class CheckedPort:
         self.meddle(transaction)
         self._inner.commit(transaction)
         self.sent.append(transaction)
+        if self.deceive:
+            self.deceive -= 1
+            msg = "committed, and reported as failed for the test"
+            raise KernelError(msg)
+
+
+class ReadableTable(KernelTable):
+    """A table whose listing can be had as it is printed."""
+
+    def text(self) -> str | None:
+        """Return the listing as libnftables prints it, None where there is no table."""
+        try:
+            return self._library.run(f"list table {self._family} {self._name}")
+        except KernelError as error:
+            if "No such file or directory" not in error.detail:
+                raise
+            return None
 
 
 def convert(item: dict[str, Any]) -> KubeObject:
@@ -88,11 +128,15 @@ class KernelHarness:
     """Both families' Proxiers; ``apply`` objects, then ``sync``."""
 
     def __init__(
-        self, namespace: Namespace, config: Config = CONFIG, timer: Callable[[], float] = time.perf_counter
+        self,
+        namespace: Namespace,
+        config: Config = CONFIG,
+        timer: Callable[[], float] = time.perf_counter,
+        table: type[KernelTable] = KernelTable,
     ) -> None:
         self.namespace = namespace
         library = Library()
-        self.tables = {family: KernelTable(library, NFT_FAMILIES[family], TABLE) for family in Family}
+        self.tables = {family: table(library, NFT_FAMILIES[family], TABLE) for family in Family}
         self.ports = {family: CheckedPort(table) for family, table in self.tables.items()}
         start = datetime(2026, 1, 1, tzinfo=UTC)
         states = {family: ServiceState(family, config.node_name, start) for family in Family}

@@ -74,6 +74,17 @@ def test_a_change_that_means_nothing_sends_nothing(harness: KernelHarness) -> No
     assert harness.last().is_empty
 
 
+def test_a_node_that_is_not_this_one_changes_nothing(harness: KernelHarness) -> None:
+    """Neither its zone nor its addresses; it may come after the node's own."""
+    _with(harness, range(1, 4), node_port=30080)
+    for name, address in (("node-1", "192.0.2.11"), ("node-2", "192.0.2.12")):
+        addresses = {"addresses": [{"type": "InternalIP", "address": address}]}
+        harness.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": addresses})
+        harness.sync()
+    assert harness.last().is_empty
+    assert {key for name, key in harness.held().contents.members if name == "nodeport-ips"} == {("192.0.2.11",)}
+
+
 def test_the_table_is_not_listed_on_the_sync_path(harness: KernelHarness) -> None:
     """It is read once, at the start."""
     for count in range(1, 6):

@@ -247,15 +247,16 @@ def test_no_chain_keeps_the_rules_of_an_earlier_configuration(namespace: Namespa
     assert _marks(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout) == {"0x00008000"}
 
 
-def test_a_restart_sends_nothing_for_the_longest_names(namespace: Namespace) -> None:
-    """Their comments are cut, by knft as by the kernel."""
-    long = service("a" * 63, sessionAffinity="ClientIP")
+@pytest.mark.parametrize("port", ["p", "p" * 15], ids=["one byte too long", "as long as can be"])
+def test_a_restart_sends_nothing_for_the_longest_names(namespace: Namespace, port: str) -> None:
+    """Their comments are cut, by knft as by the kernel: namespace, name and port have 129 bytes, or 143."""
+    long = service("a" * 63, sessionAffinity="ClientIP", externalIPs=["203.0.113.1"])
     long["metadata"]["namespace"] = "n" * 63
-    long["spec"]["ports"][0]["name"] = "p" * 15
+    long["spec"]["ports"][0]["name"] = port
     end = slices("a" * 63, [11, 12])
     for item in end:
         item["metadata"]["namespace"] = "n" * 63
-        item["ports"][0]["name"] = "p" * 15
+        item["ports"][0]["name"] = port
     harness = KernelHarness(namespace)
     harness.apply(long, *end)
     harness.sync()

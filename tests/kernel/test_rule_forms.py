@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from knft.config import Config
 from knft.model.names import Family
@@ -75,6 +76,22 @@ def test_rules_of_another_configuration_are_rewritten_in_place(namespace: Namesp
         assert f"{config.masquerade_mark:#010x}" in text
         assert text.count("masquerade fully-random") == 2
         assert text.count("chain rules-") == 1
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_a_table_with_other_hooks_is_replaced(
+    namespace: Namespace, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a knft made which hooked in elsewhere: the kernel does not move a chain to another priority."""
+    with monkeypatch.context() as older:
+        name, hook, jumps = layout._HOOKS[-1]
+        elsewhere = structs.replace(hook, priority=hook.priority + 7)
+        older.setattr(layout, "_HOOKS", (*layout._HOOKS[:-1], (name, elsewhere, jumps)))
+        KernelHarness(namespace).sync()
+    KernelHarness(namespace).sync()
+    text = namespace.run(["nft", "-y", "list", "chain", NFT_FAMILIES[family], TABLE, name]).stdout
+    assert "hook postrouting priority 99; policy accept;" in text
+    assert text.count("jump masquerading") == 1
 
 
 @pytest.mark.parametrize("family", list(Family))

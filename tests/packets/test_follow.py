@@ -192,17 +192,43 @@ def test_addresses_that_come_and_go_are_noticed(namespace: Namespace, tmp_path: 
     command = [*KNFT, "run", "--manifests", str(tmp_path), *NODE_FLAG, "--min-sync-period", "0", *flags]
     process = namespace.popen(command, stderr=subprocess.DEVNULL)
     try:
+        # An address that is there before the process looks for the first time is not one that comes.
+        _wait(lambda: "nodeport-ips" in _nodeport_ips(namespace))
+        assert plan.NODE.lan.ipv4 not in _nodeport_ips(namespace)
         with netlink(namespace) as link:
             link.up("lo")
-            link.add_bridge("br0", "02:00:00:00:00:09")
-            link.add_addresses("br0", plan.NODE.lan)
-        deadline = time.monotonic() + HANG
-        while plan.NODE.lan.ipv4 not in _nodeport_ips(namespace) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert plan.NODE.lan.ipv4 in _nodeport_ips(namespace)
+            link.add_own_addresses(plan.NODE.lan)
+        _wait(lambda: plan.NODE.lan.ipv4 in _nodeport_ips(namespace))
+        with netlink(namespace) as link:
+            link.remove_own_addresses(plan.NODE.lan)
+        _wait(lambda: plan.NODE.lan.ipv4 not in _nodeport_ips(namespace))
     finally:
         process.kill()
         process.communicate()
+
+
+def _wait(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + HANG
+    while not (held := holds()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert held
+
+
+def test_a_daemon_that_cannot_follow_ends(namespace: Namespace, tmp_path: Path) -> None:
+    """Loudly: a proxy that no longer follows its cluster must not look healthy. The rules stay."""
+    manifests, broken = tmp_path / "manifests", tmp_path / "broken"
+    manifests.mkdir()
+    broken.mkdir()
+    _write(manifests / "a.yaml", _service("a", 1))
+    (broken / "watchfiles.py").write_text("raise ImportError('broken for the test')")
+    command = [*KNFT, "run", "--manifests", str(manifests), *NODE_FLAG]
+    process = namespace.popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(broken)})
+    try:
+        _, said = process.communicate(timeout=HANG)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "ImportError: broken for the test" in said
 
 
 def _nodeport_ips(namespace: Namespace) -> str:

@@ -164,6 +164,12 @@ SEVERAL = {
     "terminating before, unready after": Several(
         (endpoint_slice("a", GOING), endpoint_slice("b", UNREADY)), {HTTP: (ONE_UNREADY,)}
     ),
+    "ready in one, unready in the other: the one whose slice's name is later": Several(
+        (endpoint_slice("a", READY), endpoint_slice("b", UNREADY)), {HTTP: (ONE_UNREADY,)}
+    ),
+    "unready in one, ready in the other: the one whose slice's name is later": Several(
+        (endpoint_slice("a", UNREADY), endpoint_slice("b", READY)), {HTTP: (ONE,)}
+    ),
     "terminating in both": Several((endpoint_slice("a", GOING), endpoint_slice("b", GOING)), {HTTP: (ONE_GOING,)}),
     "ready in the middle of two terminating": Several(
         (endpoint_slice("a", GOING), endpoint_slice("b", READY), endpoint_slice("c", GOING)), {HTTP: (ONE,)}

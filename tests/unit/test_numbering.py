@@ -132,6 +132,17 @@ def test_what_a_process_remembers_counts_where_the_kernel_has_the_same() -> None
     assert trusted(found, {}) == found
 
 
+def test_tidying_forgets_retired_ports_alone() -> None:
+    """One that is sticky keeps its number, also while it has no endpoints."""
+    retired = retire(assign(NEW, [A], TIMEOUT, 0), 10)
+    assert retired is not None
+    known = {"empty": NEW, "retired": retired}
+    for now, forgotten in ((10 + TIMEOUT - 1, {}), (10 + TIMEOUT, {"retired": None})):
+        numbering = Numbering(known, now)
+        numbering.tidy()
+        assert forgotten == numbering.changed
+
+
 def test_only_what_is_sticky_no_longer_is_retired() -> None:
     known = {identity(WEB): assign(NEW, [A], TIMEOUT, 0), "OTHER": assign(NEW, [B], TIMEOUT, 0)}
     numbering = Numbering(known, 10)

@@ -1,0 +1,278 @@
+"""History: a cluster's life at random, with knft at work on a real kernel, and the law checked after every sync.
+
+What happens is drawn from any ``random.Random``, so that a property test can shrink it and a soak can go on for days.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from operator import itemgetter
+from random import Random
+
+from knft.config import Config
+from knft.errors import KernelError
+from knft.kernel.library import Library
+from knft.model.names import Family
+from knft.model.objects import KubeObject
+from knft.nft.codec.listing import Listing, parse_listing
+from knft.render import layout
+from knft.render.names import NFT_FAMILIES, STICKY_PREFIX, TABLE
+from knft.render.pools import parse_shared_chain
+from knft.sync.proxier import Proxier
+from tests.kernel import law
+from tests.kernel.harness import CONFIG, KernelHarness, ReadableTable
+from tests.kernel.random_objects import (
+    MACHINE_ADDRESSES,
+    NODES,
+    SERVICE_CIDRS,
+    SERVICES,
+    SLICES,
+    Traits,
+    changed,
+    drawn,
+    manifest,
+)
+from tests.lab.namespace import Namespace
+
+CONFIGS = (
+    CONFIG,
+    Config("node-1", detect_local_mode="NodeCIDR", nodeport_addresses=("192.0.2.0/24", "2001:db8:1::/64")),
+    Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0", nodeport_addresses=("all",)),
+    Config("node-1", cluster_cidrs=("10.244.0.0/16",), masquerade_all=True, masquerade_bit=7),
+)
+"""What a node may be set to; a restart may bring another."""
+
+NAMES = {"Service": SERVICES, "EndpointSlice": SLICES, "Node": NODES, "ServiceCIDR": SERVICE_CIDRS}
+
+BEGINNING = {"Service": 3, "EndpointSlice": 12, "Node": 1}
+"""What there is at first, so that what happens next means something; where there is less, little is deleted."""
+
+PAUSES = (0.3, 1.1, 6.0, 61.0, 3601.0, 11000.0)
+"""Seconds: until chains are deleted, affinity timeouts end, and everything is compared."""
+
+LINES = 60
+"""How much of what happened a failure tells."""
+
+
+Named = tuple[str, str, KubeObject]
+"""An object, its kind and its name."""
+
+
+class LawBrokenError(AssertionError):
+    """The kernel's table is not what a fresh process would render; the lines say where."""
+
+
+class History:
+    """One cluster, one node, one kernel; ``steps`` counts what has happened, ``syncs`` what was compared."""
+
+    def __init__(self, chance: Random) -> None:
+        """Start with a small cluster, on a kernel without the table."""
+        self.steps = 0
+        self.syncs = 0
+        self.said: deque[str] = deque(maxlen=LINES)
+        self._now = 100.0
+        self._lived, self._other = Namespace.create("lived"), Namespace.create("fresh")
+        self._config = chance.choice(CONFIGS)
+        self._traits: dict[tuple[str, str], Traits] = {}
+        self._addresses: frozenset[str] | None = None
+        self._quiet = False
+        """Whether nothing has happened since a sync that succeeded."""
+        self._harness = self._new_process(self._lived, ())
+        for kind, count in BEGINNING.items():
+            for name in NAMES[kind][:count]:
+                self._apply(kind, name, drawn(kind, chance))
+        self.steps = 0
+
+    def close(self) -> None:
+        """Let go of the namespaces."""
+        self._lived.close()
+        self._other.close()
+
+    def _new_process(self, namespace: Namespace, objects: Iterable[Named]) -> KernelHarness:
+        """Return a process that has been told of the addresses and of these objects, not yet synced."""
+        with namespace.entered():
+            harness = KernelHarness(namespace, self._config, lambda: self._now, ReadableTable)
+        if self._addresses is not None:
+            harness.daemon.note_addresses(self._addresses)
+        harness.change(objects)
+        return harness
+
+    def _happens(self, what: str) -> None:
+        self.steps += 1
+        self.said.append(what)
+
+    # What may happen to objects.
+
+    def add(self, kind: str, chance: Random) -> None:
+        """Make an object, or replace the one of that name by quite another."""
+        self._apply(kind, chance.choice(NAMES[kind]), drawn(kind, chance))
+
+    def change(self, kind: str, chance: Random) -> None:
+        """Change one field of an object, where there is one."""
+        names = [name for found, name in self._traits if found == kind]
+        if names:
+            name = chance.choice(names)
+            self._apply(kind, name, changed(kind, self._traits[kind, name], chance))
+
+    def delete(self, kind: str, chance: Random) -> None:
+        """Delete an object, where there is one; rarely where there are few, since nothing happens to nothing."""
+        names = [name for found, name in self._traits if found == kind]
+        if names and (len(names) > BEGINNING.get(kind, 0) or chance.random() < 0.3):
+            name = chance.choice(names)
+            self._happens(f"delete {kind} {name}")
+            del self._traits[kind, name]
+            self._harness.delete(kind, name)
+            self._quiet = False
+
+    def _apply(self, kind: str, name: str, traits: Traits) -> None:
+        self._happens(f"apply {kind} {name} {traits}")
+        self._traits[kind, name] = traits
+        self._harness.apply(manifest(kind, name, traits))
+        self._quiet = False
+
+    def change_addresses(self, chance: Random) -> None:
+        """Give the machine's interfaces other addresses."""
+        chosen = chance.sample(MACHINE_ADDRESSES, chance.randint(0, 3))
+        self._happens(f"addresses {chosen}")
+        self._addresses = frozenset(chosen)
+        self._harness.daemon.note_addresses(self._addresses)
+        self._quiet = False
+
+    # What may happen to knft.
+
+    def pass_time(self, chance: Random) -> None:
+        """Let seconds or hours pass."""
+        seconds = chance.choice(PAUSES)
+        self._happens(f"pass {seconds} s")
+        self._now += seconds
+
+    def fail(self, chance: Random) -> None:
+        """Have what a family asks of the kernel fail next, in one way or in several."""
+        port = self._harness.ports[chance.choice(tuple(Family))]
+        for _ in range(chance.randint(1, 2)):
+            way = chance.choice(("refuse", "deceive", "refuse_reads"))
+            self._happens(f"fail: {way}")
+            setattr(port, way, 1)
+        self._quiet = False
+
+    def restart(self, chance: Random) -> None:
+        """Start a new process on the same kernel, sometimes with other flags; the objects come in another order."""
+        objects = self._objects()
+        chance.shuffle(objects)
+        quiet = self._quiet
+        if chance.random() < 0.25:
+            self._config, quiet = chance.choice(CONFIGS), False
+        self._happens(f"restart with {self._config}")
+        self._harness = self._new_process(self._lived, objects)
+        self.sync()
+        if quiet:
+            self._expect_nothing_sent()
+        if self._quiet:
+            self.compare_rules()
+
+    def damage(self, chance: Random) -> None:
+        """Have somebody flush a part of a table, and restart, since that is when it is noticed."""
+        family = chance.choice(tuple(Family))
+        listing = self._harness.tables[family].read()
+        if listing is None:
+            return
+        part = chance.choice(chance.choice(_damageable(listing)))
+        self._happens(f"somebody flushes {family.value} {part}")
+        with self._lived.entered():
+            verb, _, name = part.partition(" ")
+            Library().run(f"flush {verb} {NFT_FAMILIES[family]} {TABLE} {name}")
+        self._quiet = False
+        self.restart(chance)
+
+    # And what must be so.
+
+    def sync(self) -> None:
+        """Sync both families, and hold those that succeed to the law."""
+        self._happens("sync")
+        succeeded = [family for family, proxier in self._harness.proxiers.items() if _succeeds(proxier)]
+        self._quiet = len(succeeded) == len(Family)
+        fresh = self._rendered()
+        for family in succeeded:
+            wanted = law.sticky_ports(fresh[family])
+            held = self._harness.held(family)
+            self._compare(family, *(self._facts(listing, wanted, family) for listing in (fresh[family], held)))
+        self.syncs += 1
+
+    def _rendered(self) -> dict[Family, Listing]:
+        return law.rendered((item for *_, item in self._objects()), self._addresses, self._config)
+
+    def _objects(self) -> list[Named]:
+        """Return the objects in the order of their names, which is another than that in which they came."""
+        return [(kind, name, item) for (kind, name), item in sorted(self._harness.objects.items(), key=itemgetter(0))]
+
+    def _facts(self, listing: Listing, wanted: frozenset[str], family: Family) -> law.Facts:
+        return law.facts(listing, wanted, family, self._config)
+
+    def _compare(self, family: Family, expected: law.Facts, found: law.Facts) -> None:
+        lines = law.difference(expected, found)
+        if lines:
+            happened = itertools.chain([f"{self.steps} steps, of which the last were:"], self.said)
+            raise LawBrokenError("\n".join([f"{family.value}:", *lines, *happened]))
+
+    def _expect_nothing_sent(self) -> None:
+        """A restart on an unchanged cluster sends no element; what is remembered of sticky ports may change."""
+        for family, port in self._harness.ports.items():
+            sent = port.sent[-1]
+            names = [name for name in (*sent.removed, *sent.added) if "sticky" not in name]
+            self._compare(family, {}, {f"sent after a restart: {name}": True for name in names})
+
+    def finish(self) -> None:
+        """Sync until nothing is left to be done: then also the chains that were to be deleted are gone."""
+        for port in self._harness.ports.values():
+            port.refuse = port.deceive = port.refuse_reads = 0
+        for _ in range(3):
+            self.sync()
+            self._now += 10.0
+        self.compare_rules()
+        for family, fresh in self._rendered().items():
+            stale = law.stale_chains(self._harness.held(family), law.sticky_ports(fresh))
+            self._compare(family, {}, {f"stale chain {name}": True for name in stale})
+
+    def compare_rules(self) -> None:
+        """Hold the tables, rules and all, to what a fresh process makes on another kernel."""
+        fresh = self._new_process(self._other, self._objects())
+        for table in fresh.tables.values():
+            table.remove()
+        fresh.sync()
+        for family in Family:
+            wanted = law.sticky_ports(fresh.held(family))
+            self._compare(family, *(self._whole(harness, family, wanted) for harness in (fresh, self._harness)))
+
+    def _whole(self, harness: KernelHarness, family: Family, wanted: frozenset[str]) -> law.Facts:
+        table = harness.tables[family]
+        assert isinstance(table, ReadableTable)
+        text = table.text() or ""
+        listing = parse_listing(text)
+        return self._facts(listing, wanted, family) | law.rules(text, listing, wanted)
+
+
+def _succeeds(proxier: Proxier) -> bool:
+    """Sync, and tell whether that went well; only a failure that was asked for is one that may be."""
+    try:
+        proxier.sync()
+    except KernelError as error:
+        if "for the test" not in str(error):
+            raise
+        return False
+    return True
+
+
+def _damageable(listing: Listing) -> list[list[str]]:
+    """Return what can be flushed, in groups of which each is as likely as the others."""
+    sticky = [f"chain {name}" for name in sorted(listing.chains) if name.startswith(STICKY_PREFIX)]
+    shared = [f"chain {name}" for name in sorted(listing.chains) if parse_shared_chain(name)]
+    skeleton = [f"chain {name}" for name in sorted(listing.chains)]
+    containers = [f"{_kind_of(name)} {name}" for name in sorted(listing.containers)]
+    return [group for group in (skeleton, shared, sticky, containers) if group]
+
+
+_MAPS = frozenset(container.name for container in layout.containers(Family.IPV4) if container.is_map)
+
+
+def _kind_of(container: str) -> str:
+    return "map" if container in _MAPS else "set"

@@ -1,0 +1,202 @@
+"""The law that holds it together: a table equals what a fresh process would render (DESIGN.md 2).
+
+Apart from the order within pools, unused pool chains, the numbers and indexes of sticky ports, what is remembered of
+those that are sticky no longer, and who is stuck to what. A table is written down as *facts*, from which exactly this
+is missing; two tables are held against each other fact by fact.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from knft.config import Config
+from knft.model.names import Family
+from knft.model.objects import Change, KubeObject
+from knft.nft.codec.listing import Listing
+from knft.nft.expressions import Goto
+from knft.nft.objects import ArrayName, Contents, Entry, Target
+from knft.nft.transaction import Transaction
+from knft.render.names import AFFINITY_PREFIX, STICKY_ENDPOINTS, STICKY_PORTS
+from knft.render.pools import parse_shared_chain, shared_chain, with_pools
+from knft.sync.assemble import recorded_daemon
+
+Facts = dict[str, Any]
+
+_STICKY_CHAIN = re.compile(r"sticky-(\d+)-(cluster|local|external|endpoint-(\d+))")
+_CLASSES = ("cluster", "local", "external")
+
+
+def rendered(objects: Iterable[KubeObject], addresses: frozenset[str] | None, config: Config) -> dict[Family, Listing]:
+    """Return what a fresh process would make of these objects, as if it had been listed."""
+    daemon, recorders = recorded_daemon(config)
+    if addresses is not None:
+        daemon.note_addresses(addresses)
+    daemon.handle(Change(None, item) for item in objects)
+    assert daemon.sync()
+    found = {}
+    for family, recorder in recorders.items():
+        declared, sent = recorder.first_sync()
+        containers = frozenset(container.name for container in declared.containers)
+        found[family] = Listing({chain.name: len(chain.rules) for chain in sent.chains}, containers, _contents(sent))
+    return found
+
+
+def _contents(sent: Transaction) -> Contents:
+    contents = Contents.empty()
+    arrays: dict[ArrayName, list[Target]] = {}
+    for container, elements in sent.added.items():
+        for key, value in elements.items():
+            if isinstance(value, Entry):
+                contents.entries[container, key] = value
+            elif value is None:
+                contents.members.add((container, key))
+            elif isinstance(value, tuple):
+                arrays.setdefault(ArrayName(container, key[:-1]), []).append(value)
+    contents.arrays.update((name, tuple(targets)) for name, targets in arrays.items())
+    return contents
+
+
+class _Numbers:
+    """Which numbers the sticky ports of a table have, and which indexes their endpoints."""
+
+    def __init__(self, listing: Listing, wanted: frozenset[str]) -> None:
+        notes = [
+            (entry.comment.split()[0], int(key[0]))
+            for (container, key), entry in listing.contents.entries.items()
+            if container == STICKY_PORTS
+        ]
+        self.notes = Counter(identity for identity, _ in notes if identity in wanted)
+        self.ports = {number: identity for identity, number in notes if identity in wanted}
+        self.targets = {
+            number: dict(enumerate(listing.contents.arrays.get(ArrayName(STICKY_ENDPOINTS, (number,)), ())))
+            for number in self.ports
+        }
+
+    def neutral(self, name: str) -> str:
+        """Return the name of a chain with the port's identity and the endpoint in the place of numbers."""
+        found = _STICKY_CHAIN.fullmatch(name)
+        if found is None or int(found[1]) not in self.ports:
+            return name
+        number = int(found[1])
+        what = found[2] if found[3] is None else f"endpoint {self.targets[number].get(int(found[3]))}"
+        return f"sticky {self.ports[number]} {what}"
+
+
+def sticky_ports(listing: Listing) -> frozenset[str]:
+    """Return the identities of a table's sticky ports."""
+    entries = listing.contents.entries
+    return frozenset(entry.comment.split()[0] for (container, _), entry in entries.items() if container == STICKY_PORTS)
+
+
+def facts(listing: Listing, wanted: frozenset[str], family: Family, config: Config) -> Facts:
+    """Return what a table says; ``wanted`` are the identities of the ports that are sticky now."""
+    numbers = _Numbers(listing, wanted)
+    return {
+        **dict(_elements(listing.contents, numbers)),
+        **dict(_chains(listing, numbers, family, config)),
+        **dict(_sticky(listing, numbers)),
+        **{f"container {name}": True for name in listing.containers if not name.startswith(AFFINITY_PREFIX)},
+    }
+
+
+def _elements(contents: Contents, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
+    for (container, key), entry in contents.entries.items():
+        if container != STICKY_PORTS:
+            verdict = entry.verdict
+            said = numbers.neutral(verdict.chain) if isinstance(verdict, Goto) else type(verdict).__name__
+            yield f"{container} {key}", (said, entry.comment)
+    for container, key in contents.members:
+        yield f"{container} {key}", True
+    for name, array in contents.arrays.items():
+        if "sticky" not in name.container:
+            # The length tells gaps.
+            yield f"{name.container} {name.prefix}", (len(array), sorted(target for target in array if target))
+
+
+def _chains(listing: Listing, numbers: _Numbers, family: Family, config: Config) -> Iterator[tuple[str, Any]]:
+    needed = _needed(listing.contents)
+    for name in needed - listing.chains.keys():
+        yield f"chain {name}", "missing"
+    for name, count in listing.chains.items():
+        shared, sticky = parse_shared_chain(name), _STICKY_CHAIN.fullmatch(name)
+        if shared is not None:
+            # Those that nobody needs now may be needed next: they must be whole, too.
+            if name in needed or count != len(shared_chain(shared, family, config).rules):
+                yield f"chain {name}", count
+        elif sticky is None or (count and int(sticky[1]) not in numbers.ports):
+            yield f"chain {name}", count
+
+
+def _needed(contents: Contents) -> set[str]:
+    """Return the shared chains that elements lead to."""
+    gotos = {entry.verdict.chain for entry in contents.entries.values() if isinstance(entry.verdict, Goto)}
+    specs = (spec for spec in map(parse_shared_chain, gotos) if spec is not None)
+    return {part.name for spec in specs for part in with_pools(spec)}
+
+
+def _sticky(listing: Listing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
+    for number, identity in numbers.ports.items():
+        yield f"sticky {identity} notes", numbers.notes[identity]
+        for what in _CLASSES:
+            yield f"sticky {identity} {what}", listing.chains.get(f"sticky-{number}-{what}", 0)
+        targets = {index: target for index, target in numbers.targets[number].items() if target is not None}
+        yield f"sticky {identity} endpoints", sorted(targets.values())
+        for index, target in targets.items():
+            remembered = f"{AFFINITY_PREFIX}{index}" in listing.containers
+            rules = listing.chains.get(f"sticky-{number}-endpoint-{index}", 0)
+            yield f"sticky {identity} endpoint {target}", (rules, remembered)
+
+
+def rules(text: str, listing: Listing, wanted: frozenset[str]) -> Facts:
+    """Return what the rules of a listing say, of the chains whose packets go somewhere."""
+    numbers, needed = _Numbers(listing, wanted), _needed(listing.contents)
+    found: dict[str, list[str]] = {}
+    for item in json.loads(text)["nftables"]:
+        if "rule" in item and (neutral := _of_interest(item["rule"]["chain"], numbers, needed)):
+            found.setdefault(f"rules {neutral}", []).append(_rule(item["rule"], numbers))
+    # A class of a sticky port lists its endpoints by index.
+    return {name: sorted(said) if name.startswith("rules sticky ") else said for name, said in found.items()}
+
+
+def _of_interest(chain: str, numbers: _Numbers, needed: set[str]) -> str:
+    """Return how a chain is called that has to be the same in every table, "" for another."""
+    found = _STICKY_CHAIN.fullmatch(chain)
+    if found is None:
+        return chain if parse_shared_chain(chain) is None or chain in needed else ""
+    number = int(found[1])
+    vacant = found[3] is not None and numbers.targets.get(number, {}).get(int(found[3])) is None
+    return "" if number not in numbers.ports or vacant else numbers.neutral(chain)
+
+
+def _rule(rule: dict[str, Any], numbers: _Numbers) -> str:
+    said = json.dumps([rule["expr"], rule.get("comment", "")])
+    chain = _STICKY_CHAIN.fullmatch(rule["chain"])
+    if chain is None:
+        return said
+    number = int(chain[1])
+    if '"vmap"' in said:
+        # Who has which place in a random choice does not matter.
+        return f"random {sorted(numbers.neutral(found[0]) for found in _STICKY_CHAIN.finditer(said))}"
+    if chain[2] in _CLASSES[:2] and [*rule["expr"][0]] == ["goto"]:
+        return "one of them, for packets on their way during a commit"
+    said = _STICKY_CHAIN.sub(lambda found: numbers.neutral(found[0]), said)
+    said = said.replace(f'"offset": {number}}}', '"offset": "its number"}')
+    return re.sub(r"@affinity-(\d+)", lambda found: f"@affinity {numbers.targets[number].get(int(found[1]))}", said)
+
+
+def stale_chains(listing: Listing, wanted: frozenset[str]) -> list[str]:
+    """Return the chains of ports that are sticky no longer; they are deleted a second after they are emptied."""
+    numbers = _Numbers(listing, wanted).ports
+    sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.chains) if found is not None)
+    return [found[0] for found in sticky if int(found[1]) not in numbers]
+
+
+def difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Return a line for each fact that only one side has, or has otherwise."""
+    return [
+        f"{name}: expected {expected.get(name)}, found {found.get(name)}"
+        for name in sorted({*expected, *found})
+        if expected.get(name) != found.get(name)
+    ]

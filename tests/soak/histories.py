@@ -1,0 +1,46 @@
+"""One long history: a single process syncs on and on, and rarely starts anew.
+
+The law is checked after every sync as in ``tests/kernel/test_histories.py``, rules and all at each report.
+"""
+
+import sys
+from collections.abc import Callable
+from random import Random
+
+from tests.kernel.history import History
+from tests.soak.memory import ALLOWED, Watch
+
+REPORTS = 40
+
+KINDS = ("Service", "Service", "EndpointSlice", "EndpointSlice", "EndpointSlice", "Node", "ServiceCIDR")
+
+VERBS: tuple[tuple[int, Callable[[History, Random], None]], ...] = (
+    (200, lambda history, chance: history.add(chance.choice(KINDS), chance)),
+    (500, lambda history, chance: history.change(chance.choice(KINDS), chance)),
+    (150, lambda history, chance: history.delete(chance.choice(KINDS), chance)),
+    (30, History.change_addresses),
+    (60, History.pass_time),
+    (30, History.fail),
+    (400, lambda history, _: history.sync()),
+    # Rarely, since memory that grows with a process's life goes with the process.
+    (1, History.restart),
+    (1, History.damage),
+)
+"""What happens, and how often."""
+
+
+def soak(steps: int, seed: int) -> None:
+    """Let so much happen, and say from time to time how it goes; raise where the law is broken or memory grows."""
+    chance, watch = Random(seed), Watch()  # noqa: S311 - to be had again
+    history = History(chance)
+    weights, verbs = zip(*VERBS, strict=True)
+    for report in range(1, REPORTS + 1):
+        while history.steps < steps * report // REPORTS:
+            chance.choices(verbs, weights)[0](history, chance)
+        history.finish()
+        print(f"soak: {history.steps} steps, {history.syncs} syncs compared, {watch.sample():.1f} MiB", flush=True)
+    history.close()
+    growth = watch.growth()
+    print(f"soak: the law holds; memory grew by {growth:.2f} MiB in the second half ({ALLOWED} are allowed)")
+    if growth > ALLOWED:
+        sys.exit("soak: memory is not flat")
