@@ -60,6 +60,8 @@ def main(text: str) -> None:
     case = msgspec.json.decode(text, type=Case)
     try:
         _measure(case)
+    except KeyboardInterrupt:
+        sys.exit(130)  # The parent, which is interrupted too, says so.
     except NotEnded as outcome:
         emit(Record(case.proxy, case.shape.name, ENDED, note=str(outcome)))
     except subprocess.CalledProcessError as error:

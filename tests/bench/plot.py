@@ -30,6 +30,7 @@ def plot(results: Results, path: Path, sizes: dict[str, int]) -> None:
     _lines(panels[0][0], results, sizes, (FULL, "total_s"), "Full sync, s")
     _lines(panels[0][1], results, sizes, ("endpoint replaced", "p50_ms"), "Endpoint replaced, p50 (line to p99), ms")
     _lines(panels[1][0], results, sizes, (MEMORY, "kernel_mib"), "Kernel memory of the table, MiB")
+    panels[1][0].set_yscale("linear")
     _bars(panels[1][1], results, sizes)
     figure.suptitle(f"knft beside kube-proxy's layouts - {results.machine.get('machine', '')}", fontsize=11)
     figure.savefig(path, dpi=110)
@@ -49,9 +50,10 @@ def _lines(axes: Any, results: Results, sizes: dict[str, int], what: tuple[str, 
             high = results.value(proxy, shape, measure, "p99_ms")
             if high is not None:
                 axes.plot([size, size], [value, high], color=_COLOURS[proxy], linewidth=1)
-    axes.set(title=title, xscale="log", yscale="log", xlabel="Services")
+    axes.set(title=title, xscale="log", yscale="log", xlabel="Services x endpoints")
     axes.set_xticks(list(sizes.values()), [f"{shape}" for shape in sizes])
     axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=8)
 
@@ -69,6 +71,9 @@ def _bars(axes: Any, results: Results, sizes: dict[str, int]) -> None:
             if value is not None:
                 axes.bar(place + offset, value, 0.38, color=_COLOURS.get(proxy, "#333333"), alpha=alpha)
     axes.set_xticks(range(len(shown)), [label for label, _, _ in shown], rotation=60, fontsize=7)
-    axes.set(title="A new connection, p50, µs: to the first Service, and (pale) to the last")
-    axes.set_yscale("log")
+    axes.set(title="New connection, p50, µs: first and (pale) last Service", yscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_yticks([5, 10, 20, 50, 100, 200, 500])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=5)
     axes.grid(visible=True, axis="y", alpha=0.3)

@@ -11,8 +11,8 @@ from typing import IO
 LIMIT_SECONDS = 300.0
 # Nobody is left to end a long load when this process is killed.
 _DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
-# iptables-legacy takes a lock that the whole machine shares; other people's programs shall not wait for it here.
-_LOCK = "XTABLES_LOCKFILE"
+# iptables-legacy locks a file that the whole machine shares; other people's programs shall not wait for these.
+_OWN_LOCK = {"XTABLES_LOCKFILE": "/dev/null"}
 
 
 class NotEnded(Exception):  # noqa: N818 - it is an outcome
@@ -52,15 +52,12 @@ class Program:
 
 
 def _timed(command: Sequence[str], rules: IO[str], said: IO[str]) -> tuple[float, int]:
-    with tempfile.NamedTemporaryFile(prefix="knft-bench-lock-") as lock:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            command, stdin=rules, stdout=subprocess.DEVNULL, stderr=said, env=os.environ | {_LOCK: lock.name}
-        )
-        # Not wait(timeout=...): it looks every 50 ms.
-        limit = threading.Timer(LIMIT_SECONDS, process.kill)
-        limit.start()
-        status = process.wait()
-        seconds = time.perf_counter() - started
-        limit.cancel()
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdin=rules, stdout=subprocess.DEVNULL, stderr=said, env=os.environ | _OWN_LOCK)
+    # Not wait(timeout=...): it looks every 50 ms.
+    limit = threading.Timer(LIMIT_SECONDS, process.kill)
+    limit.start()
+    status = process.wait()
+    seconds = time.perf_counter() - started
+    limit.cancel()
     return seconds, status
