@@ -38,13 +38,16 @@ def main() -> None:
         sys.exit(f"bench: {error}")
     extent = _extent(wanted)
     wanted.results.mkdir(parents=True, exist_ok=True)
-    machine, records = describe(), [Record("", "", "")][:0]
+    machine = describe()
+    records: list[Record] = []
     try:
         for case in cases(extent, wanted.only or (), str(wanted.results) if wanted.profile else ""):
             records += _run(case)
             _write_json(Results(machine, tuple(records)), wanted.results)
     except KeyboardInterrupt:
+        _write_all(Results(machine | load_at_end(), tuple(records)), extent, wanted.results)
         print("bench: interrupted; what there is is written", flush=True)
+        sys.exit(130)
     _write_all(Results(machine | load_at_end(), tuple(records)), extent, wanted.results)
 
 

@@ -69,6 +69,7 @@ def _measure_changes(product: Product, cluster: Cluster, held: "_Held", wanted: 
         "library_p50_ms": percentile([item.library for item in taken], 0.5) * 1e3,
         "collector_share": sum(item.collector for item in taken) / sum(seconds),
         "collector_max_ms": max(item.collector for item in taken) * 1e3,
+        "cpu_p99_ms": percentile([item.cpu for item in taken], 0.99) * 1e3,
         "cpu_ms": sum(item.cpu for item in taken) / len(taken) * 1e3,
         "syncs": float(len(taken)),
         "resident_mib": resident_mib(),

@@ -55,7 +55,8 @@ def _lines(axes: Any, results: Results, sizes: dict[str, int], what: tuple[str, 
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize=8)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8)
 
 
 def _bars(axes: Any, results: Results, sizes: dict[str, int]) -> None:

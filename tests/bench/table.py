@@ -24,6 +24,7 @@ _CHANGE_PARTS = (
     ("libnftables and kernel, p50, ms", "library_p50_ms"),
     ("their share of all time", "library_share"),
     ("CPU a change, ms", "cpu_ms"),
+    ("its p99, ms", "cpu_p99_ms"),
     ("longest, ms", "max_ms"),
     ("longest collection, ms", "collector_max_ms"),
 )
@@ -56,11 +57,13 @@ def _row(cells: Iterable[str]) -> str:
 
 def _targets(results: Results) -> Iterator[str]:
     rows = (
-        [target.words, _figure(target.figure), f"{target.limit:g}", target.unit, target.verdict]
+        [target.words, *map(_figure, (target.figure, target.in_cpu)), f"{target.limit:g}", target.unit, target.verdict]
         for target in targets(results)
         if target.figure is not None
     )
-    return _table("Targets (at 10000x10 where no size is named)", ["what", "here", "at most", "", ""], rows)
+    return _table(
+        "Targets (at 10000x10 where no size is named)", ["what", "here", "in CPU time", "at most", "", ""], rows
+    )
 
 
 def _full(results: Results) -> Iterator[str]:
