@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest test-vm test-trixie fuzz soak install clean
+.PHONY: help demo test check pytest test-vm test-trixie fuzz soak bench install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
@@ -17,6 +17,7 @@ help:
 	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
 	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
 	@echo 'make soak     100 000 steps of a random history, the kernel compared after every sync; STEPS=5000 SEED=7 are handed on'
+	@echo 'make bench    what knft costs beside kube-proxy'"'"'s layouts: JSON, a table, a plot; over half an hour'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
 
@@ -54,6 +55,11 @@ fuzz: $(INSTALLED)
 STEPS = 100000
 soak: $(INSTALLED)
 	@$(BIN)/python -m tests.soak histories $(STEPS) $(SEED)
+
+# ARGS are handed on: "--quick" tries everything on tiny clusters, "--only knft --sizes 1000x10" measures a part.
+bench: $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench: matplotlib cannot be installed here'
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 install: $(INSTALLED)
 

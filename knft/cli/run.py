@@ -19,6 +19,7 @@ from knft.runner.clock import MonotonicClock
 from knft.source.directory import DirectorySource, Scan
 from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
+from knft.sync.memory import tune_collector
 
 log = logging.getLogger("knft")
 
@@ -30,6 +31,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     """Sync, and unless ``once`` is set follow the directory until SIGTERM or SIGINT."""
     stop = threading.Event() if once else _stop_on_signals()
     _set_up_logging(verbosity)
+    tune_collector()
     config = config_from_options(options)
     source = DirectorySource(manifests)
     first = source.scan()

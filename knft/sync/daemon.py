@@ -16,6 +16,7 @@ from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
 from knft.sync.doubts import Doubt
+from knft.sync.memory import settle
 from knft.sync.ports import TablePort
 from knft.sync.proxier import TIDY_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -42,6 +43,8 @@ class Daemon:
         self._dispatcher = dispatcher
         self._said: dict[Family, set[str]] = {}
         self._foreign: dict[Family, list[ForeignChange]] = {proxier.family: [] for proxier in proxiers}
+        self._large = False
+        """Whether a sync since the last settling compared everything."""
         self.foreign_changes = Counter[Family]()
         self._wake: Callable[[], None] = lambda: None
         self._wake_within: Callable[[float], None] = lambda _: None
@@ -59,6 +62,9 @@ class Daemon:
     def sync(self) -> bool:
         """Sync every family; return whether all succeeded."""
         succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
+        if self._large:
+            settle()
+            self._large = False
         return all(succeeded)
 
     def _sync_one(self, proxier: Proxier) -> bool:
@@ -74,6 +80,7 @@ class Daemon:
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
             return False
         log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
+        self._large |= report.full
         self._say_once(report)
         if report.retry_seconds is not None:
             self._wake_within(report.retry_seconds)

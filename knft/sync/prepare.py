@@ -109,7 +109,8 @@ class _Rendering:
         found = self._basis.programmed.stored(Part.FOUND)
         if found is not None:
             kept = found.without(found.without(spared.contents)) if self._basis.full else found
-            wanted[Part.FOUND] = Fragment(kept.without(_joined(wanted)))
+            left = kept.without(_joined(wanted))
+            wanted[Part.FOUND] = Fragment(left) if left != Contents.empty() else None
         return wanted
 
     def _owned(self, owners: Iterable[Owner], numbering: Numbering) -> dict[Owner, Fragment | None]:

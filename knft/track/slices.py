@@ -48,6 +48,7 @@ class EndpointSliceCache:
         """Endpoints whose ``nodeName`` is ``node_name`` are local."""
         self._node_name = node_name
         self._services: dict[NamespacedName, _ServiceSlices] = {}
+        self._touched: dict[NamespacedName, None] = {}
 
     def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Note a slice, or its removal; return whether that changes anything."""
@@ -61,12 +62,14 @@ class EndpointSliceCache:
         if not _differs(slices, name, record):
             return False
         slices.pending[name] = record
+        self._touched[service] = None
         return True
 
     def checkout(self) -> dict[NamespacedName, EndpointsChange]:
         """Apply what is pending; return each touched Service's endpoints before and after."""
         changes = {}
-        for service in [name for name, slices in self._services.items() if slices.pending]:
+        touched, self._touched = self._touched, {}
+        for service in touched:
             slices = self._services[service]
             previous = slices.current
             self._apply(slices)

@@ -192,7 +192,7 @@ def operations(transaction: Transaction) -> int:
 def service(name: str, number: int = 10, *, node_port: int = 0, **spec: Any) -> dict[str, Any]:
     """Return a dual-stack Service with one port."""
     port = {"name": "http", "port": 80} | ({"nodePort": node_port} if node_port else {})
-    addresses = [f"10.96.0.{number}", f"fd00:10:96::{number}"]
+    addresses = [f"10.96.{number // 256}.{number % 256}", f"fd00:10:96::{number}"]
     families = {"clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilies": ["IPv4", "IPv6"]}
     kind = {"type": "NodePort"} if node_port else {}
     return {
@@ -214,9 +214,16 @@ def slices(name: str, numbers: Iterable[int], *, local: Iterable[int] = (), port
             "addressType": family,
             "ports": [{"name": "http", "port": port}],
             "endpoints": [
-                {"addresses": [f"{start}{number}"], "nodeName": "node-1" if number in here else "node-2"}
+                {"addresses": [address(number)], "nodeName": "node-1" if number in here else "node-2"}
                 for number in numbers
             ],
         }
-        for family, start in (("IPv4", "10.244.2."), ("IPv6", "fd00:10:244:2::"))
+        for family, address in (
+            ("IPv4", _pod_ipv4),
+            ("IPv6", "fd00:10:244:2::{}".format),
+        )
     ]
+
+
+def _pod_ipv4(number: int) -> str:
+    return f"10.244.{2 + number // 256}.{number % 256}"

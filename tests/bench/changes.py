@@ -1,0 +1,75 @@
+"""What happens to a cluster while it is measured: steps, each a few Services before and after."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.bench.cluster import Cluster, ServiceSpec
+
+Step = tuple[tuple[ServiceSpec | None, ServiceSpec], ...]
+
+AT_ONCE = 100
+# Prime, and larger than every cluster: turns go all over the Services and come back late.
+_STRIDE = 100_003
+
+
+def replace_endpoint(cluster: Cluster, turn: int) -> Step:
+    """One endpoint gives way to another."""
+    return (_replaced(cluster, _chosen(cluster, turn), turn),)
+
+
+def add_service(cluster: Cluster, _turn: int) -> Step:
+    """A Service comes, with its endpoints; it stays."""
+    return ((None, cluster.made(cluster.size, cluster.new_endpoints(cluster.shape.endpoints))),)
+
+
+def scale_by_one(cluster: Cluster, turn: int) -> Step:
+    """A Service gets one more endpoint, and in the next step loses one again, from the middle."""
+    before = cluster.service(_chosen(cluster, turn // 2))
+    if turn % 2:
+        middle = len(before.endpoints) // 2
+        endpoints = before.endpoints[:middle] + before.endpoints[middle + 1 :]
+    else:
+        endpoints = before.endpoints + cluster.new_endpoints(1)
+    return ((before, _with(before, endpoints)),)
+
+
+def change_many(cluster: Cluster, turn: int) -> Step:
+    """In each of 100 Services, one endpoint gives way to another."""
+    count = min(AT_ONCE, cluster.shape.services)
+    start = turn * _STRIDE
+    return tuple(
+        _replaced(cluster, (start + index * cluster.shape.services // count) % cluster.shape.services, turn)
+        for index in range(count)
+    )
+
+
+KINDS: Mapping[str, Callable[[Cluster, int], Step]] = {
+    "endpoint replaced": replace_endpoint,
+    "Service added": add_service,
+    "scaled by one": scale_by_one,
+    "100 changed at once": change_many,
+}
+
+
+def steps(cluster: Cluster, kind: str, count: int) -> Iterator[Step]:
+    """Let so many steps of a kind happen to the cluster, one by one."""
+    for turn in range(count):
+        step = KINDS[kind](cluster, turn)
+        for _, after in step:
+            cluster.put(after)
+        yield step
+
+
+def _chosen(cluster: Cluster, turn: int) -> int:
+    """Return whose turn it is: where one Service is unlike all others, it is measured."""
+    return 0 if cluster.shape.first_endpoints else (turn * _STRIDE) % cluster.shape.services
+
+
+def _replaced(cluster: Cluster, number: int, turn: int) -> tuple[ServiceSpec, ServiceSpec]:
+    before = cluster.service(number)
+    endpoints = list(before.endpoints)
+    endpoints[turn % len(endpoints)] = cluster.new_endpoints(1)[0]
+    return before, _with(before, tuple(endpoints))
+
+
+def _with(service: ServiceSpec, endpoints: tuple[int, ...]) -> ServiceSpec:
+    return ServiceSpec(service.number, endpoints, service.affinity_seconds, service.ranges)

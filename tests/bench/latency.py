@@ -1,0 +1,127 @@
+"""How long a new TCP connection takes: from outside, through the node's table, to a pod on the node.
+
+Each ruleset has a lab of its own in this one process, and the dials go round them in turns, so that whatever else the
+machine does meets all alike. Client and server are one thread: accepting is not in the figure, answering SYN is.
+"""
+
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Self
+
+from msgspec import Struct
+
+from tests.bench.cluster import PORT, TARGET_PORT, Cluster, Shape, endpoint_number
+from tests.bench.manifests import first_changes
+from tests.bench.measure import percentile
+from tests.bench.peers.known import PEERS
+from tests.bench.peers.program import Program
+from tests.bench.product import Product
+from tests.bench.record import Record, emit
+from tests.lab.topology import Host, Lab
+
+NONE = "no rules"
+FIRST, LAST = "connecting to the first Service", "connecting to the last Service"
+_PODS = 5
+_IN_TURN = 100
+_PATIENCE = 5.0
+# Closing resets the connection: no TIME_WAIT on either side.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Ruleset(Struct, frozen=True):
+    """A proxy's rules for a cluster."""
+
+    proxy: str
+    shape: Shape
+
+
+class Target(Struct, frozen=True):
+    """One frontend in one lab, and whose rules lead there."""
+
+    ruleset: Ruleset
+    words: str
+    lab: Lab
+    address: str
+    port: int
+
+
+def measure_latency(rulesets: tuple[Ruleset, ...], dials: int) -> None:
+    """Dial the first and the last Service of each ruleset so often, or a pod where there are no rules."""
+    with ExitStack() as stack:
+        targets = [target for ruleset in rulesets for target in stack.enter_context(_prepared(ruleset))]
+        seconds: dict[int, list[float]] = {index: [] for index in range(len(targets))}
+        servers = stack.enter_context(_Servers(targets))
+        for _ in range(max(1, dials // _IN_TURN)):
+            for index, target in enumerate(targets):
+                seconds[index] += servers.dial(target, min(dials, _IN_TURN))
+    for index, target in enumerate(targets):
+        found = seconds[index]
+        values = {"p50_us": percentile(found, 0.5) * 1e6, "p99_us": percentile(found, 0.99) * 1e6, "dials": len(found)}
+        emit(Record(target.ruleset.proxy, target.ruleset.shape.name, target.words, values))
+
+
+@contextmanager
+def _prepared(ruleset: Ruleset) -> Iterator[list[Target]]:
+    """Build a lab and load a proxy's rules on its node; give what is to be dialled there."""
+    with Lab(local_pods=_PODS, remote_pods=0) as lab:
+        pods = lab.pods("node")
+        if ruleset.proxy == NONE:
+            yield [Target(ruleset, FIRST, lab, pods[0].ipv4, TARGET_PORT)]
+            return
+        cluster = Cluster(ruleset.shape, tuple(endpoint_number(pod.ipv4) for pod in pods))
+        with lab.host("node").namespace.entered():
+            _load(ruleset.proxy, cluster)
+        yield [
+            Target(ruleset, words, lab, cluster.service(number).cluster_ip, PORT)
+            for words, number in ((FIRST, 0), (LAST, cluster.size - 1))
+        ]
+
+
+def _load(proxy: str, cluster: Cluster) -> None:
+    if proxy == "knft":
+        Product().take(list(first_changes(cluster)))
+    else:
+        peer = PEERS[proxy]
+        Program(peer.command).load(peer.layout().load(cluster))
+
+
+class _Servers:
+    """A listening socket in every pod of every lab."""
+
+    def __init__(self, targets: list[Target]) -> None:
+        self._stack = ExitStack()
+        labs = {id(target.lab): target.lab for target in targets}
+        self._selectors = {key: self._listen(lab) for key, lab in labs.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _listen(self, lab: Lab) -> selectors.BaseSelector:
+        selector = self._stack.enter_context(selectors.DefaultSelector())
+        for pod in lab.pods("node"):
+            with pod.namespace.entered():
+                listening = self._stack.enter_context(socket.create_server(("", TARGET_PORT), backlog=16))
+            selector.register(listening, selectors.EVENT_READ, listening)
+        return selector
+
+    def dial(self, target: Target, count: int) -> Iterator[float]:
+        """Connect so often from outside, and yield the seconds of each."""
+        client: Host = target.lab.host("outside")
+        selector = self._selectors[id(target.lab)]
+        with client.namespace.entered():
+            for _ in range(count):
+                with socket.socket() as dialling:
+                    dialling.settimeout(_PATIENCE)
+                    dialling.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                    started = time.perf_counter()
+                    dialling.connect((target.address, target.port))
+                    yield time.perf_counter() - started
+                    for key, _ in selector.select(_PATIENCE):
+                        key.data.accept()[0].close()

@@ -1,0 +1,42 @@
+"""The machine that a run was on, in words."""
+
+import os
+import platform
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+def describe() -> dict[str, str]:
+    """Return what a reader of the figures has to know."""
+    model = _after("model name", "/proc/cpuinfo")
+    memory = int(_after("MemTotal", "/proc/meminfo").split()[0]) / 2**20
+    return {
+        "machine": f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB",
+        "kernel": platform.release(),
+        "software": ", ".join((f"Python {platform.python_version()}", *_said("nft"), *_said("iptables"))),
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "load at the start": _load(),
+    }
+
+
+def load_at_end() -> dict[str, str]:
+    """Return what the machine was busy with when the run ended."""
+    return {"load at the end": _load()}
+
+
+def _load() -> str:
+    return " ".join(Path("/proc/loadavg").read_text().split()[:3])
+
+
+def _after(name: str, path: str) -> str:
+    lines = (line.partition(":") for line in Path(path).read_text().splitlines())
+    return next((value.strip() for found, _, value in lines if found.strip() == name), "0 unknown")
+
+
+def _said(program: str) -> list[str]:
+    """Return a program's version, or nothing where there is no such program."""
+    if shutil.which(program) is None:
+        return []
+    return [subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()]

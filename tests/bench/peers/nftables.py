@@ -1,0 +1,146 @@
+"""kube-proxy's two layouts in nftables mode, as Services' shares of the table and as differences of such shares."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from tests.bench.changes import Step
+from tests.bench.cluster import CLUSTER_CIDR, PORT, TARGET_PORT, ServiceSpec, endpoint_address, is_local
+from tests.bench.peers.layout import MARK, Transactions, endpoint_suffix, port_text, service_suffix
+from tests.bench.peers.table import TABLE, setup
+
+
+class Share(Struct, frozen=True):
+    """What one Service has in the table: chains with rules, elements with what stands in braces, dynamic sets."""
+
+    chains: dict[str, tuple[str, ...]]
+    elements: dict[tuple[str, str], str]
+    sets: dict[str, int]
+
+
+_NOTHING = Share({}, {}, {})
+
+
+def _frontend(address: str) -> str:
+    return f"{address} . tcp . {PORT}"
+
+
+def _share(
+    service: ServiceSpec, chains: dict[str, tuple[str, ...]], elements: dict[tuple[str, str], str], masquerade: str
+) -> Share:
+    """Complete a Service's share with what both layouts have: frontends, the load balancer, affinity sets."""
+    suffix, comment = service_suffix(service), f'comment "{port_text(service)}"'
+    elements = elements | {
+        ("cluster-ips", service.cluster_ip): "",
+        ("service-ips", _frontend(service.cluster_ip)): f"{comment} : goto service-{suffix}",
+    }
+    if service.ranges:
+        chains = chains | {
+            f"external-{suffix}": (f'{masquerade} comment "masquerade"', f"goto service-{suffix}"),
+            f"firewall-{suffix}": (f"ip saddr != {{ {', '.join(service.source_ranges)} }} drop",),
+        }
+        elements |= {
+            ("service-ips", _frontend(service.vip)): f"{comment} : goto external-{suffix}",
+            ("firewall-ips", _frontend(service.vip)): f"{comment} : goto firewall-{suffix}",
+        }
+    stuck = service.endpoints if service.affinity_seconds else ()
+    sets = {f"affinity-{endpoint_suffix(service, endpoint)}": service.affinity_seconds for endpoint in stuck}
+    return Share(chains, elements, sets)
+
+
+def _sticky_rules(service: ServiceSpec) -> tuple[str, ...]:
+    suffixes = (endpoint_suffix(service, endpoint) for endpoint in service.endpoints)
+    return tuple(f"ip saddr @affinity-{suffix} goto endpoint-{suffix}" for suffix in suffixes)
+
+
+def _random_goto(service: ServiceSpec) -> str:
+    suffixes = (endpoint_suffix(service, endpoint) for endpoint in service.endpoints)
+    targets = " , ".join(f"{index} : goto endpoint-{suffix}" for index, suffix in enumerate(suffixes))
+    return f"numgen random mod {len(service.endpoints)} vmap {{ {targets} }}"
+
+
+def _endpoint_chains(service: ServiceSpec, first: Callable[[str], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return a chain for each endpoint; ``first`` gives the rules that an address begins with."""
+    chains = {}
+    for endpoint in service.endpoints:
+        suffix, address = endpoint_suffix(service, endpoint), endpoint_address(endpoint)
+        update = (f"update @affinity-{suffix} {{ ip saddr }}",) if service.affinity_seconds else ()
+        target = f"meta l4proto tcp dnat to {address}:{TARGET_PORT}"
+        chains[f"endpoint-{suffix}"] = (*first(address), *update, target)
+    return chains
+
+
+def share_of_endpoint_chains(service: ServiceSpec) -> Share:
+    """Up to 1.35: a chain for each endpoint, and marking by jumps."""
+    outside = f"ip daddr {service.cluster_ip} ip saddr != {CLUSTER_CIDR} jump mark-for-masquerade"
+    stuck = _sticky_rules(service) if service.affinity_seconds else ()
+    chains = _endpoint_chains(service, lambda address: (f"ip saddr {address} jump mark-for-masquerade",))
+    chains[f"service-{service_suffix(service)}"] = (outside, *stuck, _random_goto(service))
+    return _share(service, chains, {}, "jump mark-for-masquerade")
+
+
+def share_of_anonymous_maps(service: ServiceSpec) -> Share:
+    """From 1.36: an anonymous map in the chain of each Service; chains for endpoints only with affinity."""
+    local = (endpoint_address(endpoint) for endpoint in service.endpoints if is_local(endpoint))
+    hairpin = {("hairpin-connections", f"{address} . {address} . tcp . {TARGET_PORT}"): "" for address in local}
+    chains, rules = _map_rules(service)
+    chains[f"service-{service_suffix(service)}"] = rules
+    return _share(service, chains, hairpin, f"mark set mark or {MARK}")
+
+
+def _map_rules(service: ServiceSpec) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    if service.affinity_seconds:
+        return _endpoint_chains(service, lambda _: ()), (*_sticky_rules(service), _random_goto(service))
+    addresses = [endpoint_address(endpoint) for endpoint in service.endpoints]
+    if len(addresses) == 1:
+        return {}, (f"meta l4proto tcp dnat to {addresses[0]}:{TARGET_PORT}",)
+    targets = " , ".join(f"{index} : {address} . {TARGET_PORT}" for index, address in enumerate(addresses))
+    choice = f"numgen random mod {len(addresses)} map {{ {targets} }}"
+    return {}, (f"meta l4proto tcp dnat ip addr . port to {choice}",)
+
+
+class NftablesLayout:
+    """Either layout; it remembers nothing."""
+
+    def __init__(self, share: Callable[[ServiceSpec], Share], *, marks_by_chain: bool) -> None:
+        self._share = share
+        self._marks_by_chain = marks_by_chain
+
+    def load(self, services: Iterable[ServiceSpec]) -> Iterator[str]:
+        """Return the lines of a first sync."""
+        yield from setup(marks_by_chain=self._marks_by_chain)
+        for service in services:
+            yield from _difference(_NOTHING, self._share(service))
+
+    def change(self, step: Step) -> Transactions:
+        """Return the sync after a step: the chains of a changed Service are emptied and written anew."""
+        now: list[str] = []
+        later: list[str] = []
+        for before, after in step:
+            old = self._share(before) if before is not None else _NOTHING
+            new = self._share(after)
+            now += _difference(old, new)
+            later += [f"delete chain {TABLE} {name}" for name in old.chains if name not in new.chains]
+        return Transactions("\n".join((*now, "")), "\n".join((*later, "")) if later else "")
+
+
+def _difference(old: Share, new: Share) -> Iterator[str]:
+    for name in new.chains:
+        yield f"add chain {TABLE} {name}"
+        yield f"flush chain {TABLE} {name}"
+    for name, seconds in new.sets.items():
+        yield f"add set {TABLE} {name} {{ type ipv4_addr ; flags dynamic,timeout ; timeout {seconds}s ; }}"
+    yield from _elements(old.elements, new.elements)
+    for name, rules in new.chains.items():
+        yield from (f"add rule {TABLE} {name} {rule}" for rule in rules)
+    yield from (f"flush chain {TABLE} {name}" for name in old.chains if name not in new.chains)
+    yield from (f"delete set {TABLE} {name}" for name in old.sets if name not in new.sets)
+
+
+def _elements(old: dict[tuple[str, str], str], new: dict[tuple[str, str], str]) -> Iterator[str]:
+    for (container, key), value in old.items():
+        if new.get((container, key)) != value:
+            yield f"delete element {TABLE} {container} {{ {key} }}"
+    for (container, key), value in new.items():
+        if old.get((container, key)) != value:
+            yield f"add element {TABLE} {container} {{ {key} {value} }}"

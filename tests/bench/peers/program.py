@@ -1,0 +1,63 @@
+"""The programs that load kube-proxy's layouts, with a time limit."""
+
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+LIMIT_SECONDS = 300.0
+# Nobody is left to end a long load when this process is killed.
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+# iptables-legacy locks a file that the whole machine shares; other people's programs shall not wait for these.
+_OWN_LOCK = {"XTABLES_LOCKFILE": "/dev/null"}
+
+
+class NotEnded(Exception):  # noqa: N818 - it is an outcome
+    """A program did not end in time, and was killed."""
+
+
+class Program:
+    """A command that reads rules from its standard input, in the namespace the calling thread is in."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = tuple(command)
+
+    def load(self, lines: Iterable[str]) -> float:
+        """Load many rules; return the seconds that it took, or raise as ``change`` does."""
+        return self._run((*_DIE_WITH_PARENT, *self._command), (f"{line}\n" for line in lines))
+
+    def change(self, text: str) -> float:
+        """Load a few rules; return the seconds from the program's start to its end.
+
+        Raises NotEnded where the limit has passed, and CalledProcessError with what the program said.
+        """
+        return self._run(self._command, (text,))
+
+    def _run(self, command: Sequence[str], text: Iterable[str]) -> float:
+        with tempfile.TemporaryFile("w+") as rules, tempfile.TemporaryFile("w+") as said:
+            rules.writelines(text)
+            rules.flush()
+            rules.seek(0)
+            seconds, status = _timed(command, rules, said)
+            if seconds >= LIMIT_SECONDS:
+                msg = f"did not end within {LIMIT_SECONDS:.0f} s"
+                raise NotEnded(msg)
+            if status != 0:
+                said.seek(0)
+                raise subprocess.CalledProcessError(status, command, stderr=said.read(400))
+        return seconds
+
+
+def _timed(command: Sequence[str], rules: IO[str], said: IO[str]) -> tuple[float, int]:
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdin=rules, stdout=subprocess.DEVNULL, stderr=said, env=os.environ | _OWN_LOCK)
+    # Not wait(timeout=...): it looks every 50 ms.
+    limit = threading.Timer(LIMIT_SECONDS, process.kill)
+    limit.start()
+    status = process.wait()
+    seconds = time.perf_counter() - started
+    limit.cancel()
+    return seconds, status

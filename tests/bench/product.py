@@ -1,0 +1,102 @@
+"""knft as it runs on a node, in the namespace the calling thread is in; only its calls of libnftables are timed."""
+
+import resource
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from knft.config import Config
+from knft.kernel.process import LibraryProcess
+from knft.model.names import Family
+from knft.model.objects import Change
+from knft.nft.codec.tables import declarations_text, transaction_json
+from knft.sync.assemble import live_daemon, recorded_daemon
+from knft.sync.memory import tune_collector
+from tests.bench.cluster import CLUSTER_CIDR, NODE_IP, SERVICE_CIDR
+from tests.bench.measure import CollectorClock, process_cpu_seconds, resident_mib
+
+CONFIG = Config("node-1", node_ips=(NODE_IP,), cluster_cidrs=(CLUSTER_CIDR,), service_cidrs=(SERVICE_CIDR,))
+
+
+class Taken(Struct, frozen=True):
+    """Seconds that one sync of both families took, from the first event to the last commit.
+
+    ``tracked`` were spent on handing over the events, ``library`` in libnftables and the kernel, ``collector`` in
+    Python's garbage collector; ``cpu`` is processor time of this process and of the library's. What follows the commit
+    (collecting garbage after a full sync) counts for ``cpu`` alone.
+    """
+
+    seconds: float
+    tracked: float
+    library: float
+    collector: float
+    cpu: float
+
+
+class TimedLibrary(LibraryProcess):
+    """libnftables in its own process, with the seconds spent in it and the moment at which it last answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = self.answered = 0.0
+
+    def run(self, commands: str) -> str:
+        started = time.perf_counter()
+        try:
+            return super().run(commands)
+        finally:
+            self.answered = time.perf_counter()
+            self.seconds += self.answered - started
+
+    def resident_mib(self) -> float:
+        """Return the resident memory of the present process, in MiB."""
+        return resident_mib(self.pid or 0)
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the present process and of those that were replaced."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime + process_cpu_seconds(self.pid or 0)
+
+
+class Product:
+    """A daemon of both families."""
+
+    def __init__(self) -> None:
+        self.library = TimedLibrary()
+        self._collector = CollectorClock()
+        tune_collector()
+        self._daemon = live_daemon(CONFIG, self.library)
+        self._daemon.note_addresses(frozenset({NODE_IP}))
+
+    def take(self, changes: Sequence[Change]) -> Taken:
+        """Hand over the changes and sync; raise RuntimeError where that fails."""
+        library, collector = self.library.seconds, self._collector.seconds
+        cpu, started = self._cpu_seconds(), time.perf_counter()
+        self._daemon.handle(changes)
+        tracked = time.perf_counter()
+        succeeded = self._daemon.sync()
+        ended = self.library.answered
+        if not succeeded:
+            msg = "knft's sync failed; its log says why"
+            raise RuntimeError(msg)
+        return Taken(
+            seconds=ended - started,
+            tracked=tracked - started,
+            library=self.library.seconds - library,
+            collector=self._collector.seconds - collector,
+            cpu=self._cpu_seconds() - cpu,
+        )
+
+    def _cpu_seconds(self) -> float:
+        return time.process_time() + self.library.cpu_seconds()
+
+
+def bare_commit(changes: Sequence[Change]) -> tuple[str, str]:
+    """Return what a first sync of IPv4 sends, ready for libnftables: the declarations, and the transaction."""
+    daemon, recorders = recorded_daemon(CONFIG)
+    daemon.note_addresses(frozenset({NODE_IP}))
+    daemon.handle(changes)
+    daemon.sync()
+    declared, transaction = recorders[Family.IPV4].first_sync()
+    return declarations_text(declared), transaction_json(transaction).decode()

@@ -1,0 +1,38 @@
+"""Results: the records of a run, looked up by what they are about."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from tests.bench.record import ENDED, Record
+
+
+class Results(Struct, frozen=True):
+    """One run on one machine; ``machine`` says which, in words."""
+
+    machine: dict[str, str]
+    records: tuple[Record, ...]
+
+    def value(self, proxy: str, shape: str, measure: str, name: str) -> float | None:
+        """Return a figure, the median where it was taken several times, or None where it was not."""
+        found = [
+            record.values[name]
+            for record in self.records
+            if (record.proxy, record.shape, record.measure) == (proxy, shape, measure) and name in record.values
+        ]
+        return median(found) if found else None
+
+    def note(self, proxy: str, shape: str) -> str:
+        """Return why a case has no figures, or no more of them."""
+        found = (item for item in self.records if (item.proxy, item.shape, item.measure) == (proxy, shape, ENDED))
+        return next((item.note for item in found), "")
+
+    def shapes(self) -> tuple[str, ...]:
+        """Return the names of shapes, in the order in which they were measured."""
+        return tuple(dict.fromkeys(record.shape for record in self.records))
+
+    def proxies(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that were measured."""
+        found = {record.proxy for record in self.records}
+        return tuple(name for name in names if name in found)

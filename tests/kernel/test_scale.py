@@ -1,0 +1,95 @@
+"""What one change costs does not depend on the cluster: Service ports planned, elements sent, steps of Python."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+import tests.kernel.harness
+from knft.model.names import Family
+from tests.kernel.harness import KernelHarness, operations, service, slices
+from tests.kernel.work import steps_of
+
+pytestmark = pytest.mark.kernel
+
+FEW, MANY = 10, 1000
+Manifests = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holding transactions against the schema is no part of a sync, and takes longer than everything else here."""
+    monkeypatch.setattr(tests.kernel.harness, "check_schema", lambda _document: None)
+
+
+def _fill(harness: KernelHarness, count: int) -> None:
+    for number in range(1, count + 1):
+        harness.apply(service(f"s{number}", number), *slices(f"s{number}", (1, 2, 3)))
+    harness.sync()
+
+
+CHANGES: dict[str, Callable[[], Manifests]] = {
+    "an endpoint replaced": lambda: slices("s5", (1, 9, 3)),
+    "an endpoint added": lambda: slices("s5", (1, 2, 3, 4)),
+    "an endpoint removed": lambda: slices("s5", (1, 3)),
+    "a Service added": lambda: [service("new", 2000), *slices("new", (1, 2, 3))],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_one_change_among_many_services_plans_one_service_port(harness: KernelHarness, change: str) -> None:
+    """And nothing is listed for it, and no other frontend is in the transaction."""
+    _fill(harness, MANY)
+    harness.apply(*CHANGES[change]())
+    reports = harness.sync()
+    assert {family: report.service_ports for family, report in reports.items()} == dict.fromkeys(Family, 1)
+    assert {family: port.reads for family, port in harness.ports.items()} == dict.fromkeys(Family, 1)
+    address = "10.96.7.208" if change == "a Service added" else "10.96.0.5"
+    sent = harness.last()
+    keys: Iterable[tuple[Any, ...]] = (
+        key for part in (sent.removed, sent.added) for elements in part.values() for key in elements
+    )
+    assert {key[0] for key in keys if isinstance(key[0], str) and key[0].startswith("10.96.")} == {address}
+
+
+@pytest.mark.parametrize("numbers", [range(1, 1002), range(2, 1001), range(1, 1000)],
+                         ids=["added", "the first removed", "the last removed"])  # fmt: skip
+def test_scaling_a_service_of_1000_endpoints_touches_three_elements(harness: KernelHarness, numbers: range) -> None:
+    """As it does with ten: an element that is removed and added again is touched once."""
+    harness.apply(service("web"), *slices("web", range(1, 1001)))
+    harness.sync()
+    harness.apply(*slices("web", numbers))
+    harness.sync()
+    for family in Family:
+        sent = harness.last(family)
+        touched = {(name, key) for part in (sent.removed, sent.added) for name, keys in part.items() for key in keys}
+        assert len(touched) <= 3
+        assert operations(sent) <= 5
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_one_change_takes_as_many_steps_of_python_among_many_services_as_among_few(
+    harness: KernelHarness, change: str
+) -> None:
+    """No walk over the cluster: from the event to the commit, in instructions that the interpreter carries out."""
+    few = _steps(harness, FEW, change)
+    many = _steps(KernelHarness(harness.namespace), MANY, change)
+    # Names and numbers are longer, and dictionaries resize.
+    assert many < few * 1.05
+
+
+def _steps(harness: KernelHarness, count: int, change: str) -> int:
+    _fill(harness, count)
+    # What is only done the first time (patterns compiled, values cached) is done here.
+    for warming in CHANGES.values():
+        harness.apply(*warming())
+        harness.sync()
+    harness.delete("Service", "new")
+    harness.apply(*slices("s5", (1, 2, 3)))
+    harness.sync()
+
+    def work() -> None:
+        harness.apply(*CHANGES[change]())
+        harness.sync()
+
+    return steps_of(work)
