@@ -44,10 +44,10 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     _take_in(daemon, first)
     if once:
         succeeded = daemon.sync()
-        warn_of_leftovers(library)
+        warn_of_leftovers()
         sys.exit(0 if succeeded else 1)
     # Beside the first sync, which does not wait for iptables-save.
-    threading.Thread(target=warn_of_leftovers, args=[library], name="leftovers", daemon=True).start()
+    threading.Thread(target=warn_of_leftovers, name="leftovers", daemon=True).start()
     follower = _Follower(daemon, source, stop)
     follower.start()
     threading.Thread(target=daemon.listen, args=[others, stop], name="others", daemon=True).start()

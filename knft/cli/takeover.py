@@ -10,10 +10,10 @@ import click
 from knft.cli.leftovers import Node
 from knft.errors import KernelError
 from knft.kernel import ipvs, xtables
-from knft.kernel.library import Commands
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import LibraryProcess
-from knft.kernel.table import KernelTable, table_names
+from knft.kernel.table import KernelTable
+from knft.kernel.tables import table_flags
 from knft.takeover.names import DEVICE, TABLES, Mode
 from knft.takeover.words import counted, found_chains, removed_chains, warning
 
@@ -27,7 +27,7 @@ _NAMED = 3
 """So many virtual servers that stay are named; more are only counted."""
 
 
-def warn_of_leftovers(library: Commands) -> None:
+def warn_of_leftovers() -> None:
     """Log one line for each mode of which something is left, and one for what cannot be read; never raise for it."""
 
     def report(error: KernelError) -> None:
@@ -36,7 +36,7 @@ def warn_of_leftovers(library: Commands) -> None:
     node = Node(report, LOOK_SECONDS)
     for mode in Mode:
         try:
-            found = _look(node, library, mode)
+            found = _look(node, mode)
         except KernelError as error:
             report(error)
             continue
@@ -44,9 +44,9 @@ def warn_of_leftovers(library: Commands) -> None:
             log.warning("%s", warning(mode, found))
 
 
-def _look(node: Node, library: Commands, mode: Mode) -> list[str]:
+def _look(node: Node, mode: Mode) -> list[str]:
     if mode is Mode.NFTABLES:
-        there = table_names(library)
+        there = table_flags()
         return [" ".join(table) for table in TABLES if table in there]
     return [*_found_chains(node, mode), *(_found_ipvs(node) if mode is Mode.IPVS else ())]
 

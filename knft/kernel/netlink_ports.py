@@ -13,8 +13,8 @@ _OPEN_FILES = Path("/proc/self/fd")
 def netlink_ports() -> frozenset[int]:
     """Return the port ids of this process's NETLINK_NETFILTER sockets.
 
-    A socket of libnftables gets its port id with the first command, so that one has to come before. The number is
-    the process id only where nobody in the network namespace has it already, such as another container's process.
+    A socket that has none yet, as libnftables' before its first command, is given one. The number is the process id
+    only where nobody in the network namespace has it already, such as another container's process.
     """
     return frozenset(port for port in _ports() if port)
 
@@ -26,4 +26,6 @@ def _ports() -> Iterator[int]:
             if str(entry.readlink()).startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(entry.name))) as duplicate:
                     if (duplicate.family, duplicate.proto) == (socket.AF_NETLINK, _NETFILTER):
+                        if not duplicate.getsockname()[0]:
+                            duplicate.bind((0, 0))
                         yield int(duplicate.getsockname()[0])

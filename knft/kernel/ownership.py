@@ -4,13 +4,11 @@ Another program's ``nft flush ruleset`` leaves them alone, and everybody else's 
 netlink socket, so a new process of the library has to take over what the last one left.
 """
 
-import json
 from collections.abc import Sequence
 
 from knft.errors import KernelError
-from knft.kernel.library import Commands
 from knft.kernel.process import LibraryProcess
-from knft.nft.codec.listing import table_flags
+from knft.kernel.tables import flags_of
 from knft.nft.objects import Family
 
 _PROBE = "table ip knft-probe {\nflags owner,persist\n}\ndelete table ip knft-probe\n"
@@ -38,15 +36,7 @@ class Ownership:
         """Take over what a former process of the library left; raise KernelError where that is refused."""
         if not self.possible or self._claimed == self._library.started:
             return
-        left = [family for family in self._families if flags_of(self._library, family, self._name) == {"persist"}]
+        left = [family for family in self._families if flags_of(family, self._name) == {"persist"}]
         for family in left:
             self._library.run(f"table {family} {self._name} {{\nflags owner,persist\n}}\n")
         self._claimed = self._library.started
-
-
-def flags_of(library: Commands, family: Family, name: str) -> frozenset[str]:
-    """Return the flags of a table; none where there is no table."""
-    objects = json.loads(library.run("list tables") or "{}").get("nftables", [])
-    tables = (item["table"] for item in objects if "table" in item)
-    found = (table_flags(table) for table in tables if (table["family"], table["name"]) == (family, name))
-    return next(found, frozenset())

@@ -1,6 +1,5 @@
 """One family's table in the kernel: read, declare, replace, commit, remove."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,7 +7,8 @@ from msgspec import structs
 
 from knft.errors import KernelError, TableOwnedError
 from knft.kernel.library import Commands
-from knft.kernel.ownership import Ownership, flags_of
+from knft.kernel.ownership import Ownership
+from knft.kernel.tables import flags_of
 from knft.nft.codec.listing import Listing, parse_listing
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
 from knft.nft.objects import Family, Table
@@ -33,6 +33,9 @@ class KernelTable:
 
     def read(self) -> Listing | None:
         """Return what the table holds, or None where there is none."""
+        flags = flags_of(self._family, self._name)
+        if "owner" in flags and self._ownership is None:
+            raise self._owned_by_another()  # libnftables 1.0.6 cuts the listing of such a table short.
         try:
             listed = self._library.run(f"list table {self._family} {self._name}")
         except KernelError as error:
@@ -45,8 +48,8 @@ class KernelTable:
         except (ValueError, KeyError, TypeError) as error:
             msg = f"the table {self._family} {self._name} is not one that knft understands: {error!r}"
             raise KernelError(msg) from error
-        not_owned = self._ownership is not None and "persist" not in listing.flags
-        return structs.replace(listing, unsuitable=not_owned or "dormant" in listing.flags)
+        not_owned = self._ownership is not None and "persist" not in flags
+        return structs.replace(listing, unsuitable=not_owned or "dormant" in flags)
 
     def declare(self, table: Table) -> None:
         """Make the table with its containers; harmless where they are there already."""
@@ -57,7 +60,7 @@ class KernelTable:
         """Put ``table`` in the place of the one that is there, in one transaction."""
         with self._owning():
             # One that has an owner cannot be added again without saying so, and one that has none not with.
-            owned = "owner" in flags_of(self._library, self._family, self._name)
+            owned = "owner" in flags_of(self._family, self._name)
             flags = "{\nflags owner,persist\n}" if owned else ""
             where = f"{self._family} {self._name}"
             self._library.run(f"add table {where} {flags}\ndelete table {where}\n{table_text(self._owned(table))}")
@@ -92,20 +95,16 @@ class KernelTable:
         except TableOwnedError:
             raise
         except KernelError as error:
-            if _NOT_PERMITTED in error.detail and "owner" in flags_of(self._library, self._family, self._name):
-                msg = (
-                    f"the table {self._family} {self._name} belongs to another process, which alone may change it: "
-                    "stop the other knft first"
-                )
-                raise TableOwnedError(msg, error.detail) from error
+            if _NOT_PERMITTED in error.detail and "owner" in flags_of(self._family, self._name):
+                raise self._owned_by_another() from error
             raise
+
+    def _owned_by_another(self) -> TableOwnedError:
+        return TableOwnedError(
+            f"the table {self._family} {self._name} belongs to another process, which alone may change it: "
+            "stop the other knft first"
+        )
 
     def _keep(self) -> None:
         if self._ownership is not None:
             self._ownership.keep()
-
-
-def table_names(library: Commands) -> frozenset[tuple[str, str]]:
-    """Return family and name of every table, nothing of what is in them; raise KernelError where that is refused."""
-    objects = json.loads(library.run("list tables") or "{}").get("nftables", [])
-    return frozenset((item["table"]["family"], item["table"]["name"]) for item in objects if "table" in item)

@@ -55,17 +55,10 @@ def _serve(requests: int, answers: int) -> int:
     except UnsupportedError as error:
         frames.send(answers, msgspec.msgpack.encode(Hello(unusable=str(error))))
         return 1
-    frames.send(answers, msgspec.msgpack.encode(Hello(_ports(library))))
+    frames.send(answers, msgspec.msgpack.encode(Hello(netlink_ports())))
     while True:
         commands = frames.receive(requests).decode()
         frames.send(answers, msgspec.msgpack.encode(_answer(library, commands)))
-
-
-def _ports(library: Library) -> frozenset[int]:
-    # A socket has its port id with the first command; where that is refused there is nothing to recognise.
-    with contextlib.suppress(KernelError):
-        library.run("list tables")
-    return netlink_ports()
 
 
 def _answer(library: Library, commands: str) -> Answer:

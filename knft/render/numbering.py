@@ -168,7 +168,8 @@ class Numbering:
 
     def retire(self, name: ServicePortName) -> None:
         """Note that a Service port is not sticky, or gone."""
-        self._retire(identity(name))
+        if self._known:
+            self._retire(identity(name))
 
     def retire_others(self, spared: Collection[str] = ()) -> None:
         """Note that all that were not assigned are gone, but for ``spared`` identities."""

@@ -222,10 +222,10 @@ def test_own_changes_are_silent_and_cost_nothing(node: Node) -> None:
 
 def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node) -> None:
     """A restart: the old context's port counts no more, and what waited from the new one is let go as well."""
-    second = Library()
     before = netlink_ports()
+    second = Library()
+    (port,) = netlink_ports() - before  # Before its first command.
     second.run("add element ip knft members { 10.0.0.9 }")
-    (port,) = netlink_ports() - before
     assert [change.sets for change in node.changes.receive(GUARD)] == [{"members"}]
 
     second.run("add element ip knft members { 10.0.0.10 }")
@@ -240,15 +240,15 @@ def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node
 
 
 def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
-    """Not sockets of other protocols, not those that have not sent anything, not other processes'."""
+    """Not sockets of other protocols, not other processes'; one that has sent nothing yet keeps its number then."""
     before = netlink_ports()
-    library = Library()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
         route.bind((0, 0))
         assert not netlink_ports() - before
-    library.run("add table ip knft")
+    library = Library()
     (port,) = netlink_ports() - before
-    assert port
+    library.run("add table ip knft")
+    assert netlink_ports() - before == {port}
     code = "from knft.kernel.netlink_ports import netlink_ports; print(len(netlink_ports()))"
     assert namespace.run([sys.executable, "-c", code]).stdout == "0\n"
 

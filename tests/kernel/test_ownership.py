@@ -13,8 +13,9 @@ import pytest
 from knft.config import Config
 from knft.errors import KernelError
 from knft.kernel.library import Library
-from knft.kernel.ownership import Ownership, flags_of
+from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
+from knft.kernel.tables import flags_of
 from knft.nft.objects import Family
 from knft.render.names import TABLE
 from knft.sync.assemble import live_daemon
@@ -46,7 +47,7 @@ def daemon(library: LibraryProcess) -> Daemon:
 
 
 def _flags() -> set[frozenset[str]]:
-    return {flags_of(Library(), family, TABLE) for family in FAMILIES}
+    return {flags_of(family, TABLE) for family in FAMILIES}
 
 
 def _owned() -> set[frozenset[str]]:

@@ -39,16 +39,17 @@ def key_json(key: Key) -> Any:  # noqa: ANN401 - JSON has every type
 
 def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
     """Return an element, with its value, as libnftables' JSON."""
+    if isinstance(value, tuple):
+        # By far the most: keys of endpoint maps are addresses and numbers, which are written as they are.
+        return [{"concat": key}, {"concat": value}]
     written = key_json(key)
     if value is None:
         return written
     if isinstance(value, Memory):
         return {"elem": {"val": written, "timeout": value.timeout, "expires": value.expires}}
-    if isinstance(value, Entry):
-        if value.comment:
-            written = {"elem": {"val": written, "comment": comment_text(value.comment)}}
-        return [written, statement_json(value.verdict)]
-    return [written, {"concat": value}]
+    if value.comment:
+        written = {"elem": {"val": written, "comment": comment_text(value.comment)}}
+    return [written, statement_json(value.verdict)]
 
 
 def element_text(key: Key, value: Value) -> str:

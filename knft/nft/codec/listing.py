@@ -18,7 +18,7 @@ class Listing(Struct, frozen=True):
     ``chains`` tells how many rules each chain has; what they say is not read back, since each library lists it in its
     own way. ``unreadable`` are the containers that hold something that knft never writes, ``dynamic`` those that rules
     fill, as they were listed. ``hooks`` tells where base chains are attached, None where in a way that knft never
-    writes; ``flags`` are the table's own. It is ``unsuitable`` where it has to be replaced for them.
+    writes. It is ``unsuitable`` where the table has to be replaced for what it is itself, as one that is switched off.
     """
 
     chains: dict[str, int]
@@ -27,7 +27,6 @@ class Listing(Struct, frozen=True):
     unreadable: frozenset[str] = frozenset()
     dynamic: dict[str, Json] = {}
     hooks: dict[str, Hook | None] = {}
-    flags: frozenset[str] = frozenset()
     unsuitable: bool = False
 
     def memories(self) -> dict[str, dict[Key, Value]]:
@@ -52,7 +51,6 @@ def parse_listing(text: str | bytes) -> Listing:
         frozenset(reader.unreadable),
         reader.dynamic,
         reader.hooks,
-        reader.flags,
     )
 
 
@@ -66,13 +64,10 @@ class _Reader:
         self.unreadable: set[str] = set()
         self.dynamic: dict[str, Json] = {}
         self.hooks: dict[str, Hook | None] = {}
-        self.flags: frozenset[str] = frozenset()
 
     def take(self, kind: str, found: Json) -> None:
         """Take in one object."""
         match kind:
-            case "table":
-                self.flags = table_flags(found)
             case "chain":
                 self.chains[found["name"]] += 0
                 if "hook" in found:
@@ -92,12 +87,6 @@ class _Reader:
             (_read_map if "map" in found else _read_set)(found, self.contents)
         except (ValueError, KeyError, TypeError):
             self.unreadable.add(name)
-
-
-def table_flags(table: Json) -> frozenset[str]:
-    """Return the flags of a table as it is listed: one alone is no list, and libnftables 1.0.6 tells none."""
-    flags = table.get("flags", ())
-    return frozenset([flags] if isinstance(flags, str) else flags)
 
 
 def _hook(chain: Json) -> Hook | None:
