@@ -143,9 +143,9 @@ class KernelHarness:
         self.proxiers = {
             family: Proxier(family, config, states[family], self.ports[family], timer) for family in Family
         }
-        self._dispatcher = Dispatcher(config, tuple(states.values()))
-        self.daemon = Daemon(tuple(self.proxiers.values()), self._dispatcher)
-        self._dispatcher.refresh_node()
+        self.dispatcher = Dispatcher(config, tuple(states.values()))
+        self.daemon = Daemon(tuple(self.proxiers.values()), self.dispatcher)
+        self.dispatcher.refresh_node()
         self._objects: dict[tuple[str, str], KubeObject] = {}
 
     def apply(self, *items: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ class KernelHarness:
             previous = self._objects.pop((kind, name), None)
             if current is not None:
                 self._objects[kind, name] = current
-            self._dispatcher.handle([Change(previous, current)])
+            self.dispatcher.handle([Change(previous, current)])
 
     def sync(self) -> dict[Family, SyncReport]:
         """Sync both families."""

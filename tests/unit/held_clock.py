@@ -77,11 +77,12 @@ class HeldRunner:
         failing: Iterable[int] = (),
         duration: float = 0,
         during: Callable[[int], None] | None = None,
+        jitter: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Runs numbered in ``failing`` fail; each lasts ``duration`` and calls ``during`` with its number."""
         self.clock = HeldClock()
         self.starts: list[float] = []
-        self.runner = BoundedFrequencyRunner(self._run, intervals, self.clock)
+        self.runner = BoundedFrequencyRunner(self._run, intervals, self.clock, jitter)
         self._failing, self._duration, self._during = frozenset(failing), duration, during
         self._thread = threading.Thread(target=self._loop, daemon=True)
 

@@ -108,6 +108,28 @@ def test_a_request_during_a_failing_run_comes_before_the_retry() -> None:
     assert held.starts == [0, 1]
 
 
+@pytest.mark.parametrize(("jitter", "second"), [(0.0, 5), (0.5, 5.5), (1.0, 6)])
+def test_a_retry_is_put_off_by_up_to_a_fifth(jitter: float, second: float) -> None:
+    """Nodes that fail together do not try again together; a success is not put off."""
+    held = HeldRunner(USUAL, failing=(0,), jitter=lambda: jitter)
+    held.start()
+    held.request_at(0)
+    held.clock.advance_to(second + 10)
+    held.stop()
+    assert held.starts == [0, second, second + 10]
+
+
+@pytest.mark.parametrize(("within", "starts"), [(3, [0, 3, 13]), (0.5, [0, 1, 11]), (30, [0, 10, 20])])
+def test_a_run_may_ask_for_the_next_one_within_some_time(within: float, starts: list[float]) -> None:
+    """Not before the minimum, and never later than without asking; it counts once."""
+    held = HeldRunner(USUAL, during=lambda number: held.runner.run_within(within) if number == 0 else None)
+    held.start()
+    held.request_at(0)
+    held.clock.advance_to(starts[-1])
+    held.stop()
+    assert starts == held.starts
+
+
 class Stop(NamedTuple):
     """When requests come and when the loop is stopped, and which runs there were."""
 

@@ -1,0 +1,120 @@
+"""The daemon beside its syncs: an audit that takes long, and others' changes that are told in a line."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from knft.errors import KernelError
+from knft.kernel.notifications import ForeignChange
+from knft.model.names import Family
+from knft.nft.codec.listing import Listing
+from knft.sync.daemon import Daemon
+from tests.kernel.harness import CheckedPort, KernelHarness, service, slices
+from tests.lab.namespace import Namespace
+
+pytestmark = pytest.mark.kernel
+HANG = 30.0
+
+
+class _SlowPort(CheckedPort):
+    """A port whose reading takes as long as the test wants."""
+
+    def __init__(self, harness: KernelHarness, family: Family) -> None:
+        super().__init__(harness.tables[family])
+        self.reading, self.go_on = threading.Event(), threading.Event()
+
+    def read(self) -> Listing | None:
+        self.reading.set()
+        assert self.go_on.wait(HANG)
+        return super().read()
+
+
+def _audited(harness: KernelHarness, ports: dict[Family, CheckedPort]) -> Daemon:
+    @contextmanager
+    def auditor(family: Family) -> Iterator[CheckedPort]:
+        yield ports[family]
+
+    return Daemon(tuple(harness.proxiers.values()), harness.dispatcher, auditor)
+
+
+@pytest.fixture
+def filled(namespace: Namespace) -> KernelHarness:
+    harness = KernelHarness(namespace)
+    harness.apply(service("web"), *slices("web", [11, 12]))
+    harness.sync()
+    return harness
+
+
+def test_an_audit_holds_up_no_sync(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
+    """While it reads, changes are committed; it takes none of them for damage, and finds what is."""
+    slow = {family: _SlowPort(filled, family) for family in Family}
+    slow[Family.IPV6].go_on.set()
+    daemon = _audited(filled, dict(slow))
+    filled.namespace.run(["nft", "add", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.99 }"])
+    with filled.namespace.entered(), caplog.at_level(logging.WARNING, "knft"):
+        audit = threading.Thread(target=daemon.audit)
+        audit.start()
+        assert slow[Family.IPV4].reading.wait(HANG)
+        for numbers in ([11, 12, 13], [12, 13]):
+            filled.apply(*slices("web", numbers))
+            assert not filled.sync()[Family.IPV4].full
+        slow[Family.IPV4].go_on.set()
+        audit.join(HANG)
+    assert caplog.messages == ["IPv4: 1 elements or chains are not what was committed; mending them"]
+    assert filled.sync()[Family.IPV4].full
+    assert ("cluster-ips", ("10.96.0.99",)) not in filled.held().contents.members
+
+
+def test_an_audit_that_cannot_read_says_so(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
+    ports = {family: CheckedPort(filled.tables[family]) for family in Family}
+    ports[Family.IPV4].refuse_reads = 1
+    with caplog.at_level(logging.WARNING, "knft"):
+        _audited(filled, ports).audit()
+    assert caplog.messages == ["IPv4: the table was not compared with what was committed: not read for the test"]
+    assert not filled.sync()[Family.IPV4].full
+
+
+class _Told:
+    """Others' changes, as the test says them."""
+
+    def __init__(self, stop: threading.Event, *changes: ForeignChange | KernelError) -> None:
+        self._changes = list(changes)
+        self._stop = stop
+
+    def receive(self, _seconds: float) -> tuple[ForeignChange, ...]:
+        change = self._changes.pop(0)
+        if not self._changes:
+            self._stop.set()
+        if isinstance(change, KernelError):
+            raise change
+        return (change,)
+
+
+def test_others_changes_are_counted_and_told_in_one_line(
+    filled: KernelHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+    some = ForeignChange("ip", frozenset({"services"}), frozenset({"cluster-ips"}), process="nft (pid 7)")
+    more = ForeignChange("ip", frozenset(f"chain-{number}" for number in range(9)), process="other (pid 8)")
+    filled.daemon.listen(_Told(stop, some, more), stop)  # type: ignore[arg-type]
+    with caplog.at_level(logging.WARNING, "knft"):
+        assert filled.daemon.sync()
+    assert caplog.messages == [
+        (
+            "IPv4: nft (pid 7), other (pid 8) changed the table: chain-0, chain-1, chain-2, chain-3, chain-4 and more; "
+            "it is compared and mended"
+        )
+    ]
+    assert filled.daemon.foreign_changes == {Family.IPV4: 2}
+    assert filled.daemon.sync()
+    assert len(caplog.messages) == 1
+
+
+def test_where_notifications_fail_the_audit_is_left(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
+    stop = threading.Event()
+    with caplog.at_level(logging.WARNING, "knft"):
+        filled.daemon.listen(_Told(stop, KernelError("no notifications")), stop)  # type: ignore[arg-type]
+    assert caplog.messages == ["no notifications; changes by others are found by the audit alone"]
