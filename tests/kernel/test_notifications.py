@@ -3,6 +3,7 @@
 The kernel queues them before the commit returns, so what has not come at once does not come at all.
 """
 
+import gc
 import re
 import socket
 import struct
@@ -222,6 +223,7 @@ def test_own_changes_are_silent_and_cost_nothing(node: Node) -> None:
 
 def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node) -> None:
     """A restart: the old context's port counts no more, and what waited from the new one is let go as well."""
+    gc.collect()  # A library that goes away meanwhile would leave its number to the next one.
     before = netlink_ports()
     second = Library()
     (port,) = netlink_ports() - before  # Before its first command.
@@ -241,6 +243,7 @@ def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node
 
 def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
     """Not sockets of other protocols, not other processes'; one that has sent nothing yet keeps its number then."""
+    gc.collect()  # A library that goes away meanwhile would leave its number to the next one.
     before = netlink_ports()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
         route.bind((0, 0))
