@@ -48,6 +48,11 @@ class Config(Struct, frozen=True):
         """Return the range of pod addresses of ``family`` in mode ClusterCIDR, or None where none is set (I.6)."""
         return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)
 
+    def fixed_pod_cidr(self, family: Family) -> str | None:
+        """Return the range of pod addresses of ``family`` where it is known beforehand and is not all there are."""
+        cidr = self.cluster_cidr(family) if self.detect_local_mode == "ClusterCIDR" else None
+        return None if cidr is None or addresses.is_zero_network(cidr) else cidr
+
     def nodeport_cidrs(self, family: Family) -> tuple[str, ...]:
         """Return the CIDRs of ``family`` whose local addresses accept NodePorts; none where there are only words."""
         return addresses.networks_of_family(self.nodeport_addresses, family)

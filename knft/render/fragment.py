@@ -61,7 +61,7 @@ def render_node(node: NodeView, config: Config) -> Fragment:
     contents.members.update(
         (names.SERVICE_CIDRS, (addresses.without_host_length(cidr),)) for cidr in addresses.collapse(node.service_cidrs)
     )
-    if not config.detects_by_interface:
+    if not config.detects_by_interface and config.fixed_pod_cidr(node.family) is None:
         # Where the range of pods is not known, nobody is masqueraded as an outsider, and nobody is a pod.
         everybody = "::/0" if node.family is Family.IPV6 else "0.0.0.0/0"
         contents.members.add((names.INSIDE_CIDRS, (node.pod_cidr or everybody,)))

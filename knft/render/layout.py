@@ -45,8 +45,13 @@ def containers(family: Family) -> tuple[Container, ...]:
         Container(names.SERVICE_CIDRS, address, interval=True, comment="where cluster IPs come from"),
         Container(names.NODEPORT_IPS, address, comment="addresses that accept NodePort traffic"),
         Container(names.HAIRPIN, hairpin, comment="local endpoints dialling themselves"),
-        Container(names.POD_CIDRS, address, interval=True, comment="where this cluster's pods are"),
-        Container(names.INSIDE_CIDRS, address, interval=True, comment="who is not masqueraded to cluster IPs"),
+        Container(names.POD_CIDRS, address, interval=True, comment="where this cluster's pods are, if it may change"),
+        Container(
+            names.INSIDE_CIDRS,
+            address,
+            interval=True,
+            comment="who is not masqueraded to cluster IPs, if it may change",
+        ),
         Container(names.GUARDED_FRONTENDS, frontend, comment="load balancer VIPs with source ranges"),
         Container(names.SOURCE_RANGES, f"{frontend} . {address}", interval=True, comment="who may dial those"),
         Container(

@@ -150,14 +150,20 @@ def from_pods(family: Family, config: Config) -> nft.Match:
     """Return what tells packets of this cluster's pods (I.6)."""
     if config.detects_by_interface:
         return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface))
-    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Reference(POD_CIDRS))
+    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), _range(family, config, POD_CIDRS))
 
 
 def from_outside(family: Family, config: Config) -> nft.Match:
     """Return what tells packets that have to be masqueraded when they go to a cluster IP (I.6)."""
     if config.detects_by_interface:
         return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface), "!=")
-    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Reference(INSIDE_CIDRS), "!=")
+    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), _range(family, config, INSIDE_CIDRS), "!=")
+
+
+def _range(family: Family, config: Config, container: str) -> nft.Network | nft.Reference:
+    # A range that is known beforehand stands in the rule: looking it up in a set takes 0.1 us of each new connection.
+    cidr = config.fixed_pod_cidr(family)
+    return nft.Network(cidr) if cidr is not None else nft.Reference(container)
 
 
 def with_pools(spec: SharedChain) -> tuple[SharedChain, ...]:

@@ -152,4 +152,4 @@ def test_deleting_everything_leaves_no_element(harness: KernelHarness) -> None:
     contents = harness.held().contents
     assert contents.entries == {}
     assert contents.arrays == {}
-    assert {name for name, _ in contents.members} == {"service-cidrs", "pod-cidrs", "inside-cidrs"}
+    assert {name for name, _ in contents.members} == {"service-cidrs"}
