@@ -135,6 +135,14 @@ class Proxier:
         """Read the table back, and make of it what is wanted; what is refused then is some Service port's fault."""
         doubts = self._doubts.take()
         try:
+            basis = self._compare(doubts, now)
+        except BaseException:
+            self._doubts.add(doubts)
+            raise
+        self._try(basis.programmed, self._left_out.due(now), now)
+
+    def _compare(self, doubts: Doubt, now: float) -> Basis:
+        try:
             basis = self._read(now).distrusting(doubts.chains)
             if doubts.declarations and basis.listing is not None:
                 self._port.declare(layout.declarations(self.family))
@@ -143,7 +151,7 @@ class Proxier:
             # Somebody may have changed the table since, or the library died: another look tells.
             basis = self._read(now).distrusting(doubts.chains)
             self._commit_or_isolate(basis, now)
-        self._try(basis.programmed, self._left_out.due(now), now)
+        return basis
 
     def _read(self, now: float) -> Basis:
         self._last_tidy = now

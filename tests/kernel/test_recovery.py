@@ -10,6 +10,7 @@ from knft.model.names import Family
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Contents, Memory
 from knft.render.names import STICKY_PORTS
+from knft.sync.doubts import Doubt
 from tests.kernel.harness import CONFIG, CheckedPort, KernelHarness, operations, service, slices
 from tests.lab.namespace import Namespace
 
@@ -224,6 +225,22 @@ def test_an_audit_takes_no_sync_for_damage(namespace: Namespace) -> None:
     assert proxier.audit(Busy(table)) == 0
     namespace.run(["nft", "delete", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.10 }"])
     assert proxier.audit(Busy(table)) == 1
+
+
+def test_a_doubt_outlives_a_sync_that_fails(namespace: Namespace) -> None:
+    """Rules that somebody replaced by as many are written anew by the next sync that succeeds."""
+    harness = _filled(namespace)
+    before = _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    edit = "flush chain ip knft reject-chain\nadd rule ip knft reject-chain drop"
+    namespace.run(["nft", "-f", "-"], stdin=edit)
+    harness.proxiers[Family.IPV4].doubt(Doubt(frozenset({"reject-chain"}), declarations=True))
+    port = harness.ports[Family.IPV4]
+    port.refuse_reads = 1000
+    with pytest.raises(KernelError):
+        harness.sync()
+    port.refuse_reads = 0
+    harness.sync()
+    assert before == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
 def _marks(listing: str) -> set[str]:
