@@ -219,7 +219,7 @@ NO_PACKET = {
     ),
     "K.6 partial sync and failed transaction": Elsewhere(
         "nothing changes for packets",
-        "tests/kernel/test_recovery.py::test_after_a_refused_commit_everything_is_compared_and_nothing_is_lost",
+        "tests/kernel/test_recovery.py::test_a_change_that_is_refused_is_made_by_comparing_at_once",
     ),
     "K.6 localhost NodePort reject set": Elsewhere("the gate is off by default, and knft has none (C.8)", ""),
     "K.6 naming": Elsewhere("knft names no chain after a Service", ""),
