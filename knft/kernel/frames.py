@@ -9,11 +9,20 @@ _LENGTH = struct.Struct("!Q")
 _PIECE = 1 << 20
 
 
-def send(descriptor: int, message: bytes) -> None:
-    """Write a whole message; raise BrokenPipeError where nobody reads."""
+def send(descriptor: int, message: bytes, seconds: float | None = None) -> None:
+    """Write a whole message.
+
+    Raises BrokenPipeError where nobody reads. With ``seconds`` the descriptor must not block, and TimeoutError is
+    raised where it was not read in that time.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
     rest = memoryview(_LENGTH.pack(len(message)) + message)
     while rest:
-        rest = rest[os.write(descriptor, rest) :]
+        _await(descriptor, select.POLLOUT, deadline)
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            continue
 
 
 def receive(descriptor: int, seconds: float | None = None) -> bytes:
@@ -29,9 +38,7 @@ def receive(descriptor: int, seconds: float | None = None) -> bytes:
 def _read(descriptor: int, length: int, deadline: float | None) -> bytes:
     read = bytearray()
     while len(read) < length:
-        if deadline is not None and not _is_readable(descriptor, deadline - time.monotonic()):
-            msg = "no answer in time"
-            raise TimeoutError(msg)
+        _await(descriptor, select.POLLIN, deadline)
         piece = os.read(descriptor, min(_PIECE, length - len(read)))
         if not piece:
             msg = "the other end is gone"
@@ -40,7 +47,11 @@ def _read(descriptor: int, length: int, deadline: float | None) -> bytes:
     return bytes(read)
 
 
-def _is_readable(descriptor: int, seconds: float) -> bool:
+def _await(descriptor: int, event: int, deadline: float | None) -> None:
+    if deadline is None:
+        return
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(max(0.0, seconds) * 1000))
+    poll.register(descriptor, event)
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        msg = "no answer in time"
+        raise TimeoutError(msg)

@@ -1,5 +1,6 @@
 """LibraryProcess: libnftables as one call, carried out by a process that may die without harm."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,12 +12,15 @@ from typing import Self
 
 import msgspec
 
-from knft.errors import KernelError, LibraryDiedError, UnsupportedError
+from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import frames
 from knft.kernel.worker import Answer, Hello
 
 HUNG_SECONDS = 300.0
 """When the library counts as hung; 10 000 Services with 100 000 endpoints take a second or two."""
+
+ENDING_SECONDS = 10.0
+"""How long a process may take to end once nobody asks it any more."""
 
 RECYCLE_BYTES = 1 << 20
 """After commands or answers of this size the process is replaced by a new one: the library keeps the memory they took,
@@ -42,8 +46,15 @@ class LibraryProcess:
         self._worker: _Worker | None = self._start()
 
     def _start(self) -> "_Worker":
+        worker = _Worker(self._tell_ports)
         self.started += 1
-        return _Worker(self._tell_ports)
+        return worker
+
+    def _start_ahead(self) -> None:
+        """Start the next process, if that is possible now: otherwise the next call tries, and says why not."""
+        self._worker = None
+        with contextlib.suppress(KernelError):
+            self._worker = self._start()
 
     def run(self, commands: str) -> str:
         """Carry out commands as one transaction; return what the library printed.
@@ -60,13 +71,13 @@ class LibraryProcess:
             except BaseException as error:
                 self._tell_ports(frozenset())
                 if isinstance(error, LibraryDiedError):
-                    self._worker = self._start()
+                    self._start_ahead()
                 raise
             self._worker = worker
             if len(commands) + len(answer.output) >= RECYCLE_BYTES:
                 self._tell_ports(frozenset())
                 worker.close()
-                self._worker = self._start()
+                self._start_ahead()
         if answer.refusal:
             raise KernelError(answer.refusal, answer.detail)
         return answer.output
@@ -105,11 +116,14 @@ class _Worker:
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
         except OSError as error:
+            os.close(self._requests)
+            os.close(self._answers)
             msg = f"the process for libnftables cannot be started: {error}"
-            raise KernelError(msg) from error
+            raise UnavailableError(msg) from error
         finally:
             os.close(requests)
             os.close(answers)
+        os.set_blocking(self._requests, False)
         self._finalizer = weakref.finalize(self, _end, self._process, self._requests, self._answers)
         self._greeted = False
 
@@ -122,10 +136,10 @@ class _Worker:
         try:
             if not self._greeted:
                 self._greet()
-            frames.send(self._requests, commands.encode())
+            frames.send(self._requests, commands.encode(), HUNG_SECONDS)
             return msgspec.msgpack.decode(frames.receive(self._answers, HUNG_SECONDS), type=Answer)
         except TimeoutError as error:
-            self._process.kill()
+            self._kill()
             msg = f"libnftables did not answer within {HUNG_SECONDS:g} s, and was killed"
             raise LibraryDiedError(msg) from error
         except (EOFError, BrokenPipeError) as error:
@@ -134,8 +148,13 @@ class _Worker:
             raise LibraryDiedError(msg) from error
         except BaseException:
             # The answer is still to come, and must not be taken for that of another question.
-            self._process.kill()
+            self._kill()
             raise
+
+    def _kill(self) -> None:
+        """End the process now; when this returns, nothing of it is left that owns a table."""
+        self._process.kill()
+        self.close()
 
     def _greet(self) -> None:
         hello = msgspec.msgpack.decode(frames.receive(self._answers, HUNG_SECONDS), type=Hello)
@@ -152,7 +171,11 @@ class _Worker:
 def _end(process: "subprocess.Popen[bytes]", *pipes: int) -> None:
     for pipe in pipes:
         os.close(pipe)
-    process.wait()
+    try:
+        process.wait(ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _fate(status: int) -> str:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from msgspec import structs
 
-from knft.errors import KernelError, TableOwnedError
+from knft.errors import KernelError, TableOwnedError, UnavailableError
 from knft.kernel.library import Commands
 from knft.kernel.ownership import Ownership
 from knft.kernel.tables import flags_of
@@ -19,7 +19,11 @@ _NOT_PERMITTED = "Operation not permitted"
 
 
 class KernelTable:
-    """The table ``name`` of ``family``. Every method raises KernelError, and then nothing has changed."""
+    """The table ``name`` of ``family``.
+
+    Every method raises KernelError, and then nothing has changed; or UnavailableError, where nobody knows whether it
+    has.
+    """
 
     def __init__(self, library: Commands, family: Family, name: str, ownership: Ownership | None = None) -> None:
         """Have ``library`` do the work: a LibraryProcess, unless it may crash with the caller.
@@ -34,8 +38,6 @@ class KernelTable:
     def read(self) -> Listing | None:
         """Return what the table holds, or None where there is none."""
         flags = flags_of(self._family, self._name)
-        if "owner" in flags and self._ownership is None:
-            raise self._owned_by_another()  # libnftables 1.0.6 cuts the listing of such a table short.
         try:
             listed = self._library.run(f"list table {self._family} {self._name}")
         except KernelError as error:
@@ -46,6 +48,8 @@ class KernelTable:
         try:
             listing = parse_listing(listed)
         except (ValueError, KeyError, TypeError) as error:
+            if "owner" in flags and self._ownership is None:
+                raise self._owned_by_another() from error  # libnftables 1.0.6 cuts the listing of such a table short.
             msg = f"the table {self._family} {self._name} is not one that knft understands: {error!r}"
             raise KernelError(msg) from error
         not_owned = self._ownership is not None and "persist" not in flags
@@ -91,7 +95,7 @@ class KernelTable:
         try:
             self._keep()
             yield
-            self._keep()
+            self._keep_after()
         except TableOwnedError:
             raise
         except KernelError as error:
@@ -104,6 +108,15 @@ class KernelTable:
             f"the table {self._family} {self._name} belongs to another process, which alone may change it: "
             "stop the other knft first"
         )
+
+    def _keep_after(self) -> None:
+        try:
+            self._keep()
+        except UnavailableError:
+            raise
+        except KernelError as error:
+            msg = f"the change was made, but the table could not be taken over after it: {error}"
+            raise UnavailableError(msg, error.detail) from error
 
     def _keep(self) -> None:
         if self._ownership is not None:

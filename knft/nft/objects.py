@@ -1,6 +1,6 @@
 """What a table is made of: chains, containers (sets and maps), and what the containers hold."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct, field
@@ -111,6 +111,14 @@ class Contents(Struct):
     def empty(cls) -> "Contents":
         """Return contents that hold nothing."""
         return cls({}, {}, set(), {})
+
+    @classmethod
+    def joined(cls, parts: Iterable["Contents"]) -> "Contents":
+        """Return what all parts hold together."""
+        joined = cls.empty()
+        for part in parts:
+            joined.absorb(part)
+        return joined
 
     def absorb(self, other: "Contents") -> None:
         """Take in everything that ``other`` holds."""

@@ -108,7 +108,7 @@ def _settle(newcomers: Iterable[Target], slots: list[Slot], now: float) -> None:
     left = _left_by(slots)
     free = iter([index for index, slot in enumerate(slots) if _is_free(slot, now)])
     for target in newcomers:
-        own = left.get(target, ())
+        own = [index for index in left.get(target, ()) if slots[index].free_at is not None]
         if len(own) >= FLAPS:
             index = _first_free(own, slots)
         else:

@@ -11,7 +11,8 @@ from knft.model.names import Family
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Contents, Key
 from knft.nft.transaction import Transaction
-from knft.sync.basis import as_expected
+from knft.render import layout
+from knft.sync.basis import as_expected, leave_alone_what_is_not_ours
 
 
 class Snapshot(Struct, frozen=True):
@@ -36,6 +37,8 @@ def differences(listing: Listing | None, committed: Snapshot, family: Family, co
     """Return where a listing is not what was committed; where there is no table, one place stands for all."""
     if listing is None:
         return {("table", ())}
+    leave_alone_what_is_not_ours(listing.contents, family)
+    declared = {container.name for container in layout.containers(family)}
     owned = committed.contents.chains
     found = Contents(listing.contents.entries, listing.contents.arrays, listing.contents.members, {})
     changes = compare(
@@ -46,4 +49,4 @@ def differences(listing: Listing | None, committed: Snapshot, family: Family, co
     expected = set(as_expected(listing, family, config))
     found_places |= {(name, ()) for name in committed.chains - expected}
     found_places |= {(name, ()) for name, chain in owned.items() if listing.chains.get(name) != len(chain.rules)}
-    return found_places | {(name, ()) for name in listing.unreadable}
+    return found_places | {(name, ()) for name in listing.unreadable & declared}

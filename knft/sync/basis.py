@@ -3,19 +3,20 @@
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
 from knft.model.names import Family, ServicePortName
 from knft.nft.codec.listing import Listing
-from knft.nft.objects import Chain, Key, Value
+from knft.nft.objects import Chain, Contents, Key, Value
 from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import StickyPort
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.sticky import read_sticky_ports
+from knft.sync.doubts import Doubt
 
 
 class Part(enum.Enum):
@@ -44,12 +45,24 @@ class TableState(enum.Enum):
     """A knft with other containers or hooks made it, or somebody else put in what knft never does: it is replaced."""
 
 
+class Scope(enum.Enum):
+    """What a transaction looks after, beside what its owners want."""
+
+    EVERYTHING = "everything"
+    """The skeleton, sticky ports that are gone, and what nobody wants, which is removed."""
+    FOUNDATION = "foundation"
+    """As everything, but what nobody wants stays."""
+    CHANGE = "change"
+    """Nothing else."""
+    SWEEP = "sweep"
+    """What nobody wants is removed."""
+
+
 class Basis(Struct, frozen=True):
     """What is known of the table.
 
-    ``owners`` may have to change; ``sticky`` are the sticky ports by identity. Where it is ``full``, the skeleton is
-    looked after as well, and what nobody wants is removed, but for what ``spared`` Service ports want. Where it is to
-    be ``tidy``, what sticky ports have left behind is looked through.
+    ``owners`` may have to change; ``sticky`` are the sticky ports by identity. What ``spared`` Service ports want, and
+    what they ``had``, is not removed. Where it is to be ``tidy``, what sticky ports have left behind is looked through.
 
     Of a table that was read back, ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose
     rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away.
@@ -59,13 +72,24 @@ class Basis(Struct, frozen=True):
     table: TableState
     owners: frozenset[Owner]
     sticky: dict[str, StickyPort]
-    full: bool = True
+    scope: Scope = Scope.EVERYTHING
     tidy: bool = False
     spared: frozenset[ServicePortName] = frozenset()
+    had: Contents = field(default_factory=Contents.empty)
     found_rules: dict[str, int] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
     listing: Listing | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the table was read back for it, and the skeleton is looked after."""
+        return self.scope in (Scope.EVERYTHING, Scope.FOUNDATION)
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether what nobody wants is removed."""
+        return self.scope in (Scope.EVERYTHING, Scope.SWEEP)
 
     def memories(self) -> dict[str, dict[Key, Value]]:
         """Return the clients that the table knows, by affinity set."""
@@ -75,8 +99,9 @@ class Basis(Struct, frozen=True):
         """Return the basis of a sync that replaces the table as a whole; its clients stay."""
         return Basis(Programmed(), TableState.OTHER_LAYOUT, self.owners, self.sticky, listing=self.listing)
 
-    def distrusting(self, chains: Collection[str]) -> "Basis":
-        """Return the basis with ``chains`` to be written anew, however many rules they have."""
+    def distrusting(self, doubt: Doubt) -> "Basis":
+        """Return the basis with doubtful chains to be written anew, however many rules they have."""
+        chains = self.listing.chains.keys() if doubt.every_chain and self.listing is not None else doubt.chains
         self.programmed.chains.difference_update(chains)
         shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
         rules = {name: count for name, count in self.found_rules.items() if name not in chains}
@@ -113,7 +138,7 @@ def basis_from_listing(
     if layout_marker not in listing.chains or _is_broken(listing, declared, layout.skeleton(family, config)):
         sticky = read_sticky_ports(listing.contents, now)
         return Basis(programmed, TableState.OTHER_LAYOUT, owners, sticky, listing=listing)
-    _leave_alone_what_is_not_ours(listing, declared)
+    leave_alone_what_is_not_ours(listing.contents, family)
     owned = {name: Chain(name) for name in listing.chains if name.startswith(STICKY_PREFIX)}
     listing.contents.chains.update(owned)
     if rules_marker in listing.chains:
@@ -141,8 +166,9 @@ def _is_broken(listing: Listing, declared: Collection[str], skeleton: Iterable[C
     return any(chain.name in listing.chains and chain.hook != listing.hooks.get(chain.name) for chain in skeleton)
 
 
-def _leave_alone_what_is_not_ours(listing: Listing, declared: Collection[str]) -> None:
-    contents = listing.contents
+def leave_alone_what_is_not_ours(contents: Contents, family: Family) -> None:
+    """Take out of a listing's contents what is in sets and maps that knft has not declared."""
+    declared = {container.name for container in layout.containers(family)}
     for place in [place for place in contents.entries if place[0] not in declared]:
         del contents.entries[place]
     for name in [name for name in contents.arrays if name.container not in declared]:

@@ -111,7 +111,7 @@ class Daemon:
         for proxier in self._proxiers:
             if NFT_FAMILIES[proxier.family] == change.family:
                 self.foreign_changes[proxier.family] += 1
-                proxier.doubt(Doubt(change.chains, declarations=True))
+                proxier.doubt(Doubt(change.chains, declarations=True, every_chain=change.overrun))
                 self._foreign[proxier.family].append(change)
         self._wake()
 
@@ -145,7 +145,10 @@ class Daemon:
 
     def _audit_now_and_then(self, stop: threading.Event) -> None:
         while not stop.wait(AUDIT_SECONDS):
-            self.audit()
+            try:
+                self.audit()
+            except Exception:
+                log.exception("the audit failed unexpectedly; please report this")
 
     def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
         """Sync now and after every change until ``stop`` is set; periods are seconds."""

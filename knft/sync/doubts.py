@@ -7,14 +7,19 @@ from msgspec import Struct
 
 
 class Doubt(Struct, frozen=True):
-    """The rules of ``chains`` may be other ones; with ``declarations``, what the table is declared as may be, too."""
+    """The rules of ``chains``, or of ``every_chain``, may be other ones; so may be the table's ``declarations``."""
 
     chains: frozenset[str] = frozenset()
     declarations: bool = False
+    every_chain: bool = False
 
     def joined(self, other: "Doubt") -> "Doubt":
         """Return both."""
-        return Doubt(self.chains | other.chains, self.declarations or other.declarations)
+        return Doubt(
+            self.chains | other.chains,
+            self.declarations or other.declarations,
+            self.every_chain or other.every_chain,
+        )
 
 
 class Doubts:

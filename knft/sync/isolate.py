@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
-from knft.errors import KernelError, UnavailableError
+from knft.errors import KernelError, TableOwnedError
 from knft.model.names import ServicePortName
 
 LONGEST_PAUSE_SECONDS = 3600.0
@@ -15,8 +15,9 @@ def halve(
 ) -> dict[ServicePortName, KernelError]:
     """Have all ``names`` committed but those that are refused by themselves; return these, with their refusals.
 
-    ``commit`` raises KernelError where it is refused as a whole. With k at fault among n that takes about k log n more
-    commits. An error that is no matter of what is committed is passed on.
+    ``commit`` raises KernelError where it is refused as a whole, or where the library dies of it. With k at fault among
+    n that takes about k log n more commits. That somebody else owns the table is no matter of what is committed, and
+    passed on.
     """
     refused: dict[ServicePortName, KernelError] = {}
     parts = [names]
@@ -24,7 +25,7 @@ def halve(
         part = parts.pop()
         try:
             commit(part)
-        except UnavailableError:
+        except TableOwnedError:
             raise
         except KernelError as error:
             middle = len(part) // 2

@@ -8,7 +8,11 @@ from knft.nft.transaction import Transaction
 
 
 class TablePort(Protocol):
-    """One family's table. Every method raises KernelError where it is refused, and then nothing has changed."""
+    """One family's table.
+
+    Every method raises KernelError where it is refused, and then nothing has changed; or UnavailableError, where nobody
+    knows whether it has.
+    """
 
     def read(self) -> Listing | None:
         """Return what the table holds, or None where there is none."""

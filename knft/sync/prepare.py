@@ -108,7 +108,7 @@ class _Rendering:
         wanted |= _notes(self.numbering, wanted)
         found = self._basis.programmed.stored(Part.FOUND)
         if found is not None:
-            kept = found.without(found.without(spared.contents)) if self._basis.full else found
+            kept = found.without(found.without(spared.contents)) if self._basis.sweeps else found
             left = kept.without(_joined(wanted))
             wanted[Part.FOUND] = Fragment(left) if left != Contents.empty() else None
         return wanted
@@ -133,10 +133,12 @@ class _Rendering:
 
     def _spared(self) -> "_Spared":
         """Return what the Service ports want that a full sync leaves as they are."""
-        numbering = Numbering(self._basis.sticky, self._now)
+        numbering, failed = Numbering(self._basis.sticky, self._now), dict(self.failed)
         wanted = self._owned(sorted(self._basis.spared, key=_order), numbering)
+        self.failed = failed  # Nobody tries these now.
         wanted |= _notes(numbering, wanted)
-        return _Spared(_joined(wanted), frozenset(numbering.changed))
+        contents = Contents.joined((_joined(wanted), self._basis.had))
+        return _Spared(contents, frozenset(numbering.changed))
 
 
 class _Spared(Struct, frozen=True):
@@ -145,11 +147,7 @@ class _Spared(Struct, frozen=True):
 
 
 def _joined(wanted: Fragments) -> Contents:
-    joined = Contents.empty()
-    for fragment in wanted.values():
-        if fragment is not None:
-            joined.absorb(fragment.contents)
-    return joined
+    return Contents.joined(fragment.contents for fragment in wanted.values() if fragment is not None)
 
 
 def _order(owner: Owner) -> tuple[str, ...]:

@@ -5,24 +5,27 @@
 After a failed commit nothing is known of the table: the next sync reads it back and compares everything.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
-from knft.errors import KernelError, UnavailableError
+from knft.errors import KernelError, TableOwnedError, UnavailableError
 from knft.model.names import Family, ServicePortName
+from knft.nft.objects import Contents
 from knft.render import layout
-from knft.render.numbering import StickyPort, trusted
-from knft.sync.audit import Place, Snapshot, differences, places
-from knft.sync.basis import Basis, Owner, Part, TableState, basis_from_listing
+from knft.render.numbering import identity
+from knft.sync.basis import Basis, Note, Owner, Part, Scope, TableState, basis_from_listing
+from knft.sync.committed import Committed
 from knft.sync.doubts import Doubt, Doubts
 from knft.sync.isolate import LeftOut, halve
 from knft.sync.ports import TablePort
-from knft.sync.prepare import Prepared, prepare
 from knft.sync.report import Done, SyncReport
 from knft.sync.state import ServiceState, Work
+
+log = logging.getLogger("knft")
 
 TIDY_SECONDS = 3600.0
 """How often what sticky ports have left behind is looked through."""
@@ -45,13 +48,13 @@ class Proxier:
         self._config = config
         self._port = port
         self._timer = timer
-        self._programmed: Programmed[Owner] | None = None
-        self._sticky: dict[str, StickyPort] = {}
+        self._committed = Committed(config, state, port, timer)
         self._last_tidy = timer()
         self._doubts = Doubts()
-        self._touched: set[Place] | None = None
         self._unreported: Work | None = None
         self._left_out = LeftOut(config.sync_period)
+        self._had: dict[ServicePortName, Contents] = {}
+        """What those that are left out had before, as far as it is known."""
         self._done = Done()
 
     def sync(self) -> SyncReport:
@@ -63,12 +66,11 @@ class Proxier:
         work = self.state.check_out()
         self._unreported = work if self._unreported is None else self._unreported.followed_by(work)
         self._done = Done()
-        programmed, self._programmed = self._programmed, None
-        if self._is_comparison_due(work, started):
-            programmed = None
-        full = programmed is None or not self._change(programmed, work, started)
-        if full:
-            self._compare_everything(started)
+        try:
+            full = self._bring_up_to_date(work, started)
+        except BaseException:
+            self._committed.give_up()
+            raise
         reported, self._unreported = self._unreported, None
         return SyncReport(
             family=self.family,
@@ -87,6 +89,15 @@ class Proxier:
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
         )
 
+    def _bring_up_to_date(self, work: Work, now: float) -> bool:
+        """Commit what has changed, or what differs; return whether everything was compared."""
+        due = self._is_comparison_due(work, now)
+        before = self._committed.give_up()
+        if not due and before is not None and self._change(before, work, now):
+            return False
+        self._compare_everything(before or Programmed(), now)
+        return True
+
     def doubt(self, doubt: Doubt) -> None:
         """Have the next sync compare everything; from any thread."""
         self._doubts.add(doubt)
@@ -97,24 +108,15 @@ class Proxier:
         Returns how many elements and chains differ; the next sync mends them. Raises KernelError where the table
         cannot be read. Where a sync failed, or is under way, nothing is compared.
         """
-        self._touched = set[Place]()
-        listing, committed = port.read(), self._snapshot()
-        touched, self._touched = self._touched, None
-        if committed is None:
-            return 0
-        found = differences(listing, committed, self.family, self._config) - touched
+        found = self._committed.audit(port)
         if found:
             self.doubt(Doubt(frozenset(name for name, key in found if not key)))
         return len(found)
 
-    def _snapshot(self) -> Snapshot | None:
-        programmed = self._programmed
-        return Snapshot(programmed.everything(), frozenset(programmed.chains)) if programmed is not None else None
-
     def _is_comparison_due(self, work: Work, now: float) -> bool:
         """Tell whether a change is not enough: something may be in the kernel that knft does not know of."""
         gone = [name for name in self._left_out.names() if not self.state.has(name)]
-        self._left_out.forget(gone)
+        self._forget_left_out(frozenset(gone))
         self._left_out.note_changed(work.service_ports)
         return bool(gone or self._left_out.due(now) or self._doubts)
 
@@ -123,7 +125,7 @@ class Proxier:
         changed = work.service_ports - self._left_out.names()
         node = {Part.NODE} if work.node is not None else set[Part]()
         tidy = now - self._last_tidy >= TIDY_SECONDS
-        basis = Basis(programmed, TableState.READY, changed | node, self._sticky, full=False, tidy=tidy)
+        basis = Basis(programmed, TableState.READY, changed | node, self._committed.sticky, Scope.CHANGE, tidy=tidy)
         self._last_tidy = now if tidy else self._last_tidy
         try:
             self._commit(basis, now)
@@ -131,47 +133,58 @@ class Proxier:
             return False
         return True
 
-    def _compare_everything(self, now: float) -> None:
-        """Read the table back, and make of it what is wanted; what is refused then is some Service port's fault."""
+    def _compare_everything(self, before: Programmed[Owner], now: float) -> None:
+        """Read the table back, and make of it what is wanted; what is refused then is some Service port's fault.
+
+        ``before`` is what was programmed before.
+        """
         doubts = self._doubts.take()
         try:
-            basis = self._compare(doubts, now)
+            self._compare(doubts, before, now)
         except BaseException:
             self._doubts.add(doubts)
             raise
-        self._try(basis.programmed, self._left_out.due(now), now)
+        # What stood in their way may be gone, with the table or with what somebody else had done to it.
+        again = sorted(self._left_out.names()) if self._done.remade else self._left_out.due(now)
+        self._try(again, before, now)
 
-    def _compare(self, doubts: Doubt, now: float) -> Basis:
+    def _compare(self, doubts: Doubt, before: Programmed[Owner], now: float) -> None:
         try:
-            basis = self._read(now).distrusting(doubts.chains)
-            if doubts.declarations and basis.listing is not None:
-                self._port.declare(layout.declarations(self.family))
-            self._commit(basis, now)
+            self._commit(self._look(doubts, now), now)
         except KernelError:
             # Somebody may have changed the table since, or the library died: another look tells.
-            basis = self._read(now).distrusting(doubts.chains)
-            self._commit_or_isolate(basis, now)
-        return basis
+            basis = self._look(doubts, now)
+            try:
+                self._commit(basis, now)
+            except TableOwnedError:
+                raise
+            except KernelError as refusal:
+                self._isolate(basis, refusal, before, now)
 
-    def _read(self, now: float) -> Basis:
+    def _look(self, doubts: Doubt, now: float) -> Basis:
+        """Read the table back."""
         self._last_tidy = now
         left_out = self._left_out.names()
         names = [name for name in self.state.service_ports() if name not in left_out]
-        basis = basis_from_listing(self._port.read(), self.family, self._config, names, now)
-        return structs.replace(basis, sticky=trusted(basis.sticky, self._sticky), spared=left_out)
-
-    def _commit_or_isolate(self, basis: Basis, now: float) -> None:
-        """Commit all, or where that is refused all but who is at fault; raise KernelError where nobody is."""
+        found = basis_from_listing(self._port.read(), self.family, self._config, names, now)
+        had = Contents.joined(self._had.values())
+        basis = structs.replace(found, sticky=self._committed.numbers(found.sticky), spared=left_out, had=had)
+        if basis.table is not TableState.READY or not doubts.declarations:
+            return basis.distrusting(doubts)
         try:
-            self._commit(basis, now)
+            self._port.declare(layout.declarations(self.family))
         except UnavailableError:
             raise
-        except KernelError as refusal:
-            self._isolate(basis, refusal, now)
+        except KernelError:
+            return basis.replacing()  # A set or a map of knft's name is none of knft's kind.
+        return basis.distrusting(doubts)
 
-    def _isolate(self, basis: Basis, refusal: KernelError, now: float) -> None:
+    def _isolate(self, basis: Basis, refusal: KernelError, before: Programmed[Owner], now: float) -> None:
+        """Commit what all Service ports stand on, then them in halves; raise ``refusal`` where nobody is at fault."""
         names = sorted(owner for owner in basis.owners if isinstance(owner, ServicePortName))
-        alone = structs.replace(basis, owners=basis.owners - set(names), spared=basis.spared | set(names))
+        alone = structs.replace(
+            basis, owners=basis.owners - set(names), spared=basis.spared | set(names), scope=Scope.FOUNDATION
+        )
         try:
             self._commit(alone, now)
         except UnavailableError:
@@ -183,67 +196,53 @@ class Proxier:
             except KernelError:
                 raise refusal from None
             return
-        self._try(basis.programmed, names, now)
+        self._try(names, before, now)
 
-    def _try(self, programmed: Programmed[Owner], names: Sequence[ServicePortName], now: float) -> None:
-        """Commit these Service ports, but for those that are refused even alone."""
+    def _try(self, names: Sequence[ServicePortName], before: Programmed[Owner], now: float) -> None:
+        """Commit these Service ports, but for those that are refused even alone; then remove what nobody wants."""
         if not names:
             return
-
-        def commit(part: Sequence[ServicePortName]) -> None:
-            self._commit(Basis(programmed, TableState.READY, frozenset(part), self._sticky, full=False), now)
-
-        for name, error in halve(names, commit).items():
-            self._left_out.note(name, str(error), now)
-
-    def _commit(self, basis: Basis, now: float) -> None:
-        """Make a transaction of what the owners of a basis want, and send it; raise KernelError where it is refused."""
-        prepared = prepare(basis, self.state, self._config, now)
-        started = self._timer()
-        believed, self._programmed = self._programmed, None
-        if self._touched is not None:
-            self._touched |= places(prepared.transaction)
+        for name, error in halve(names, lambda part: self._commit(self._beside(frozenset(part)), now)).items():
+            self._leave_out(name, str(error), before, now)
+            if isinstance(error, UnavailableError):
+                self.doubt(Doubt())  # It may have been carried out.
+        sweep = structs.replace(
+            self._beside(frozenset()),
+            scope=Scope.SWEEP,
+            spared=self._left_out.names(),
+            had=Contents.joined(self._had.values()),
+        )
         try:
-            self._send(basis, prepared)
+            self._commit(sweep, now)
         except UnavailableError:
             raise
-        except KernelError:
-            self._programmed = believed  # A refused transaction has changed nothing.
-            raise
-        self._done.add(prepared, self._timer() - started)
-        self._adopt(basis, prepared, now)
-        self._left_out.forget(basis.owners)
+        except KernelError as error:
+            log.warning("%s: what nobody wants any more stays until the next comparison: %s", self.family.value, error)
+
+    def _beside(self, names: frozenset[ServicePortName]) -> Basis:
+        """Return the basis of a change of these Service ports alone, beside what was committed last."""
+        if self._committed.programmed is None:
+            msg = "nothing was committed before"
+            raise RuntimeError(msg)
+        return Basis(
+            self._committed.programmed, TableState.READY, frozenset[Owner](names), self._committed.sticky, Scope.CHANGE
+        )
+
+    def _leave_out(self, name: ServicePortName, reason: str, before: Programmed[Owner], now: float) -> None:
+        if name not in self._left_out:
+            known = (before.stored(name), before.stored(Note(identity(name))))
+            self._had[name] = Contents.joined(contents for contents in known if contents is not None)
+        self._left_out.note(name, reason, now)
+
+    def _commit(self, basis: Basis, now: float) -> None:
+        """Commit what the owners of a basis want; raise KernelError where it is refused."""
+        before = basis.programmed
+        prepared, seconds = self._committed.commit(basis, now)
+        self._done.add(prepared, seconds, remade=basis.table is not TableState.READY)
+        self._forget_left_out(basis.owners - prepared.failed.keys())
         for name, error in prepared.failed.items():
-            self._left_out.note(name, f"knft fails on it, please report this: {error!r}", now)
+            self._leave_out(name, f"knft fails on it, please report this: {error!r}", before, now)
 
-    def _send(self, basis: Basis, prepared: Prepared) -> None:
-        transaction, sets = prepared.transaction, prepared.affinity_sets
-        match basis.table:
-            case TableState.READY:
-                more = layout.more_declarations(self.family, basis.programmed.containers, sets)
-                if more.containers:
-                    self._port.declare(more)
-                self._port.commit(transaction)
-            case TableState.MISSING:
-                self._port.declare(layout.declarations(self.family, sets))
-                self._port.commit(transaction)
-            case TableState.OTHER_LAYOUT:
-                declared = layout.declarations(self.family, sets)
-                self._port.replace(layout.whole_table(declared, transaction, basis.memories()))
-
-    def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
-        programmed, transaction = basis.programmed, prepared.transaction
-        programmed.adopt(prepared.contents())
-        programmed.forget(prepared.changes, transaction.dropped, now)
-        owned = {chain.name for chain in prepared.changes.written} | set(prepared.changes.unwanted)
-        programmed.chains.update(chain.name for chain in transaction.chains if chain.name not in owned)
-        declared = layout.declarations(self.family, prepared.affinity_sets)
-        programmed.containers.update(container.name for container in declared.containers)
-        programmed.containers.difference_update(transaction.dropped_sets)
-        for identity, sticky in prepared.sticky.items():
-            if sticky is None:
-                basis.sticky.pop(identity)
-            else:
-                basis.sticky[identity] = sticky
-        self._sticky = basis.sticky
-        self._programmed = programmed
+    def _forget_left_out(self, owners: Collection[Owner]) -> None:
+        self._left_out.forget(owners)
+        self._had = {name: had for name, had in self._had.items() if name in self._left_out}

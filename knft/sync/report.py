@@ -16,9 +16,12 @@ class Done:
         self.service_ports = self.added = self.removed = self.chains = 0
         self.kernel_seconds = 0.0
         self.unsticky: list[ServicePortName] = []
+        self.remade = False
+        """Whether the table was made, or replaced."""
 
-    def add(self, prepared: Prepared, kernel_seconds: float) -> None:
+    def add(self, prepared: Prepared, kernel_seconds: float, *, remade: bool) -> None:
         """Note that a transaction was committed."""
+        self.remade |= remade
         self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.wanted)
         self.added += prepared.transaction.added_count
         self.removed += prepared.transaction.removed_count

@@ -4,10 +4,12 @@ from collections.abc import Callable, Collection
 
 import pytest
 
+from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family
 from knft.nft.objects import Contents, Key
 from knft.nft.transaction import Transaction
-from knft.render.names import CLUSTER_IPS, SERVICE_IPS
+from knft.render.names import CLUSTER_IPS, SERVICE_IPS, STICKY_ENDPOINTS
+from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, service, slices
 from tests.lab.namespace import Namespace
 
@@ -206,4 +208,106 @@ def test_knfts_own_mistake_about_one_is_not_the_others(namespace: Namespace, mon
     monkeypatch.undo()
     clock.now += PAUSE
     assert harness.sync()[Family.IPV4].left_out == {}
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+def _refusing(address: str, error: type[KernelError] = KernelError) -> Callable[[Transaction], None]:
+    """Return somebody who has every transaction refused that is about this address."""
+
+    def meddle(transaction: Transaction) -> None:
+        keys = [key for keys in transaction.removed.values() for key in keys]
+        keys += [key for added in transaction.added.values() for key in added]
+        if any(address in key for key in keys):
+            msg = "poison"
+            raise error(msg)
+
+    return meddle
+
+
+def _of(harness: KernelHarness, address: str) -> tuple[object, object]:
+    """Return the elements that lead to a frontend, and its endpoints."""
+    contents = harness.held().contents
+    entries = {place: entry for place, entry in contents.entries.items() if address in place[1]}
+    return entries, {name: array for name, array in contents.arrays.items() if name.prefix[0] == address}
+
+
+def test_one_that_changes_its_kind_keeps_all_that_it_had(namespace: Namespace) -> None:
+    """Not the half of it that it still wants: a verdict without endpoints serves nobody."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    _many(harness)
+    harness.sync()
+    before = _of(harness, "10.96.0.7")
+    harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
+    harness.ports[Family.IPV4].meddle = _refusing("10.96.0.7")
+    assert harness.sync()[Family.IPV4].left_out
+    for _ in range(3):
+        assert before == _of(harness, "10.96.0.7")
+        clock.now += 3601
+        harness.proxiers[Family.IPV4].doubt(Doubt())
+        harness.sync()
+    harness.ports[Family.IPV4].meddle = lambda _: None
+    clock.now += 7200
+    assert harness.sync()[Family.IPV4].left_out == {}
+    assert before != _of(harness, "10.96.0.7")
+
+
+def test_a_sticky_one_keeps_its_chains(namespace: Namespace) -> None:
+    harness = KernelHarness(namespace, timer=Clock())
+    _many(harness)
+    harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
+    harness.sync()
+    before = {name: count for name, count in harness.held().chains.items() if name.startswith("sticky-")}
+    assert before
+
+    def refuse(transaction: Transaction) -> None:
+        if STICKY_ENDPOINTS in transaction.removed or STICKY_ENDPOINTS in transaction.added:
+            msg = "poison"
+            raise KernelError(msg)
+
+    harness.ports[Family.IPV4].meddle = refuse
+    harness.apply(*slices("web-7", [7]))
+    assert harness.sync()[Family.IPV4].left_out
+    assert before == {name: count for name, count in harness.held().chains.items() if name.startswith("sticky-")}
+
+
+def test_when_the_table_is_made_anew_all_are_tried(namespace: Namespace) -> None:
+    """What stood in their way has gone with the old one."""
+    harness = KernelHarness(namespace, timer=Clock())
+    _many(harness)
+    port = harness.ports[Family.IPV4]
+    port.meddle = _refusing("10.96.0.7")
+    assert harness.sync()[Family.IPV4].left_out
+    port.meddle = lambda _: None
+    namespace.run(["nft", "delete", "table", "ip", "knft"])
+    harness.proxiers[Family.IPV4].doubt(Doubt())
+    assert harness.sync()[Family.IPV4].left_out == {}
+    assert _held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_one_that_the_library_dies_of_is_left_out(namespace: Namespace) -> None:
+    harness = KernelHarness(namespace, timer=Clock())
+    _many(harness)
+    harness.ports[Family.IPV4].meddle = _refusing("10.96.0.7", LibraryDiedError)
+    assert set(map(str, harness.sync()[Family.IPV4].left_out)) == {"default/web-7:http"}
+    assert _served(harness) == set(range(1, COUNT + 1)) - {7}
+
+
+def test_what_is_known_after_a_replacement_is_what_it_made(namespace: Namespace) -> None:
+    """Somebody is left out, then even the foundation is refused: the table is replaced, and Services go on going."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    _many(harness)
+    harness.sync()
+    port = harness.ports[Family.IPV4]
+    port.meddle = _refusing("10.96.0.7")
+    harness.apply(*slices("web-7", [50]))
+    assert harness.sync()[Family.IPV4].left_out
+    port.meddle = lambda _: None
+    clock.now += PAUSE + 1
+    port.refuse = 3
+    harness.proxiers[Family.IPV4].doubt(Doubt())
+    assert harness.sync()[Family.IPV4].left_out == {}
+    harness.delete("Service", "web-3")
+    harness.sync()
     assert _held_by_fresh_start(harness) == harness.held().contents

@@ -4,6 +4,7 @@ The kernel queues them before the commit returns, so what has not come at once d
 """
 
 import gc
+import os
 import re
 import socket
 import struct
@@ -223,10 +224,7 @@ def test_own_changes_are_silent_and_cost_nothing(node: Node) -> None:
 
 def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node) -> None:
     """A restart: the old context's port counts no more, and what waited from the new one is let go as well."""
-    gc.collect()  # A library that goes away meanwhile would leave its number to the next one.
-    before = netlink_ports()
-    second = Library()
-    (port,) = netlink_ports() - before  # Before its first command.
+    second, port = _library_and_port()
     second.run("add element ip knft members { 10.0.0.9 }")
     assert [change.sets for change in node.changes.receive(GUARD)] == [{"members"}]
 
@@ -241,18 +239,39 @@ def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node
     assert change.chains == {"services"}
 
 
-def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
-    """Not sockets of other protocols, not other processes'; one that has sent nothing yet keeps its number then."""
-    gc.collect()  # A library that goes away meanwhile would leave its number to the next one.
-    before = netlink_ports()
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
-        route.bind((0, 0))
-        assert not netlink_ports() - before
+def _library_and_port() -> tuple[Library, int]:
+    """Return a new library and its socket's port id, which it has before its first command."""
+    gc.collect()  # What goes away meanwhile would leave its descriptor to the new one.
+    before = set(_netfilter_sockets())
     library = Library()
-    (port,) = netlink_ports() - before
+    assert netlink_ports()
+    (port,) = (port for descriptor, port in _netfilter_sockets().items() if descriptor not in before)
+    return library, port
+
+
+def _netfilter_sockets() -> dict[int, int]:
+    """Return the port ids of this process's sockets by descriptor: one number may be in use in several namespaces."""
+    found = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as each:
+            if (each.family, each.proto) == (socket.AF_NETLINK, 12):
+                found[int(entry.name)] = int(each.getsockname()[0])
+    return found
+
+
+def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
+    """Not sockets of other protocols, not other processes'; a library keeps the one it was given."""
+    library, port = _library_and_port()
+    assert port in netlink_ports()
     library.run("add table ip knft")
-    assert netlink_ports() - before == {port}
-    code = "from knft.kernel.netlink_ports import netlink_ports; print(len(netlink_ports()))"
+    assert port in _netfilter_sockets().values()
+    code = (
+        "import socket\n"
+        "from knft.kernel.netlink_ports import netlink_ports\n"
+        "route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)\n"
+        "route.bind((0, 0))\n"
+        "print(len(netlink_ports()))"
+    )
     assert namespace.run([sys.executable, "-c", code]).stdout == "0\n"
 
 

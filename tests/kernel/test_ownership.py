@@ -90,6 +90,12 @@ def test_a_second_knft_and_a_cleanup_get_a_clear_error_where_they_are_owned(
     assert daemon.sync()
 
 
+def test_an_audit_reads_tables_that_are_owned(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """By a process of its own, which does not own them."""
+    daemon.audit()
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("how", ["killed", "replaced after a large answer"])
 def test_the_next_process_of_the_library_takes_over(
     daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, how: str

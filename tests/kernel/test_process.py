@@ -1,5 +1,6 @@
 """libnftables in a process of its own: it may crash, hang or be killed, and the daemon goes on."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from knft.errors import KernelError, LibraryDiedError, UnsupportedError
+from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import process
 from knft.kernel.process import LibraryProcess
 from tests.lab.namespace import Namespace
@@ -75,6 +76,30 @@ def test_after_a_large_one_the_memory_is_given_back(
     assert not Path(f"/proc/{before}").exists()
     monkeypatch.undo()
     assert '"10.0.9.99"' in library.run("list table ip t")
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_where_no_process_can_be_started_what_was_done_counts_as_done(
+    library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call says so, and nothing is left open."""
+    library.run("add table ip t")
+    before = _open_files()
+
+    def no(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(process, "RECYCLE_BYTES", 1)
+    monkeypatch.setattr(subprocess, "Popen", no)
+    library.run("add table ip u")
+    with pytest.raises(UnavailableError, match=r"cannot be started: .* Resource temporarily unavailable"):
+        library.run("list tables")
+    assert _open_files() == before - 2  # The pipes of the one that is gone.
+    monkeypatch.undo()
+    assert '"name": "u"' in library.run("list tables")
 
 
 def test_where_there_is_no_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -133,11 +133,7 @@ def test_a_restart_mends_what_somebody_broke(namespace: Namespace, damage: str) 
 
 def test_what_is_not_knfts_is_left_alone_in_its_table_too(namespace: Namespace) -> None:
     harness = _filled(namespace)
-    alien = """
-        add map ip knft alien-map { type ipv4_addr : inet_service; elements = { 10.0.0.1 : 80 } }
-        add set ip knft alien-set { type inet_service; elements = { 80, 443 } }
-    """
-    namespace.run(["nft", "-f", "-"], stdin=alien)
+    namespace.run(["nft", "-f", "-"], stdin=ALIEN)
     text = namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     second = _restart(harness)
     second.sync()
@@ -225,6 +221,96 @@ def test_an_audit_takes_no_sync_for_damage(namespace: Namespace) -> None:
     assert proxier.audit(Busy(table)) == 0
     namespace.run(["nft", "delete", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.10 }"])
     assert proxier.audit(Busy(table)) == 1
+
+
+ALIEN = """
+    add map ip knft alien-map { type ipv4_addr : inet_service; elements = { 10.0.0.1 : 80 } }
+    add set ip knft alien-set { type inet_service; elements = { 80, 443 } }
+"""
+
+
+def test_an_audit_is_not_about_what_is_not_knfts(namespace: Namespace) -> None:
+    harness = _filled(namespace)
+    namespace.run(["nft", "-f", "-"], stdin=ALIEN)
+    assert harness.proxiers[Family.IPV4].audit(harness.tables[Family.IPV4]) == 0
+
+
+def test_an_audit_that_begins_during_a_commit_ends_at_once(namespace: Namespace) -> None:
+    """And one that cannot read leaves nothing behind."""
+    harness = _filled(namespace)
+    proxier, table, port = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4], harness.ports[Family.IPV4]
+    found: list[int] = []
+    port.meddle = lambda _: found.append(proxier.audit(table))
+    harness.apply(*slices("web", [21, 22]))
+    harness.sync()
+    assert found == [0]
+    failing = CheckedPort(table)
+    failing.refuse_reads = 1
+    with pytest.raises(KernelError):
+        proxier.audit(failing)
+    assert proxier.audit(table) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["delete element ip knft sticky-ports {{ {number} }}", "flush map ip knft sticky-ports",
+     "flush map ip knft sticky-endpoints"],
+)  # fmt: skip
+def test_clients_keep_their_endpoints_when_somebody_deletes_the_notes(namespace: Namespace, damage: str) -> None:
+    """The process remembers who has which index; the kernel, under the index, who is stuck to it."""
+    harness = KernelHarness(namespace)
+    for numbers in ([12, 13], [11, 12, 13]):
+        harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", numbers))
+        harness.sync()
+    before = harness.held()
+    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
+    namespace.run(["nft", "-f", "-"], stdin=damage.format(number=number))
+    harness.proxiers[Family.IPV4].doubt(Doubt(declarations=True))
+    harness.sync()
+    assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
+
+
+@pytest.mark.parametrize("name", ["sticky-ports", "sticky-endpoints", "service-nodeports"])
+def test_a_map_of_another_kind_is_replaced_with_the_table(namespace: Namespace, name: str) -> None:
+    harness = KernelHarness(namespace)
+    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [12, 13]))
+    harness.sync()
+    before = _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    edit = f"flush chain ip knft services\ndelete map ip knft {name}\nadd map ip knft {name} {{ type mark : verdict; }}"
+    namespace.run(["nft", "-f", "-"], stdin=edit)
+    harness.proxiers[Family.IPV4].doubt(Doubt(declarations=True))
+    assert harness.sync()[Family.IPV4].left_out == {}
+    assert before == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+
+
+def test_after_an_overrun_every_rule_is_doubted(namespace: Namespace) -> None:
+    harness = _filled(namespace)
+    before = _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    chains = ("reject-chain", "pool-tcp-1", "external-nodeport-pool-tcp-3")
+    edits = [f"flush chain ip knft {chain}\nadd rule ip knft {chain} accept" for chain in chains]
+    namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
+    harness.proxiers[Family.IPV4].doubt(Doubt(every_chain=True))
+    harness.sync()
+    assert before == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+
+
+def test_clients_stay_also_when_the_replacement_is_refused_at_first(namespace: Namespace) -> None:
+    """It is made without Service ports then, which follow one after the other."""
+    harness = KernelHarness(namespace)
+    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
+    harness.sync()
+    before = harness.held()
+    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
+    marker = next(name for name in before.chains if name.startswith("layout-"))
+    client = f"affinity-2 {{ 10.250.0.1 . {number} timeout 3h expires 2h }}"
+    edit = f"delete chain ip knft {marker}\nadd element ip knft {client}"
+    namespace.run(["nft", "-f", "-"], stdin=edit)
+    second = _restart(harness)
+    second.ports[Family.IPV4].refuse = 2
+    assert second.sync()[Family.IPV4].left_out == {}
+    after = second.held()
+    assert (before.chains, before.contents) == (after.chains, after.contents)
+    assert list(after.memories()["affinity-2"]) == [("10.250.0.1", number)]
 
 
 def test_a_doubt_outlives_a_sync_that_fails(namespace: Namespace) -> None:

@@ -67,6 +67,13 @@ def test_one_that_flaps_gets_back_its_oldest_index() -> None:
     assert port.indexes() == {A: 0, B: FLAPS}
 
 
+def test_one_that_flaps_takes_no_index_that_another_has_just_been_given() -> None:
+    live, *newcomers = _targets(*range(10, 10 + FLAPS + 1))
+    slots = (*(Slot(A, 10.0) for _ in range(FLAPS)), Slot(live))
+    assigned = assign(StickyPort("WEB", "", 7, slots, 10), [live, *newcomers, A], 10, 100)
+    assert set(assigned.indexes()) == {live, *newcomers, A}
+
+
 def test_a_retired_port_is_forgotten_with_its_last_client() -> None:
     retired = retire(assign(NEW, [A], TIMEOUT, 0), 10)
     assert retired is not None

@@ -1,0 +1,127 @@
+"""Committed: what one family's table holds by all that is known, and the only place from which it is changed."""
+
+import threading
+from collections.abc import Callable
+
+from knft.config import Config
+from knft.delta.programmed import Programmed
+from knft.errors import KernelError, UnavailableError
+from knft.render import layout
+from knft.render.numbering import StickyPort, trusted
+from knft.sync.audit import Place, Snapshot, differences, places
+from knft.sync.basis import Basis, Owner, TableState
+from knft.sync.ports import TablePort
+from knft.sync.prepare import Prepared, prepare
+from knft.sync.state import ServiceState
+
+
+class Committed:
+    """What the last commit left; nothing is known after one that failed, until the table has been read back."""
+
+    def __init__(self, config: Config, state: ServiceState, port: TablePort, timer: Callable[[], float]) -> None:
+        """Know nothing yet; ``timer`` returns seconds, as the Proxier's."""
+        self._config = config
+        self._state = state
+        self._port = port
+        self._timer = timer
+        self.programmed: Programmed[Owner] | None = None
+        self.sticky: dict[str, StickyPort] = {}
+        self._remembers = False
+        """Whether ``sticky`` is what the kernel's notes say, unless somebody else has changed them."""
+        self._audit = threading.Lock()
+        self._touched: set[Place] | None = None
+
+    def give_up(self) -> Programmed[Owner] | None:
+        """Return what is programmed, and know it no longer, until the next commit succeeds."""
+        programmed, self.programmed = self.programmed, None
+        return programmed
+
+    def numbers(self, found: dict[str, StickyPort]) -> dict[str, StickyPort]:
+        """Return the sticky ports as they are remembered; where a commit's fate is not known, as they were found."""
+        return dict(self.sticky) if self._remembers else trusted(found, self.sticky)
+
+    def commit(self, basis: Basis, now: float) -> tuple[Prepared, float]:
+        """Make a transaction of what the owners of a basis want, and send it; return it, and the seconds it took.
+
+        Raises KernelError where it is refused, and then what was known before is known again; UnavailableError where
+        nobody knows what became of it: most likely nothing, so that this is what the next commit may stand on.
+        """
+        prepared = prepare(basis, self._state, self._config, now)
+        started = self._timer()
+        believed = self.give_up()
+        # After what is programmed is given up: an audit that begins from here on sees that, and ends.
+        with self._audit:
+            if self._touched is not None:
+                self._touched |= places(prepared.transaction)
+        try:
+            self._send(basis, prepared)
+        except KernelError as error:
+            self.programmed = believed
+            self._remembers &= not isinstance(error, UnavailableError)
+            raise
+        self._adopt(basis, prepared, now)
+        return prepared, self._timer() - started
+
+    def _send(self, basis: Basis, prepared: Prepared) -> None:
+        family, transaction = self._state.node.family, prepared.transaction
+        sets = _affinity_sets(basis, prepared)
+        match basis.table:
+            case TableState.READY:
+                more = layout.more_declarations(family, basis.programmed.containers, sets)
+                if more.containers:
+                    self._port.declare(more)
+                self._port.commit(transaction)
+            case TableState.MISSING:
+                self._port.declare(layout.declarations(family, sets))
+                self._port.commit(transaction)
+            case TableState.OTHER_LAYOUT:
+                declared = layout.declarations(family, sets)
+                self._port.replace(layout.whole_table(declared, transaction, basis.memories()))
+
+    def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
+        programmed, transaction = basis.programmed, prepared.transaction
+        programmed.adopt(prepared.contents())
+        programmed.forget(prepared.changes, transaction.dropped, now)
+        owned = {chain.name for chain in prepared.changes.written} | set(prepared.changes.unwanted)
+        programmed.chains.update(chain.name for chain in transaction.chains if chain.name not in owned)
+        declared = layout.declarations(self._state.node.family, _affinity_sets(basis, prepared))
+        programmed.containers.update(container.name for container in declared.containers)
+        programmed.containers.difference_update(transaction.dropped_sets)
+        for identity, sticky in prepared.sticky.items():
+            if sticky is None:
+                basis.sticky.pop(identity)
+            else:
+                basis.sticky[identity] = sticky
+        self.sticky, self._remembers = basis.sticky, True
+        self.programmed = programmed
+
+    def audit(self, port: TablePort) -> set[Place]:
+        """Return where the kernel, as ``port`` reads it, differs from what was committed; from any thread.
+
+        Raises KernelError where the table cannot be read. Where a sync is under way or has failed, nothing is compared.
+        """
+        with self._audit:
+            self._touched = set()
+        try:
+            if not self._is_known():
+                return set()
+            listing, snapshot = port.read(), self._snapshot()
+        finally:
+            with self._audit:
+                touched, self._touched = self._touched, None
+        if snapshot is None:
+            return set()
+        return differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
+
+    def _is_known(self) -> bool:
+        return self.programmed is not None
+
+    def _snapshot(self) -> Snapshot | None:
+        programmed = self.programmed
+        return Snapshot(programmed.everything(), frozenset(programmed.chains)) if programmed is not None else None
+
+
+def _affinity_sets(basis: Basis, prepared: Prepared) -> int:
+    """Return how many affinity sets there have to be: a table that replaces another takes over all its clients."""
+    taken_over = len(basis.memories()) if basis.table is TableState.OTHER_LAYOUT else 0
+    return max(prepared.affinity_sets, taken_over)
