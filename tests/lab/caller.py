@@ -17,7 +17,7 @@ from .processes import die_with_parent
 PATIENCE = 10.0
 """Seconds after which nobody has answered; what TCP sends again is counted, so this only has to be long."""
 
-# No two calls of a caller in a row have the same client port: a flow of UDP is remembered for half a minute.
+# In turn, since a flow of UDP is remembered for half a minute.
 _PORTS = range(20000, 60000)
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _TCP_TOTAL_RETRANS = struct.Struct("=100xI")  # The last field of struct tcp_info that is read.
@@ -32,6 +32,7 @@ def main() -> None:
     targets = [Target(*target) for target in plan["targets"]]
     for call in itertools.islice(_calls(targets, Random(plan["seed"])), plan["count"]):  # noqa: S311 - to be had again
         print(call)
+        time.sleep(plan["pause"])
         if ended:
             break
 

@@ -58,16 +58,24 @@ NONE = "-"
 class Callers:
     """A process on each host, that dials its targets ``count`` times in all; a context manager, which ends them."""
 
-    def __init__(self, plans: Mapping[Host, Sequence[Target]], folder: Path, count: int, seed: int) -> None:
-        """Prepare to call so often from each host; what is written down goes to files in ``folder``."""
-        self._plans, self._folder, self._count, self._seed = plans, folder, count, seed
+    def __init__(
+        self, plans: Mapping[Host, Sequence[Target]], folder: Path, count: int, seed: int, *, pause: float = 0.0
+    ) -> None:
+        """Prepare to call so often from each host; what is written down goes to files in ``folder``.
+
+        A ``pause`` of so many seconds after each call keeps a caller from coming back to a port within the half
+        minute for which a flow of UDP is remembered, however many calls it makes.
+        """
+        self._plans, self._folder, self._count, self._seed, self._pause = plans, folder, count, seed, pause
         self._processes: list[subprocess.Popen[str]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         """Start dialling."""
         for number, (host, targets) in enumerate(self._plans.items()):
-            plan = json.dumps({"targets": targets, "count": self._count, "seed": self._seed + number})
+            plan = json.dumps(
+                {"targets": targets, "count": self._count, "seed": self._seed + number, "pause": self._pause}
+            )
             file = self._open.enter_context(self._file(host).open("w"))
             command = [sys.executable, "-m", "tests.lab.caller", plan]
             self._processes.append(host.namespace.popen(command, stdout=file))

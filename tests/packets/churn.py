@@ -75,15 +75,20 @@ SERVICES = (
 class Churn:
     """The pools of all Services, as they change."""
 
-    def __init__(self, chance: Random) -> None:
-        """Begin with pools drawn at random."""
+    def __init__(self, chance: Random, staying: Pool = ()) -> None:
+        """Begin with pools drawn at random; ``staying`` are endpoints of every Service for good."""
         self._chance = chance
+        self._staying = staying
         self._left: dict[str, Counter[Backend]] = {kind.name: Counter() for kind in SERVICES}
         self.pools: dict[str, Pool] = {kind.name: self._allowed(kind, (), self._afresh(kind, ())) for kind in SERVICES}
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything there is."""
-        return [item for kind in SERVICES for item in (kind.manifest(), *_slices(kind.name, (), self.pools[kind.name]))]
+        return [item for kind in SERVICES for item in self.objects_of(kind)]
+
+    def objects_of(self, kind: Kind) -> list[dict[str, Any]]:
+        """Return a Service and its slices."""
+        return [kind.manifest(), *_slices(kind.name, (), self.pools[kind.name])]
 
     def step(self) -> tuple[str, list[dict[str, Any]]]:
         """Let something happen to a Service's endpoints; return its name, and the slices that are others now."""
@@ -115,7 +120,8 @@ class Churn:
         return tuple(dict.fromkeys((*stays, *drawn)))[:LARGEST]
 
     def _allowed(self, kind: Kind, before: Pool, after: Pool) -> Pool:
-        """Return ``after`` with those who may not leave, and with somebody local where the policy asks for it."""
+        """Return ``after`` with those who stay or may not leave, and somebody local where the policy asks for it."""
+        after = tuple(dict.fromkeys((*after, *self._staying)))
         if kind.is_sticky:
             left = self._left[kind.name]
             # An endpoint that has left so often gets back an old index, and with it clients who have gone elsewhere.
