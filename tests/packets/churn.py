@@ -88,7 +88,7 @@ class Churn:
 
     def objects_of(self, kind: Kind) -> list[dict[str, Any]]:
         """Return a Service and its slices."""
-        return [kind.manifest(), *_slices(kind.name, (), self.pools[kind.name])]
+        return [kind.manifest(), *slices_between(kind.name, (), self.pools[kind.name])]
 
     def step(self) -> tuple[str, list[dict[str, Any]]]:
         """Let something happen to a Service's endpoints; return its name, and the slices that are others now."""
@@ -98,7 +98,7 @@ class Churn:
         after = self._allowed(kind, before, happens(kind, before))
         self._left[kind.name].update(set(before) - set(after))
         self.pools[kind.name] = after
-        return kind.name, list(_slices(kind.name, before, after))
+        return kind.name, list(slices_between(kind.name, before, after))
 
     def _without_one(self, _: Kind, pool: Pool) -> Pool:
         """Remove one at the start, in the middle or at the end."""
@@ -131,8 +131,8 @@ class Churn:
         return after
 
 
-def _slices(name: str, before: Pool, after: Pool) -> Iterator[dict[str, Any]]:
-    """Yield the slices that differ: one for each target port."""
+def slices_between(name: str, before: Pool, after: Pool) -> Iterator[dict[str, Any]]:
+    """Yield the slices of a Service that differ in two pools: one for each target port."""
     for port in TARGET_PORTS:
         pods = [backend.pod for backend in after if backend.port == port]
         if pods != [backend.pod for backend in before if backend.port == port]:
