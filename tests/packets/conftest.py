@@ -9,7 +9,7 @@ from tests.lab.links import netlink
 from tests.lab.outcomes import Protocol
 from tests.lab.responders import Responders
 from tests.lab.topology import Lab
-from tests.packets.crowd import ADMIN, CLIENTS, HTTP, PODS, Dialler
+from tests.packets.crowd import ADMIN, HTTP, PODS, Dialler, gather
 from tests.packets.programmed import ProgrammedNode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED
 
@@ -35,12 +35,7 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def crowded_lab(lab: Lab) -> Lab:
     """The lab, with an outside host that has 65 000 addresses in each family."""
-    outside = lab.host("outside").namespace
-    outside.sysctl("net.ipv6.ip_nonlocal_bind", 1)
-    with netlink(outside) as link:
-        link.own_network(CLIENTS)
-    with netlink(lab.host("node").namespace) as link:
-        link.add_routes(CLIENTS, plan.OUTSIDE)
+    gather(lab)
     return lab
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from tests.lab import plan
-from tests.lab.links import forget_flows
+from tests.lab.links import forget_flows, netlink
 from tests.lab.outcomes import Protocol
+from tests.lab.topology import Lab
 from tests.lab.traffic import dial_each
 from tests.packets.programmed import ProgrammedNode
 from tests.packets.scenario import address
@@ -15,6 +16,16 @@ CLIENTS = plan.Addresses("10.250.0.0/16", "fd00:10:250::/112")
 PODS = ("local-1", "local-2", "remote-1", "remote-2")
 HTTP, ADMIN = 8080, 8081
 STICKY = {"sessionAffinity": "ClientIP"}
+
+
+def gather(lab: Lab) -> None:
+    """Give the outside host 65 000 addresses in each family."""
+    outside = lab.host("outside").namespace
+    outside.sysctl("net.ipv6.ip_nonlocal_bind", 1)
+    with netlink(outside) as link:
+        link.own_network(CLIENTS)
+    with netlink(lab.host("node").namespace) as link:
+        link.add_routes(CLIENTS, plan.OUTSIDE)
 
 
 def sticky_for(seconds: int) -> dict[str, Any]:

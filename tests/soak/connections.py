@@ -1,0 +1,28 @@
+"""Connections by the million while endpoints come and go, in rounds; each is begun without rules."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.lab.topology import Lab
+from tests.packets.crowd import gather
+from tests.packets.never_resting import play
+
+ROUND = 60_000
+"""An endpoint of a sticky Service may leave only so often in a round (``Churn``)."""
+NAMED = 20
+"""So many faults are told of."""
+
+
+def soak(count: int, seed: int) -> None:
+    """Make so many connections; end with the faults of the first round that has any."""
+    made = syncs = 0
+    with Lab(local_pods=4, remote_pods=8) as lab, tempfile.TemporaryDirectory() as folder:
+        gather(lab)
+        while made < count:
+            played = play(lab, Path(folder), min(ROUND, count - made), seed)
+            made, syncs, seed = made + played.answered.total(), syncs + played.syncs, seed + 1
+            print(f"soak: {played}", flush=True)
+            if played.faults or played.untranslated:
+                sys.exit("\n".join(["soak: connections were lost:", *played.faults[:NAMED]]))
+    print(f"soak: {made} connections and {syncs} syncs, and none was lost")
