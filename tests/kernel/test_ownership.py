@@ -3,7 +3,6 @@
 Which of the two is shown depends on the library: ``make test`` has Debian 12's 1.0.6, ``make test-trixie`` 1.1.3.
 """
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ import pytest
 
 from knft.config import Config
 from knft.errors import KernelError
-from knft.kernel.library import Library
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
 from knft.kernel.tables import flags_of
@@ -21,14 +19,12 @@ from knft.render.names import TABLE
 from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
 from tests.kernel.harness import KernelHarness
+from tests.kernel.owning import CAN_OWN
 from tests.lab.namespace import Namespace
 from tests.packets.node import knft
 
 pytestmark = pytest.mark.kernel
 
-KERNEL = tuple(int(part) for part in os.uname().release.split(".")[:2])
-_VERSION = json.loads(Library().run("list tables"))["nftables"][0]["metainfo"]["version"]
-CAN_OWN = tuple(int(part) for part in _VERSION.split(".")[:2]) >= (1, 1) and KERNEL >= (6, 9)
 FAMILIES: tuple[Family, ...] = ("ip", "ip6")
 
 

@@ -1,0 +1,13 @@
+"""Whether library and kernel can make tables that only their maker may change (1.1.0, 6.9)."""
+
+import os
+import subprocess
+
+
+def _version(words: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in words.split(".")[:2])
+
+
+_COMMAND = ["nft", "--version"]
+_NFT = subprocess.run(_COMMAND, capture_output=True, text=True, check=True).stdout
+CAN_OWN = _version(_NFT.split()[1].removeprefix("v")) >= (1, 1) and _version(os.uname().release) >= (6, 9)
