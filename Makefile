@@ -16,7 +16,7 @@ help:
 	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
 	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
 	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
-	@echo 'make soak     100 000 steps of a random history, the kernel compared after every sync; STEPS=5000 SEED=7 are handed on'
+	@echo 'make soak     100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS and SEED are handed on'
 	@echo 'make bench    what knft costs beside kube-proxy'"'"'s layouts: JSON, a table, a plot; over half an hour'
 	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
 	@echo 'make clean    remove the virtual environment and caches'
@@ -51,10 +51,14 @@ fuzz: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: atheris cannot be installed here'
 	@$(BIN)/python -m tests.fuzz $(SECONDS) $(SEED)
 
-# Half an hour. Memory that is not flat is a failure; tests/soak/memory.py says how it is judged.
+# Hours. Memory that is not flat is a failure; tests/soak/memory.py says how it is judged.
 STEPS = 100000
+CONNECTIONS = 1000000
+KILLS = 200
 soak: $(INSTALLED)
 	@$(BIN)/python -m tests.soak histories $(STEPS) $(SEED)
+	@$(BIN)/python -m tests.soak connections $(CONNECTIONS) $(SEED)
+	@$(BIN)/python -m tests.soak kills $(KILLS) $(SEED)
 
 # ARGS are handed on: "--quick" tries everything on tiny clusters, "--only knft --sizes 1000x10" measures a part.
 bench: $(INSTALLED)
