@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable, Mapping
 
 from tests.lab.privilege import ensure_namespaces
-from tests.soak import histories
+from tests.soak import connections, histories, in_flight, killing
 
 LANES: Mapping[str, Callable[[int, int], None]] = {
     "histories": histories.soak,
+    "connections": connections.soak,
+    "killing": killing.soak,
+    "in-flight": in_flight.soak,
 }
 """What there is, by name; it takes how much, and a seed by which a failure can be had again."""
 
