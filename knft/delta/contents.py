@@ -10,14 +10,15 @@ from knft.nft.objects import Chain, Contents, Key, Value
 class Changes(Struct, frozen=True):
     """Elements to remove and elements to add, by container; an element with a new value is in both.
 
-    ``written`` are owned chains that are new or have other rules, ``unwanted`` the names of those that nobody owns any
-    more.
+    ``written`` are owned chains that have other rules, ``made`` those that are new, to which nothing leads yet, and
+    ``unwanted`` the names of those that nobody owns any more.
     """
 
     removed: dict[str, tuple[Key, ...]]
     added: dict[str, dict[Key, Value]]
     written: tuple[Chain, ...] = ()
     unwanted: tuple[str, ...] = ()
+    made: tuple[Chain, ...] = ()
 
 
 class _Collector:
@@ -50,8 +51,9 @@ def compare(old: Contents, new: Contents) -> Changes:
     for container, key in sorted(new.members - old.members):
         found.add(container, key, None)
     removed = {container: tuple(keys) for container, keys in found.removed.items()}
-    written = tuple(chain for name, chain in new.chains.items() if old.chains.get(name) != chain)
-    return Changes(removed, found.added, written, tuple(sorted(old.chains.keys() - new.chains.keys())))
+    written = tuple(chain for name, chain in new.chains.items() if old.chains.get(name, chain) != chain)
+    made = tuple(chain for name, chain in new.chains.items() if name not in old.chains)
+    return Changes(removed, found.added, written, tuple(sorted(old.chains.keys() - new.chains.keys())), made)
 
 
 def _compare_entries(old: Contents, new: Contents, found: _Collector) -> None:

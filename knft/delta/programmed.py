@@ -56,7 +56,7 @@ class Programmed(Generic[Owner]):
 
     def forget(self, changes: Changes, deleted: Iterable[str], now: float) -> None:
         """Note which owned chains a commit has emptied, written again, or deleted; ``now`` is in seconds."""
-        for name in (*deleted, *(chain.name for chain in changes.written)):
+        for name in (*deleted, *(chain.name for chain in (*changes.written, *changes.made))):
             self.unwanted.pop(name, None)
         self.unwanted.update(dict.fromkeys(changes.unwanted, now))
 

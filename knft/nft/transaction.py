@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.nft.objects import Chain, Family, Key, Value
 
@@ -10,14 +10,16 @@ from knft.nft.objects import Chain, Family, Key, Value
 class Transaction(Struct, frozen=True):
     """Changes of one table, in the order in which they are sent.
 
-    First ``chains``, which have exactly these rules afterwards whether or not they existed; then ``removed`` elements,
-    then ``added`` ones: a verdict needs its chain, and a value is replaced by removing and adding its key. Last
-    ``dropped`` chains and ``dropped_sets``, which nothing may refer to any more.
+    First ``made`` chains, to which nothing leads before, and ``chains``, which have exactly these rules afterwards
+    whether or not they existed; then ``removed`` elements, then ``added`` ones: a verdict needs its chain, and a value
+    is replaced by removing and adding its key. Last ``dropped`` chains and ``dropped_sets``, which nothing may refer to
+    any more.
     """
 
     family: Family
     table: str
     chains: tuple[Chain, ...] = ()
+    made: tuple[Chain, ...] = ()
     removed: Mapping[str, tuple[Key, ...]] = {}
     added: Mapping[str, Mapping[Key, Value]] = {}
     dropped: tuple[str, ...] = ()
@@ -26,7 +28,15 @@ class Transaction(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to send."""
-        return not (self.chains or self.removed or self.added or self.dropped or self.dropped_sets)
+        return not (self.made or self.chains or self.removed or self.added or self.dropped or self.dropped_sets)
+
+    def ahead(self) -> "Transaction":
+        """Return what can be sent before the rest, because no packet gets there."""
+        return Transaction(self.family, self.table, made=self.made)
+
+    def rest(self) -> "Transaction":
+        """Return what has to be sent after that."""
+        return structs.replace(self, made=())
 
     @property
     def added_count(self) -> int:

@@ -246,7 +246,7 @@ def whole_table(declared: Table, first: Transaction, memories: Mapping[str, Mapp
     ``memories`` are put into those affinity sets that are declared.
     """
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
-    return structs.replace(declared, chains=first.chains, elements={**memories, **elements})
+    return structs.replace(declared, chains=(*first.made, *first.chains), elements={**memories, **elements})
 
 
 def reachable(table: Table) -> Table:

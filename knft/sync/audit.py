@@ -30,7 +30,10 @@ def places(transaction: Transaction) -> set[Place]:
     """Return what a transaction touches."""
     touched = {(name, key) for name, keys in transaction.removed.items() for key in keys}
     touched |= {(name, key) for name, added in transaction.added.items() for key in added}
-    return touched | {(name, ()) for name in (*transaction.dropped, *(chain.name for chain in transaction.chains))}
+    return touched | {
+        (name, ())
+        for name in (*transaction.dropped, *(chain.name for chain in (*transaction.made, *transaction.chains)))
+    }
 
 
 def differences(listing: Listing | None, committed: Snapshot, family: Family, config: Config) -> set[Place]:

@@ -1,6 +1,7 @@
 """Basis: what a transaction stands on, which is what the last commit left, or what the kernel was found to hold."""
 
 import enum
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
@@ -139,8 +140,10 @@ def basis_from_listing(
         sticky = read_sticky_ports(listing.contents, now)
         return Basis(programmed, TableState.OTHER_LAYOUT, owners, sticky, listing=listing)
     leave_alone_what_is_not_ours(listing.contents, family)
-    owned = {name: Chain(name) for name in listing.chains if name.startswith(STICKY_PREFIX)}
-    listing.contents.chains.update(owned)
+    owned = [name for name in listing.chains if name.startswith(STICKY_PREFIX)]
+    listing.contents.chains.update((name, Chain(name)) for name in owned if listing.chains[name])
+    # Emptied by a former process, which was to delete them a while after that.
+    programmed.unwanted.update((name, -math.inf) for name in owned if not listing.chains[name])
     if rules_marker in listing.chains:
         programmed.chains.update(as_expected(listing, family, config))
     programmed.containers.update(listing.containers)

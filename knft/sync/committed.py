@@ -70,7 +70,11 @@ class Committed:
                 more = layout.more_declarations(family, basis.programmed.containers, sets)
                 if more.containers:
                     self._port.declare(more)
-                self._port.commit(transaction)
+                if transaction.made:
+                    # A packet that entered before a commit finds its verdicts after it, and then the rules of before:
+                    # none, where a chain is made together with what leads to it (Linux 6.18).
+                    self._port.commit(transaction.ahead())
+                self._port.commit(transaction.rest())
             case TableState.MISSING:
                 self._port.declare(layout.declarations(family, sets))
                 self._port.commit(transaction)
@@ -82,8 +86,9 @@ class Committed:
         programmed, transaction = basis.programmed, prepared.transaction
         programmed.adopt(prepared.contents())
         programmed.forget(prepared.changes, transaction.dropped, now)
-        owned = {chain.name for chain in prepared.changes.written} | set(prepared.changes.unwanted)
-        programmed.chains.update(chain.name for chain in transaction.chains if chain.name not in owned)
+        changes, sent = prepared.changes, (*transaction.made, *transaction.chains)
+        owned = {chain.name for chain in (*changes.written, *changes.made)} | set(changes.unwanted)
+        programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
         declared = layout.declarations(self._state.node.family, _affinity_sets(basis, prepared))
         programmed.containers.update(container.name for container in declared.containers)
         programmed.containers.difference_update(transaction.dropped_sets)

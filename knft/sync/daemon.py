@@ -82,8 +82,8 @@ class Daemon:
         log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
         self._large |= report.full
         self._say_once(report)
-        if report.retry_seconds is not None:
-            self._wake_within(report.retry_seconds)
+        if report.again_within is not None:
+            self._wake_within(report.again_within)
         return True
 
     def _say_once(self, report: SyncReport) -> None:

@@ -61,9 +61,9 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
     transaction = Transaction(
         names.NFT_FAMILIES[family],
         names.TABLE,
+        made=(*(shared_chain(spec, family, config) for spec in missing), *changes.made),
         chains=(
-            *(_missing_skeleton(basis, state, config)),
-            *(shared_chain(spec, family, config) for spec in missing),
+            *_missing_skeleton(basis, state, config),
             *changes.written,
             *(Chain(name) for name in changes.unwanted),
         ),
@@ -73,7 +73,7 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
     )
     numbering = rendering.numbering
     prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused), rendering.failed)
-    if not (basis.full or basis.tidy):
+    if not basis.tidy:
         return prepared
     known = {**basis.sticky, **numbering.changed}
     needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
@@ -209,7 +209,7 @@ def _missing_shared(basis: Basis, wanted: Fragments) -> list[SharedChain]:
 
 def _long_unwanted(basis: Basis, changes: Changes, now: float) -> list[str]:
     """Return the chains that were emptied long enough ago."""
-    written = {chain.name for chain in changes.written}
+    written = {chain.name for chain in (*changes.written, *changes.made)}
     return [
         name
         for name, since in basis.programmed.unwanted.items()

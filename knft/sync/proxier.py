@@ -22,6 +22,7 @@ from knft.sync.committed import Committed
 from knft.sync.doubts import Doubt, Doubts
 from knft.sync.isolate import LeftOut, halve
 from knft.sync.ports import TablePort
+from knft.sync.prepare import UNWANTED_SECONDS
 from knft.sync.report import Done, SyncReport
 from knft.sync.state import ServiceState, Work
 
@@ -84,10 +85,16 @@ class Proxier:
             unsticky=tuple(self._done.unsticky),
             lost=self.state.lost(),
             left_out=self._left_out.reasons(),
-            retry_seconds=self._left_out.next_due(self._timer()),
+            again_within=self._again_within(),
             trigger_times=reported.trigger_times,
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
         )
+
+    def _again_within(self) -> float | None:
+        """Return in how many seconds there will be something to do again, None where nothing is known of."""
+        emptied = self._committed.programmed is not None and self._committed.programmed.unwanted
+        times = (self._left_out.next_due(self._timer()), 1.1 * UNWANTED_SECONDS if emptied else None)
+        return min((seconds for seconds in times if seconds is not None), default=None)
 
     def _bring_up_to_date(self, work: Work, now: float) -> bool:
         """Commit what has changed, or what differs; return whether everything was compared."""

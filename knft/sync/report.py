@@ -25,7 +25,7 @@ class Done:
         self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.wanted)
         self.added += prepared.transaction.added_count
         self.removed += prepared.transaction.removed_count
-        self.chains += len(prepared.transaction.chains)
+        self.chains += len(prepared.transaction.made) + len(prepared.transaction.chains)
         self.kernel_seconds += kernel_seconds
         self.unsticky += prepared.unsticky
 
@@ -37,8 +37,8 @@ class SyncReport(Struct, frozen=True):
     ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
     libnftables and the kernel. ``lost`` are the frontends that two Services claim, ``unsticky`` the
     Service ports of this sync that go without affinity. ``trigger_times`` and ``conntrack_cleanup_required`` speak for
-    failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason; the
-    next of them wants to be tried again in ``retry_seconds``.
+    failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason.
+    Another sync has something to do ``again_within`` so many seconds.
     """
 
     family: Family
@@ -52,7 +52,7 @@ class SyncReport(Struct, frozen=True):
     lost: tuple[Lost, ...]
     unsticky: tuple[ServicePortName, ...]
     left_out: dict[ServicePortName, str]
-    retry_seconds: float | None
+    again_within: float | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
 

@@ -39,7 +39,9 @@ def rendered(objects: Iterable[KubeObject], addresses: frozenset[str] | None, co
     for family, recorder in recorders.items():
         declared, sent = recorder.first_sync()
         containers = frozenset(container.name for container in declared.containers)
-        found[family] = Listing({chain.name: len(chain.rules) for chain in sent.chains}, containers, _contents(sent))
+        found[family] = Listing(
+            {chain.name: len(chain.rules) for chain in (*sent.made, *sent.chains)}, containers, _contents(sent)
+        )
     return found
 
 

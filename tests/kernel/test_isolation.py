@@ -116,15 +116,15 @@ def test_what_is_left_out_is_tried_again_with_growing_pauses(namespace: Namespac
     port.meddle = _meddler(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         report = harness.sync()[Family.IPV4]
-        assert report.retry_seconds == pause
+        assert report.again_within == pause
         clock.now += pause - 1
         port.sent.clear()
-        assert harness.sync()[Family.IPV4].retry_seconds == 1
+        assert harness.sync()[Family.IPV4].again_within == 1
         assert all(item.is_empty for item in port.sent)
         clock.now += 1
     port.meddle = lambda _: None
     report = harness.sync()[Family.IPV4]
-    assert (report.left_out, report.retry_seconds) == ({}, None)
+    assert (report.left_out, report.again_within) == ({}, None)
     assert _held_by_fresh_start(harness) == harness.held().contents
 
 
@@ -151,13 +151,13 @@ def test_one_that_changes_does_not_wait_longer_than_at_first(namespace: Namespac
     _many(harness)
     harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
-        assert harness.sync()[Family.IPV4].retry_seconds == pause
+        assert harness.sync()[Family.IPV4].again_within == pause
         clock.now += pause
     harness.sync()
     harness.ports[Family.IPV4].meddle = lambda _: None
     clock.now += PAUSE - 1
     harness.apply(*slices("web-7", [50]))
-    assert harness.sync()[Family.IPV4].retry_seconds == 1
+    assert harness.sync()[Family.IPV4].again_within == 1
     clock.now += 1
     assert harness.sync()[Family.IPV4].left_out == {}
     assert _held_by_fresh_start(harness) == harness.held().contents

@@ -21,9 +21,10 @@ def transaction_json(transaction: Transaction) -> bytes:
 
 def _commands(transaction: Transaction) -> Iterator[Json]:
     where = {"family": transaction.family, "table": transaction.table}
-    for chain in transaction.chains:
+    chains = (*transaction.made, *transaction.chains)
+    for chain in chains:
         yield {"add": {"chain": where | _chain_json(chain)}}
-    for chain in transaction.chains:
+    for chain in chains:
         yield {"flush": {"chain": {**where, "name": chain.name}}}
         for rule in chain.rules:
             yield {"add": {"rule": {**where, "chain": chain.name} | _rule_json(rule)}}
