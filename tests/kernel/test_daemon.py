@@ -11,6 +11,7 @@ from knft.errors import KernelError
 from knft.kernel.notifications import ForeignChange
 from knft.model.names import Family
 from knft.nft.codec.listing import Listing
+from knft.runner.clock import MonotonicClock
 from knft.sync.daemon import Daemon
 from tests.kernel.harness import CheckedPort, KernelHarness, service, slices
 from tests.lab.namespace import Namespace
@@ -66,6 +67,36 @@ def test_an_audit_holds_up_no_sync(filled: KernelHarness, caplog: pytest.LogCapt
     assert caplog.messages == ["IPv4: 1 elements or chains are not what was committed; mending them"]
     assert filled.sync()[Family.IPV4].full
     assert ("cluster-ips", ("10.96.0.99",)) not in filled.held().contents.members
+
+
+def test_audits_come_by_themselves(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once an hour; here more often. One that fails is not the last."""
+    monkeypatch.setattr("knft.sync.daemon.AUDIT_SECONDS", 0.01)
+    ports = {family: CheckedPort(filled.tables[family]) for family in Family}
+    stop, often = threading.Event(), threading.Event()
+
+    @contextmanager
+    def auditor(family: Family) -> Iterator[CheckedPort]:
+        if ports[family].reads > 3:
+            often.set()
+        if ports[family].reads == 1 and not often.is_set():
+            ports[family].reads += 1
+            msg = "a mistake"
+            raise ZeroDivisionError(msg)
+        yield ports[family]
+
+    daemon = Daemon(tuple(filled.proxiers.values()), filled.dispatcher, auditor)
+
+    def run() -> None:
+        with filled.namespace.entered():
+            daemon.run(0, 30, MonotonicClock(), stop)
+
+    running = threading.Thread(target=run)
+    running.start()
+    assert often.wait(HANG)
+    stop.set()
+    running.join(HANG)
+    assert not running.is_alive()
 
 
 def test_an_audit_that_cannot_read_says_so(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """libnftables in a process of its own: it may crash, hang or be killed, and the daemon goes on."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -44,6 +45,24 @@ def test_one_that_was_killed_is_reported_once_and_replaced(library: LibraryProce
     with pytest.raises(LibraryDiedError, match=r"^the process of libnftables was killed by SIGKILL$"):
         library.run("list tables")
     assert '"name": "t"' in library.run("list tables")
+
+
+def test_one_that_crashes_of_what_it_is_asked_is_replaced(library: LibraryProcess) -> None:
+    """libnftables 1.0.6 makes a set of this map, and dies of the rule that uses it; 1.1 refuses or takes it."""
+    library.run("add table ip t\nadd chain ip t c")
+    container = {"family": "ip", "table": "t", "name": "m", "type": "ipv4_addr", "map": ["ipv4_addr", "inet_service"]}
+    lookup = {"map": {"key": {"payload": {"protocol": "ip", "field": "daddr"}}, "data": "@m"}}
+    rule = {"family": "ip", "table": "t", "chain": "c", "expr": [{"dnat": {"family": "ip", "addr": lookup}}]}
+    died = False
+    for item in ({"map": container}, {"rule": rule}):
+        try:
+            library.run(json.dumps({"nftables": [{"add": item}]}))
+        except LibraryDiedError as error:
+            died = "was killed by SIG" in str(error)
+        except KernelError:
+            pass
+    version = json.loads(library.run("list tables"))["nftables"][0]["metainfo"]["version"]
+    assert died is version.startswith("1.0.")
 
 
 def test_one_that_hangs_is_killed(library: LibraryProcess, monkeypatch: pytest.MonkeyPatch) -> None:
