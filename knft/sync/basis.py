@@ -1,7 +1,6 @@
 """Basis: what a transaction stands on, which is what the last commit left, or what the kernel was found to hold."""
 
 import enum
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
@@ -142,8 +141,8 @@ def basis_from_listing(
     leave_alone_what_is_not_ours(listing.contents, family)
     owned = [name for name in listing.chains if name.startswith(STICKY_PREFIX)]
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.chains[name])
-    # Emptied by a former process, which was to delete them a while after that.
-    programmed.unwanted.update((name, -math.inf) for name in owned if not listing.chains[name])
+    # Emptied by a former process, which was to delete them a while after that; it may have been just now.
+    programmed.unwanted.update((name, now) for name in owned if not listing.chains[name])
     if rules_marker in listing.chains:
         programmed.chains.update(as_expected(listing, family, config))
     programmed.containers.update(listing.containers)

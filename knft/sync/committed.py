@@ -59,8 +59,9 @@ class Committed:
             self.programmed = believed
             self._remembers &= not isinstance(error, UnavailableError)
             raise
+        seconds = self._timer() - started
         self._adopt(basis, prepared, now)
-        return prepared, self._timer() - started
+        return prepared, seconds
 
     def _send(self, basis: Basis, prepared: Prepared) -> None:
         family, transaction = self._state.node.family, prepared.transaction

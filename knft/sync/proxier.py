@@ -145,14 +145,14 @@ class Proxier:
 
         ``before`` is what was programmed before.
         """
-        doubts = self._doubts.take()
+        doubts, out_before = self._doubts.take(), self._left_out.names()
         try:
             self._compare(doubts, before, now)
         except BaseException:
             self._doubts.add(doubts)
             raise
         # What stood in their way may be gone, with the table or with what somebody else had done to it.
-        again = sorted(self._left_out.names()) if self._done.remade else self._left_out.due(now)
+        again = sorted(out_before & self._left_out.names()) if self._done.remade else self._left_out.due(now)
         self._try(again, before, now)
 
     def _compare(self, doubts: Doubt, before: Programmed[Owner], now: float) -> None:
