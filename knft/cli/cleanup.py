@@ -2,7 +2,7 @@
 
 import click
 
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.kernel.probe import require_privilege
 from knft.kernel.table import KernelTable
 from knft.model.names import Family

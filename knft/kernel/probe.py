@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from knft.errors import KernelError, UnsupportedError
-from knft.kernel.library import Commands
+from knft.kernel.libnftables import Commands
 
 # What each feature is for, and one rule that only a kernel with the feature accepts.
 _FEATURES = (

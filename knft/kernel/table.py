@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from msgspec import structs
 
 from knft.errors import KernelError, TableOwnedError, UnavailableError
-from knft.kernel.library import Commands
+from knft.kernel.libnftables import Commands
 from knft.kernel.ownership import Ownership
 from knft.kernel.tables import flags_of
 from knft.nft.codec.listing import Listing, parse_listing

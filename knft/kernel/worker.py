@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel import frames
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.kernel.netlink_ports import netlink_ports
 
 _PR_SET_PDEATHSIG = 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.model.objects import Change, KubeObject
 from tests.bench.changes import KINDS, steps
 from tests.bench.cluster import Cluster, Shape
@@ -34,7 +34,7 @@ def measure_knft(shape: Shape, syncs: int, patience: float, profile: str = "") -
     values = {
         "total_s": taken.seconds,
         "tracked_s": taken.tracked,
-        "library_s": taken.library,
+        "library_s": taken.libnftables,
         "collector_s": taken.collector,
         "cpu_s": taken.cpu,
         "before_mib": before,
@@ -46,7 +46,7 @@ def measure_knft(shape: Shape, syncs: int, patience: float, profile: str = "") -
         kernel = kernel_kib(patience) - kernel_before
         for kind in KINDS:
             _measure_changes(product, cluster, held, (kind, syncs), profile)
-        _emit_memory(product.library, shape, kernel, patience)
+        _emit_memory(product.libnftables, shape, kernel, patience)
 
 
 def _measure_changes(product: Product, cluster: Cluster, held: "_Held", wanted: tuple[str, int], profile: str) -> None:
@@ -66,8 +66,8 @@ def _measure_changes(product: Product, cluster: Cluster, held: "_Held", wanted: 
         "p50_ms": percentile(seconds, 0.5) * 1e3,
         "p99_ms": percentile(seconds, 0.99) * 1e3,
         "max_ms": max(seconds) * 1e3,
-        "library_share": sum(item.library for item in taken) / sum(seconds),
-        "library_p50_ms": percentile([item.library for item in taken], 0.5) * 1e3,
+        "library_share": sum(item.libnftables for item in taken) / sum(seconds),
+        "library_p50_ms": percentile([item.libnftables for item in taken], 0.5) * 1e3,
         "collector_share": sum(item.collector for item in taken) / sum(seconds),
         "collector_max_ms": max(item.collector for item in taken) * 1e3,
         "cpu_p99_ms": percentile([item.cpu for item in taken], 0.99) * 1e3,

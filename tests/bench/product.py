@@ -22,14 +22,14 @@ CONFIG = Config("node-1", node_ips=(NODE_IP,), cluster_cidrs=(CLUSTER_CIDR,), se
 class Taken(Struct, frozen=True):
     """Seconds that one sync of both families took, from the first event to the last commit.
 
-    ``tracked`` were spent on handing over the events, ``library`` in libnftables and the kernel, ``collector`` in
+    ``tracked`` were spent on handing over the events, ``libnftables`` in it and the kernel, ``collector`` in
     Python's garbage collector; ``cpu`` is processor time of this process and of the library's. What follows the commit
     (collecting garbage after a full sync) counts for ``cpu`` alone.
     """
 
     seconds: float
     tracked: float
-    library: float
+    libnftables: float
     collector: float
     cpu: float
 
@@ -63,33 +63,33 @@ class Product:
     """A daemon of both families."""
 
     def __init__(self) -> None:
-        self.library = TimedLibrary()
+        self.libnftables = TimedLibrary()
         self._collector = CollectorClock()
         tune_collector()
-        self._daemon = live_daemon(CONFIG, self.library)
+        self._daemon = live_daemon(CONFIG, self.libnftables)
         self._daemon.note_addresses(frozenset({NODE_IP}))
 
     def take(self, changes: Sequence[Change]) -> Taken:
         """Hand over the changes and sync; raise RuntimeError where that fails."""
-        library, collector = self.library.seconds, self._collector.seconds
+        library, collector = self.libnftables.seconds, self._collector.seconds
         cpu, started = self._cpu_seconds(), time.perf_counter()
         self._daemon.handle(changes)
         tracked = time.perf_counter()
         succeeded = self._daemon.sync()
-        ended = self.library.answered
+        ended = self.libnftables.answered
         if not succeeded:
             msg = "knft's sync failed; its log says why"
             raise RuntimeError(msg)
         return Taken(
             seconds=ended - started,
             tracked=tracked - started,
-            library=self.library.seconds - library,
+            libnftables=self.libnftables.seconds - library,
             collector=self._collector.seconds - collector,
             cpu=self._cpu_seconds() - cpu,
         )
 
     def _cpu_seconds(self) -> float:
-        return time.process_time() + self.library.cpu_seconds()
+        return time.process_time() + self.libnftables.cpu_seconds()
 
 
 def bare_commit(changes: Sequence[Change]) -> tuple[str, str]:

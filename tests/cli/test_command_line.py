@@ -10,7 +10,7 @@ import pytest
 
 from knft import __version__
 from knft.errors import KernelError, UnsupportedError
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.kernel.probe import probe
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT

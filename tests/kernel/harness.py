@@ -15,13 +15,13 @@ import msgspec
 import knft.nft.codec
 from knft.config import Config
 from knft.errors import KernelError
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.model.objects import Change, KubeObject
 from knft.nft.codec.listing import Listing
 from knft.nft.codec.tables import transaction_json
-from knft.nft.objects import Table
+from knft.nft.objects import Contents, Table
 from knft.nft.transaction import Transaction
 from knft.render.names import NFT_FAMILIES, TABLE
 from knft.source.decode import KINDS
@@ -119,6 +119,13 @@ class ReadableTable(KernelTable):
             return None
 
 
+ALIEN = """
+    add map ip knft alien-map { type ipv4_addr : inet_service; elements = { 10.0.0.1 : 80 } }
+    add set ip knft alien-set { type inet_service; elements = { 80, 443 } }
+"""
+"""What is not knft's, in its table."""
+
+
 def convert(item: dict[str, Any]) -> KubeObject:
     """Return a manifest as the product's object."""
     return msgspec.convert(item, KINDS[item["apiVersion"], item["kind"]])
@@ -182,6 +189,38 @@ class KernelHarness:
     def objects(self) -> dict[tuple[str, str], KubeObject]:
         """What was applied and not deleted, by kind and name."""
         return dict(self._objects)
+
+
+def filled(namespace: Namespace) -> KernelHarness:
+    """Return a process that serves one Service with a NodePort and three endpoints."""
+    harness = KernelHarness(namespace)
+    harness.apply(service("web", node_port=30080), *slices("web", range(11, 14)))
+    harness.sync()
+    return harness
+
+
+def restarted(harness: KernelHarness, config: Config = CONFIG) -> KernelHarness:
+    """Return a new process on the same kernel, that has been told of the same objects, not yet synced."""
+    second = KernelHarness(harness.namespace, config)
+    second.change((kind, name, item) for (kind, name), item in harness.objects.items())
+    return second
+
+
+def held_by_fresh_start(harness: KernelHarness) -> Contents:
+    """Return what a first process makes of the same objects, on a kernel of its own."""
+    namespace = Namespace.create("fresh")
+    with namespace.entered():
+        fresh = KernelHarness(namespace)
+        fresh.change((kind, name, item) for (kind, name), item in harness.objects.items())
+        fresh.sync()
+        held = fresh.held()
+    namespace.close()
+    return held.contents
+
+
+def words(listing: str) -> list[str]:
+    """Return what a listing says, without the order of chains and elements, which is any after a replacement."""
+    return sorted(listing.replace(",", " ").split())
 
 
 def operations(transaction: Transaction) -> int:

@@ -11,7 +11,7 @@ from random import Random
 
 from knft.config import Config
 from knft.errors import KernelError
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.model.names import Family
 from knft.model.objects import KubeObject
 from knft.nft.codec.listing import Listing, parse_listing

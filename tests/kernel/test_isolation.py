@@ -6,11 +6,11 @@ import pytest
 
 from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family
-from knft.nft.objects import Contents, Key
+from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
 from knft.render.names import CLUSTER_IPS, SERVICE_IPS, STICKY_ENDPOINTS
 from knft.sync.doubts import Doubt
-from tests.kernel.harness import KernelHarness, service, slices
+from tests.kernel.harness import KernelHarness, held_by_fresh_start, service, slices
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -60,17 +60,6 @@ def _many(harness: KernelHarness) -> None:
         harness.apply(service(f"web-{number}", number), *slices(f"web-{number}", [number, number + 100]))
 
 
-def _held_by_fresh_start(harness: KernelHarness) -> Contents:
-    namespace = Namespace.create("fresh")
-    with namespace.entered():
-        fresh = KernelHarness(namespace)
-        fresh.change((kind, name, item) for (kind, name), item in harness.objects.items())
-        fresh.sync()
-        held = fresh.held()
-    namespace.close()
-    return held.contents
-
-
 def _served(harness: KernelHarness) -> set[int]:
     """Return the numbers of the Services that have their frontend and their endpoints."""
     contents = harness.held().contents
@@ -91,7 +80,7 @@ def test_who_meddles_once_is_answered_by_a_comparison(namespace: Namespace, what
     report = harness.sync()[Family.IPV4]
     assert report.full
     assert report.left_out == {}
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["at a start", "later"])
@@ -125,7 +114,7 @@ def test_what_is_left_out_is_tried_again_with_growing_pauses(namespace: Namespac
     port.meddle = lambda _: None
     report = harness.sync()[Family.IPV4]
     assert (report.left_out, report.again_within) == ({}, None)
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_the_others_go_on_meanwhile(namespace: Namespace) -> None:
@@ -160,7 +149,7 @@ def test_one_that_changes_does_not_wait_longer_than_at_first(namespace: Namespac
     assert harness.sync()[Family.IPV4].again_within == 1
     clock.now += 1
     assert harness.sync()[Family.IPV4].left_out == {}
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_one_that_was_served_keeps_what_it_has(namespace: Namespace) -> None:
@@ -184,7 +173,7 @@ def test_one_that_was_served_keeps_what_it_has(namespace: Namespace) -> None:
     harness.ports[Family.IPV4].meddle = lambda _: None
     harness.delete("Service", "web-7")
     assert harness.sync()[Family.IPV4].left_out == {}
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_knfts_own_mistake_about_one_is_not_the_others(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +197,7 @@ def test_knfts_own_mistake_about_one_is_not_the_others(namespace: Namespace, mon
     monkeypatch.undo()
     clock.now += PAUSE
     assert harness.sync()[Family.IPV4].left_out == {}
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def _refusing(address: str, error: type[KernelError] = KernelError) -> Callable[[Transaction], None]:
@@ -282,7 +271,7 @@ def test_when_the_table_is_made_anew_all_are_tried(namespace: Namespace) -> None
     namespace.run(["nft", "delete", "table", "ip", "knft"])
     harness.proxiers[Family.IPV4].doubt(Doubt())
     assert harness.sync()[Family.IPV4].left_out == {}
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_one_that_the_library_dies_of_is_left_out(namespace: Namespace) -> None:
@@ -310,4 +299,4 @@ def test_what_is_known_after_a_replacement_is_what_it_made(namespace: Namespace)
     assert harness.sync()[Family.IPV4].left_out == {}
     harness.delete("Service", "web-3")
     harness.sync()
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents

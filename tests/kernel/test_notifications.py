@@ -3,12 +3,9 @@
 The kernel queues them before the commit returns, so what has not come at once does not come at all.
 """
 
-import gc
-import os
 import re
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from knft.kernel import messages, notifications
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.kernel.netlink_ports import netlink_ports
 from knft.kernel.notifications import ForeignChange, ForeignChanges
 from knft.nft.objects import Family
+from tests.kernel.sockets import library_and_port
 from tests.lab import links
 from tests.lab.namespace import Namespace
 
@@ -65,8 +63,8 @@ class Node:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.library = Library()
-        self.library.run(_table("ip") + _table("ip6"))
+        self.libnftables = Library()
+        self.libnftables.run(_table("ip") + _table("ip6"))
         self.changes = ForeignChanges("knft", netlink_ports())
 
     def nft(self, commands: str) -> None:
@@ -168,9 +166,9 @@ def test_each_transaction_is_told_by_itself(node: Node) -> None:
 def test_the_process_is_told(node: Node) -> None:
     """With the host's number for it, which in a container is not this test's."""
     node.nft("flush chain ip knft services")
-    node.library.run("add table ip alien")
+    node.libnftables.run("add table ip alien")
     node.changes.own_ports(frozenset())
-    node.library.run("flush chain ip knft other")
+    node.libnftables.run("flush chain ip knft other")
     told = [change.process for _ in range(2) for change in node.changes.receive(GUARD)]
     assert [re.sub(r"\(pid [1-9][0-9]*\)", "(pid N)", process) for process in told] == [
         "nft (pid N)",
@@ -215,8 +213,8 @@ def test_a_table_that_is_destroyed_is_told(node: Node) -> None:
 def test_own_changes_are_silent_and_cost_nothing(node: Node) -> None:
     """They do not even reach this process, so that there is no overrun either; and others are heard after them."""
     for command in ("add element ip knft members { 10.0.0.9 }", "flush chain ip6 knft services", _many(BIG)):
-        node.library.run(command)
-    node.library.run("delete table ip6 knft")
+        node.libnftables.run(command)
+    node.libnftables.run("delete table ip6 knft")
     assert node.queued() == []
     node.nft("flush chain ip knft services")
     assert [change.chains for change in node.changes.receive(GUARD)] == [{"services"}]
@@ -224,7 +222,7 @@ def test_own_changes_are_silent_and_cost_nothing(node: Node) -> None:
 
 def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node) -> None:
     """A restart: the old context's port counts no more, and what waited from the new one is let go as well."""
-    second, port = _library_and_port()
+    second, port = library_and_port()
     second.run("add element ip knft members { 10.0.0.9 }")
     assert [change.sets for change in node.changes.receive(GUARD)] == [{"members"}]
 
@@ -234,45 +232,9 @@ def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node
     second.run(_many(1000))
     assert node.queued() == []
 
-    node.library.run("flush chain ip knft services")
+    node.libnftables.run("flush chain ip knft services")
     (change,) = node.changes.receive(GUARD)
     assert change.chains == {"services"}
-
-
-def _library_and_port() -> tuple[Library, int]:
-    """Return a new library and its socket's port id, which it has before its first command."""
-    gc.collect()  # What goes away meanwhile would leave its descriptor to the new one.
-    before = set(_netfilter_sockets())
-    library = Library()
-    assert netlink_ports()
-    (port,) = (port for descriptor, port in _netfilter_sockets().items() if descriptor not in before)
-    return library, port
-
-
-def _netfilter_sockets() -> dict[int, int]:
-    """Return the port ids of this process's sockets by descriptor: one number may be in use in several namespaces."""
-    found = {}
-    for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as each:
-            if (each.family, each.proto) == (socket.AF_NETLINK, 12):
-                found[int(entry.name)] = int(each.getsockname()[0])
-    return found
-
-
-def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
-    """Not sockets of other protocols, not other processes'; a library keeps the one it was given."""
-    library, port = _library_and_port()
-    assert port in netlink_ports()
-    library.run("add table ip knft")
-    assert port in _netfilter_sockets().values()
-    code = (
-        "import socket\n"
-        "from knft.kernel.netlink_ports import netlink_ports\n"
-        "route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)\n"
-        "route.bind((0, 0))\n"
-        "print(len(netlink_ports()))"
-    )
-    assert namespace.run([sys.executable, "-c", code]).stdout == "0\n"
 
 
 def test_changes_to_other_tables_are_silent(node: Node) -> None:
@@ -319,7 +281,7 @@ def test_clients_that_packets_remember_and_time_forgets_are_silent(node: Node, f
     kind, loopback, protocol = (
         ("ipv4_addr", "127.0.0.1", socket.AF_INET) if family == "ip" else ("ipv6_addr", "::1", socket.AF_INET6)
     )
-    node.library.run(f"""
+    node.libnftables.run(f"""
         table {family} knft {{
             set clients {{ type {kind}
                 flags dynamic,timeout
@@ -373,7 +335,7 @@ def test_neither_own_changes_nor_others_elsewhere_overrun_anything(
     monkeypatch.setattr(notifications, "BUFFER_BYTES", 0)
     node = Node(namespace)
     with node.changes:
-        node.library.run(_many(BIG))
+        node.libnftables.run(_many(BIG))
         assert node.heard() == ()
         for _ in range(20):
             node.nft("table ip alien; flush table ip alien")

@@ -8,62 +8,41 @@ import pytest
 from knft.config import Config
 from knft.errors import KernelError
 from knft.model.names import Family
-from knft.nft.codec.listing import Listing
-from knft.nft.objects import Contents, Memory
+from knft.nft.objects import Memory
 from knft.render.names import STICKY_PORTS
 from knft.sync.doubts import Doubt
-from tests.kernel.harness import CONFIG, CheckedPort, KernelHarness, operations, service, slices
+from tests.kernel.harness import (
+    ALIEN,
+    KernelHarness,
+    filled,
+    held_by_fresh_start,
+    operations,
+    restarted,
+    service,
+    slices,
+    words,
+)
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 EVERY = 1000
 
 
-def _restart(harness: KernelHarness, config: Config = CONFIG) -> KernelHarness:
-    """Return a new process on the same kernel, that has been told of the same objects, not yet synced."""
-    second = KernelHarness(harness.namespace, config)
-    second.change((kind, name, item) for (kind, name), item in harness.objects.items())
-    return second
-
-
-def _held_by_fresh_start(harness: KernelHarness) -> Contents:
-    namespace = Namespace.create("fresh")
-    with namespace.entered():
-        fresh = KernelHarness(namespace)
-        fresh.change((kind, name, item) for (kind, name), item in harness.objects.items())
-        fresh.sync()
-        held = fresh.held()
-    namespace.close()
-    return held.contents
-
-
-def _words(listing: str) -> list[str]:
-    """Return what a listing says, without the order of chains and elements, which is any after a replacement."""
-    return sorted(listing.replace(",", " ").split())
-
-
-def _filled(namespace: Namespace) -> KernelHarness:
-    harness = KernelHarness(namespace)
-    harness.apply(service("web", node_port=30080), *slices("web", range(11, 14)))
-    harness.sync()
-    return harness
-
-
 def test_a_change_that_is_refused_is_made_by_comparing_at_once(namespace: Namespace) -> None:
     """By a delta from what was read back, in the same sync."""
-    harness = _filled(namespace)
+    harness = filled(namespace)
     port = harness.ports[Family.IPV4]
     port.refuse = 1
     harness.apply(service("late", 20), *slices("late", [15]))
     assert harness.sync()[Family.IPV4].full
     assert port.reads == 2
     assert operations(harness.last()) < 8
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_where_everything_is_refused_nothing_is_lost(namespace: Namespace) -> None:
     """The refused change and the next one both arrive, and what is to be done besides is not forgotten."""
-    harness = _filled(namespace)
+    harness = filled(namespace)
     port = harness.ports[Family.IPV4]
     port.refuse = EVERY
     udp = [item | {"ports": [{"name": "http", "port": 53, "protocol": "UDP"}]} for item in slices("late", [15])]
@@ -75,13 +54,13 @@ def test_where_everything_is_refused_nothing_is_lost(namespace: Namespace) -> No
     report = harness.sync()[Family.IPV4]
     assert report.conntrack_cleanup_required
     assert report.left_out == {}
-    assert _held_by_fresh_start(harness) == harness.held().contents
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
     namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness = _filled(namespace)
+    harness = filled(namespace)
     port = harness.ports[Family.IPV4]
     harness.apply(service("late", 20), *slices("late", [15]))
     commit, port.commit = port.commit, None  # type: ignore[assignment,method-assign]
@@ -95,7 +74,7 @@ def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
 
 def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     """It is reported, the daemon knows that a retry is due, and the other family is in force."""
-    harness = _filled(namespace)
+    harness = filled(namespace)
     harness.ports[Family.IPV4].refuse = EVERY
     harness.apply(service("late", 20), *slices("late", [15]))
     with caplog.at_level(logging.ERROR, "knft"):
@@ -124,19 +103,19 @@ def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplo
     ],
 )
 def test_a_restart_mends_what_somebody_broke(namespace: Namespace, damage: str) -> None:
-    harness = _filled(namespace)
+    harness = filled(namespace)
     before, text = harness.held(), namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     namespace.run(["nft", "-f", "-"], stdin=damage)
-    _restart(harness).sync()
+    restarted(harness).sync()
     assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
-    assert _words(text) == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert words(text) == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
 def test_what_is_not_knfts_is_left_alone_in_its_table_too(namespace: Namespace) -> None:
-    harness = _filled(namespace)
+    harness = filled(namespace)
     namespace.run(["nft", "-f", "-"], stdin=ALIEN)
     text = namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
-    second = _restart(harness)
+    second = restarted(harness)
     second.sync()
     assert second.last().is_empty
     assert namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == text
@@ -160,7 +139,7 @@ def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(namespace: N
     """
     namespace.run(["nft", "-f", "-"], stdin=edit)
 
-    _restart(harness).sync()
+    restarted(harness).sync()
 
     after = harness.held(family)
     before.chains.pop(f"sticky-{number}-endpoint-0")  # It was empty, and waited to be deleted.
@@ -170,87 +149,6 @@ def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(namespace: N
     assert isinstance(memory, Memory)
     assert memory.timeout == 3 * 3600
     assert 2 * 3600 - 60 < memory.expires <= 2 * 3600
-
-
-@pytest.mark.parametrize(
-    ("damage", "count"),
-    [
-        ("delete element ip knft cluster-ips { 10.96.0.10 }", 1),
-        ("add element ip knft cluster-ips { 10.96.0.99 }", 1),
-        ("flush chain ip knft services", 1),
-        ("flush chain ip knft pool-tcp-3", 1),
-        ("flush chain ip knft sticky-{number}-cluster", 1),
-        ("flush map ip knft endpoints-tcp", 3),
-        ("delete table ip knft", 1),
-        ("add element ip knft pod-cidrs { 10.99.0.1-10.99.0.9 }", 1),
-    ],
-)
-def test_an_audit_finds_what_was_broken_and_the_next_sync_mends_it(
-    namespace: Namespace, damage: str, count: int
-) -> None:
-    """The audit reads, beside the syncs, which do not."""
-    harness = _filled(namespace)
-    harness.apply(service("sticky", 30, sessionAffinity="ClientIP"), *slices("sticky", [21, 22]))
-    harness.sync()
-    proxier, port, second = (harness.proxiers[Family.IPV4], harness.ports[Family.IPV4], harness.tables[Family.IPV4])
-    before, reads = harness.held(), port.reads
-    assert proxier.audit(second) == 0
-    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
-    namespace.run(["nft", "-f", "-"], stdin=damage.replace("{number}", str(number)))
-    assert proxier.audit(second) == count
-    assert reads == port.reads
-    assert harness.sync()[Family.IPV4].full
-    after = harness.held()
-    assert (before.chains, before.contents, before.hooks) == (after.chains, after.contents, after.hooks)
-    assert proxier.audit(second) == 0
-
-
-def test_an_audit_takes_no_sync_for_damage(namespace: Namespace) -> None:
-    """One is committed while the table is listed, another just after; what was broken besides is found all the same."""
-    harness = _filled(namespace)
-    proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
-
-    class Busy(CheckedPort):
-        def read(self) -> Listing | None:
-            harness.apply(*slices("web", range(12, 17)))
-            harness.sync()
-            listing = super().read()
-            harness.apply(*slices("web", range(13, 18)))
-            harness.sync()
-            return listing
-
-    assert proxier.audit(Busy(table)) == 0
-    namespace.run(["nft", "delete", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.10 }"])
-    assert proxier.audit(Busy(table)) == 1
-
-
-ALIEN = """
-    add map ip knft alien-map { type ipv4_addr : inet_service; elements = { 10.0.0.1 : 80 } }
-    add set ip knft alien-set { type inet_service; elements = { 80, 443 } }
-"""
-
-
-def test_an_audit_is_not_about_what_is_not_knfts(namespace: Namespace) -> None:
-    harness = _filled(namespace)
-    namespace.run(["nft", "-f", "-"], stdin=ALIEN)
-    assert harness.proxiers[Family.IPV4].audit(harness.tables[Family.IPV4]) == 0
-
-
-def test_an_audit_that_begins_during_a_commit_ends_at_once(namespace: Namespace) -> None:
-    """And one that cannot read leaves nothing behind."""
-    harness = _filled(namespace)
-    proxier, table, port = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4], harness.ports[Family.IPV4]
-    found: list[int] = []
-    port.meddle = lambda _: found.append(proxier.audit(table))
-    harness.apply(*slices("web", [21, 22]))
-    harness.sync()
-    assert set(found) == {0}
-    port.meddle = lambda _: None
-    failing = CheckedPort(table)
-    failing.refuse_reads = 1
-    with pytest.raises(KernelError):
-        proxier.audit(failing)
-    assert proxier.audit(table) == 0
 
 
 @pytest.mark.parametrize(
@@ -277,23 +175,23 @@ def test_a_map_of_another_kind_is_replaced_with_the_table(namespace: Namespace, 
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [12, 13]))
     harness.sync()
-    before = _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    before = words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     edit = f"flush chain ip knft services\ndelete map ip knft {name}\nadd map ip knft {name} {{ type mark : verdict; }}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     harness.proxiers[Family.IPV4].doubt(Doubt(declarations=True))
     assert harness.sync()[Family.IPV4].left_out == {}
-    assert before == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert before == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
 def test_after_an_overrun_every_rule_is_doubted(namespace: Namespace) -> None:
-    harness = _filled(namespace)
-    before = _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    harness = filled(namespace)
+    before = words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     chains = ("reject-chain", "pool-tcp-1", "external-nodeport-pool-tcp-3")
     edits = [f"flush chain ip knft {chain}\nadd rule ip knft {chain} accept" for chain in chains]
     namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
     harness.proxiers[Family.IPV4].doubt(Doubt(every_chain=True))
     harness.sync()
-    assert before == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert before == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
 def test_clients_stay_also_when_the_replacement_is_refused_at_first(namespace: Namespace) -> None:
@@ -307,7 +205,7 @@ def test_clients_stay_also_when_the_replacement_is_refused_at_first(namespace: N
     client = f"affinity-2 {{ 10.250.0.1 . {number} timeout 3h expires 2h }}"
     edit = f"delete chain ip knft {marker}\nadd element ip knft {client}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
-    second = _restart(harness)
+    second = restarted(harness)
     second.ports[Family.IPV4].refuse = 2
     assert second.sync()[Family.IPV4].left_out == {}
     after = second.held()
@@ -353,8 +251,8 @@ def test_no_verdict_leads_to_a_chain_that_is_made_with_it(namespace: Namespace) 
 
 def test_a_doubt_outlives_a_sync_that_fails(namespace: Namespace) -> None:
     """Rules that somebody replaced by as many are written anew by the next sync that succeeds."""
-    harness = _filled(namespace)
-    before = _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    harness = filled(namespace)
+    before = words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     edit = "flush chain ip knft reject-chain\nadd rule ip knft reject-chain drop"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     harness.proxiers[Family.IPV4].doubt(Doubt(frozenset({"reject-chain"}), declarations=True))
@@ -364,7 +262,7 @@ def test_a_doubt_outlives_a_sync_that_fails(namespace: Namespace) -> None:
         harness.sync()
     port.refuse_reads = 0
     harness.sync()
-    assert before == _words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert before == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
 def _marks(listing: str) -> set[str]:
@@ -379,10 +277,10 @@ def test_no_chain_keeps_the_rules_of_an_earlier_configuration(namespace: Namespa
     harness.sync()
     harness.delete("Service", "web")
     harness.delete("Service", "two")
-    second = _restart(harness, Config("node-1", masquerade_bit=15))
+    second = restarted(harness, Config("node-1", masquerade_bit=15))
     second.sync()
     assert _marks(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout) == {"0x00008000"}
-    third = _restart(second, Config("node-1", masquerade_bit=15))
+    third = restarted(second, Config("node-1", masquerade_bit=15))
     third.apply(service("two", 20, node_port=30081), *slices("two", [13, 14, 15]))
     third.sync()
     assert _marks(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout) == {"0x00008000"}
@@ -402,7 +300,7 @@ def test_a_restart_sends_nothing_for_the_longest_names(namespace: Namespace, por
     harness.apply(long, *end)
     harness.sync()
     assert {len(entry.comment) for entry in harness.held().contents.entries.values()} == {128}
-    second = _restart(harness)
+    second = restarted(harness)
     second.sync()
     for family in Family:
         assert second.last(family).is_empty, second.last(family)

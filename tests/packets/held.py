@@ -7,7 +7,7 @@ ports.
 from collections import Counter
 from typing import Any
 
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.nft.codec.listing import Listing

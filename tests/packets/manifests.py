@@ -4,12 +4,12 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.lab.beside import beside
 from tests.packets.churn import SERVICES, Backend, Churn
 from tests.packets.crowd import STICKY
 from tests.packets.programmed import both_protocols, endpoints, service
@@ -36,17 +36,9 @@ class Manifests:
             self._write_service(name)
         self._write_many()
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """Change something all the time during the block."""
-        stop = threading.Event()
-        thread = threading.Thread(target=self._change, args=[stop], name="manifests")
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return beside(self._change, "manifests")
 
     def _change(self, stop: threading.Event) -> None:
         while not stop.wait(self._chance.uniform(0, PAUSE)):

@@ -88,18 +88,18 @@ class Running:
             assert self.process.poll() is None, self.said()
             time.sleep(0.01)
 
-    def library(self) -> int:
+    def worker(self) -> int:
         """Return the process that libnftables works in."""
         found: list[int] = []
 
         def look() -> bool:
-            found[:] = self._libraries()
+            found[:] = self._workers()
             return bool(found)
 
         self.until(look, HANG)
         return found[0]
 
-    def _libraries(self) -> list[int]:
+    def _workers(self) -> list[int]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
         return [pid for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -171,7 +171,7 @@ def test_what_others_do_elsewhere_is_nothing_to_knft(running: Running) -> None:
 def test_the_librarys_process_may_die(running: Running, how: signal.Signals) -> None:
     """And what is done by hand just then is mended all the same."""
     for _ in range(5):
-        os.kill(running.library(), how)
+        os.kill(running.worker(), how)
         running.nft("delete element ip knft cluster-ips { 10.96.0.2 }")
         running.until(lambda: running.tables == running.words(), HANG)
 
@@ -189,7 +189,7 @@ def test_the_librarys_process_may_die_in_the_middle_of_a_commit(running: Running
     ]
     (tmp_path / "many.json").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": services}))
     for _ in range(5):
-        library = running.library()
+        library = running.worker()
         before = _ticks(library)
         running.until(lambda before=before, library=library: _ticks(library) > before, HANG)  # type: ignore[misc]
         with suppress(ProcessLookupError):

@@ -2,12 +2,12 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
+from tests.lab.beside import beside
 from tests.lab.outcomes import Protocol
 from tests.lab.responders import Responders
 from tests.lab.topology import Lab
@@ -39,17 +39,9 @@ class Wave:
         self._targets = [Target(address(name, v), port, p) for name, port, v, p in self._called]
         self.answered: dict[tuple[Any, ...], Counter[str]] = {key: Counter() for key in self._called}
 
-    @contextmanager
-    def rolling(self) -> Iterator[None]:
+    def rolling(self) -> AbstractContextManager[None]:
         """Dial during the block."""
-        stop = threading.Event()
-        thread = threading.Thread(target=self._roll, args=(stop,), name="wave")
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return beside(self._roll, "wave")
 
     def _roll(self, stop: threading.Event) -> None:
         # Without a pause the thread that syncs would hardly get a turn.

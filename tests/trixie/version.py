@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 
-from knft.kernel.library import Library
+from knft.kernel.libnftables import Library
 
 OLDEST = (1, 1)
 COMMAND = ("nft", "--version")
