@@ -96,12 +96,13 @@ def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical addresses, at most one of each family; raise UsageError naming ``flag``."""
     found: dict[Family, str] = {}
     for text in _split(texts):
-        parsed = addresses.parse_address(text)
-        if parsed is None:
-            msg = f"{flag}: {text!r} is not an IP address"
-            raise UsageError(msg)
-        _at_most_one(flag, found, *parsed)
+        _at_most_one(flag, found, *_address(flag, text))
     return tuple(found.values())
+
+
+def parse_any_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return canonical addresses, any number; raise UsageError naming ``flag``."""
+    return tuple(_address(flag, text)[1] for text in _split(texts))
 
 
 def parse_cluster_cidrs(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -152,6 +153,14 @@ def parse_detect_local(mode: DetectLocal, bridge: str, prefix: str) -> str:
 
 def _split(texts: tuple[str, ...]) -> list[str]:
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _address(flag: str, text: str) -> tuple[Family, str]:
+    parsed = addresses.parse_address(text)
+    if parsed is None:
+        msg = f"{flag}: {text!r} is not an IP address"
+        raise UsageError(msg)
+    return parsed
 
 
 def _network(flag: str, text: str) -> tuple[Family, str]:

@@ -3,11 +3,11 @@
 import logging
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
 
+from knft.cli.flags import BACKENDS, backend_flags, refuse_foreign_flags, shared_flags
 from knft.errors import KernelError, KnftError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
@@ -19,37 +19,10 @@ def cli() -> None:
     """Serve Kubernetes Services with nftables rules that never grow."""
 
 
-_OPTIONS = (
-    click.option("--node", "node", required=True, metavar="NAME", help="Name of this node, as in nodeName."),
-    click.option("--node-ip", multiple=True, metavar="IP", help="The node's address; one of each family."),
-    click.option("--detect-local-mode", default="ClusterCIDR", show_default=True,
-                 type=click.Choice(["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
-                 help="How traffic of this cluster's pods is told from other traffic."),
-    click.option("--pod-bridge-interface", default="", metavar="NAME", help="The bridge of mode BridgeInterface."),
-    click.option("--pod-interface-name-prefix", default="", metavar="PREFIX",
-                 help="What pod interfaces begin with, in mode InterfaceNamePrefix."),
-    click.option("--cluster-cidr", multiple=True, metavar="CIDR",
-                 help="Where pods have their addresses; traffic from elsewhere to cluster IPs is masqueraded."),
-    click.option("--service-cidr", multiple=True, metavar="CIDR",
-                 help="Where cluster IPs come from, beside ServiceCIDR objects; unallocated ones are dropped."),
-    click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR",
-                 help="Which local addresses accept NodePorts: primary (default), all, or CIDRs."),
-    click.option("--masquerade-all", is_flag=True, help="Masquerade all traffic to cluster IPs."),
-    click.option("--masquerade-bit", type=click.IntRange(0, 31), default=14, show_default=True, metavar="BIT",
-                 help="The bit of the packet mark that asks for masquerading."),
-)  # fmt: skip
-
-
-def _shared(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @cli.command(short_help="Keep this node's tables equal to the objects.")
 @click.option("--manifests", required=True, metavar="DIR", help="Directory of YAML and JSON manifests to follow.")
 @click.option("--once", is_flag=True, help="Sync once and exit.")
-@_shared
+@shared_flags
 @click.option("--min-sync-period", default="1s", show_default=True, metavar="DURATION",
               help="Shortest pause between two syncs.")  # fmt: skip
 @click.option("--sync-period", default="30s", show_default=True, metavar="DURATION",
@@ -66,19 +39,32 @@ def run(**options: Any) -> None:  # noqa: ANN401 - click's values
 @cli.command(short_help="Print the ruleset; touches and reads nothing of this machine.")
 @click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
-@_shared
+@click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
+              help="nftables: knft's own; iptables, ipvs: what kube-proxy installs in that mode.")  # fmt: skip
+@shared_flags
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="text: for people and nft -f; json: what a first sync sends after the declarations.")  # fmt: skip
-@click.option("--declarations", is_flag=True, help="Print the declarations alone, as nft text.")
+              help="text: for people and the tools that load it; json: the same, structured.")  # fmt: skip
 @click.option("--family", type=click.Choice(["ipv4", "ipv6"]), help="Print one family alone.")
-def render(**options: Any) -> None:  # noqa: ANN401 - click's values
+@backend_flags
+@click.pass_context
+def render(context: click.Context, /, backend: str, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Print the whole ruleset for some manifests, as nft text, or what a first sync sends, as JSON.
 
-    Addresses come from the Node object or --node-ip. JSON is one document for each family, a line each.
-    """
-    from knft.cli.render import render as render_command  # noqa: PLC0415
+    Addresses come from the Node object, --node-ip and --local-address. JSON is one document for each family, a line
+    each.
 
-    render_command(**options)
+    With --backend iptables or ipvs, print what kube-proxy hands to the kernel in that mode: a shell script that feeds
+    each part to its tool, or with --part the input of one tool alone.
+    """
+    refuse_foreign_flags(context, backend)
+    if backend == "nftables":
+        from knft.cli.render import render as render_command  # noqa: PLC0415
+
+        render_command(**options)
+        return
+    from knft.cli.legacy import render_legacy  # noqa: PLC0415
+
+    render_legacy(backend, **options)
 
 
 @cli.command(short_help="Remove what knft made on this machine, or kube-proxy left.")

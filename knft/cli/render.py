@@ -1,10 +1,10 @@
 """``knft render``: the ruleset on paper."""
 
-import sys
 from typing import Any
 
 import click
 
+from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.config import Config
 from knft.model.names import Family
@@ -12,7 +12,6 @@ from knft.nft.codec.tables import declarations_text, table_text, transaction_jso
 from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
 from knft.render.layout import reachable, whole_table
-from knft.source.directory import read_paths
 from knft.sync.assemble import recorded_daemon
 
 
@@ -22,7 +21,7 @@ def render(
     output: str,
     declarations: bool,
     family: str | None,
-    **options: Any,  # noqa: ANN401 - click's values
+    **options: Any,  # noqa: ANN401 - click's values; those of other backends among them
 ) -> None:
     """Print the ruleset, or raise before anything is printed."""
     config = config_from_options(options)
@@ -35,12 +34,9 @@ def render(
 
 def _first_sync(paths: tuple[str, ...], config: Config) -> dict[Family, tuple[Table, Transaction]]:
     """Return what a first sync on a machine without the tables declares, and then sends."""
-    standard_input = sys.stdin.buffer.read() if "-" in paths else None
-    scan = read_paths(paths, standard_input)
-    for sentence in (*scan.problems, *scan.remarks):
-        click.echo(f"knft: {sentence}", err=True)
+    changes = read_manifests(paths)
     daemon, recorders = recorded_daemon(config)
-    daemon.handle(scan.changes)
+    daemon.handle(changes)
     daemon.sync()
     return {family: recorder.first_sync() for family, recorder in recorders.items()}
 

@@ -1,7 +1,7 @@
 """Putting the stages together: for a live node, and for rendering."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -10,6 +10,7 @@ from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
+from knft.model.objects import Change
 from knft.render.names import NFT_FAMILIES, TABLE
 from knft.sync.daemon import Auditor, Daemon
 from knft.sync.dispatch import Dispatcher
@@ -50,6 +51,22 @@ def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
         for family, recorder in recorders.items()
     )
     return _daemon(config, proxiers), recorders
+
+
+def settled_states(config: Config, *stages: Iterable[Change]) -> Iterator[dict[Family, ServiceState]]:
+    """Yield both families' states after each stage of changes, with nothing pending; they are the same ones each time.
+
+    Nothing is rendered, and nothing of the machine is read or touched.
+    """
+    start = datetime.fromtimestamp(0, UTC)
+    states = {family: ServiceState(family, config.node_name, start) for family in Family}
+    dispatcher = Dispatcher(config, tuple(states.values()))
+    dispatcher.refresh_node()
+    for changes in stages:
+        dispatcher.handle(changes)
+        for state in states.values():
+            state.check_out()
+        yield states
 
 
 def _daemon(config: Config, proxiers: tuple[Proxier, ...], auditor: Auditor | None = None) -> Daemon:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from knft.decide.frontends import FrontendLedger, Lost
 from knft.decide.plan import plan_service_port
+from knft.model.endpoint import Endpoint
 from knft.model.names import Family, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
@@ -99,13 +100,16 @@ class ServiceState:
         """Whether there is a Service port of that name."""
         return name in self._services
 
+    def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
+        """Return all endpoints of one Service port, in whatever condition, sorted by key."""
+        return self._endpoints.get(name, ())
+
     def plan(self, name: ServicePortName) -> ServicePlan | None:
         """Return the plan for one Service port, or None where it is gone."""
         port = self._services.get(name)
         if port is None:
             return None
-        endpoints = self._endpoints.get(name, ())
-        return plan_service_port(name, port, endpoints, self._frontends.owned(name), self.node)
+        return plan_service_port(name, port, self.endpoints(name), self._frontends.owned(name), self.node)
 
     def lost(self) -> tuple[Lost, ...]:
         """Return the claims to frontends that another Service holds."""

@@ -1,0 +1,78 @@
+"""What a sync of kube-proxy sees of one family: the node, the flags that all modes share, and the Service ports."""
+
+from msgspec import Struct
+
+from knft.model.endpoint import Endpoint
+from knft.model.names import Family, NamespacedName
+from knft.model.plan import ServicePlan
+
+
+class ServedPort(Struct, frozen=True):
+    """A Service port: what is decided about it, and all its endpoints, sorted by key, in whatever condition.
+
+    ``plan.frontends`` leaves out what another Service has won; kube-proxy knows no such thing, and its modes write
+    down every claim of ``plan.port``.
+    """
+
+    plan: ServicePlan
+    endpoints: tuple[Endpoint, ...]
+
+
+class Node(Struct, frozen=True):
+    """The node in one family.
+
+    ``local_addresses`` are those of all its interfaces but loopback and kube-proxy's own device, sorted.
+    ``nodeport_cidrs`` are the networks whose local addresses accept NodePorts, () where all do (I.5).
+    """
+
+    family: Family
+    ip: str | None = None
+    local_addresses: tuple[str, ...] = ()
+    nodeport_cidrs: tuple[str, ...] = ()
+
+
+class LocalTraffic(Struct, frozen=True):
+    """How iptables tells this cluster's pods from others (I.6): arguments that match the ones, and the others."""
+
+    is_local: tuple[str, ...]
+    is_not_local: tuple[str, ...]
+
+
+class Masquerade(Struct, frozen=True):
+    """Whether all traffic to cluster IPs is masqueraded, the mark that asks for it, and whether ports are random."""
+
+    everything: bool = False
+    mark: int = 1 << 14
+    random_fully: bool = True
+
+    @property
+    def mark_text(self) -> str:
+        """The mark as kube-proxy writes it."""
+        return f"{self.mark:#010x}"
+
+
+class Cluster(Struct, frozen=True):
+    """All that a mode is a function of, but its own flags.
+
+    ``ports`` are sorted by name, where kube-proxy follows the order of a hash table. ``before`` are those of the sync
+    before, None where this is the first one. ``local_traffic`` is None where pods cannot be told from others.
+    """
+
+    node: Node
+    ports: tuple[ServedPort, ...]
+    before: tuple[ServedPort, ...] | None = None
+    local_traffic: LocalTraffic | None = None
+    masquerade: Masquerade = Masquerade()
+
+    @property
+    def family(self) -> Family:
+        """The IP family."""
+        return self.node.family
+
+    def changed_since(self) -> frozenset[NamespacedName]:
+        """Return the Services of which anything differs from the sync before; raise LookupError without one."""
+        if self.before is None:
+            msg = "there was no sync before"
+            raise LookupError(msg)
+        now, then = (set(ports) for ports in (self.ports, self.before))
+        return frozenset(port.plan.name.service for port in now ^ then)

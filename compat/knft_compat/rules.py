@@ -1,0 +1,84 @@
+"""Rules of iptables as values, and ``iptables-restore`` input as a part."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from knft.model.names import Family
+
+PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+WAIT = ("-w", "5", "-W", "100000")
+"""How kube-proxy waits for others who hold iptables' lock: five seconds, asking ten times a second (D.8)."""
+
+
+class Rule(Struct, frozen=True, tag="rule"):
+    """A rule: the chain's name, and its arguments as the program gets them, a comment being one of them."""
+
+    chain: str
+    arguments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the line that appends it."""
+        return " ".join(("-A", self.chain, *map(_quoted, self.arguments)))
+
+
+class Deletion(Struct, frozen=True, tag="deletion"):
+    """The end of a chain that nothing leads to any more."""
+
+    chain: str
+
+    def __str__(self) -> str:
+        """Return the line that deletes it."""
+        return f"-X {self.chain}"
+
+
+Line = Rule | Deletion
+
+
+class TableInput(Struct, frozen=True):
+    """One table of a restore: the chains that are made or emptied, and then the lines, in order."""
+
+    name: str
+    chains: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    def text(self) -> Iterator[str]:
+        """Yield its lines."""
+        yield f"*{self.name}"
+        for chain in self.chains:
+            yield f":{chain} - [0:0]"
+        for line in self.lines:
+            yield str(line)
+        yield "COMMIT"
+
+
+class Restore(Struct, frozen=True, tag="iptables-restore"):
+    """What goes into ``iptables-restore``, one transaction for each table."""
+
+    family: Family
+    tables: tuple[TableInput, ...]
+
+    @property
+    def tool(self) -> tuple[str, ...]:
+        """The command that reads it."""
+        return (f"{PROGRAMS[self.family]}-restore", *WAIT, "--noflush", "--counters")
+
+    def text(self) -> Iterator[str]:
+        """Yield its lines."""
+        for table in self.tables:
+            yield from table.text()
+
+
+def comment(text: str) -> tuple[str, ...]:
+    """Return the arguments that say something to people."""
+    return ("-m", "comment", "--comment", text)
+
+
+def mark_match(mark: str) -> tuple[str, ...]:
+    """Return the arguments that match packets with a mark."""
+    return ("-m", "mark", "--mark", f"{mark}/{mark}")
+
+
+def _quoted(argument: str) -> str:
+    """Return an argument as restore reads it; kube-proxy quotes those with blanks, and no others."""
+    return f'"{argument}"' if " " in argument else argument

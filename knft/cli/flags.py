@@ -1,0 +1,114 @@
+"""Flags of several commands, and those of single backends; names are kube-proxy's where it has them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from knft.errors import UsageError
+
+BACKENDS = ("nftables", "iptables", "ipvs")
+NFTABLES, IPTABLES, IPVS, LEGACY = (BACKENDS[:1], BACKENDS[1:2], BACKENDS[2:], BACKENDS[1:])
+
+Command = Callable[..., Any]
+
+
+class BackendOption(click.Option):
+    """An option that means something to some backends alone."""
+
+    def __init__(self, *args: Any, backends: tuple[str, ...], **settings: Any) -> None:  # noqa: ANN401 - click's own
+        """Belong to ``backends``, and say so where it is not both legacy ones."""
+        super().__init__(*args, **settings)
+        self.backends = backends
+        self.help = f"{self.help}  [{', '.join(backends)}]"
+
+
+def _of(backends: tuple[str, ...], *names: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401
+    return click.option(*names, cls=BackendOption, backends=backends, **settings)
+
+
+def refuse_foreign_flags(context: click.Context, backend: str) -> None:
+    """Raise UsageError where a flag was given that ``backend`` would not look at."""
+    for option in context.command.params:
+        if (
+            isinstance(option, BackendOption)
+            and backend not in option.backends
+            and option.name is not None
+            and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        ):
+            msg = f"{option.opts[0]}: it means nothing to --backend {backend}, only to {' and '.join(option.backends)}"
+            raise UsageError(msg)
+
+
+_SHARED = (
+    click.option("--node", "node", required=True, metavar="NAME", help="Name of this node, as in nodeName."),
+    click.option("--node-ip", multiple=True, metavar="IP", help="The node's address; one of each family."),
+    click.option("--detect-local-mode", default="ClusterCIDR", show_default=True,
+                 type=click.Choice(["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
+                 help="How traffic of this cluster's pods is told from other traffic."),
+    click.option("--pod-bridge-interface", default="", metavar="NAME", help="The bridge of mode BridgeInterface."),
+    click.option("--pod-interface-name-prefix", default="", metavar="PREFIX",
+                 help="What pod interfaces begin with, in mode InterfaceNamePrefix."),
+    click.option("--cluster-cidr", multiple=True, metavar="CIDR",
+                 help="Where pods have their addresses; traffic from elsewhere to cluster IPs is masqueraded."),
+    click.option("--service-cidr", multiple=True, metavar="CIDR",
+                 help="Where cluster IPs come from, beside ServiceCIDR objects; unallocated ones are dropped."),
+    click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR",
+                 help="Which local addresses accept NodePorts: primary (default), all, or CIDRs."),
+    click.option("--masquerade-all", is_flag=True, help="Masquerade all traffic to cluster IPs."),
+    click.option("--masquerade-bit", type=click.IntRange(0, 31), default=14, show_default=True, metavar="BIT",
+                 help="The bit of the packet mark that asks for masquerading."),
+)  # fmt: skip
+
+_OF_BACKENDS = (
+    _of(NFTABLES, "--declarations", is_flag=True, help="Print the declarations alone, as nft text."),
+    _of(LEGACY, "--part", metavar="NAME", help="Print what one tool reads, such as iptables-restore or ipset."),
+    _of(LEGACY, "--local-address", multiple=True, metavar="IP",
+                 help="An address that the machine has, beside those of the Node object."),
+    _of(LEGACY, "--random-fully/--no-random-fully", default=True, show_default=True,
+                 help="Whether iptables can choose masqueraded ports at random."),
+    _of(LEGACY, "--before", multiple=True, metavar="PATH",
+                 help="The manifests of the sync before: what differs is what this one is about."),
+    _of(LEGACY, "--cleanup", is_flag=True, help="Print what removes the mode's leftovers, not a sync."),
+    _of(IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME",
+                 help="Print a partial sync, of these Services."),
+    _of(IPTABLES, "--existing", metavar="FILE", help="What iptables-save printed; stale chains are deleted."),
+    _of(IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True, show_default=True,
+                 help="Whether NodePorts answer on loopback addresses."),
+    _of(IPTABLES, "--conntrack-tcp-be-liberal", is_flag=True,
+                 help="Conntrack takes packets outside the window as valid: no rule drops INVALID ones."),
+    _of(IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
+                 help="Whether the kernel has nfacct's counters."),
+    _of(IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
+                 help="Which kube-proxy is meant: 1.23, 1.26, 1.29 or newest."),
+    _of(IPVS, "--existing-ipvs", metavar="FILE",
+                 help="The virtual servers that are there: ipvsadm -Sn, or -Ln, which counts connections, or both."),
+    _of(IPVS, "--existing-addresses", metavar="FILE",
+                 help="The addresses on kube-ipvs0: a line each, or as ip address show prints them."),
+    _of(IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
+                 help="How connections are spread."),
+    _of(IPVS, "--ipvs-exclude-cidrs", multiple=True, metavar="CIDR",
+                 help="Virtual servers in these networks are left alone."),
+    _of(IPVS, "--ipvs-strict-arp", is_flag=True, help="Set arp_ignore to 1 and arp_announce to 2."),
+    _of(IPVS, "--ipvs-tcp-timeout", default="0s", metavar="DURATION", help="Idle TCP connections; 0: as it is."),
+    _of(IPVS, "--ipvs-tcpfin-timeout", default="0s", metavar="DURATION",
+                 help="TCP connections after FIN; 0: as it is."),
+    _of(IPVS, "--ipvs-udp-timeout", default="0s", metavar="DURATION", help="UDP flows; 0: as it is."),
+    _of(IPVS, "--kernel", default="6.1", show_default=True, metavar="VERSION",
+                 help="The node's kernel, which decides on one sysctl."),
+)  # fmt: skip
+
+
+def shared_flags(command: Command) -> Command:
+    """Give a command the flags that say what node and what cluster this is."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
+def backend_flags(command: Command) -> Command:
+    """Give a command the flags that only some backends know."""
+    for option in reversed(_OF_BACKENDS):
+        command = option(command)
+    return command

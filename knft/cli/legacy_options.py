@@ -1,0 +1,122 @@
+"""From the words of the command line, and the files it names, to what the legacy modes are a function of."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from knft.config import Config, parse_duration, parse_networks
+from knft.errors import SourceError, UsageError
+from knft.model import addresses
+from knft.model.names import Family, NamespacedName
+from knft.source.files import shown_path
+from knft.takeover.saved import Saved
+from knft_compat import iptables, ipvs
+from knft_compat.cluster import LocalTraffic
+
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
+_EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
+    """Return the settings of the iptables mode; raise UsageError or SourceError, naming flag or file."""
+    existing: Saved | None = None
+    if options["existing"] is not None:
+        existing = iptables.read_existing(shown_path(options["existing"]), _read(options["existing"]))
+    changed = frozenset(_service("--changed", text) for text in options["changed"])
+    return iptables.Settings(
+        localhost_node_ports=options["iptables_localhost_nodeports"],
+        has_nfacct=options["nfacct"],
+        conntrack_is_liberal=options["conntrack_tcp_be_liberal"],
+        existing=existing,
+        changed=changed or None,
+    )
+
+
+def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
+    """Return the settings of the IPVS mode; raise UsageError or SourceError, naming flag or file."""
+    servers, bound = options["existing_ipvs"], options["existing_addresses"]
+    return ipvs.Settings(
+        vintage=_vintage(options["vintage"]),
+        scheduler=_scheduler(options["ipvs_scheduler"]),
+        excluded=parse_networks("--ipvs-exclude-cidrs", options["ipvs_exclude_cidrs"]),
+        strict_arp=options["ipvs_strict_arp"],
+        timeouts=ipvs.Timeouts(*(_seconds(f"--ipvs-{name}-timeout", options) for name in ("tcp", "tcpfin", "udp"))),
+        kernel=_kernel(options["kernel"]),
+        servers=None if servers is None else ipvs.read_servers(shown_path(servers), _read(servers)),
+        bound=None if bound is None else ipvs.read_addresses(shown_path(bound), _read(bound)),
+    )
+
+
+def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
+    """Return how pods are told from others, or None where they cannot be (I.6)."""
+    if config.detects_by_interface:
+        match = ("-i", re.sub(r"\*$", "+", config.pod_interface))
+    elif pod_cidr is not None:
+        match = ("-s", pod_cidr)
+    else:
+        return None
+    return LocalTraffic(match, ("!", *match))
+
+
+def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) -> tuple[str, ...]:
+    """Return the networks of ``family`` whose addresses accept NodePorts, () where all do (I.5); raise UsageError."""
+    words = {"primary": () if node_ip is None else (addresses.as_network(node_ip),), "localhost": _LOOPBACK,
+             "all": _EVERYWHERE}  # fmt: skip
+    flag = "--nodeport-addresses"
+    parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    found = [cidr for part in parts for cidr in words.get(part) or parse_networks(flag, (part,))]
+    cidrs = addresses.networks_of_family(found, family)
+    return () if any(addresses.is_zero_network(cidr) for cidr in cidrs) else cidrs
+
+
+def host_addresses(family: Family, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the addresses of ``family`` among a node's own, sorted; loopback and link-local ones do not count."""
+    found = set(addresses.of_family(texts, family))
+    return tuple(sorted(address for address in found if not addresses.special_use(address)))
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode()
+    except OSError as error:
+        msg = f"{shown_path(path)}: {error.strerror}"
+        raise SourceError(msg) from error
+    except UnicodeDecodeError as error:
+        msg = f"{shown_path(path)}: it is not text (byte {error.start + 1} is no UTF-8)"
+        raise SourceError(msg) from error
+
+
+def _service(flag: str, text: str) -> NamespacedName:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        msg = f"{flag}: {text!r} is not a Service as in shop/frontend: a namespace, a slash and a name"
+        raise UsageError(msg)
+    return NamespacedName(namespace, name)
+
+
+def _vintage(text: str) -> ipvs.Vintage:
+    try:
+        return ipvs.Vintage(text)
+    except ValueError as error:
+        msg = f"--vintage: there is no {text!r}; there are {', '.join(item.value for item in ipvs.Vintage)}"
+        raise UsageError(msg) from error
+
+
+def _scheduler(text: str) -> str:
+    # It goes into commands: what no scheduler can be called is refused. Which there are, only the kernel knows.
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,14}", text):
+        msg = f"--ipvs-scheduler: {text!r} is not the name of a scheduler, such as rr, lc or mh"
+        raise UsageError(msg)
+    return text
+
+
+def _seconds(flag: str, options: dict[str, Any]) -> int:
+    return int(parse_duration(flag, options[flag.removeprefix("--").replace("-", "_")]))
+
+
+def _kernel(text: str) -> tuple[int, int]:
+    found = re.match(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])", text)
+    if found is None:
+        msg = f"--kernel: {text!r} is not a version such as 6.1"
+        raise UsageError(msg)
+    return int(found[1]), int(found[2])
