@@ -1,8 +1,11 @@
 """The ways to put a scenario in force: knft itself, and kube-proxy's other modes as ``knft render`` prints them."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from click.testing import CliRunner
+
+from knft.cli.main import cli
 from tests.lab.namespace import Namespace
 from tests.packets.node import NODE_FLAG, knft, listed, sync_once, write_manifests
 from tests.packets.scenario import Scenario
@@ -48,47 +51,81 @@ class Nftables:
 
 
 class Iptables:
-    """The script of ``knft render --backend iptables``, run on the node; kube-proxy is the one who runs these."""
+    """The script of ``knft render --backend iptables``, run on the node."""
 
     name = "iptables"
+    _saves: ClassVar[dict[str, str]] = {"ipv4": "iptables-save", "ipv6": "ip6tables-save"}
 
     def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
-        for family, save in (("ipv4", "iptables-save"), ("ipv6", "ip6tables-save")):
-            existing = folder / f"{family}.saved"
-            # It has a table to print even where nobody has made one.
-            existing.write_text(node.run([save, "-t", "nat"]).stdout)
-            _run(node, self._script(node, folder, scenario, family, "--existing", str(existing)))
+        for family in self._saves:
+            _run(node, self._script(node, folder, scenario, family))
 
     def _script(self, node: Namespace, folder: Path, scenario: Scenario, family: str, *more: str) -> str:
-        # This kernel has no counters of nfacct.
-        return render(node, folder, scenario, self.name, "--family", family, "--no-nfacct", *more)
+        saved = folder / f"{family}.saved"
+        saved.write_text(node.run([self._saves[family]]).stdout)
+        existing = ("--existing", str(saved)) if "COMMIT" in saved.read_text() else ()
+        # The kernel here has none of nfacct's counters.
+        return render(node, folder, scenario, self.name, "--family", family, "--no-nfacct", *existing, *more)
 
     def listed(self, node: Namespace) -> None:
-        for program in ("iptables-save", "ip6tables-save"):
+        for program in self._saves.values():
             assert ":KUBE-SERVICES " in node.run([program, "-t", "nat"]).stdout
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
-        for family, save in (("ipv4", "iptables-save"), ("ipv6", "ip6tables-save")):
-            existing = folder / f"{family}.saved"
-            existing.write_text(node.run([save]).stdout)
-            _run(node, self._script(node, folder, scenario, family, "--cleanup", "--existing", str(existing)))
-            left = {line for line in node.run([save]).stdout.splitlines() if "KUBE-" in line}
-            # The kubelet's chain, which cleanup leaves alone (D.10).
-            assert all("KUBE-FIREWALL" in line for line in left), left
+        for family, save in self._saves.items():
+            _run(node, self._script(node, folder, scenario, family, "--cleanup"))
+            # Cleanup leaves the kubelet's chain alone (D.10).
+            left = [line for line in node.run([save]).stdout.splitlines() if "KUBE-" in line]
+            assert [line for line in left if "KUBE-FIREWALL" not in line] == []
         node.run(["nft", "flush", "ruleset"])
 
 
+class Ipvs:
+    """The script of ``knft render --backend ipvs``, run on the node; for kernels that have ip_vs."""
+
+    name = "ipvs"
+
+    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+        write(folder, scenario, earlier=earlier)
+        servers, bound = folder / "servers", folder / "bound"
+        for family in ("ipv4", "ipv6"):
+            servers.write_text(node.run(["ipvsadm", "-Sn"]).stdout + node.run(["ipvsadm", "-Ln"]).stdout)
+            bound.write_text(node.run(["ip", "-o", "address", "show", "dev", DEVICE], check=False).stdout)
+            existing = ("--existing-ipvs", str(servers), "--existing-addresses", str(bound))
+            _run(node, render(node, folder, scenario, self.name, "--family", family, *existing))
+
+    def listed(self, node: Namespace) -> None:
+        assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout
+        assert DEVICE in node.run(["ip", "link", "show", "dev", DEVICE]).stdout
+
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
+        for family in ("ipv4", "ipv6"):
+            _run(node, render(node, folder, scenario, self.name, "--family", family, "--cleanup"))
+        assert "->" not in node.run(["ipvsadm", "-Sn"]).stdout
+        # Those of IPv6 are not on kube-proxy's list (E.9).
+        left = node.run(["ipset", "list", "-name"]).stdout.split()
+        assert [name for name in left if not name.startswith("KUBE-6-")] == []
+        node.run(["nft", "flush", "ruleset"])
+        for name in left:
+            node.run(["ipset", "destroy", name])
+
+
 def render(node: Namespace, folder: Path, scenario: Scenario, backend: str, *more: str) -> str:
-    """Return what ``knft render`` prints for the objects in ``folder``."""
+    """Return what ``knft render`` prints for the objects in ``folder``.
+
+    In this process: to start another one takes seconds in the virtual machine.
+    """
     flags = (*NODE_FLAG, *scenario.arguments(), *own_addresses(node))
-    return knft(node, "render", "-f", str(folder / "objects.yaml"), "--backend", backend, *flags, *more).stdout
+    arguments = ["render", "-f", str(folder / "objects.yaml"), "--backend", backend, *flags, *more]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def own_addresses(node: Namespace) -> list[str]:
     """Return the flags that name the addresses of all the node's interfaces, but kube-proxy's own."""
-    lines = node.run(["ip", "-o", "address", "show"]).stdout.splitlines()
-    fields = [line.split() for line in lines]
+    fields = [line.split() for line in node.run(["ip", "-o", "address", "show"]).stdout.splitlines()]
     found = [words[3].partition("/")[0] for words in fields if words[1] != DEVICE]
     return [f"--local-address={address}" for address in found]
 
