@@ -9,7 +9,6 @@ from knft.errors import SourceError, UsageError
 from knft.model import addresses
 from knft.model.names import Family, NamespacedName
 from knft.source.files import shown_path
-from knft.takeover.saved import Saved
 from knft_compat import iptables, ipvs
 from knft_compat.cluster import LocalTraffic
 
@@ -19,9 +18,7 @@ _EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
     """Return the settings of the iptables mode; raise UsageError or SourceError, naming flag or file."""
-    existing: Saved | None = None
-    if options["existing"] is not None:
-        existing = iptables.read_existing(shown_path(options["existing"]), _read(options["existing"]))
+    existing = _existing(options["existing"], options["family"])
     changed = frozenset(_service("--changed", text) for text in options["changed"])
     return iptables.Settings(
         localhost_node_ports=options["iptables_localhost_nodeports"],
@@ -30,6 +27,17 @@ def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
         existing=existing,
         changed=changed or None,
     )
+
+
+def _existing(path: str | None, family: str | None) -> iptables.Existing | None:
+    if path is None:
+        return None
+    existing = iptables.read_existing(shown_path(path), _read(path))
+    families = {item.value.lower(): item for item in existing.families}
+    if family is not None and families and family not in families:
+        msg = f"--existing: {shown_path(path)} has no rules of --family {family}, but those of {' and '.join(families)}"
+        raise UsageError(msg)
+    return existing
 
 
 def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
