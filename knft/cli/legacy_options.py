@@ -14,6 +14,7 @@ from knft_compat.cluster import LocalTraffic
 
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
+_LONGEST_INTERFACE = 15
 
 
 def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
@@ -59,6 +60,10 @@ def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
     """Return how pods are told from others, or None where they cannot be (I.6)."""
     if config.detects_by_interface:
         match = ("-i", re.sub(r"\*$", "+", config.pod_interface))
+        if len(match[1]) > _LONGEST_INTERFACE:
+            most = _LONGEST_INTERFACE - 1
+            msg = f"--pod-interface-name-prefix: iptables takes {most} characters, not {config.pod_interface[:-1]!r}"
+            raise UsageError(msg)
     elif pod_cidr is not None:
         match = ("-s", pod_cidr)
     else:
@@ -68,11 +73,11 @@ def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
 
 def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) -> tuple[str, ...]:
     """Return the networks of ``family`` whose addresses accept NodePorts, () where all do (I.5); raise UsageError."""
-    words = {"primary": () if node_ip is None else (addresses.as_network(node_ip),), "localhost": _LOOPBACK,
-             "all": _EVERYWHERE}  # fmt: skip
+    primary = () if node_ip is None or addresses.is_loopback(node_ip) else (addresses.as_network(node_ip),)
+    words = {"primary": primary, "localhost": _LOOPBACK, "all": _EVERYWHERE}
     flag = "--nodeport-addresses"
     parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
-    found = [cidr for part in parts for cidr in words.get(part) or parse_networks(flag, (part,))]
+    found = [cidr for part in parts for cidr in (words[part] if part in words else parse_networks(flag, (part,)))]
     cidrs = addresses.networks_of_family(found, family)
     return () if any(addresses.is_zero_network(cidr) for cidr in cidrs) else cidrs
 
