@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import plan
+pytest.register_assert_rewrite("tests.packets.scene")
+
+from tests.lab import plan  # noqa: E402 - after that
 from tests.lab.links import netlink
 from tests.lab.outcomes import Protocol
 from tests.lab.responders import Responders
