@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.packets.scene")
-
-from tests.lab import plan  # noqa: E402 - after that
+from tests.lab import plan
 from tests.lab.links import netlink
 from tests.lab.outcomes import Protocol
 from tests.lab.responders import Responders

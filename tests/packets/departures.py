@@ -1,4 +1,4 @@
-"""Where kube-proxy's other modes differ from nftables by intent: the list that packets refer to, and the README shows."""
+"""Where kube-proxy's other modes differ from nftables by intent: the list that packets refer to and the README shows."""
 
 from msgspec import Struct
 
@@ -21,12 +21,12 @@ DEPARTURES = {
     "localhost": Reason(("iptables",), "NodePorts answer on loopback addresses of IPv4", "C.11, D.5"),
     "every address": Reason(
         _BOTH,
-        "without `--nodeport-addresses`, NodePorts answer on every address and not on the primary one",
+        "without `--nodeport-addresses`, NodePorts answer on every address, not on the primary one",
         "C.11, I.5",
     ),
     "refused everywhere": Reason(
         ("iptables",),
-        "NodePorts that nobody answers are refused or dropped on every local address, whichever accept them",
+        "NodePorts that nobody answers are refused or dropped on every local address",
         "D.5(5)",
     ),
     "own refusal": Reason(

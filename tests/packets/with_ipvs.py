@@ -1,4 +1,4 @@
-"""Every scenario in kube-proxy's IPVS mode, on a kernel that has it: in the virtual machine, where this file is named."""
+"""Every scenario in kube-proxy's IPVS mode, on a kernel that has it: the virtual machine, where this file is named."""
 
 from collections.abc import Iterator
 
