@@ -1,4 +1,4 @@
-"""Where kube-proxy's other modes differ from nftables by intent: the list that packets refer to and the README shows."""
+"""Where kube-proxy's other modes differ from nftables by intent: a list for packets to refer to, and for the README."""
 
 from msgspec import Struct
 
