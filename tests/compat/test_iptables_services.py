@@ -241,9 +241,9 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
 
 
 def test_a_node_without_an_address_counts_as_loopback() -> None:
-    item = everything(loadBalancerSourceRanges=["0.0.0.0/0"])
+    item = everything(loadBalancerSourceRanges=["127.0.0.0/8"])
     text = restore([item, endpoints("ns1/svc1", "10.180.0.1")])
-    assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["0.0.0.0/0", "203.0.113.1", "203.0.113.2"]
+    assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["127.0.0.0/8", "203.0.113.1", "203.0.113.2"]
 
 
 def test_source_ranges_of_the_other_family_alone_are_none() -> None:
