@@ -88,3 +88,11 @@ def test_primary_where_the_node_has_no_address_of_the_family(family: str) -> Non
     """No network of the family is left, and so all addresses accept, as with kube-proxy."""
     lines = rules(restore([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
     assert [ANYWHERE in line for line in lines] == [True]
+
+
+def test_a_node_whose_addresses_nobody_said_has_loopback_alone() -> None:
+    for networks, expected in (
+        ("192.0.2.0/24", []),
+        ("192.0.2.0/24,localhost", [f"{LAST} -d 127.0.0.1 -j KUBE-NODEPORTS"]),
+    ):
+        assert rules(restore([], "--nodeport-addresses", networks), "KUBE-SERVICES") == expected

@@ -82,7 +82,10 @@ def test_chances() -> None:
 
 
 def test_clients_with_affinity_are_looked_for_first() -> None:
-    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}}}
+    affinity: dict[str, Any] = {
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}},
+    }
     text = restore([service(**affinity), endpoints("ns1/svc1", "10.180.0.1", "10.180.0.2")])
     chain = {address: sep(address) for address in ("10.180.0.1", "10.180.0.2")}
     half = "-m statistic --mode random --probability 0.5000000000"
@@ -238,9 +241,9 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
 
 
 def test_a_node_without_an_address_counts_as_loopback() -> None:
-    item = everything(loadBalancerSourceRanges=["0.0.0.0/0"])
+    item = everything(loadBalancerSourceRanges=["127.0.0.0/8"])
     text = restore([item, endpoints("ns1/svc1", "10.180.0.1")])
-    assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["0.0.0.0/0", "203.0.113.1", "203.0.113.2"]
+    assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["127.0.0.0/8", "203.0.113.1", "203.0.113.2"]
 
 
 def test_source_ranges_of_the_other_family_alone_are_none() -> None:

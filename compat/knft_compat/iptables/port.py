@@ -74,13 +74,9 @@ class Port(Struct, frozen=True):
 
     @property
     def policies(self) -> tuple[tuple[str, tuple[Endpoint, ...]], ...]:
-        """The chains that choose among endpoints, and among which."""
-        found = []
-        if self.endpoints.cluster and self.asked.uses_cluster_endpoints:
-            found.append((self.chains.cluster, self.endpoints.cluster))
-        if self.endpoints.local and self.asked.uses_local_endpoints:
-            found.append((self.chains.local, self.endpoints.local))
-        return tuple(found)
+        """The chains that choose among endpoints, and among which; a policy that nothing asks for has none (B)."""
+        both = ((self.chains.cluster, self.endpoints.cluster), (self.chains.local, self.endpoints.local))
+        return tuple((chain, endpoints) for chain, endpoints in both if endpoints)
 
     @property
     def own_chains(self) -> tuple[str, ...]:
