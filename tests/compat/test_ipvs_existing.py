@@ -71,6 +71,8 @@ def test_no_servers_at_all() -> None:
         "-A -t 10.96.0.1:53 -s rr -p 300 --pe sip",
         "UDP  10.96.0.1:53 rr ops",
         "TCP  10.96.0.1:53 sh (sh-port)",
+        "TCP  10.96.0.1:53 sh ()",
+        "-A -t 10.96.0.1:53 -s sh -b",
         "TCP  10.96.0.1:53 rr persistent 300 pe sip",
     ],
 )
@@ -78,10 +80,11 @@ def test_flags_that_kube_proxy_never_sets_are_known_of(line: str) -> None:
     assert read_servers("-", line).servers[0].has_other_flags
 
 
-def test_masks_and_limits_say_nothing_that_matters() -> None:
+def test_masks_limits_and_tunnels_say_nothing_that_matters() -> None:
     text = "-A -t 10.96.0.1:80 -s rr -p 300 -M 255.255.255.0\n-a -t 10.96.0.1:80 -r 10.244.1.1:80 -g -w 1 -x 5 -y 2\n"
+    text += "-a -t 10.96.0.1:80 -r 10.244.1.2:80 -i --tun-type gue --tun-port 6080 --tun-nocsum -w 1\n"
     (server,) = read_servers("-", text).servers
-    assert (server.persistent, server.has_other_flags, len(server.reals)) == (300, False, 1)
+    assert (server.persistent, server.has_other_flags, len(server.reals)) == (300, False, 2)
 
 
 KINDS = "neither ipvsadm -Sn nor ipvsadm -Ln prints"

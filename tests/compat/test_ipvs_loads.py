@@ -11,9 +11,9 @@ import pytest
 
 from knft.model.names import Family, Protocol
 from knft_compat.cluster import Cluster, Node, ServedPort
-from knft_compat.ipvs import Settings, Vintage, cleanup, sync
+from knft_compat.ipvs import Settings, Vintage, cleanup, read_addresses, sync
 from knft_compat.page import Page
-from tests.compat.ipvs_page import NODE, NODE6, cluster, served
+from tests.compat.ipvs_page import NODE, NODE6, bound, cluster, served
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -105,6 +105,26 @@ def test_both_backends_of_iptables_load_the_rules_twice(namespace: Namespace, no
             namespace.run([program, "--noflush", "--counters"], stdin=text)
         saved = namespace.run([program.replace("restore", "save")]).stdout
         assert saved.count("\n-A ") == text.count("\n-A ")
+
+
+@pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])
+def test_addresses_are_bound_read_back_and_taken_away(namespace: Namespace, node: Node) -> None:
+    """On a bridge of the device's name, where this kernel has no dummy devices."""
+    namespace.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
+    full, nothing = rich(node), cluster(node=node)
+    _hand_over(namespace, sync(full, Settings()), "addresses")
+    found = read_addresses("-", namespace.run(["ip", "address", "show"]).stdout)
+    assert set(found) == set(bound(full))
+    assert sync(full, Settings(bound=found)).part("addresses") == ""
+    _hand_over(namespace, sync(nothing, Settings(bound=found)), "addresses-stale")
+    assert read_addresses("-", namespace.run(["ip", "-oneline", "address", "show", "kube-ipvs0"]).stdout) == ()
+
+
+def test_sysctls_are_read_by_sysctl(namespace: Namespace) -> None:
+    page = sync(cluster(), Settings(strict_arp=True))
+    lines = [line for line in (page.part("sysctls") or "").splitlines() if "/vs/" not in line]
+    namespace.run(["sysctl", "-q", "-p", "-"], stdin="\n".join(lines))
+    assert namespace.read_sysctl("net.ipv4.conf.all.arp_announce") == "2"
 
 
 @pytest.mark.parametrize("vintage", Vintage)
