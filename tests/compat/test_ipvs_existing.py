@@ -109,6 +109,7 @@ KINDS = "neither ipvsadm -Sn nor ipvsadm -Ln prints"
         ("TCP  [10.96.0.1]:80 rr\n", 1, "is not an address and a port"),
         ("TCP  10.96.0.1:65536 rr\n", 1, "is not an address and a port"),
         ("TCP  10.96.0.1:٨ rr\n", 1, "is not an address and a port"),
+        ("-A -t 10.96.0.1:80 -s rr -p ٨\n", 1, KINDS),
     ],
 )
 def test_anything_else_is_refused_with_its_line(text: str, line: int, words: str) -> None:

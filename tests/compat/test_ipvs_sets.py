@@ -167,6 +167,6 @@ def test_a_range_of_everything_cannot_be_expressed(cidr: str, node: Node) -> Non
 
 
 def test_more_entries_than_a_set_holds_cannot_be_expressed() -> None:
-    ports = (served(name=f"shop/s{n}:x", ip=f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}") for n in range(65537))
-    with pytest.raises(UsageError, match=r"65537 entries belong into ipset KUBE-CLUSTER-IP"):
-        entries(cluster(*ports), FEATURES[Vintage.NEWEST])
+    addresses = tuple(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(65537))
+    with pytest.raises(UsageError, match=r"65537 entries belong into ipset KUBE-EXTERNAL-IP"):
+        entries(cluster(served(external_ips=addresses)), FEATURES[Vintage.NEWEST])

@@ -7,6 +7,7 @@ those of the newest, in ``chains`` and ``restore``.
 import enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft_compat.ipvs.settings import Vintage
 
@@ -52,16 +53,7 @@ _OLD = Features(
 )
 
 FEATURES = {
-    Vintage.V1_23: Features(
-        without_sets=frozenset({"KUBE-IPVS-IPS"}),
-        loads_modules=_OLD.loads_modules,
-        cleanup_loads_module=_OLD.cleanup_loads_module,
-        hashes_ports=_OLD.hashes_ports,
-        binds_foreign=_OLD.binds_foreign,
-        unbinds_with_servers=_OLD.unbinds_with_servers,
-        says_sets=False,
-        forgetting=_OLD.forgetting,
-    ),
+    Vintage.V1_23: replace(_OLD, without_sets=frozenset({"KUBE-IPVS-IPS"}), says_sets=False),
     Vintage.V1_26: _OLD,
     Vintage.V1_29: Features(forgetting=Forgetting.AFTER_CHANGES),
     Vintage.NEWEST: Features(),
