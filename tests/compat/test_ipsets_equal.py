@@ -1,0 +1,235 @@
+"""What kube-proxy's IPVS mode keeps in ipsets and virtual servers, knft keeps in maps and sets: entry by entry.
+
+The table of DESIGN.md 5, on random clusters. A frontend that several claim is compared by its key alone: kube-proxy
+writes down every claim, knft the winner's.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from knft.cli.main import cli
+from knft.decide.frontends import claimed_frontends
+from knft.model import addresses
+from knft.model.names import Family
+from knft.model.objects import Change
+from knft.model.plan import FrontendKind, ServicePlan
+from knft.nft.expressions import Goto
+from knft.nft.objects import Entry, Key, Value
+from knft.render.layout import whole_table
+from knft.sync.assemble import recorded_daemon, settled_states
+from knft.takeover.names import ipv6_set
+from knft_compat.ipvs.sets import SETS
+from tests.kernel import random_objects
+from tests.kernel.harness import CONFIG, convert
+
+NODE_IPS = {Family.IPV4: "192.0.2.11", Family.IPV6: "2001:db8:1::11"}
+FLAGS = ["--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"]
+
+ADDRESSED = ("KUBE-CLUSTER-IP", "KUBE-EXTERNAL-IP", "KUBE-EXTERNAL-IP-LOCAL", "KUBE-LOAD-BALANCER")
+
+Elements = Mapping[str, Mapping[Key, Value]]
+Target = tuple[str, int]
+Frontend = tuple[str, str, int]
+"""Address ("" for a NodePort), protocol, port."""
+
+
+class Modes(NamedTuple):
+    """One cluster in one family: IPVS mode's sets by IPv4 name, its virtual servers, knft's elements, and the plans."""
+
+    family: Family
+    sets: dict[str, set[str]]
+    servers: dict[Frontend, set[Target]]
+    elements: Elements
+    plans: tuple[ServicePlan, ...]
+
+    def entries(self, *names: str) -> set[str]:
+        """Return what is in some sets."""
+        return {entry for name in names for entry in self.sets[name]}
+
+    def undisputed(self) -> Iterator[tuple[Frontend, ServicePlan, FrontendKind]]:
+        """Yield the frontends that one Service port alone claims."""
+        claimed = [(frontend, plan) for plan in self.plans for frontend in claimed_frontends(plan.port)]
+        count = Counter(frontend.place for frontend, _ in claimed)
+        for frontend, plan in claimed:
+            if count[frontend.place] == 1:
+                yield (frontend.address or "", plan.port.protocol.lower(), frontend.port), plan, frontend.kind
+
+
+def cluster(chance: Random) -> list[dict[str, Any]]:
+    """Return manifests; without source ranges of length 0, which the IPVS mode cannot express."""
+    found = [("Service", name) for name in random_objects.SERVICES]
+    found += [("EndpointSlice", name) for name in random_objects.SLICES[: chance.randint(3, 14)]]
+    drawn = [(kind, name, random_objects.drawn(kind, chance)) for kind, name in found]
+    for kind, _, traits in drawn:
+        if kind == "Service":
+            ranges = traits["loadBalancerSourceRanges"]
+            traits["loadBalancerSourceRanges"] = [cidr for cidr in ranges if not cidr.endswith("/0")]
+    node = random_objects.drawn("Node", chance) | {"addresses": list(NODE_IPS.values())}
+    return [random_objects.manifest(kind, name, traits) for kind, name, traits in [*drawn, ("Node", "node-1", node)]]
+
+
+def both(manifests: list[dict[str, Any]], folder: Path) -> Iterator[Modes]:
+    """Yield what the modes make of a cluster, by family."""
+    file = folder / "objects.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+    result = CliRunner().invoke(cli, ["render", "-f", str(file), "--backend", "ipvs", "-o", "json", *FLAGS])
+    assert result.exit_code == 0, result.output
+    changes = [Change(None, convert(item)) for item in manifests]
+    daemon, recorders = recorded_daemon(CONFIG)
+    daemon.handle(changes)
+    daemon.sync()
+    (states,) = settled_states(CONFIG, changes)
+    for line in result.stdout.splitlines():
+        page = json.loads(line)
+        family = Family(page["family"])
+        parts = {part["part"]: part for part in page["parts"]}
+        names = {ipv6_set(name) if family is Family.IPV6 else name: name for name in SETS}
+        plans = (states[family].plan(name) for name in sorted(states[family].service_ports()))
+        yield Modes(
+            family,
+            {names[item["name"]]: set(item["entries"]) for item in parts["ipset"]["sets"]},
+            _servers(parts["ipvsadm"]["servers"], family),
+            whole_table(*recorders[family].first_sync()).elements,
+            tuple(plan for plan in plans if plan is not None),
+        )
+
+
+def _servers(written: list[dict[str, Any]], family: Family) -> dict[Frontend, set[Target]]:
+    return {
+        (
+            "" if server["address"] == NODE_IPS[family] else server["address"],
+            server["protocol"].lower(),
+            server["port"],
+        ): {(real["address"], real["port"]) for real in server["reals"]}
+        for server in written
+    }
+
+
+def _entry(key: Key) -> str:
+    """Return a frontend of knft's as ipset writes it."""
+    address, protocol, port = key
+    return f"{address},{protocol}:{port}"
+
+
+def _chain(modes: Modes, frontend: Frontend) -> str:
+    """Return where knft sends a frontend's packets, "" where nowhere."""
+    address, protocol, port = frontend
+    container = "service-ips" if address else "service-nodeports"
+    key: Key = frontend if address else (protocol, port)
+    entry = modes.elements.get(container, {}).get(key)
+    return entry.verdict.chain if isinstance(entry, Entry) and isinstance(entry.verdict, Goto) else ""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("objects")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False))
+def test_what_is_in_ipsets_is_in_knfts_maps_and_sets(folder: Path, chance: Random) -> None:
+    for modes in both(cluster(chance), folder):
+        _hold_frontends(modes)
+        _hold_node_ports(modes)
+        _hold_source_ranges(modes)
+        _hold_hairpins(modes)
+        _hold_servers(modes)
+        # An address that is bound is a live frontend's; knft binds none.
+        bound = {entry.partition(",")[0] for entry in modes.entries(*ADDRESSED)}
+        assert modes.entries("KUBE-IPVS-IPS") == bound - {NODE_IPS[modes.family]}
+
+
+def _hold_frontends(modes: Modes) -> None:
+    """Cluster IPs, external IPs, load balancers: keys of service-ips, and the class in the verdict."""
+    found = {**modes.elements.get("service-ips", {}), **modes.elements.get("no-endpoint-services", {})}
+    assert {_entry(key) for key in found} == modes.entries(*ADDRESSED)
+    assert {str(address) for (address,) in modes.elements.get("cluster-ips", {})} == {
+        entry.partition(",")[0] for entry in modes.entries("KUBE-CLUSTER-IP")
+    }
+    local = modes.entries("KUBE-EXTERNAL-IP-LOCAL", "KUBE-LOAD-BALANCER-LOCAL")
+    for frontend, plan, kind in modes.undisputed():
+        chain = _chain(modes, frontend)
+        if kind in (FrontendKind.EXTERNAL_IP, FrontendKind.LOAD_BALANCER_VIP):
+            assert (_entry(frontend) in local) == plan.port.external_policy_local
+        if chain and not plan.port.affinity_seconds and kind is not FrontendKind.CLUSTER_IP and frontend[0]:
+            assert chain.startswith("external-local-" if _entry(frontend) in local else "external-pool-")
+
+
+def _hold_node_ports(modes: Modes) -> None:
+    """NodePorts: keys of service-nodeports, and the class in the verdict."""
+    found = {**modes.elements.get("service-nodeports", {}), **modes.elements.get("no-endpoint-nodeports", {})}
+    assert {(str(protocol), int(str(port))) for protocol, port in found} == _node_ports(modes, "KUBE-NODE-PORT-")
+    local = _node_ports(modes, "KUBE-NODE-PORT-LOCAL-")
+    for (address, protocol, port), plan, _ in modes.undisputed():
+        chain = _chain(modes, (address, protocol, port))
+        if chain and not address and not plan.port.affinity_seconds:
+            assert chain.startswith("external-local-" if (protocol, port) in local else "external-nodeport-")
+
+
+def _node_ports(modes: Modes, prefix: str) -> set[tuple[str, int]]:
+    numbers = {(protocol, int(entry)) for protocol in ("tcp", "udp") for entry in modes.sets[prefix + protocol.upper()]}
+    return numbers | {("sctp", int(entry.rpartition(":")[2])) for entry in modes.sets[f"{prefix}SCTP-HASH"]}
+
+
+def _hold_source_ranges(modes: Modes) -> None:
+    """Guarded frontends, and one interval set for ranges and for VIPs that are sources."""
+    guarded = {_entry(key) for key in modes.elements.get("guarded-frontends", {})}
+    allowed: dict[str, set[str]] = {}
+    for *key, source in modes.elements.get("source-ranges", {}):
+        allowed.setdefault(_entry(tuple(key)), set()).add(str(source))
+    for frontend, plan, kind in modes.undisputed():
+        entry = _entry(frontend)
+        assert (entry in modes.sets["KUBE-LOAD-BALANCER-FW"]) == (entry in guarded)
+        if kind is FrontendKind.LOAD_BALANCER_VIP and plan.port.load_balancer_source_ranges:
+            listed = _sources(modes, "KUBE-LOAD-BALANCER-SOURCE-CIDR", entry)
+            listed |= {addresses.as_network(vip) for vip in _sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry)}
+            # knft allows a Service's VIPs as sources at each of them, where the node may dial; IPVS each at itself.
+            listed |= {addresses.as_network(vip) for vip in plan.port.load_balancer_vips if _node_may(modes, entry)}
+            assert allowed[entry] == {addresses.without_host_length(cidr) for cidr in addresses.collapse(listed)}
+
+
+def _sources(modes: Modes, name: str, entry: str) -> set[str]:
+    return {found.rpartition(",")[2] for found in modes.sets[name] if found.rpartition(",")[0] == entry}
+
+
+def _node_may(modes: Modes, entry: str) -> bool:
+    return bool(_sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry))
+
+
+def _hold_hairpins(modes: Modes) -> None:
+    """KUBE-LOOP-BACK has local endpoints in any condition, knft those that are reachable."""
+    reachable = {
+        f"{endpoint.address},{plan.port.protocol.lower()}:{endpoint.port},{endpoint.address}"
+        for plan in modes.plans
+        for endpoint in plan.endpoints.all_reachable
+    }
+    found = modes.elements.get("hairpin-connections", {})
+    hairpins = {f"{address},{protocol}:{port},{source}" for source, address, protocol, port in found}
+    assert hairpins == modes.entries("KUBE-LOOP-BACK") & reachable
+
+
+def _hold_servers(modes: Modes) -> None:
+    """Real servers: the endpoints of the frontend's pool; of the cluster's where policy Local finds none here."""
+    for frontend, plan, kind in modes.undisputed():
+        internal = kind is FrontendKind.CLUSTER_IP
+        local = plan.port.internal_policy_local if internal else plan.port.external_policy_local
+        if plan.port.affinity_seconds or (local and not plan.endpoints.local and not _chain(modes, frontend)):
+            continue
+        assert modes.servers[frontend] == _pool(modes, frontend, local=local and bool(plan.endpoints.local))
+
+
+def _pool(modes: Modes, frontend: Frontend, *, local: bool) -> set[Target]:
+    address, protocol, port = frontend
+    container = f"{'local-' if local else ''}{'' if address else 'nodeport-'}endpoints-{protocol}"
+    prefix: Key = (address, port) if address else (port,)
+    found = modes.elements.get(container, {})
+    return {target for key, target in found.items() if key[:-1] == prefix and isinstance(target, tuple)}
