@@ -32,6 +32,8 @@ class Features(Struct, frozen=True):
     """It looks for kernel modules at its start, where others try the scheduler out."""
     cleanup_loads_module: bool = True
     """Its cleanup loads ip_vs first."""
+    knows_ip_modes: bool = True
+    """A load balancer's address may be a proxy's, which gets no virtual server; older APIs have no such field."""
     hashes_ports: bool = True
     """With scheduler mh, the client's port counts as well."""
     binds_foreign: bool = False
@@ -46,6 +48,7 @@ class Features(Struct, frozen=True):
 _OLD = Features(
     loads_modules=True,
     cleanup_loads_module=False,
+    knows_ip_modes=False,
     hashes_ports=False,
     binds_foreign=True,
     unbinds_with_servers=True,
@@ -58,3 +61,8 @@ FEATURES = {
     Vintage.V1_29: Features(forgetting=Forgetting.AFTER_CHANGES),
     Vintage.NEWEST: Features(),
 }
+
+
+def knows_ip_modes(vintage: Vintage) -> bool:
+    """Tell whether ``ipMode`` of a load balancer's address means anything to a vintage."""
+    return FEATURES[vintage].knows_ip_modes
