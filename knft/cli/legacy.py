@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from knft.cli.legacy_options import (
     host_addresses,
@@ -69,8 +70,9 @@ def _printed(page: Page, output: str, part: str | None) -> str:
 
 
 def _clusters(paths: tuple[str, ...], config: Config, options: dict[str, Any]) -> dict[Family, Cluster]:
-    now = read_manifests(paths)
-    before = read_manifests(options["before"]) if options["before"] else None
+    knows_ip_modes = ipvs.knows_ip_modes(ipvs.Vintage(options["vintage"]))
+    now = _read(paths, knows_ip_modes=knows_ip_modes)
+    before = _read(options["before"], knows_ip_modes=knows_ip_modes) if options["before"] else None
     stages = (now,) if before is None else (before, differences(before, now))
     own = (*_own_addresses(now, config), *parse_any_addresses("--local-address", options["local_address"]))
     nodeport_texts = options["nodeport_addresses"]
@@ -94,6 +96,19 @@ def _clusters(paths: tuple[str, ...], config: Config, options: dict[str, Any]) -
             for family, state in states.items()
         }
     return clusters
+
+
+def _read(paths: tuple[str, ...], *, knows_ip_modes: bool) -> tuple[Change, ...]:
+    changes = read_manifests(paths)
+    return changes if knows_ip_modes else tuple(Change(None, _without_ip_modes(change.current)) for change in changes)
+
+
+def _without_ip_modes(item: objects.KubeObject | None) -> objects.KubeObject | None:
+    """Return an object as an API server sends it that is too old for ``ipMode``."""
+    if not isinstance(item, objects.Service) or item.status is None or item.status.load_balancer is None:
+        return item
+    ingress = tuple(replace(entry, ip_mode=None) for entry in item.status.load_balancer.ingress or ())
+    return replace(item, status=objects.ServiceStatus(objects.LoadBalancerStatus(ingress)))
 
 
 def _own_addresses(changes: tuple[Change, ...], config: Config) -> tuple[str, ...]:

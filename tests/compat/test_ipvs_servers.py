@@ -60,6 +60,11 @@ def test_ipv6_addresses_stand_in_brackets() -> None:
     ]
 
 
+def test_node_ports_over_ipv6() -> None:
+    text = lines(cluster(served(ip="fd00:96::1", node_port=30080), node=NODE6), "ipvsadm")
+    assert text[1:] == ["-A -t [2001:db8::10]:30080 -s rr"]
+
+
 def test_scheduler_mh_hashes_ports_too_and_the_old_vintages_knew_nothing_of_it() -> None:
     port = cluster(served(affinity_seconds=60))
     for vintage in NEWER:

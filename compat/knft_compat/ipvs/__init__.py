@@ -9,5 +9,6 @@ from knft_compat.ipvs.cleanup import cleanup
 from knft_compat.ipvs.existing import read_addresses, read_servers
 from knft_compat.ipvs.settings import Settings, Timeouts, Vintage
 from knft_compat.ipvs.sync import sync
+from knft_compat.ipvs.vintages import knows_ip_modes
 
-__all__ = ["Settings", "Timeouts", "Vintage", "cleanup", "read_addresses", "read_servers", "sync"]
+__all__ = ["Settings", "Timeouts", "Vintage", "cleanup", "knows_ip_modes", "read_addresses", "read_servers", "sync"]

@@ -83,16 +83,20 @@ _SERVICE = r"(?P<protocol>-t|-u|--sctp-service) (?P<place>\S+)"
 _FLAGS = r"(?P<flags>(?:[ms]h-(?:port|fallback)|flag-[123])(?:,[^ )]+)*)"
 _SAVED_SERVER = re.compile(
     rf"-A {_SERVICE} -s (?P<scheduler>\S+)"
-    rf"(?: -p (?P<persistent>\d{{1,9}})| -M \S+| --pe (?P<engine>\S+)| -b {_FLAGS}| (?P<packet>-o))*"
+    rf"(?: -p (?P<persistent>[0-9]{{1,9}})| -M \S+| --pe (?P<engine>\S+)| -b {_FLAGS}"
+    r"| (?P<packet>-o)| (?P<nameless>-b)(?= -|$))*"
 )
 _LISTED_SERVER = re.compile(
     r"(?P<protocol>TCP|UDP|SCTP) (?P<place>\S+) (?P<scheduler>\S+)"
-    rf"(?: persistent (?P<persistent>\d{{1,9}})| mask \S+| pe (?P<engine>\S+)| \(?{_FLAGS}\)?| (?P<packet>ops))*"
+    rf"(?: persistent (?P<persistent>[0-9]{{1,9}})| mask \S+| pe (?P<engine>\S+)"
+    rf"| \({_FLAGS}\)| (?P<packet>ops)| (?P<nameless>\(\)))*"
 )
-_SAVED_REAL = re.compile(rf"-a {_SERVICE} -r (?P<real>\S+) -[gim](?: -w (?P<weight>\d{{1,9}})| -[xy] \d+)*")
+_SAVED_REAL = re.compile(
+    rf"-a {_SERVICE} -r (?P<real>\S+) -[gim](?: -w (?P<weight>[0-9]{{1,9}})| -[xy] [0-9]+| --tun-\S+(?: \w+)?)*"
+)
 _LISTED_REAL = re.compile(
     r"-> (?P<real>\S+) (?:Masq|Route|Tunnel|Local) "
-    r"(?P<weight>\d{1,9}) (?P<active>\d{1,9}) (?P<inactive>\d{1,9})"
+    r"(?P<weight>[0-9]{1,9}) (?P<active>[0-9]{1,9}) (?P<inactive>[0-9]{1,9})"
 )
 _PROTOCOLS = {"-t": "TCP", "-u": "UDP", "--sctp-service": "SCTP"}
 _HASHES_PORTS = frozenset({"mh-port", "flag-2"})
@@ -152,7 +156,7 @@ class _Servers:
             found["scheduler"],
             int(found["persistent"] or 0),
             bool(flags & _HASHES_PORTS),
-            bool(found["engine"] or found["packet"] or flags - _HASHES_PORTS),
+            bool(found["engine"] or found["packet"] or found["nameless"] or flags - _HASHES_PORTS),
         )
 
     def _take_saved_real(self, found: re.Match[str]) -> None:
@@ -194,9 +198,9 @@ def _place(text: str) -> tuple[str, int]:
     return parsed[1], int(port)
 
 
-_LINK = re.compile(r"\d+: (?P<device>[^ :@]+)(?:@\S+)?: <.*")
+_LINK = re.compile(r"[0-9]+: (?P<device>[^ :@]+)(?:@\S+)?: <.*")
 _DETAIL = re.compile(r"(?:link/|valid_lft |altname ).*")
-_ASSIGNED = re.compile(r"(?:\d+: (?P<device>\S+) )?inet6? (?P<address>\S+) .*")
+_ASSIGNED = re.compile(r"(?:[0-9]+: (?P<device>\S+) )?inet6? (?P<address>\S+) .*")
 
 
 class _Addresses:

@@ -7,6 +7,7 @@ those of the newest, in ``chains`` and ``restore``.
 import enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft_compat.ipvs.settings import Vintage
 
@@ -31,6 +32,8 @@ class Features(Struct, frozen=True):
     """It looks for kernel modules at its start, where others try the scheduler out."""
     cleanup_loads_module: bool = True
     """Its cleanup loads ip_vs first."""
+    knows_ip_modes: bool = True
+    """A load balancer's address may be a proxy's, which gets no virtual server; older APIs have no such field."""
     hashes_ports: bool = True
     """With scheduler mh, the client's port counts as well."""
     binds_foreign: bool = False
@@ -45,6 +48,7 @@ class Features(Struct, frozen=True):
 _OLD = Features(
     loads_modules=True,
     cleanup_loads_module=False,
+    knows_ip_modes=False,
     hashes_ports=False,
     binds_foreign=True,
     unbinds_with_servers=True,
@@ -52,17 +56,13 @@ _OLD = Features(
 )
 
 FEATURES = {
-    Vintage.V1_23: Features(
-        without_sets=frozenset({"KUBE-IPVS-IPS"}),
-        loads_modules=_OLD.loads_modules,
-        cleanup_loads_module=_OLD.cleanup_loads_module,
-        hashes_ports=_OLD.hashes_ports,
-        binds_foreign=_OLD.binds_foreign,
-        unbinds_with_servers=_OLD.unbinds_with_servers,
-        says_sets=False,
-        forgetting=_OLD.forgetting,
-    ),
+    Vintage.V1_23: replace(_OLD, without_sets=frozenset({"KUBE-IPVS-IPS"}), says_sets=False),
     Vintage.V1_26: _OLD,
     Vintage.V1_29: Features(forgetting=Forgetting.AFTER_CHANGES),
     Vintage.NEWEST: Features(),
 }
+
+
+def knows_ip_modes(vintage: Vintage) -> bool:
+    """Tell whether ``ipMode`` of a load balancer's address means anything to a vintage."""
+    return FEATURES[vintage].knows_ip_modes
