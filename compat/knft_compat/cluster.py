@@ -1,6 +1,6 @@
 """What a sync of kube-proxy sees of one family: the node, the flags that all modes share, and the Service ports."""
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.model.endpoint import Endpoint
 from knft.model.names import Family, NamespacedName
@@ -70,9 +70,16 @@ class Cluster(Struct, frozen=True):
         return self.node.family
 
     def changed_since(self) -> frozenset[NamespacedName]:
-        """Return the Services of which anything differs from the sync before; raise LookupError without one."""
+        """Return the Services that kube-proxy knows to differ from the sync before; raise LookupError without one.
+
+        Who owns a frontend does not count, for kube-proxy knows no such thing, nor does the time a Service was made.
+        """
         if self.before is None:
             msg = "there was no sync before"
             raise LookupError(msg)
-        now, then = (set(ports) for ports in (self.ports, self.before))
-        return frozenset(port.plan.name.service for port in now ^ then)
+        now, then = ({(port.plan.name, _tracked(port)) for port in ports} for ports in (self.ports, self.before))
+        return frozenset(name.service for name, _ in now ^ then)
+
+
+def _tracked(served: ServedPort) -> tuple[object, ...]:
+    return structs.replace(served.plan.port, created=""), served.endpoints, served.plan.endpoints

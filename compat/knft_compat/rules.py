@@ -52,16 +52,18 @@ class TableInput(Struct, frozen=True):
         yield "COMMIT"
 
 
-class Restore(Struct, frozen=True, tag="iptables-restore"):
-    """What goes into ``iptables-restore``, one transaction for each table."""
+class Restore(Struct, frozen=True, tag="iptables-restore", omit_defaults=True):
+    """What goes into ``iptables-restore``, one transaction for each table; ``table`` names the only one."""
 
     family: Family
     tables: tuple[TableInput, ...]
+    table: str = ""
 
     @property
     def tool(self) -> tuple[str, ...]:
         """The command that reads it."""
-        return (f"{PROGRAMS[self.family]}-restore", *WAIT, "--noflush", "--counters")
+        only = ("-T", self.table) if self.table else ()
+        return (f"{PROGRAMS[self.family]}-restore", *WAIT, *only, "--noflush", "--counters")
 
     def text(self) -> Iterator[str]:
         """Yield its lines."""

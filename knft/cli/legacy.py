@@ -40,7 +40,7 @@ def render_legacy(
     """Print the pages of a mode, or raise before anything is printed."""
     # The mode's own default is every address, and one of its words is none of nftables' (I.5).
     config = config_from_options({**options, "nodeport_addresses": ()})
-    make = _maker(backend, options, cleanup=cleanup)
+    make = _maker(backend, {**options, "family": family}, cleanup=cleanup)
     clusters = _clusters(paths, config, options)
     pages = [make(cluster) for item, cluster in clusters.items() if family in (None, item.value.lower())]
     texts = [_printed(page, output, part) for page in pages]

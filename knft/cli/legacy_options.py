@@ -9,19 +9,17 @@ from knft.errors import SourceError, UsageError
 from knft.model import addresses
 from knft.model.names import Family, NamespacedName
 from knft.source.files import shown_path
-from knft.takeover.saved import Saved
 from knft_compat import iptables, ipvs
 from knft_compat.cluster import LocalTraffic
 
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
+_LONGEST_INTERFACE = 15
 
 
 def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
     """Return the settings of the iptables mode; raise UsageError or SourceError, naming flag or file."""
-    existing: Saved | None = None
-    if options["existing"] is not None:
-        existing = iptables.read_existing(shown_path(options["existing"]), _read(options["existing"]))
+    existing = _existing(options["existing"], options["family"])
     changed = frozenset(_service("--changed", text) for text in options["changed"])
     return iptables.Settings(
         localhost_node_ports=options["iptables_localhost_nodeports"],
@@ -30,6 +28,17 @@ def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
         existing=existing,
         changed=changed or None,
     )
+
+
+def _existing(path: str | None, family: str | None) -> iptables.Existing | None:
+    if path is None:
+        return None
+    existing = iptables.read_existing(shown_path(path), _read(path))
+    families = {item.value.lower(): item for item in existing.families}
+    if family is not None and families and family not in families:
+        msg = f"--existing: {shown_path(path)} has no rules of --family {family}, but those of {' and '.join(families)}"
+        raise UsageError(msg)
+    return existing
 
 
 def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
@@ -51,6 +60,10 @@ def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
     """Return how pods are told from others, or None where they cannot be (I.6)."""
     if config.detects_by_interface:
         match = ("-i", re.sub(r"\*$", "+", config.pod_interface))
+        if len(match[1]) > _LONGEST_INTERFACE:
+            most = _LONGEST_INTERFACE - 1
+            msg = f"--pod-interface-name-prefix: iptables takes {most} characters, not {config.pod_interface[:-1]!r}"
+            raise UsageError(msg)
     elif pod_cidr is not None:
         match = ("-s", pod_cidr)
     else:
@@ -60,11 +73,11 @@ def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
 
 def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) -> tuple[str, ...]:
     """Return the networks of ``family`` whose addresses accept NodePorts, () where all do (I.5); raise UsageError."""
-    words = {"primary": () if node_ip is None else (addresses.as_network(node_ip),), "localhost": _LOOPBACK,
-             "all": _EVERYWHERE}  # fmt: skip
+    primary = () if node_ip is None or addresses.is_loopback(node_ip) else (addresses.as_network(node_ip),)
+    words = {"primary": primary, "localhost": _LOOPBACK, "all": _EVERYWHERE}
     flag = "--nodeport-addresses"
     parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
-    found = [cidr for part in parts for cidr in words.get(part) or parse_networks(flag, (part,))]
+    found = [cidr for part in parts for cidr in (words[part] if part in words else parse_networks(flag, (part,)))]
     cidrs = addresses.networks_of_family(found, family)
     return () if any(addresses.is_zero_network(cidr) for cidr in cidrs) else cidrs
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from knft.model.names import NamespacedName
-from knft.takeover.saved import Saved
+from knft_compat.iptables.existing import Existing
 
 
 class Settings(Struct, frozen=True):
@@ -17,5 +17,5 @@ class Settings(Struct, frozen=True):
     localhost_node_ports: bool = True
     has_nfacct: bool = True
     conntrack_is_liberal: bool = False
-    existing: Saved | None = None
+    existing: Existing | None = None
     changed: frozenset[NamespacedName] | None = None

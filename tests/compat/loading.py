@@ -1,0 +1,58 @@
+"""Restore's input loaded by the real programs, into a namespace of its own, and read back."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from knft.model.names import Family
+from tests.compat.saved import Chains, tables
+from tests.lab.namespace import Namespace
+
+BACKENDS = ("nft", "legacy")
+PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+_OPTIONS = ("-w", "5", "-W", "100000", "--noflush", "--counters")
+
+
+@contextmanager
+def namespace() -> Iterator[Namespace]:
+    """Make an empty network namespace for a block."""
+    made = Namespace.create("loading")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def check_loads(text: str, family: Family, backend: str) -> None:
+    """Assert that a backend (one of BACKENDS) takes restore's input, and has exactly what was meant afterwards.
+
+    The input must be without nfacct, which not every kernel has (``without_counters``), and without IPVS' ipsets.
+    """
+    with namespace() as made:
+        load(made, text, family, backend)
+        found = own_chains(saved(made, family, backend))
+    assert found == own_chains(tables(text, family))
+
+
+def load(made: Namespace, text: str, family: Family, backend: str) -> None:
+    """Hand restore's input to the real program."""
+    made.run([f"{PROGRAMS[family]}-{backend}-restore", *_OPTIONS], stdin=text)
+
+
+def saved(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:
+    """Return all that the real program has."""
+    return tables(made.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout, family)
+
+
+def own_chains(found: dict[str, Chains]) -> dict[str, Chains]:
+    """Leave out the kernel's own chains, and tables that have no others."""
+    own = {
+        table: {chain: rules for chain, rules in chains.items() if chain.startswith("KUBE-")}
+        for table, chains in found.items()
+    }
+    return {table: chains for table, chains in own.items() if chains}
+
+
+def without_counters(text: str) -> str:
+    """Return restore's input without its matches of nfacct; the rules that have them stay."""
+    return re.sub(r" -m nfacct --nfacct-name \S+", "", text)

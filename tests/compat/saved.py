@@ -1,0 +1,184 @@
+"""Rules of iptables compared by what they mean: restore's input, and what iptables-save makes of it.
+
+The programs print options in an order of their own, add what was implied, and write numbers and networks their way.
+What this module does not know is an error, never passed over: a rule that is half read would equal another.
+"""
+
+import ipaddress
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from knft.model.names import Family
+
+Options = frozenset[tuple[str, str]]
+"""Options and their values; a negated option has ``!`` in front."""
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a rule means: conditions on the header, matches in order, the target, and the target's options."""
+
+    header: Options
+    matches: tuple[tuple[str, Options], ...]
+    target: str | None
+    of_target: Options
+
+
+Chains = dict[str, tuple[Meant, ...]]
+
+
+def tables(text: str, family: Family) -> dict[str, Chains]:
+    """Return every table's chains, the kernel's own too, with their rules in order; raise ValueError."""
+    found: dict[str, Chains] = {}
+    chains: Chains | None = None
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        if chains is None:
+            chains = found.setdefault(_table_name(line), {})
+        elif line == "COMMIT":
+            chains = None
+        else:
+            _read_line(line, chains, family)
+    return found
+
+
+def _table_name(line: str) -> str:
+    if not line.startswith("*"):
+        msg = f"what is {line!r}?"
+        raise ValueError(msg)
+    return line[1:]
+
+
+def _read_line(line: str, chains: Chains, family: Family) -> None:
+    action, _, rest = line.partition(" ")
+    if action.startswith(":"):
+        chains[action[1:]] = ()
+    elif action == "-X":
+        if chains.pop(rest):
+            msg = f"{rest} is deleted, and has rules"
+            raise ValueError(msg)
+    elif action == "-A":
+        chain, *words = shlex.split(rest)
+        chains[chain] = (*chains[chain], meant(words, family))
+    else:
+        msg = f"what is {line!r}?"
+        raise ValueError(msg)
+
+
+def meant(words: list[str], family: Family) -> Meant:
+    """Return what a rule's arguments mean; raise ValueError where one of them is not known here."""
+    header: set[tuple[str, str]] = set()
+    parts: list[tuple[str, set[tuple[str, str]]]] = []
+    matches = 0
+    waiting = iter(words)
+    for negation, option in _options(waiting):
+        if option in ("-m", "-j"):
+            name = next(waiting)
+            parts.append((name, set(_IMPLIED.get(name, {}).get(family, ()))))
+            matches += option == "-m"
+        elif option in _HEADER:
+            header.add((negation + option, _HEADER[option](next(waiting))))
+        else:
+            name, options = parts[-1] if parts else ("", set())
+            read = _read(name, option, waiting)
+            options -= {implied for implied in options if implied[0] == read[0]}
+            options.add((negation + read[0], read[1]))
+    if len(parts) > matches + 1:
+        msg = f"two targets: {words}"
+        raise ValueError(msg)
+    target, of_target = parts[matches] if len(parts) > matches else (None, set())
+    read_matches = tuple((name, frozenset(options)) for name, options in parts[:matches])
+    return Meant(frozenset(header - _EVERYBODY), read_matches, target, frozenset(of_target))
+
+
+def _options(words: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Yield each option that comes next, and ``!`` or nothing."""
+    for word in words:
+        yield ("!", next(words)) if word == "!" else ("", word)
+
+
+def _read(name: str, option: str, words: Iterator[str]) -> tuple[str, str]:
+    """Return an option of a match or a target as the programs print it, and its value; raise ValueError."""
+    known = _OF.get(name, {})
+    if option not in known:
+        msg = f"{option} of {name or 'nothing'} is not known here"
+        raise ValueError(msg)
+    printed, read = known[option]
+    return printed, "" if read is None else read(next(words))
+
+
+def _network(text: str) -> str:
+    return str(ipaddress.ip_network(text))
+
+
+def _number(text: str) -> str:
+    return str(int(text))
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _masked(text: str) -> str:
+    value, _, mask = text.partition("/")
+    return f"{int(value, 0):#x}/{int(mask or '0xffffffff', 0):#x}"
+
+
+def _sorted_words(text: str) -> str:
+    return ",".join(sorted(text.split(",")))
+
+
+def _chance(text: str) -> str:
+    """The kernel counts in parts of two to the power of 31."""
+    return str(round(float(text) * (1 << 31)))
+
+
+def _first_255(text: str) -> str:
+    """The kernel has room for no more, and the programs cut the rest off in silence."""
+    return text[:255]
+
+
+_Reading = Mapping[str, tuple[str, Callable[[str], str] | None]]
+_HEADER: Mapping[str, Callable[[str], str]] = {"-s": _network, "-d": _network, "-p": _same, "-i": _same}
+_EVERYBODY = frozenset((option, network) for option in ("-s", "-d") for network in ("0.0.0.0/0", "::/0"))
+"""Conditions that say nothing, which are not printed."""
+
+_PORTS: _Reading = {"--dport": ("--dport", _number)}
+_OF: Mapping[str, _Reading] = {
+    "tcp": _PORTS,
+    "udp": _PORTS,
+    "sctp": _PORTS,
+    "comment": {"--comment": ("--comment", _first_255)},
+    "mark": {"--mark": ("--mark", _masked)},
+    "addrtype": {option: (option, _same) for option in ("--src-type", "--dst-type")},
+    "conntrack": {"--ctstate": ("--ctstate", _sorted_words)},
+    "statistic": {"--mode": ("--mode", _same), "--probability": ("--probability", _chance)},
+    "recent": {
+        **{option: (option, None) for option in ("--set", "--rcheck", "--reap", "--rsource")},
+        **{option: (option, _same) for option in ("--name", "--mask")},
+        "--seconds": ("--seconds", _number),
+    },
+    "MARK": {
+        "--or-mark": ("--set-xmark", lambda text: _masked(f"{text}/{text}")),
+        "--xor-mark": ("--set-xmark", lambda text: _masked(f"{text}/0")),
+        "--set-xmark": ("--set-xmark", _masked),
+    },
+    "MASQUERADE": {"--random-fully": ("--random-fully", None)},
+    "DNAT": {"--to-destination": ("--to-destination", _same)},
+    "REJECT": {"--reject-with": ("--reject-with", _same)},
+}
+"""Of each match and target: its options, how they are printed, and what reads their values; None without a value."""
+
+_IMPLIED: Mapping[str, Mapping[Family, tuple[tuple[str, str], ...]]] = {
+    "recent": {
+        Family.IPV4: (("--mask", "255.255.255.255"), ("--rsource", "")),
+        Family.IPV6: (("--mask", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ("--rsource", "")),
+    },
+    "REJECT": {
+        Family.IPV4: (("--reject-with", "icmp-port-unreachable"),),
+        Family.IPV6: (("--reject-with", "icmp6-port-unreachable"),),
+    },
+}
+"""What the programs print although nobody said it."""
