@@ -53,6 +53,8 @@ def _maker(backend: str, options: dict[str, Any], *, cleanup: bool) -> Callable[
         for_iptables = iptables_settings(options)
         return lambda cluster: (iptables.cleanup if cleanup else iptables.sync)(cluster, for_iptables)
     for_ipvs = ipvs_settings(options)
+    for sentence in for_ipvs.remarks:
+        click.echo(f"knft: {sentence}", err=True)
     return lambda cluster: (ipvs.cleanup if cleanup else ipvs.sync)(cluster, for_ipvs)
 
 

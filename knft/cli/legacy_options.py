@@ -44,6 +44,7 @@ def _existing(path: str | None, family: str | None) -> iptables.Existing | None:
 def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
     """Return the settings of the IPVS mode; raise UsageError or SourceError, naming flag or file."""
     servers, bound = options["existing_ipvs"], options["existing_addresses"]
+    found = None if servers is None else ipvs.read_servers(shown_path(servers), _read(servers))
     return ipvs.Settings(
         vintage=_vintage(options["vintage"]),
         scheduler=_scheduler(options["ipvs_scheduler"]),
@@ -51,8 +52,9 @@ def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
         strict_arp=options["ipvs_strict_arp"],
         timeouts=ipvs.Timeouts(*(_seconds(f"--ipvs-{name}-timeout", options) for name in ("tcp", "tcpfin", "udp"))),
         kernel=_kernel(options["kernel"]),
-        servers=None if servers is None else ipvs.read_servers(shown_path(servers), _read(servers)),
+        servers=None if found is None else found.servers,
         bound=None if bound is None else ipvs.read_addresses(shown_path(bound), _read(bound)),
+        remarks=() if found is None else found.remarks,
     )
 
 

@@ -32,7 +32,7 @@ class Settings(Struct, frozen=True):
 
     ``kernel`` is the version (major, minor) of the node's kernel. ``excluded`` are the CIDRs whose virtual servers are
     somebody else's. ``servers`` and ``bound`` are what is there: virtual servers, and addresses on kube-proxy's device;
-    None where it was not asked, as on a machine without any.
+    None where it was not asked, as on a machine without any. ``remarks`` are sentences about the reading of them.
     """
 
     vintage: Vintage = Vintage.NEWEST
@@ -43,3 +43,4 @@ class Settings(Struct, frozen=True):
     kernel: tuple[int, int] = (6, 1)
     servers: tuple[ExistingServer, ...] | None = None
     bound: tuple[str, ...] | None = None
+    remarks: tuple[str, ...] = ()

@@ -1,15 +1,59 @@
-"""A sync, and a cleanup, of the IPVS mode."""
+"""A sync of the IPVS mode, part by part in kube-proxy's order (E.4)."""
 
+from msgspec.structs import replace
+
+from knft.model import addresses
 from knft_compat.cluster import Cluster
+from knft_compat.ipvs.chains import JUMPS, EnsureChains, ensured
+from knft_compat.ipvs.claims import bound_addresses, claims
+from knft_compat.ipvs.conntrack import conntrack
+from knft_compat.ipvs.device import BindAddresses, EnsureDevice, UnbindAddresses
+from knft_compat.ipvs.entries import entries, filled_sets
+from knft_compat.ipvs.preconditions import preconditions
+from knft_compat.ipvs.restore import restore
+from knft_compat.ipvs.servers import StaleServers, VirtualServers, stale_servers, virtual_servers
 from knft_compat.ipvs.settings import Settings
-from knft_compat.page import Page
+from knft_compat.ipvs.sysctls import sysctls, timeouts
+from knft_compat.ipvs.vintages import FEATURES
+from knft_compat.jumps import EnsureJumps
+from knft_compat.page import Page, Part
 
 
 def sync(cluster: Cluster, settings: Settings) -> Page:
-    """Return what a sync hands to the kernel."""
-    raise NotImplementedError
+    """Return what a sync hands to the kernel, and what kube-proxy does once before its first.
+
+    Raises UsageError where a Service cannot be expressed. Without ``cluster.before`` it is the first sync.
+    """
+    features, family = FEATURES[settings.vintage], cluster.family
+    found = tuple(claims(cluster, features))
+    wanted = entries(cluster, features)
+    before = None if cluster.before is None else entries(replace(cluster, ports=cluster.before), features)
+    servers = virtual_servers(found, settings, features, first=cluster.before is None)
+    bound, stale = addresses.of_family(settings.bound or (), family), stale_servers(servers, family, settings)
+    active = bound_addresses(found)
+    superfluous = [address for address in bound if address not in active]
+    if features.unbinds_with_servers:
+        superfluous = [address for address in superfluous if address in {server.address for server in stale}]
+    removal: tuple[Part, Part] = (UnbindAddresses(_networks(superfluous)), StaleServers(stale))
+    return Page(
+        "ipvs",
+        family,
+        (
+            preconditions(settings, features),
+            sysctls(settings),
+            timeouts(settings),
+            EnsureChains(family, ensured(settings.vintage)),
+            EnsureJumps(family, JUMPS[settings.vintage]),
+            EnsureDevice(),
+            filled_sets(cluster, wanted, before),
+            VirtualServers(servers),
+            BindAddresses(_networks([address for address in active if address not in bound])),
+            restore(cluster, wanted, settings.vintage),
+            *(reversed(removal) if features.unbinds_with_servers else removal),
+            conntrack(cluster, features.forgetting),
+        ),
+    )
 
 
-def cleanup(cluster: Cluster, settings: Settings) -> Page:
-    """Return what removes the mode's leftovers."""
-    raise NotImplementedError
+def _networks(of: list[str]) -> tuple[str, ...]:
+    return tuple(addresses.as_network(address) for address in of)

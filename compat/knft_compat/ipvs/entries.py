@@ -1,0 +1,138 @@
+"""What is in kube-proxy's ipsets, for the Services that there are (E.3, E.6)."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from knft.errors import UsageError
+from knft.model import addresses
+from knft.model.names import Protocol
+from knft_compat.cluster import Cluster, ServedPort
+from knft_compat.ipvs.claims import bound_addresses, claims, node_port_addresses
+from knft_compat.ipvs.sets import BITMAP, MOST_ENTRIES, SETS, FilledSet, FilledSets
+from knft_compat.ipvs.vintages import Features
+
+
+class Fenced(Struct, frozen=True):
+    """A load balancer's address that this node itself may not dial: its own is in none of the source ranges."""
+
+    address: str
+    protocol: str
+    port: int
+
+
+class Entries(Struct, frozen=True):
+    """The entries of each set, by its IPv4 name, and what is fenced, in the order of Service ports."""
+
+    sets: dict[str, tuple[str, ...]]
+    fenced: tuple[Fenced, ...]
+
+
+Entry = tuple[str, str]
+"""A set's IPv4 name, and what is in it."""
+
+
+def entries(cluster: Cluster, features: Features) -> Entries:
+    """Return what has to be in the sets; raise UsageError where a set cannot hold it."""
+    found: dict[str, dict[str, None]] = {name: {} for name in SETS if name not in features.without_sets}
+    for served in cluster.ports:
+        for name, entry in _of_port(served, cluster):
+            found[name][entry] = None
+    if "KUBE-IPVS-IPS" in found:
+        found["KUBE-IPVS-IPS"] = dict.fromkeys(bound_addresses(tuple(claims(cluster, features))))
+    for name, members in found.items():
+        _check_size(name, len(members))
+    fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.ip))
+    return Entries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(fenced)))
+
+
+def filled_sets(cluster: Cluster, wanted: Entries, before: Entries | None) -> FilledSets:
+    """Return the sets with their entries; what only ``before`` had is stale."""
+    family, earlier = cluster.family, before.sets if before is not None else {}
+    return FilledSets(
+        tuple(
+            FilledSet(
+                (kind := SETS[name]).name_in(family),
+                kind.type,
+                family,
+                kind.comment,
+                members,
+                tuple(entry for entry in earlier.get(name, ()) if entry not in set(members)),
+            )
+            for name, members in wanted.sets.items()
+        )
+    )
+
+
+def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:
+    port = served.plan.port
+    protocol = port.protocol.lower()
+    for endpoint in served.endpoints:
+        if endpoint.is_local:
+            yield "KUBE-LOOP-BACK", f"{endpoint.address},{protocol}:{endpoint.port},{endpoint.address}"
+    yield "KUBE-CLUSTER-IP", f"{port.cluster_ip},{protocol}:{port.port}"
+    for address in port.external_ips:
+        name = "KUBE-EXTERNAL-IP-LOCAL" if port.external_policy_local else "KUBE-EXTERNAL-IP"
+        yield name, f"{address},{protocol}:{port.port}"
+    for vip in port.load_balancer_vips:
+        yield from _of_load_balancer(served, vip, cluster.node.ip)
+    if port.node_port and not (accepting := node_port_addresses(cluster.node)):
+        return  # kube-proxy passes over the rest of such a port, its health check too.
+    if port.node_port:
+        yield from _of_node_port(port.protocol, port.node_port, accepting, local=port.external_policy_local)
+    if port.health_check_node_port:
+        yield "KUBE-HEALTH-CHECK-NODE-PORT", str(port.health_check_node_port)
+
+
+def _of_load_balancer(served: ServedPort, vip: str, node_ip: str | None) -> Iterator[Entry]:
+    port = served.plan.port
+    entry = f"{vip},{port.protocol.lower()}:{port.port}"
+    yield "KUBE-LOAD-BALANCER", entry
+    if port.external_policy_local:
+        yield "KUBE-LOAD-BALANCER-LOCAL", entry
+    if port.load_balancer_source_ranges:
+        yield "KUBE-LOAD-BALANCER-FW", entry
+    for cidr in port.load_balancer_source_ranges:
+        _check_range(served, cidr)
+        yield "KUBE-LOAD-BALANCER-SOURCE-CIDR", f"{entry},{cidr}"
+    if _node_may_dial(served, node_ip):
+        yield "KUBE-LOAD-BALANCER-SOURCE-IP", f"{entry},{vip}"
+
+
+def _of_node_port(protocol: Protocol, number: int, accepting: tuple[str, ...], *, local: bool) -> Iterator[Entry]:
+    is_hash = protocol == "SCTP"
+    members = [f"{address},sctp:{number}" for address in accepting] if is_hash else [str(number)]
+    ending = f"{protocol}-HASH" if is_hash else protocol
+    for name in (f"KUBE-NODE-PORT-{ending}", *([f"KUBE-NODE-PORT-LOCAL-{ending}"] if local else [])):
+        for member in members:
+            yield name, member
+
+
+def _fenced(served: ServedPort, node_ip: str | None) -> Iterator[Fenced]:
+    port = served.plan.port
+    if port.load_balancer_source_ranges and not _node_may_dial(served, node_ip):
+        for vip in port.load_balancer_vips:
+            yield Fenced(vip, port.protocol.lower(), port.port)
+
+
+def _node_may_dial(served: ServedPort, node_ip: str | None) -> bool:
+    ranges = served.plan.port.load_balancer_source_ranges
+    return node_ip is not None and any(addresses.contains(cidr, node_ip) for cidr in ranges)
+
+
+def _check_range(served: ServedPort, cidr: str) -> None:
+    if addresses.is_zero_network(cidr):
+        msg = (
+            f"Service {served.plan.name.service}: the IPVS mode cannot express the source range {cidr}: a set of type "
+            "hash:ip,port,net holds no network of length 0; leave loadBalancerSourceRanges out, or halve the range"
+        )
+        raise UsageError(msg)
+
+
+def _check_size(name: str, count: int) -> None:
+    if SETS[name].type != BITMAP and count > MOST_ENTRIES:
+        msg = (
+            f"the IPVS mode cannot express these Services: {count} entries belong into ipset {name}, which kube-proxy "
+            f"makes for {MOST_ENTRIES}; render fewer Services"
+        )
+        raise UsageError(msg)

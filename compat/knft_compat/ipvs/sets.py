@@ -1,0 +1,106 @@
+"""kube-proxy's ipsets, and the input of ``ipset restore`` (E.3)."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from knft.model.names import Family
+from knft.takeover.names import ipv6_set
+
+BITMAP = "bitmap:port"
+HASH_SIZE, MOST_ENTRIES = 1024, 65536
+_PORTS = "0-65535"
+_FAMILIES = {Family.IPV4: "inet", Family.IPV6: "inet6"}
+
+
+class SetKind(Struct, frozen=True):
+    """A set that kube-proxy makes: its IPv4 name, its type, and what its rules say about it.
+
+    The comment is kube-proxy's alone: ipset is not told of it, and elements have none.
+    """
+
+    name: str
+    type: str
+    comment: str
+
+    def name_in(self, family: Family) -> str:
+        """Return the set's name in a family."""
+        return self.name if family is Family.IPV4 else ipv6_set(self.name)
+
+
+SETS = {
+    kind.name: kind
+    for kind in (
+        SetKind("KUBE-LOOP-BACK", "hash:ip,port,ip",
+                "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"),
+        SetKind("KUBE-CLUSTER-IP", "hash:ip,port",
+                "Kubernetes service cluster ip + port for masquerade purpose"),
+        SetKind("KUBE-EXTERNAL-IP", "hash:ip,port",
+                "Kubernetes service external ip + port for masquerade and filter purpose"),
+        SetKind("KUBE-EXTERNAL-IP-LOCAL", "hash:ip,port",
+                "Kubernetes service external ip + port with externalTrafficPolicy=local"),
+        SetKind("KUBE-LOAD-BALANCER", "hash:ip,port", "Kubernetes service lb portal"),
+        SetKind("KUBE-LOAD-BALANCER-FW", "hash:ip,port",
+                "Kubernetes service load balancer ip + port for load balancer with sourceRange"),
+        SetKind("KUBE-LOAD-BALANCER-LOCAL", "hash:ip,port",
+                "Kubernetes service load balancer ip + port with externalTrafficPolicy=local"),
+        SetKind("KUBE-LOAD-BALANCER-SOURCE-IP", "hash:ip,port,ip",
+                "Kubernetes service load balancer ip + port + source IP for packet filter purpose"),
+        SetKind("KUBE-LOAD-BALANCER-SOURCE-CIDR", "hash:ip,port,net",
+                "Kubernetes service load balancer ip + port + source cidr for packet filter purpose"),
+        SetKind("KUBE-NODE-PORT-TCP", BITMAP, "Kubernetes nodeport TCP port for masquerade purpose"),
+        SetKind("KUBE-NODE-PORT-LOCAL-TCP", BITMAP,
+                "Kubernetes nodeport TCP port with externalTrafficPolicy=local"),
+        SetKind("KUBE-NODE-PORT-UDP", BITMAP, "Kubernetes nodeport UDP port for masquerade purpose"),
+        SetKind("KUBE-NODE-PORT-LOCAL-UDP", BITMAP,
+                "Kubernetes nodeport UDP port with externalTrafficPolicy=local"),
+        SetKind("KUBE-NODE-PORT-SCTP-HASH", "hash:ip,port",
+                "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'"),
+        SetKind("KUBE-NODE-PORT-LOCAL-SCTP-HASH", "hash:ip,port",
+                "Kubernetes nodeport SCTP port with externalTrafficPolicy=local with type 'hash ip:port'"),
+        SetKind("KUBE-HEALTH-CHECK-NODE-PORT", BITMAP, "Kubernetes health check node port"),
+        SetKind("KUBE-IPVS-IPS", "hash:ip", "Addresses on the ipvs interface"),
+    )
+}  # fmt: skip
+"""All sets by their IPv4 names, in kube-proxy's order."""
+
+
+class FilledSet(Struct, frozen=True):
+    """A set of a family: what shall be in it, and what the sync before had put there that shall not be any more."""
+
+    name: str
+    type: str
+    family: Family
+    comment: str
+    entries: tuple[str, ...]
+    stale: tuple[str, ...] = ()
+
+    def text(self) -> Iterator[str]:
+        """Yield what makes the set, takes out what is stale and puts in all that is wanted."""
+        yield f"# {self.comment}"
+        if self.type == BITMAP:
+            yield f"create {self.name} {self.type} range {_PORTS}"
+        else:
+            sizes = f"hashsize {HASH_SIZE} maxelem {MOST_ENTRIES}"
+            yield f"create {self.name} {self.type} family {_FAMILIES[self.family]} {sizes}"
+        for entry in self.stale:
+            yield f"del {self.name} {entry}"
+        for entry in self.entries:
+            yield f"add {self.name} {entry}"
+
+
+class FilledSets(Struct, frozen=True, tag="ipset"):
+    """All sets of a family.
+
+    kube-proxy makes the sets before it touches any virtual server and fills them after the last one; between the two
+    nothing looks into them that did not before, so they are filled at once here. It lists a set and adds what is
+    missing; with ``-exist``, adding everything comes to the same.
+    """
+
+    sets: tuple[FilledSet, ...]
+    tool = ("ipset", "restore", "-exist")
+
+    def text(self) -> Iterator[str]:
+        """Yield the lines of all sets."""
+        for item in self.sets:
+            yield from item.text()
