@@ -23,7 +23,7 @@ def _decimal(text: str) -> str:
     return text if ":" in text else _LEADING_ZEROS.sub("", text)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 10)
 def parse_address(text: str) -> tuple[Family, str] | None:
     """Return the family and canonical text of an address, or None if ``text`` is not one."""
     if _CANONICAL_IPV4.fullmatch(text):
@@ -40,7 +40,7 @@ def parse_address(text: str) -> tuple[Family, str] | None:
     return _VERSIONS[address.version], str(address)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def parse_network(text: str) -> tuple[Family, str] | None:
     """Return the family and canonical text of a CIDR (host bits cleared), or None if ``text`` is not one."""
     address, slash, length = text.strip().partition("/")
@@ -103,7 +103,7 @@ def is_zero_network(network: str) -> bool:
 _SPECIAL_IPV4 = re.compile(r"(?:127|22[4-9]|23[0-9])\.|0\.0\.0\.0\Z|255\.255\.255\.255\Z|169\.254\.")
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 10)
 def special_use(address: str) -> str:
     """Return what a canonical address is, in words, where it does not name one machine among others; or ""."""
     if ":" not in address and _SPECIAL_IPV4.match(address) is None:

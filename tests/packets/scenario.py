@@ -35,18 +35,48 @@ UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number 
 """``$external.96`` to ``.99``: the same, so that a packet that is dropped there is not just one without a way."""
 
 
-class Packet(
-    msgspec.Struct, frozen=True, rename={"client": "from", "source_address": "as"}, forbid_unknown_fields=True
-):
-    """A connection that is tried, and what has to come of it.
-
-    ``clause`` is what it shows, one clause or several of ``clauses``. ``to`` is ``$name:port``; ``as`` is the address
-    that the client uses, where it has several; ``family`` is said of a packet that exists in that one alone.
+class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What has to come of a connection that is tried.
 
     Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which must do so in the end;
     ``always_one_of`` lists those of which one must answer all connections, with ``source`` telling whether they saw the
     client's address. ``rejected`` is an ICMP message at once; ``dropped`` is silence, and nobody reached. ``unserved``
     is a reset by the node itself: nobody translated the packet.
+    """
+
+    answered_by: tuple[str, ...] = ()
+    always_one_of: tuple[str, ...] = ()
+    source: Literal["kept", "masqueraded"] = "kept"
+    rejected: bool = False
+    dropped: bool = False
+    unserved: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse no outcome, and two."""
+        outcomes = (bool(self.answered_by), bool(self.always_one_of), self.rejected, self.dropped, self.unserved)
+        if sum(outcomes) != 1:
+            msg = "a packet needs exactly one outcome"
+            raise ValueError(msg)
+
+
+class Departure(Expected, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What comes of it in another of kube-proxy's modes, which differs by intent; ``by`` is a key of ``departures``."""
+
+    by: str
+
+
+class Packet(
+    Expected,
+    frozen=True,
+    kw_only=True,
+    rename={"client": "from", "source_address": "as"},
+    forbid_unknown_fields=True,
+):
+    """A connection that is tried, and what has to come of it.
+
+    ``clause`` is what it shows, one clause or several of ``clauses``. ``to`` is ``$name:port``; ``as`` is the address
+    that the client uses, where it has several; ``family`` is said of a packet that exists in that one alone.
+    ``iptables`` and ``ipvs`` are given where that mode has another outcome.
     """
 
     clause: str | tuple[str, ...]
@@ -55,20 +85,14 @@ class Packet(
     source_address: str = ""
     protocol: Literal["tcp", "udp", "sctp"] = "tcp"
     family: Literal[4, 6] | None = None
-    answered_by: tuple[str, ...] = ()
-    always_one_of: tuple[str, ...] = ()
-    source: Literal["kept", "masqueraded"] = "kept"
-    rejected: bool = False
-    dropped: bool = False
-    unserved: bool = False
+    iptables: Departure | None = None
+    ipvs: Departure | None = None
     note: str = ""
 
-    def __post_init__(self) -> None:
-        """Refuse a packet without an outcome, or with two."""
-        outcomes = (bool(self.answered_by), bool(self.always_one_of), self.rejected, self.dropped, self.unserved)
-        if sum(outcomes) != 1:
-            msg = f"packet to {self.to} needs exactly one outcome"
-            raise ValueError(msg)
+    def expected_in(self, mode: str) -> Expected:
+        """Return what has to come of it in a mode: nftables, iptables or ipvs."""
+        departure: Departure | None = getattr(self, mode, None)
+        return departure or self
 
     @property
     def clauses(self) -> tuple[str, ...]:

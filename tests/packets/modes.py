@@ -1,0 +1,134 @@
+"""The ways to put a scenario in force: knft itself, and kube-proxy's other modes as ``knft render`` prints them."""
+
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from click.testing import CliRunner
+
+from knft.cli.main import cli
+from tests.lab.namespace import Namespace
+from tests.packets.node import NODE_FLAG, knft, listed, sync_once, write_manifests
+from tests.packets.scenario import Scenario
+
+DEVICE = "kube-ipvs0"
+
+
+class Mode(Protocol):
+    """One way; ``name`` is what ``--backend`` and scenarios call it."""
+
+    name: str
+
+    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+        """Put a scenario's cluster in force, or the one before it; ``folder`` is for its files."""
+
+    def listed(self, node: Namespace) -> None:
+        """List what is in force, and fail where that cannot be done."""
+
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
+        """Take everything away."""
+
+
+def write(folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+    """Write a scenario's objects, or those of the cluster before it."""
+    write_manifests(folder, scenario.earlier_manifests() if earlier else scenario.manifests())
+
+
+class Nftables:
+    """``knft run --once``."""
+
+    name = "nftables"
+
+    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+        write(folder, scenario, earlier=earlier)
+        sync_once(node, folder, *scenario.arguments())
+
+    def listed(self, node: Namespace) -> None:
+        assert "table ip knft" in listed(node)
+
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - Mode's
+        knft(node, "cleanup")
+        assert listed(node) == ""
+
+
+class Iptables:
+    """The script of ``knft render --backend iptables``, run on the node."""
+
+    name = "iptables"
+    _saves: ClassVar[dict[str, str]] = {"ipv4": "iptables-save", "ipv6": "ip6tables-save"}
+
+    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+        write(folder, scenario, earlier=earlier)
+        for family in self._saves:
+            _run(node, self._script(node, folder, scenario, family))
+
+    def _script(self, node: Namespace, folder: Path, scenario: Scenario, family: str, *more: str) -> str:
+        saved = folder / f"{family}.saved"
+        saved.write_text(node.run([self._saves[family]]).stdout)
+        existing = ("--existing", str(saved)) if "COMMIT" in saved.read_text() else ()
+        # The kernel here has none of nfacct's counters.
+        return render(node, folder, scenario, self.name, "--family", family, "--no-nfacct", *existing, *more)
+
+    def listed(self, node: Namespace) -> None:
+        for program in self._saves.values():
+            assert ":KUBE-SERVICES " in node.run([program, "-t", "nat"]).stdout
+
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
+        for family, save in self._saves.items():
+            _run(node, self._script(node, folder, scenario, family, "--cleanup"))
+            # Cleanup leaves the kubelet's chain alone (D.10).
+            left = [line for line in node.run([save]).stdout.splitlines() if "KUBE-" in line]
+            assert [line for line in left if "KUBE-FIREWALL" not in line] == []
+        node.run(["nft", "flush", "ruleset"])
+
+
+class Ipvs:
+    """The script of ``knft render --backend ipvs``, run on the node; for kernels that have ip_vs."""
+
+    name = "ipvs"
+
+    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+        write(folder, scenario, earlier=earlier)
+        servers, bound = folder / "servers", folder / "bound"
+        for family in ("ipv4", "ipv6"):
+            servers.write_text(node.run(["ipvsadm", "-Sn"]).stdout + node.run(["ipvsadm", "-Ln"]).stdout)
+            bound.write_text(node.run(["ip", "-o", "address", "show", "dev", DEVICE], check=False).stdout)
+            existing = ("--existing-ipvs", str(servers), "--existing-addresses", str(bound))
+            _run(node, render(node, folder, scenario, self.name, "--family", family, *existing))
+
+    def listed(self, node: Namespace) -> None:
+        assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout
+        assert DEVICE in node.run(["ip", "link", "show", "dev", DEVICE]).stdout
+
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
+        for family in ("ipv4", "ipv6"):
+            _run(node, render(node, folder, scenario, self.name, "--family", family, "--cleanup"))
+        assert "->" not in node.run(["ipvsadm", "-Sn"]).stdout
+        # Those of IPv6 are not on kube-proxy's list (E.9).
+        left = node.run(["ipset", "list", "-name"]).stdout.split()
+        assert [name for name in left if not name.startswith("KUBE-6-")] == []
+        node.run(["nft", "flush", "ruleset"])
+        for name in left:
+            node.run(["ipset", "destroy", name])
+
+
+def render(node: Namespace, folder: Path, scenario: Scenario, backend: str, *more: str) -> str:
+    """Return what ``knft render`` prints for the objects in ``folder``.
+
+    In this process: to start another one takes seconds in the virtual machine.
+    """
+    flags = (*NODE_FLAG, *scenario.arguments(), *own_addresses(node))
+    arguments = ["render", "-f", str(folder / "objects.yaml"), "--backend", backend, *flags, *more]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def own_addresses(node: Namespace) -> list[str]:
+    """Return the flags that name the addresses of all the node's interfaces, but kube-proxy's own."""
+    fields = [line.split() for line in node.run(["ip", "-o", "address", "show"]).stdout.splitlines()]
+    found = [words[3].partition("/")[0] for words in fields if words[1] != DEVICE]
+    return [f"--local-address={address}" for address in found]
+
+
+def _run(node: Namespace, script: str) -> None:
+    node.run(["sh", "-e"], stdin=script)
