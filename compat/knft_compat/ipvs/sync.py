@@ -1,8 +1,11 @@
 """A sync of the IPVS mode, part by part in kube-proxy's order (E.4)."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from knft.model import addresses
+from knft.model.names import Family
 from knft_compat.cluster import Cluster
 from knft_compat.ipvs.chains import JUMPS, EnsureChains, ensured
 from knft_compat.ipvs.claims import bound_addresses, claims
@@ -18,6 +21,9 @@ from knft_compat.ipvs.vintages import FEATURES
 from knft_compat.jumps import EnsureJumps
 from knft_compat.page import Page, Part
 
+_SELF_MADE = ("fe8", "fe9", "fea", "feb")
+"""What addresses in fe80::/10 begin with, in canonical text."""
+
 
 def sync(cluster: Cluster, settings: Settings) -> Page:
     """Return what a sync hands to the kernel, and what kube-proxy does once before its first.
@@ -29,8 +35,8 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
     wanted = entries(cluster, features)
     before = None if cluster.before is None else entries(replace(cluster, ports=cluster.before), features)
     servers = virtual_servers(found, settings, features, first=cluster.before is None)
-    bound, stale = addresses.of_family(settings.bound or (), family), stale_servers(servers, family, settings)
-    active = bound_addresses(found)
+    active, bound = bound_addresses(found), _counting(settings.bound or (), family)
+    stale = stale_servers(servers, family, settings)
     superfluous = [address for address in bound if address not in active]
     if features.unbinds_with_servers:
         superfluous = [address for address in superfluous if address in {server.address for server in stale}]
@@ -55,5 +61,14 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
     )
 
 
-def _networks(of: list[str]) -> tuple[str, ...]:
+def _counting(bound: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Return the addresses of ``family`` that count (E.8): loopback's do not, nor those that IPv6 makes by itself."""
+    return tuple(
+        address
+        for address in addresses.of_family(bound, family)
+        if not addresses.is_loopback(address) and not address.startswith(_SELF_MADE)
+    )
+
+
+def _networks(of: Iterable[str]) -> tuple[str, ...]:
     return tuple(addresses.as_network(address) for address in of)

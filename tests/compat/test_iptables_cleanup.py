@@ -1,0 +1,67 @@
+"""What ``--cleanup`` prints of the iptables mode (D.10)."""
+
+import json
+from pathlib import Path
+
+from tests.compat.iptables_page import endpoints, printed, service, table
+from tests.compat.test_iptables_page import JUMPS
+from tests.unit.objects import table as rows
+
+OBJECTS = [service(), endpoints("ns1/svc1", "10.180.0.1")]
+SVC, SEP, GONE = "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SEP-SXIVWICOYRO3J4NJ", "KUBE-EXT-AAAAAAAAAAAAAAAA"
+NAT = ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-PROXY-CANARY"]
+FILTER = ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-FORWARD", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL",
+          "KUBE-PROXY-CANARY"]  # fmt: skip
+
+
+def removal(*found: str) -> list[str]:
+    """Return the lines that remove chains."""
+    return [*(f":{chain} - [0:0]" for chain in found), *(f"-X {chain}" for chain in found)]
+
+
+def removed(*flags: str) -> str:
+    """Return the input of iptables-restore."""
+    return printed(OBJECTS, "--cleanup", "--part", "iptables-restore", *flags)
+
+
+@rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
+def test_the_kubelets_jumps_stay(row: tuple[str, str]) -> None:
+    family, program = row
+    assert printed(OBJECTS, "--cleanup", "--part", "jumps-removed", "--family", family).splitlines() == [
+        f"{program} -w 5 -W 100000 -D {source} -t {name} {match}-j {target} 2>/dev/null || true"
+        for name, source, target, match in JUMPS
+        if target != "KUBE-FIREWALL"
+    ]
+
+
+def test_tables_are_restored_one_at_a_time_after_the_jumps() -> None:
+    parts = json.loads(printed(OBJECTS, "--cleanup", "-o", "json"))["parts"]
+    restore = ["iptables-restore", "-w", "5", "-W", "100000", "-T"]
+    assert [(part["part"], part["tool"]) for part in parts] == [
+        ("jumps-removed", ["sh"]),
+        ("iptables-restore", [*restore, "nat", "--noflush", "--counters"]),
+        ("iptables-restore", [*restore, "filter", "--noflush", "--counters"]),
+        ("canary-removed", ["sh"]),
+    ]
+
+
+def test_chains_that_a_sync_makes_are_removed() -> None:
+    text = removed()
+    assert table(text, "nat") == removal(*NAT, SEP, SVC)
+    assert table(text, "filter") == removal(*FILTER)
+
+
+def test_the_canary_in_mangle_goes_last() -> None:
+    text = printed(OBJECTS, "--cleanup", "--part", "canary-removed")
+    assert text == "iptables -w 5 -W 100000 -X KUBE-PROXY-CANARY -t mangle 2>/dev/null || true\n"
+
+
+def test_what_is_there_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "saved.txt"
+    path.write_text(
+        f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n:KUBE-FORWARD - [0:0]\n:{GONE} - [0:0]\nCOMMIT\n"
+        f"*nat\n:KUBE-MARK-MASQ - [0:0]\n:DOCKER - [0:0]\n:{GONE} - [0:0]\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"
+    )
+    text = removed("--existing", str(path))
+    assert table(text, "nat") == removal("KUBE-SERVICES", "KUBE-MARK-MASQ", GONE)
+    assert table(text, "filter") == removal("KUBE-FORWARD")

@@ -1,0 +1,90 @@
+"""The rules that lead to NodePorts, and NodePorts on loopback addresses, in all forms of the flags (D.1, D.5, D.6)."""
+
+import pytest
+
+from tests.compat.iptables_page import chains, endpoints, printed, restore, rules, service
+from tests.unit.objects import table
+
+LAST = '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain"'
+NODE = ("--node-ip", "192.0.2.11,2001:db8:1::11", "--local-address", "198.51.100.7,192.0.2.200")
+OBJECTS = [service(port={"nodePort": 30080}), endpoints("ns1/svc1", "10.180.0.1")]
+OFF = "--no-iptables-localhost-nodeports"
+
+
+def jumps(*flags: str) -> list[str]:
+    """Return what leads to NodePorts, without what every such rule has."""
+    portals = rules(restore(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
+    found = [line for line in portals if line.endswith(" -j KUBE-NODEPORTS")]
+    assert portals[len(portals) - len(found) :] == found
+    return [line.removeprefix(f"{LAST} ").removesuffix(" -j KUBE-NODEPORTS") for line in found]
+
+
+ANYWHERE = "-m addrtype --dst-type LOCAL"
+FORMS = {
+    "default": ([], [ANYWHERE]),
+    "default, not on loopback": ([OFF], [f"{ANYWHERE} ! -d 127.0.0.0/8"]),
+    "all": (["--nodeport-addresses", "all"], [ANYWHERE]),
+    "zero network": (["--nodeport-addresses", "0.0.0.0/0"], [ANYWHERE]),
+    "zero network beside another": (["--nodeport-addresses", "192.0.2.0/24,0.0.0.0/0"], [ANYWHERE]),
+    "of the other family alone": (["--nodeport-addresses", "2001:db8::/32"], [ANYWHERE]),
+    "primary": (["--nodeport-addresses", "primary"], ["-d 192.0.2.11"]),
+    "localhost": (["--nodeport-addresses", "localhost"], ["-d 127.0.0.1"]),
+    "localhost, not on loopback": (["--nodeport-addresses", "localhost", OFF], []),
+    "primary and localhost": (["--nodeport-addresses", "primary,localhost"], ["-d 127.0.0.1", "-d 192.0.2.11"]),
+    "network": (["--nodeport-addresses", "192.0.2.0/24"], ["-d 192.0.2.11", "-d 192.0.2.200"]),
+    "two networks that overlap": (
+        ["--nodeport-addresses", "192.0.2.200/32", "--nodeport-addresses", "192.0.2.0/24,198.51.100.0/24"],
+        ["-d 192.0.2.11", "-d 192.0.2.200", "-d 198.51.100.7"],
+    ),
+    "network that holds loopback": (["--nodeport-addresses", "127.0.0.1/32"], ["-d 127.0.0.1"]),
+    "network around loopback": (["--nodeport-addresses", "96.0.0.0/3"], ["-d 127.0.0.1"]),
+    "loopback, but not the address": (["--nodeport-addresses", "127.1.0.0/16"], []),
+    "network without addresses here": (["--nodeport-addresses", "203.0.113.0/24"], []),
+    "ipv6, default": (["--family", "ipv6"], [f"{ANYWHERE} ! -d ::1/128"]),
+    "ipv6, all": (["--family", "ipv6", "--nodeport-addresses", "all"], [f"{ANYWHERE} ! -d ::1/128"]),
+    "ipv6, localhost": (["--family", "ipv6", "--nodeport-addresses", "localhost"], []),
+    "ipv6, primary": (["--family", "ipv6", "--nodeport-addresses", "primary"], ["-d 2001:db8:1::11"]),
+    "ipv6, network": (["--family", "ipv6", "--nodeport-addresses", "2001:db8::/32"], ["-d 2001:db8:1::11"]),
+}
+
+
+@table(FORMS)
+def test_what_leads_to_node_ports(row: tuple[list[str], list[str]]) -> None:
+    flags, expected = row
+    assert jumps(*flags) == expected
+
+
+IN_FORCE = {
+    "default": ([], True),
+    "switched off": ([OFF], False),
+    "all": (["--nodeport-addresses", "all"], True),
+    "localhost": (["--nodeport-addresses", "localhost"], True),
+    "a part of loopback": (["--nodeport-addresses", "192.0.2.0/24,127.1.0.0/16"], True),
+    "around loopback": (["--nodeport-addresses", "96.0.0.0/3"], True),
+    "primary": (["--nodeport-addresses", "primary"], False),
+    "elsewhere": (["--nodeport-addresses", "192.0.2.0/24"], False),
+    "of the other family alone": (["--nodeport-addresses", "::1/128"], True),
+    "ipv6": (["--family", "ipv6", "--nodeport-addresses", "localhost"], False),
+}
+
+
+@table(IN_FORCE)
+def test_where_node_ports_answer_on_loopback_all_of_it_is_there(row: tuple[list[str], bool]) -> None:
+    """The sysctl that opens loopback, the guard that keeps others out, and the counter."""
+    flags, expected = row
+    text = restore(OBJECTS, *NODE, *flags)
+    assert (printed(OBJECTS, *NODE, *flags, "--part", "sysctls") != "") is expected
+    assert ("KUBE-FIREWALL" in chains(text, "filter")) is expected
+    assert len(rules(text, "KUBE-FIREWALL", "filter")) == expected
+    assert sum("-d 127.0.0.0/8" in line for line in rules(text, "KUBE-NODEPORTS")) == expected
+
+
+def test_the_counter_of_localhost_needs_nfacct() -> None:
+    assert not any("127.0.0.0/8" in line for line in rules(restore(OBJECTS, "--no-nfacct"), "KUBE-NODEPORTS"))
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+def test_primary_where_the_node_has_no_address_of_the_family(family: str) -> None:
+    """No network of the family is left, and so all addresses accept, as with kube-proxy."""
+    lines = rules(restore([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
+    assert [ANYWHERE in line for line in lines] == [True]

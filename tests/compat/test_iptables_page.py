@@ -1,0 +1,161 @@
+"""A page of the iptables mode: its parts, in kube-proxy's order, and the rules that no Service changes (D.1 to D.4)."""
+
+import json
+import os
+import subprocess
+
+from tests.compat.iptables_page import NODE, PODS, chains, endpoints, listed, printed, restore, rules, service, table
+from tests.packets.node import KNFT
+from tests.unit.objects import table as rows
+
+MARK = "0x00004000"
+NEW = "-m conntrack --ctstate NEW "
+EXTERNAL = f"{NEW}-m comment --comment 'kubernetes externally-visible service portals' "
+JUMPS = [
+    ("filter", "INPUT", "KUBE-EXTERNAL-SERVICES", EXTERNAL),
+    ("filter", "FORWARD", "KUBE-EXTERNAL-SERVICES", EXTERNAL),
+    ("filter", "INPUT", "KUBE-NODEPORTS", "-m comment --comment 'kubernetes health check service ports' "),
+    ("filter", "FORWARD", "KUBE-SERVICES", f"{NEW}-m comment --comment 'kubernetes service portals' "),
+    ("filter", "OUTPUT", "KUBE-SERVICES", f"{NEW}-m comment --comment 'kubernetes service portals' "),
+    ("filter", "FORWARD", "KUBE-FORWARD", "-m comment --comment 'kubernetes forwarding rules' "),
+    ("filter", "INPUT", "KUBE-PROXY-FIREWALL", f"{NEW}-m comment --comment 'kubernetes load balancer firewall' "),
+    ("filter", "OUTPUT", "KUBE-PROXY-FIREWALL", f"{NEW}-m comment --comment 'kubernetes load balancer firewall' "),
+    ("filter", "FORWARD", "KUBE-PROXY-FIREWALL", f"{NEW}-m comment --comment 'kubernetes load balancer firewall' "),
+    ("nat", "OUTPUT", "KUBE-SERVICES", "-m comment --comment 'kubernetes service portals' "),
+    ("nat", "PREROUTING", "KUBE-SERVICES", "-m comment --comment 'kubernetes service portals' "),
+    ("nat", "POSTROUTING", "KUBE-POSTROUTING", "-m comment --comment 'kubernetes postrouting rules' "),
+    ("filter", "INPUT", "KUBE-FIREWALL", ""),
+    ("filter", "OUTPUT", "KUBE-FIREWALL", ""),
+]  # fmt: skip
+
+
+def jump_commands(program: str) -> list[str]:
+    """Return the two commands for each jump."""
+    start = f"{program} -w 5 -W 100000"
+    found = []
+    for name, source, target, match in JUMPS:
+        rule = f"{source} -t {name} {match}-j {target}"
+        found += [f"{start} -N {target} -t {name} 2>/dev/null || true",
+                  f"{start} -C {rule} 2>/dev/null || {start} -I {rule}"]  # fmt: skip
+    return found
+
+
+@rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
+def test_jumps(row: tuple[str, str]) -> None:
+    family, program = row
+    assert printed([], "--part", "jumps", "--family", family).splitlines() == jump_commands(program)
+
+
+def test_parts_come_in_kube_proxys_order() -> None:
+    page = json.loads(printed([], "-o", "json"))
+    assert page["backend"] == "iptables"
+    assert page["family"] == "IPv4"
+    assert [(part["part"], part["tool"]) for part in page["parts"]] == [
+        ("sysctls", ["sysctl", "-q", "-p", "-"]),
+        ("jumps", ["sh"]),
+        ("nfacct", ["sh"]),
+        ("iptables-restore", ["iptables-restore", "-w", "5", "-W", "100000", "--noflush", "--counters"]),
+    ]
+
+
+def test_json_says_what_the_text_says() -> None:
+    objects = [service(), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
+    *_, part = json.loads(printed(objects, "-o", "json"))["parts"]
+    lines = []
+    for item in part["tables"]:
+        lines += [f"*{item['name']}", *(f":{chain} - [0:0]" for chain in item["chains"])]
+        for line in item["lines"]:
+            words = (f'"{word}"' if " " in word else word for word in line["arguments"])
+            lines.append(" ".join(("-A", line["chain"], *words)))
+        lines.append("COMMIT")
+    assert lines == restore(objects).splitlines()
+
+
+def test_without_objects_there_are_the_fixed_rules() -> None:
+    assert restore([], "--cluster-cidr", PODS) == (
+        "*filter\n"
+        ":KUBE-SERVICES - [0:0]\n"
+        ":KUBE-EXTERNAL-SERVICES - [0:0]\n"
+        ":KUBE-FORWARD - [0:0]\n"
+        ":KUBE-NODEPORTS - [0:0]\n"
+        ":KUBE-PROXY-FIREWALL - [0:0]\n"
+        ":KUBE-FIREWALL - [0:0]\n"
+        '-A KUBE-FIREWALL -m comment --comment "block incoming localnet connections" -d 127.0.0.0/8 ! -s 127.0.0.0/8 '
+        "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n"
+        "-A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP\n"
+        f'-A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark {MARK}/{MARK} -j ACCEPT\n'
+        '-A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule" '
+        "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
+        "COMMIT\n"
+        "*nat\n"
+        ":KUBE-SERVICES - [0:0]\n"
+        ":KUBE-NODEPORTS - [0:0]\n"
+        ":KUBE-POSTROUTING - [0:0]\n"
+        ":KUBE-MARK-MASQ - [0:0]\n"
+        f"-A KUBE-POSTROUTING -m mark ! --mark {MARK}/{MARK} -j RETURN\n"
+        f"-A KUBE-POSTROUTING -j MARK --xor-mark {MARK}\n"
+        '-A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" '
+        "-j MASQUERADE --random-fully\n"
+        f"-A KUBE-MARK-MASQ -j MARK --or-mark {MARK}\n"
+        '-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this '
+        'chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\n'
+        "COMMIT\n"
+    )
+
+
+def test_ipv6_has_neither_sysctl_nor_localhost_guard() -> None:
+    assert printed([], "--family", "ipv6", "--part", "sysctls") == ""
+    assert "KUBE-FIREWALL" not in chains(restore([], "--family", "ipv6"), "filter")
+    assert printed([], "--part", "sysctls") == "net/ipv4/conf/all/route_localnet = 1\n"
+
+
+def test_where_ports_are_not_random() -> None:
+    *_, masquerade = rules(restore([], "--no-random-fully"), "KUBE-POSTROUTING")
+    assert masquerade.endswith("-j MASQUERADE")
+
+
+def test_another_bit() -> None:
+    text = restore([], "--masquerade-bit", "31")
+    assert rules(text, "KUBE-MARK-MASQ") == ["-j MARK --or-mark 0x80000000"]
+    assert MARK not in text
+
+
+def test_a_liberal_conntrack_has_no_invalid_packets() -> None:
+    assert not any("INVALID" in line for line in table(restore([], "--conntrack-tcp-be-liberal"), "filter"))
+
+
+def test_counters_are_made_where_the_kernel_has_any() -> None:
+    assert printed([], "--part", "nfacct").splitlines() == [
+        f"nfacct get {name} >/dev/null 2>&1 || nfacct add {name}"
+        for name in ("ct_state_invalid_dropped_pkts", "localhost_nps_accepted_pkts")
+    ]
+    assert printed([], "--part", "nfacct", "--no-nfacct") == ""
+    text = restore([service(port={"nodePort": 30080}), endpoints("ns1/svc1", "10.180.0.1")], "--no-nfacct")
+    assert "nfacct" not in text
+    assert rules(text, "KUBE-FORWARD", "filter")[0] == "-m conntrack --ctstate INVALID -j DROP"
+
+
+def test_both_families_one_after_the_other() -> None:
+    command = [*KNFT, "render", "--backend", "iptables", "-f", "-", "--node", NODE]
+    text = subprocess.run(command, input=listed(), capture_output=True, text=True, check=True).stdout
+    assert text.index("# kube-proxy in mode iptables, IPv4") < text.index("# kube-proxy in mode iptables, IPv6")
+
+
+def test_order_is_that_of_names_in_every_process() -> None:
+    objects = [
+        item for name in ("b/z", "a/y", "b/a", "a/a-b") for item in (service(name), endpoints(name, "10.180.0.1"))
+    ]
+    command = [*KNFT, "render", "--backend", "iptables", "-f", "-", "--node", NODE]
+    outputs = {
+        subprocess.run(
+            command,
+            input=listed(*arranged).encode(),
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed, arranged in enumerate((objects, objects[::-1], objects[2:] + objects[:2]), 1)
+    }
+    assert len(outputs) == 1
+    found = [line.split('"')[1].split(":")[0] for line in rules(outputs.pop().decode(), "KUBE-SERVICES")[:-1]]
+    assert found == ["a/a-b", "a/y", "b/a", "b/z"]

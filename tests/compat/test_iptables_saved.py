@@ -1,0 +1,87 @@
+"""The comparison of rules by what they mean: it sees every difference that is one, and nothing is passed over."""
+
+import shlex
+
+import pytest
+
+from knft.model.names import Family
+from tests.compat.saved import meant, tables
+from tests.unit.objects import table
+
+SAME = {
+    "order of options": (
+        "-m comment --comment 'a b' -m tcp -p tcp -d 10.0.0.1 --dport 80 -j DROP",
+        '-d 10.0.0.1/32 -p tcp -m comment --comment "a b" -m tcp --dport 80 -j DROP',
+    ),
+    "mark": ("-m mark ! --mark 0x00004000/0x00004000 -j RETURN", "-m mark ! --mark 0x4000/0x4000 -j RETURN"),
+    "set the mark": ("-j MARK --or-mark 0x00004000", "-j MARK --set-xmark 0x4000/0x4000"),
+    "clear the mark": ("-j MARK --xor-mark 0x00004000", "-j MARK --set-xmark 0x4000/0x0"),
+    "chance": (
+        "-m statistic --mode random --probability 0.3333333333 -j X",
+        "-m statistic --mode random --probability 0.33333333349 -j X",
+    ),
+    "recent": (
+        "-m recent --name X --rcheck --seconds 10800 --reap -j X",
+        "-m recent --rcheck --seconds 10800 --reap --name X --mask 255.255.255.255 --rsource -j X",
+    ),
+    "reject": ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
+    "everybody": ("-s 0.0.0.0/0 -j X", "-j X"),
+    "states": ("-m conntrack --ctstate RELATED,ESTABLISHED", "-m conntrack --ctstate ESTABLISHED,RELATED"),
+}
+OTHER = {
+    "negation": ("-m mark ! --mark 0x1/0x1 -j X", "-m mark --mark 0x1/0x1 -j X"),
+    "negated network": ("-s 10.0.0.0/8 -j X", "! -s 10.0.0.0/8 -j X"),
+    "nobody": ("! -s 0.0.0.0/0 -j X", "-j X"),
+    "port": ("-p tcp -m tcp --dport 80", "-p tcp -m tcp --dport 81"),
+    "order of matches": (
+        "-m recent --name X --set -m addrtype --src-type LOCAL",
+        "-m addrtype --src-type LOCAL -m recent --name X --set",
+    ),
+    "target": ("-j X", "-j Y"),
+    "no target": ("-m comment --comment x", "-m comment --comment x -j RETURN"),
+    "ports at random": ("-j MASQUERADE", "-j MASQUERADE --random-fully"),
+    "chance": (
+        "-m statistic --mode random --probability 0.3333333333 -j X",
+        "-m statistic --mode random --probability 0.3333333 -j X",
+    ),
+    "how it is rejected": ("-j REJECT", "-j REJECT --reject-with icmp6-port-unreachable"),
+}
+UNKNOWN = {
+    "option of a match": "-m tcp -p tcp --sport 80 -j X",
+    "match": "-m limit --limit 3/min -j X",
+    "option of the header": "-o eth0 -j X",
+    "option of a target": "-j DNAT --to-destination 10.0.0.1:80 --persistent",
+    "goto": "-g X",
+    "two targets": "-j X -j Y",
+    "option of another match": "-m tcp -p tcp -m addrtype --dport 80",
+    "word": "DROP",
+}
+
+
+@table(SAME)
+def test_the_same(row: tuple[str, str]) -> None:
+    first, second = (meant(shlex.split(text), Family.IPV4) for text in row)
+    assert first == second
+
+
+@table(OTHER)
+def test_not_the_same(row: tuple[str, str]) -> None:
+    first, second = (meant(shlex.split(text), Family.IPV4) for text in row)
+    assert first != second
+
+
+@table(UNKNOWN)
+def test_what_is_not_known_is_an_error(row: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        meant(shlex.split(row), Family.IPV4)
+
+
+def test_a_chain_is_emptied_by_its_line_and_can_then_be_deleted() -> None:
+    text = "*nat\n:A - [0:0]\n-A A -j RETURN\n:B - [0:0]\n:A - [0:0]\n-X A\nCOMMIT\n"
+    assert tables(text, Family.IPV4) == {"nat": {"B": ()}}
+
+
+@table({"rule": "-A B -j A", "insertion": "-I A -j RETURN", "chain with rules": "-A A -j RETURN\n-X A", "junk": "x"})
+def test_lines_that_cannot_be(row: str) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        tables(f"*nat\n:A - [0:0]\n{row}\nCOMMIT\n", Family.IPV4)

@@ -1,0 +1,306 @@
+"""What is written for one Service port, rule by rule (D.5)."""
+
+from typing import Any
+
+from knft.model.endpoint import endpoint_key
+from knft.model.names import ServicePortName
+from knft_compat.iptables.names import endpoint_chain
+from tests.compat.iptables_page import PODS, chains, endpoints, printed, restore, rules, service
+from tests.unit.objects import table as rows
+
+HASH = "XPGD46QRK7WJZT7O"
+SVC, SVL, EXT, FW = (f"KUBE-{kind}-{HASH}" for kind in ("SVC", "SVL", "EXT", "FW"))
+FIRST = "KUBE-SEP-SXIVWICOYRO3J4NJ"
+TCP = "-m tcp -p tcp"
+FIXED = 4
+"""Chains of the nat table that are always there."""
+DETECT = ("--cluster-cidr", PODS)
+
+
+def own(text: str) -> list[str]:
+    """Return the Service port's own chains in the order in which they are declared."""
+    return chains(text)[FIXED:]
+
+
+def portals(text: str) -> list[str]:
+    """Return the rules that lead from addresses to Services."""
+    return rules(text, "KUBE-SERVICES")[:-1]
+
+
+def sep(address: str) -> str:
+    """Return the chain of an endpoint."""
+    return endpoint_chain(ServicePortName("ns1", "svc1", "p80", "TCP"), endpoint_key(address, 80))
+
+
+def test_a_cluster_ip_with_one_endpoint() -> None:
+    text = restore([service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+    portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
+    assert portals(text) == [f"{portal} -j {SVC}"]
+    assert own(text) == [SVC, FIRST]
+    assert rules(text, SVC) == [
+        f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ",
+        f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.1:80" -j {FIRST}',
+    ]
+    assert rules(text, FIRST) == [
+        "-m comment --comment ns1/svc1:p80 -s 10.180.0.1 -j KUBE-MARK-MASQ",
+        f"-m comment --comment ns1/svc1:p80 {TCP} -j DNAT --to-destination 10.180.0.1:80",
+    ]
+    assert rules(text, "KUBE-SERVICES", "filter") == []
+
+
+@rows(
+    {
+        "cidr": (["--cluster-cidr", PODS], ["! -s 10.244.0.0/16 "]),
+        "bridge": (["--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "br0"], ["! -i br0 "]),
+        "prefix": (
+            ["--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "cali"],
+            ["! -i cali+ "],
+        ),
+        "unknown": ([], []),
+        "everything": (["--masquerade-all"], [""]),
+        "everything and cidr": (["--masquerade-all", "--cluster-cidr", PODS], [""]),
+    }
+)
+def test_who_is_masqueraded_on_the_way_to_a_cluster_ip(row: tuple[list[str], list[str]]) -> None:
+    flags, matches = row
+    text = restore([service(), endpoints("ns1/svc1", "10.180.0.1")], *flags)
+    portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
+    assert [line for line in rules(text, SVC) if "MARK" in line] == [
+        f"{portal} {it}-j KUBE-MARK-MASQ" for it in matches
+    ]
+
+
+def test_chances() -> None:
+    addresses = [f"10.180.0.{number}" for number in range(1, 8)]
+    text = restore([service(), endpoints("ns1/svc1", *addresses)])
+    expected = ["0.1428571429", "0.1666666667", "0.2000000000", "0.2500000000", "0.3333333333", "0.5000000000"]
+    matches = [*(f" -m statistic --mode random --probability {chance}" for chance in expected), ""]
+    assert rules(text, SVC) == [
+        f'-m comment --comment "ns1/svc1:p80 -> {address}:80"{match} -j {sep(address)}'
+        for address, match in zip(addresses, matches, strict=True)
+    ]
+
+
+def test_clients_with_affinity_are_looked_for_first() -> None:
+    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}}}
+    text = restore([service(**affinity), endpoints("ns1/svc1", "10.180.0.1", "10.180.0.2")])
+    chain = {address: sep(address) for address in ("10.180.0.1", "10.180.0.2")}
+    half = "-m statistic --mode random --probability 0.5000000000"
+    seen = "-m recent --name {0} --rcheck --seconds 77 --reap -j {0}"
+    assert rules(text, SVC) == [
+        *(f'-m comment --comment "ns1/svc1:p80 -> {it}:80" {seen.format(name)}' for it, name in chain.items()),
+        f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.1:80" {half} -j {chain["10.180.0.1"]}',
+        f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.2:80" -j {chain["10.180.0.2"]}',
+    ]
+    assert rules(text, FIRST)[1] == (
+        f"-m comment --comment ns1/svc1:p80 -m recent --name {FIRST} --set {TCP} -j DNAT --to-destination 10.180.0.1:80"
+    )
+
+
+def test_affinity_lasts_three_hours_where_nobody_says_how_long() -> None:
+    text = restore([service(sessionAffinity="ClientIP"), endpoints("ns1/svc1", "10.180.0.1")])
+    assert "--rcheck --seconds 10800 --reap" in rules(text, SVC)[0]
+
+
+def everything(**spec: Any) -> dict[str, Any]:
+    """Return a Service with every kind of frontend."""
+    return service(
+        vips=("203.0.113.1", "203.0.113.2"),
+        port={"nodePort": 30080},
+        externalIPs=["198.51.100.1", "198.51.100.2"],
+        **spec,
+    )
+
+
+def test_every_frontend_in_order() -> None:
+    text = restore([everything(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+    expected = [("cluster IP", "10.96.0.1", SVC), *(("external IP", f"198.51.100.{it}", EXT) for it in (1, 2)),
+                *(("loadbalancer IP", f"203.0.113.{it}", EXT) for it in (1, 2))]  # fmt: skip
+    assert portals(text) == [
+        f'-m comment --comment "ns1/svc1:p80 {what}" {TCP} -d {address} --dport 80 -j {chain}'
+        for what, address, chain in expected
+    ]
+    said = f"-m comment --comment ns1/svc1:p80 {TCP}"
+    assert rules(text, "KUBE-NODEPORTS") == [
+        f"{said} -d 127.0.0.0/8 --dport 30080 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j {EXT}",
+        f"{said} --dport 30080 -j {EXT}",
+    ]
+    assert own(text) == [EXT, SVC, FIRST]
+    assert rules(text, EXT) == [
+        '-m comment --comment "masquerade traffic for ns1/svc1:p80 external destinations" -j KUBE-MARK-MASQ',
+        f"-j {SVC}",
+    ]
+    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == []
+
+
+def refusals(words: str, verdict: str) -> list[str]:
+    """Return what refuses every external frontend, in order."""
+    said = f'-m comment --comment "ns1/svc1:p80 {words}"'
+    vips = [f"{said} {TCP} -d 203.0.113.{it} --dport 80 -j {verdict}" for it in (1, 2)]
+    return [
+        *(f"{said} {TCP} -d 198.51.100.{it} --dport 80 -j {verdict}" for it in (1, 2)),
+        *vips,
+        f"{said} -m addrtype --dst-type LOCAL {TCP} --dport 30080 -j {verdict}",
+    ]
+
+
+def test_without_endpoints_every_frontend_is_rejected() -> None:
+    text = restore([everything(loadBalancerSourceRanges=["192.0.2.0/24"]), endpoints()], *DETECT)
+    assert rules(text, "KUBE-SERVICES", "filter") == [
+        f'-m comment --comment "ns1/svc1:p80 has no endpoints" {TCP} -d 10.96.0.1 --dport 80 -j REJECT'
+    ]
+    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no endpoints", "REJECT")
+    assert portals(text) == rules(text, "KUBE-NODEPORTS") == own(text) == []
+    assert rules(text, "KUBE-PROXY-FIREWALL", "filter") == []
+
+
+_TO_EXTERNAL = "traffic for ns1/svc1:p80 external destinations"
+_LOCAL = "-m addrtype --src-type LOCAL"
+SHORT_CUTS = [
+    f'-m comment --comment "pod {_TO_EXTERNAL}" -s 10.244.0.0/16 -j {SVC}',
+    f'-m comment --comment "masquerade LOCAL {_TO_EXTERNAL}" {_LOCAL} -j KUBE-MARK-MASQ',
+    f'-m comment --comment "route LOCAL {_TO_EXTERNAL}" {_LOCAL} -j {SVC}',
+]
+
+
+def test_policy_local_with_an_endpoint_here() -> None:
+    local = everything(externalTrafficPolicy="Local")
+    text = restore([local, endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")], *DETECT)
+    assert own(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
+    assert rules(text, EXT) == [*SHORT_CUTS, f"-j {SVL}"]
+    assert rules(text, SVL) == [f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.2:80" -j {sep("10.180.0.2")}']
+    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == []
+
+
+def test_policy_local_without_an_endpoint_here_drops_what_takes_no_short_cut() -> None:
+    text = restore([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+    assert own(text) == [EXT, SVC, FIRST]
+    assert rules(text, EXT) == SHORT_CUTS
+    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no local endpoints", "DROP")
+    assert len(portals(text)) == 5
+    assert len(rules(text, "KUBE-NODEPORTS")) == 2
+
+
+def test_policy_local_where_pods_cannot_be_told_from_others() -> None:
+    text = restore([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "L10.180.0.1")])
+    assert rules(text, EXT) == [*SHORT_CUTS[1:], f"-j {SVL}"]
+
+
+def test_internal_policy_local() -> None:
+    items = [service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
+    text = restore(items, *DETECT)
+    portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
+    assert portals(text) == [f"{portal} -j {SVL}"]
+    assert own(text) == [SVL, sep("10.180.0.2")]
+    assert rules(text, SVL)[0] == f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
+
+
+def test_internal_policy_local_without_an_endpoint_here() -> None:
+    text = restore([service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+    assert rules(text, "KUBE-SERVICES", "filter") == [
+        f'-m comment --comment "ns1/svc1:p80 has no local endpoints" {TCP} -d 10.96.0.1 --dport 80 -j DROP'
+    ]
+    assert portals(text) == own(text) == []
+
+
+def test_terminating_endpoints_serve_where_there_are_no_others() -> None:
+    local = everything(externalTrafficPolicy="Local")
+    text = restore([local, endpoints("ns1/svc1", "10.180.0.1", "LT10.180.0.2")], *DETECT)
+    assert own(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
+    assert [line.split()[-1] for line in rules(text, SVC)[1:]] == [FIRST]
+    assert [line.split()[-1] for line in rules(text, SVL)] == [sep("10.180.0.2")]
+
+
+@rows(
+    {
+        "node inside": (["--node-ip", "192.0.2.7"], ["203.0.113.1", "203.0.113.2"]),
+        "node outside": (["--node-ip", "192.0.3.7"], []),
+        "node without an address": ([], []),
+    }
+)
+def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
+    flags, own_sources = row
+    ranges = ["192.0.2.0/24", "198.18.0.0/15"]
+    item = everything(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
+    text = restore([item, endpoints("ns1/svc1", "10.180.0.1")], *flags)
+    vips = [line for line in portals(text) if "loadbalancer" in line]
+    assert [line.split()[-1] for line in vips] == [FW, FW]
+    assert own(text) == [EXT, FW, SVC, FIRST]
+    said = '-m comment --comment "ns1/svc1:p80 loadbalancer IP"'
+    assert rules(text, FW) == [
+        *(f"{said} -s {source} -j {EXT}" for source in (*ranges, *own_sources)),
+        '-m comment --comment "other traffic to ns1/svc1:p80 will be dropped by KUBE-PROXY-FIREWALL"',
+    ]
+    assert rules(text, "KUBE-PROXY-FIREWALL", "filter") == [
+        f'-m comment --comment "ns1/svc1:p80 traffic not accepted by {FW}" {TCP} -d 203.0.113.{it} --dport 80 -j DROP'
+        for it in (1, 2)
+    ]
+
+
+def test_a_node_without_an_address_counts_as_loopback() -> None:
+    item = everything(loadBalancerSourceRanges=["0.0.0.0/0"])
+    text = restore([item, endpoints("ns1/svc1", "10.180.0.1")])
+    assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["0.0.0.0/0", "203.0.113.1", "203.0.113.2"]
+
+
+def test_source_ranges_of_the_other_family_alone_are_none() -> None:
+    item = everything(loadBalancerSourceRanges=["2001:db8::/32"])
+    assert FW not in own(restore([item, endpoints("ns1/svc1", "10.180.0.1")]))
+
+
+def test_a_proxys_address_is_none_of_the_services() -> None:
+    item = everything()
+    item["status"]["loadBalancer"]["ingress"][0]["ipMode"] = "Proxy"
+    text = restore([item, endpoints("ns1/svc1", "10.180.0.1")])
+    assert "203.0.113.1" not in text
+    assert "203.0.113.2" in text
+
+
+@rows({"with endpoints": ["10.180.0.1"], "without": []})
+def test_health_checks_are_let_in(row: list[str]) -> None:
+    item = everything(externalTrafficPolicy="Local", healthCheckNodePort=32000)
+    text = restore([item, endpoints("ns1/svc1", *row)])
+    assert rules(text, "KUBE-NODEPORTS", "filter") == [
+        f'-m comment --comment "ns1/svc1:p80 health check node port" {TCP} --dport 32000 -j ACCEPT'
+    ]
+
+
+def test_ipv6() -> None:
+    item = service(
+        clusterIP="fd00:10:96::1", ipFamilies=["IPv6"], clusterIPs=["fd00:10:96::1"], port={"nodePort": 30080}
+    )
+    text = restore([item, endpoints("ns1/svc1", "fd00:10:244::1")], "--family", "ipv6")
+    assert portals(text) == [
+        f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d fd00:10:96::1 --dport 80 -j {SVC}'
+    ]
+    assert rules(text, "KUBE-NODEPORTS") == [f"-m comment --comment ns1/svc1:p80 {TCP} --dport 30080 -j {EXT}"]
+    assert rules(text, sep("fd00:10:244::1")) == [
+        "-m comment --comment ns1/svc1:p80 -s fd00:10:244::1 -j KUBE-MARK-MASQ",
+        f"-m comment --comment ns1/svc1:p80 {TCP} -j DNAT --to-destination [fd00:10:244::1]:80",
+    ]
+
+
+@rows({"UDP": "udp", "SCTP": "sctp"})
+def test_other_protocols_load_their_own_module(row: str) -> None:
+    port = {"name": "", "protocol": row.upper()}
+    text = restore([service(port=port), endpoints("ns1/svc1", "10.180.0.1", port=port)])
+    assert portals(text)[0].startswith(f'-m comment --comment "ns1/svc1 cluster IP" -m {row} -p {row} -d 10.96.0.1 ')
+
+
+def test_every_claim_is_written_also_where_another_service_has_won() -> None:
+    objects = [service("a/old"), service("b/new"), endpoints("a/old", "10.180.0.1"), endpoints("b/new", "10.180.0.2")]
+    assert [line.split()[3] for line in portals(restore(objects))] == ['"a/old:p80', '"b/new:p80']
+
+
+def test_rules_of_many_services_are_as_many_as_they_should_be() -> None:
+    """Per Service a portal and a masquerading rule; per endpoint a choice and two rules of its own."""
+    services, each = 20, 7
+    objects = []
+    for number in range(services):
+        name = f"ns/svc-{number}"
+        objects += [service(name, clusterIP=f"10.96.1.{number}"),
+                    endpoints(name, *(f"10.180.{number}.{it}" for it in range(1, each + 1)))]  # fmt: skip
+    lines = printed(objects, "--part", "iptables-restore", *DETECT).splitlines()
+    nat = lines[lines.index("*nat") :]
+    assert sum(line.startswith("-A") for line in nat) == 5 + services * (2 + 3 * each)
+    assert sum(line.startswith(":") for line in nat) == 4 + services * (1 + each)
