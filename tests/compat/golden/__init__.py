@@ -88,7 +88,8 @@ class Golden(Struct, frozen=True):
         if section.name in VIEWS:
             (text,) = self._render(section.family, "-o", "json").splitlines()
             return VIEWS[section.name]({part["part"]: part for part in json.loads(text)["parts"]})
-        return self._render(section.family, "--part", section.name).splitlines()
+        printed = self._render(section.family, "--part", section.name).splitlines()
+        return [line for line in printed if not line.startswith("#")]
 
     def _render(self, family: str, *form: str) -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +167,7 @@ def _server(server: dict[str, Any]) -> str:
     words = [f"{_socket(server)}/{server['protocol']}", server["scheduler"]]
     words += ["persistent", str(server["persistent"])] * bool(server["persistent"])
     words += ["mh-port"] * server["hashes_ports"]
-    return " ".join((*words, "->", *map(_socket, server["reals"])))
+    return " ".join((*words, *["->"] * bool(server["reals"]), *map(_socket, server["reals"])))
 
 
 def _socket(end: dict[str, Any]) -> str:
