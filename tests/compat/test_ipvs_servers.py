@@ -82,7 +82,11 @@ def test_node_ports_follow_the_networks_that_accept_them_but_never_loopback() ->
             ["1.1", "2.1"],
             ["1.1"],
         ),
-        "internal policy Local: those here at the cluster IP": ({"internal_policy_local": True}, ["1.1"], ["1.1", "2.1"]),
+        "internal policy Local: those here at the cluster IP": (
+            {"internal_policy_local": True},
+            ["1.1"],
+            ["1.1", "2.1"],
+        ),
     }
 )
 def test_policies_choose_endpoints(row: Any) -> None:
@@ -102,7 +106,9 @@ def test_policy_local_without_endpoints_here_falls_back_to_all_so_that_pods_are_
 
 
 def test_terminating_endpoints_serve_where_no_other_does() -> None:
-    assert _reals(lines(cluster(served("T10.244.2.1", "N10.244.2.2")), "ipvsadm"), "10.96.0.1:80") == ["10.244.2.1:8080"]
+    assert _reals(lines(cluster(served("T10.244.2.1", "N10.244.2.2")), "ipvsadm"), "10.96.0.1:80") == [
+        "10.244.2.1:8080"
+    ]
 
 
 @table(

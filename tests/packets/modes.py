@@ -89,11 +89,16 @@ class Ipvs:
     def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
         servers, bound = folder / "servers", folder / "bound"
+        before: tuple[str, ...] = ()
+        if scenario.before is not None and not earlier:
+            (folder / "before").mkdir(exist_ok=True)
+            write(folder / "before", scenario, earlier=True)
+            before = ("--before", str(folder / "before"))
         for family in ("ipv4", "ipv6"):
             servers.write_text(node.run(["ipvsadm", "-Sn"]).stdout + node.run(["ipvsadm", "-Ln"]).stdout)
             bound.write_text(node.run(["ip", "-o", "address", "show", "dev", DEVICE], check=False).stdout)
             existing = ("--existing-ipvs", str(servers), "--existing-addresses", str(bound))
-            _run(node, render(node, folder, scenario, self.name, "--family", family, *existing))
+            _run(node, render(node, folder, scenario, self.name, "--family", family, *existing, *before))
 
     def listed(self, node: Namespace) -> None:
         assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout

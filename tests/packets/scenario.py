@@ -60,9 +60,13 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Departure(Expected, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What comes of it in another of kube-proxy's modes, which differs by intent; ``by`` is a key of ``departures``."""
+    """What comes of it in another of kube-proxy's modes, which differs by intent.
+
+    ``by`` is a key of ``departures``; ``family`` is given where the mode differs in that one alone.
+    """
 
     by: str
+    family: Literal[4, 6] | None = None
 
 
 class Packet(
@@ -85,14 +89,19 @@ class Packet(
     source_address: str = ""
     protocol: Literal["tcp", "udp", "sctp"] = "tcp"
     family: Literal[4, 6] | None = None
-    iptables: Departure | None = None
-    ipvs: Departure | None = None
+    iptables: Departure | tuple[Departure, ...] = ()
+    ipvs: Departure | tuple[Departure, ...] = ()
     note: str = ""
 
-    def expected_in(self, mode: str) -> Expected:
-        """Return what has to come of it in a mode: nftables, iptables or ipvs."""
-        departure: Departure | None = getattr(self, mode, None)
-        return departure or self
+    def departures(self, mode: str) -> tuple[Departure, ...]:
+        """Return where a mode differs: nftables, iptables or ipvs."""
+        found: Departure | tuple[Departure, ...] = getattr(self, mode, ())
+        return (found,) if isinstance(found, Departure) else found
+
+    def expected_in(self, mode: str, version: plan.Version) -> Expected:
+        """Return what has to come of it in a mode and a family."""
+        here = (departure for departure in self.departures(mode) if departure.family in (None, version))
+        return next(here, self)
 
     @property
     def clauses(self) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Scene:
     def try_packet(self, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
         """Send a packet of the scenario, and hold its outcome against what the scenario expects in this mode."""
         servers = self.show(scenario)
-        expected = packet.expected_in(self.mode.name)
+        expected = packet.expected_in(self.mode.name, version)
         trial = _Trial(self.lab, servers, packet, expected, version)
         if expected.answered_by:
             trial.expect_answers()

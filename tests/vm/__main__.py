@@ -9,7 +9,12 @@ from pathlib import Path
 from . import initramfs, kernel, machine, verdict
 from .errors import VmError
 
-TESTS = ("tests/packets/test_scenarios.py", "tests/kernel/test_sticky_chains.py")
+TESTS = (
+    "tests/packets/test_scenarios.py",
+    "tests/packets/with_ipvs.py",
+    "tests/takeover/with_ipvs.py",
+    "tests/kernel/test_sticky_chains.py",
+)
 """What runs in the guest, all of it in one boot; the modules that it needs load by themselves."""
 TIME_LIMIT = 1500.0
 """Seconds after which a guest that does not end is stopped."""

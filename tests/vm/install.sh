@@ -8,6 +8,9 @@ command -v qemu-system-x86_64 >/dev/null || missing="$missing qemu-system-x86"
 # The static one: it runs where there is no library yet.
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing="$missing busybox-static"
 command -v depmod >/dev/null || [ -x /sbin/depmod ] || missing="$missing kmod"
+# What IPVS is restored with.
+command -v ipvsadm >/dev/null || [ -x /usr/sbin/ipvsadm ] || missing="$missing ipvsadm"
+command -v conntrack >/dev/null || [ -x /usr/sbin/conntrack ] || missing="$missing conntrack"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

@@ -1,0 +1,25 @@
+"""Every scenario in kube-proxy's IPVS mode, on a kernel that has it: the virtual machine, where this file is named."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab import plan
+from tests.lab.topology import Lab
+from tests.packets.modes import Ipvs
+from tests.packets.scenario import Packet, Scenario, read_scenarios
+from tests.packets.scene import Scene, cases, opened
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture(scope="module")
+def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with opened(lab, tmp_path_factory.mktemp("manifests"), Ipvs()) as scene:
+        yield scene
+
+
+@pytest.mark.parametrize(("scenario", "packet", "version"), cases(read_scenarios()))
+def test_packet(scene: Scene, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+    """The packet has the outcome that its clause says, or the one that its departure says."""
+    scene.try_packet(scenario, packet, version)
