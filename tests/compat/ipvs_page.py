@@ -20,7 +20,7 @@ PODS = LocalTraffic(("-s", "10.244.0.0/16"), ("!", "-s", "10.244.0.0/16"))
 
 
 def endpoint(text: str) -> Endpoint:
-    """Return an endpoint on port 8080; before its address may stand L (on this node), T (terminating), N (not ready)."""
+    """Return an endpoint on port 8080; L before its address puts it on this node, T ends it, N makes it unready."""
     address = text.lstrip("LTN")
     flags = text[: len(text) - len(address)]
     return Endpoint(

@@ -60,8 +60,9 @@ def test_the_comment_of_each_set_stands_in_front_of_it_and_in_json() -> None:
     assert b'"comment":"Kubernetes service lb portal","entries":[]' in page.json()
 
 
-LOCAL, RANGES = {"external_policy_local": True}, {"load_balancer_source_ranges": ("203.0.113.0/24", "198.51.100.7/32")}
-VIP = {"load_balancer_vips": ("203.0.113.9",)}
+LOCAL: dict[str, Any] = {"external_policy_local": True}
+RANGES: dict[str, Any] = {"load_balancer_source_ranges": ("203.0.113.0/24", "198.51.100.7/32")}
+VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
 
 
 @table(
@@ -150,8 +151,11 @@ def test_what_the_sync_before_had_put_in_is_taken_out_before_the_rest_is_put_in(
 
 
 def test_a_load_balancer_is_fenced_off_from_a_node_that_is_in_none_of_its_ranges() -> None:
-    out, within = {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {"load_balancer_source_ranges": ("192.0.2.0/24",)}
-    ports = (served(**VIP, **out), served(**VIP, **within, name="shop/b:x"), served(**VIP, name="shop/c:x"))
+    ports = (
+        served(**VIP, load_balancer_source_ranges=("10.0.0.0/8",)),
+        served(**VIP, load_balancer_source_ranges=("192.0.2.0/24",), name="shop/b:x"),
+        served(**VIP, name="shop/c:x"),
+    )
     assert [str(item.address) for item in all_entries(cluster(*ports)).fenced] == ["203.0.113.9"]
 
 

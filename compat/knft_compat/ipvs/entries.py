@@ -48,20 +48,14 @@ def entries(cluster: Cluster, features: Features) -> Entries:
 
 def filled_sets(cluster: Cluster, wanted: Entries, before: Entries | None) -> FilledSets:
     """Return the sets with their entries; what only ``before`` had is stale."""
-    family, earlier = cluster.family, before.sets if before is not None else {}
-    return FilledSets(
-        tuple(
-            FilledSet(
-                (kind := SETS[name]).name_in(family),
-                kind.type,
-                family,
-                kind.comment,
-                members,
-                tuple(entry for entry in earlier.get(name, ()) if entry not in set(members)),
-            )
-            for name, members in wanted.sets.items()
-        )
-    )
+    filled = []
+    for name, members in wanted.sets.items():
+        kind, current = SETS[name], frozenset(members)
+        earlier = () if before is None else before.sets[name]
+        stale = tuple(entry for entry in earlier if entry not in current)
+        own_name = kind.name_in(cluster.family)
+        filled.append(FilledSet(own_name, kind.type, cluster.family, kind.comment, members, stale))
+    return FilledSets(tuple(filled))
 
 
 def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:

@@ -83,13 +83,17 @@ _SERVICE = r"(?P<protocol>-t|-u|--sctp-service) (?P<place>\S+)"
 _FLAGS = r"(?P<flags>(?:[ms]h-(?:port|fallback)|flag-[123])(?:,[^ )]+)*)"
 _SAVED_SERVER = re.compile(
     rf"-A {_SERVICE} -s (?P<scheduler>\S+)"
-    rf"(?: -p (?P<persistent>\d{{1,9}})| -M \S+| --pe (?P<engine>\S+)| -b {_FLAGS}| (?P<packet>-o))*"
+    rf"(?: -p (?P<persistent>\d{{1,9}})| -M \S+| --pe (?P<engine>\S+)| -b {_FLAGS}"
+    r"| (?P<packet>-o)| (?P<nameless>-b)(?= -|$))*"
 )
 _LISTED_SERVER = re.compile(
     r"(?P<protocol>TCP|UDP|SCTP) (?P<place>\S+) (?P<scheduler>\S+)"
-    rf"(?: persistent (?P<persistent>\d{{1,9}})| mask \S+| pe (?P<engine>\S+)| \(?{_FLAGS}\)?| (?P<packet>ops))*"
+    rf"(?: persistent (?P<persistent>\d{{1,9}})| mask \S+| pe (?P<engine>\S+)"
+    rf"| \({_FLAGS}\)| (?P<packet>ops)| (?P<nameless>\(\)))*"
 )
-_SAVED_REAL = re.compile(rf"-a {_SERVICE} -r (?P<real>\S+) -[gim](?: -w (?P<weight>\d{{1,9}})| -[xy] \d+)*")
+_SAVED_REAL = re.compile(
+    rf"-a {_SERVICE} -r (?P<real>\S+) -[gim](?: -w (?P<weight>\d{{1,9}})| -[xy] \d+| --tun-\S+(?: \w+)?)*"
+)
 _LISTED_REAL = re.compile(
     r"-> (?P<real>\S+) (?:Masq|Route|Tunnel|Local) "
     r"(?P<weight>\d{1,9}) (?P<active>\d{1,9}) (?P<inactive>\d{1,9})"
@@ -152,7 +156,7 @@ class _Servers:
             found["scheduler"],
             int(found["persistent"] or 0),
             bool(flags & _HASHES_PORTS),
-            bool(found["engine"] or found["packet"] or flags - _HASHES_PORTS),
+            bool(found["engine"] or found["packet"] or found["nameless"] or flags - _HASHES_PORTS),
         )
 
     def _take_saved_real(self, found: re.Match[str]) -> None:

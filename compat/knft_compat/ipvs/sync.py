@@ -37,9 +37,11 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
     servers = virtual_servers(found, settings, features, first=cluster.before is None)
     active, bound = bound_addresses(found), _counting(settings.bound or (), family)
     stale = stale_servers(servers, family, settings)
-    superfluous = [address for address in bound if address not in active]
+    wanted_bound, has_bound = frozenset(active), frozenset(bound)
+    superfluous = [address for address in bound if address not in wanted_bound]
     if features.unbinds_with_servers:
-        superfluous = [address for address in superfluous if address in {server.address for server in stale}]
+        left = frozenset(server.address for server in stale)
+        superfluous = [address for address in superfluous if address in left]
     removal: tuple[Part, Part] = (UnbindAddresses(_networks(superfluous)), StaleServers(stale))
     return Page(
         "ipvs",
@@ -53,7 +55,7 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
             EnsureDevice(),
             filled_sets(cluster, wanted, before),
             VirtualServers(servers),
-            BindAddresses(_networks([address for address in active if address not in bound])),
+            BindAddresses(_networks([address for address in active if address not in has_bound])),
             restore(cluster, wanted, settings.vintage),
             *(reversed(removal) if features.unbinds_with_servers else removal),
             conntrack(cluster, features.forgetting),

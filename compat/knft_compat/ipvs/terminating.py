@@ -43,7 +43,8 @@ def real_servers(
     """Yield the wanted servers in order, and then those that are there and not wanted.
 
     In its ``first`` sync kube-proxy does not know what it was letting go, and gives every wanted server its weight
-    back; later on weight 0 tells what is being let go.
+    back; later on weight 0 tells what is being let go. Such servers stay as they are: a loop of its own, once a
+    minute and no part of a sync, deletes those whose connections have ended.
     """
     existing = {endpoint_key(real.address, real.port): real for real in there}
     weights_differ = any(real.weight != 1 for real in there)

@@ -1,0 +1,157 @@
+"""What ``ipvsadm`` and ``ip`` print, read: good, broken and foreign input."""
+
+import re
+
+import pytest
+
+from knft.errors import SourceError
+from knft_compat.ipvs import read_addresses, read_servers
+from knft_compat.ipvs.existing import ExistingReal, ExistingServer
+
+SAVED = """\
+-A -t 10.96.0.1:443 -s rr -p 10800
+-a -t 10.96.0.1:443 -r 192.0.2.10:6443 -m -w 1
+-A -u [fd00:96::a]:53 -s mh -b mh-port
+-a -u [fd00:96::a]:53 -r [fd00:244::1]:5353 -m -w 0
+-A --sctp-service 10.96.0.3:9 -s lc
+"""
+LISTED = """\
+IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn
+TCP  10.96.0.1:443 rr persistent 10800
+  -> 192.0.2.10:6443              Masq    1      2          3
+UDP  [fd00:96::a]:53 mh (mh-port)
+  -> [fd00:244::1]:5353           Masq    0      0          0
+SCTP 10.96.0.3:9 lc
+"""
+
+
+def expected(connections: int) -> tuple[ExistingServer, ...]:
+    """Return the servers that both texts print."""
+    return (
+        ExistingServer("10.96.0.1", 443, "TCP", "rr", 10800, reals=(ExistingReal("192.0.2.10", 6443, 1, connections),)),
+        ExistingServer(
+            "fd00:96::a", 53, "UDP", "mh", 0, hashes_ports=True, reals=(ExistingReal("fd00:244::1", 5353, 0),)
+        ),
+        ExistingServer("10.96.0.3", 9, "SCTP", "lc"),
+    )
+
+
+def test_a_listing_counts_connections() -> None:
+    found = read_servers("-", LISTED)
+    assert found.servers == expected(5)
+    assert found.remarks == ()
+
+
+def test_what_was_saved_has_no_counts_and_that_is_said() -> None:
+    found = read_servers("saved.txt", SAVED)
+    assert found.servers == expected(0)
+    (remark,) = found.remarks
+    assert remark.startswith("saved.txt: 2 of the real servers have no connection counts, which ipvsadm -Ln prints: ")
+
+
+@pytest.mark.parametrize("text", [SAVED + LISTED, LISTED + SAVED])
+def test_both_one_after_the_other_are_the_same_servers(text: str) -> None:
+    found = read_servers("-", text)
+    assert found.servers == expected(5)
+    assert found.remarks == ()
+
+
+def test_no_servers_at_all() -> None:
+    for text in ("", "\n", LISTED[: LISTED.index("TCP")]):
+        assert read_servers("-", text).servers == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-A -u 10.96.0.1:53 -s rr -o",
+        "-A -t 10.96.0.1:53 -s rr -b flag-1",
+        "-A -t 10.96.0.1:53 -s rr -p 300 --pe sip",
+        "UDP  10.96.0.1:53 rr ops",
+        "TCP  10.96.0.1:53 sh (sh-port)",
+        "TCP  10.96.0.1:53 sh ()",
+        "-A -t 10.96.0.1:53 -s sh -b",
+        "TCP  10.96.0.1:53 rr persistent 300 pe sip",
+    ],
+)
+def test_flags_that_kube_proxy_never_sets_are_known_of(line: str) -> None:
+    assert read_servers("-", line).servers[0].has_other_flags
+
+
+def test_masks_limits_and_tunnels_say_nothing_that_matters() -> None:
+    text = "-A -t 10.96.0.1:80 -s rr -p 300 -M 255.255.255.0\n-a -t 10.96.0.1:80 -r 10.244.1.1:80 -g -w 1 -x 5 -y 2\n"
+    text += "-a -t 10.96.0.1:80 -r 10.244.1.2:80 -i --tun-type gue --tun-port 6080 --tun-nocsum -w 1\n"
+    (server,) = read_servers("-", text).servers
+    assert (server.persistent, server.has_other_flags, len(server.reals)) == (300, False, 2)
+
+
+KINDS = "neither ipvsadm -Sn nor ipvsadm -Ln prints"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("*nat\n:KUBE-SERVICES - [0:0]\n", 1, f"{KINDS} '*nat'"),
+        ("create KUBE-LOOP-BACK hash:ip,port,ip family inet\n", 1, KINDS),
+        ("10.96.0.1\n", 1, KINDS),
+        ("-D -t 10.96.0.1:80\n", 1, KINDS),
+        ("-A -t 10.96.0.1:80 -s rr\n-A -t 10.96.0.2:80\n", 2, KINDS),
+        ("Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes\n", 1, KINDS),
+        ("-A -f 1 -s rr\n", 1, "a virtual server by firewall mark"),
+        (LISTED + "FWM  1 rr\n", 9, "a virtual server by firewall mark"),
+        ("-a -t 10.96.0.1:80 -r 10.244.1.1:80 -m -w 1\n", 1, "10.96.0.1:80 of this real server does not stand before"),
+        ("  -> 10.244.1.1:80  Masq 1 0 0\n", 1, "a real server before any virtual server"),
+        ("-A -t kubernetes:https -s rr\n", 1, "'kubernetes:https' is not an address and a port in figures"),
+        ("TCP  10.96.0.1:https rr\n", 1, "'10.96.0.1:https' is not an address and a port in figures"),
+        ("TCP  fd00::1:80 rr\n", 1, "'fd00::1:80' is not an address and a port"),
+        ("TCP  [10.96.0.1]:80 rr\n", 1, "is not an address and a port"),
+        ("TCP  10.96.0.1:65536 rr\n", 1, "is not an address and a port"),
+        ("TCP  10.96.0.1:٨ rr\n", 1, "is not an address and a port"),
+    ],
+)
+def test_anything_else_is_refused_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(SourceError, match=re.escape(words)) as error:
+        read_servers("there.txt", text)
+    assert str(error.value).startswith(f"there.txt: line {line}: ")
+
+
+SHOWN = """\
+2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP group default qlen 1000
+    link/ether 52:54:00:12:34:56 brd ff:ff:ff:ff:ff:ff
+    altname enp0s1
+    inet 192.0.2.10/24 brd 192.0.2.255 scope global dynamic eth0
+       valid_lft 86000sec preferred_lft 86000sec
+3: kube-ipvs0: <BROADCAST,NOARP> mtu 1500 qdisc noop state DOWN group default
+    link/ether 7e:1c:5d:00:00:01 brd ff:ff:ff:ff:ff:ff
+    inet 10.96.0.1/32 scope global kube-ipvs0
+       valid_lft forever preferred_lft forever
+    inet6 fd00:96::1/128 scope global
+       valid_lft forever preferred_lft forever
+"""
+
+
+def test_addresses_of_kube_proxys_device_alone_are_read() -> None:
+    assert read_addresses("-", SHOWN) == ("10.96.0.1", "fd00:96::1")
+
+
+def test_addresses_may_stand_a_line_each() -> None:
+    assert read_addresses("-", "10.96.0.1\n\n10.96.0.2/32\nFD00:96::1/128\n10.96.0.1\n") == (
+        "10.96.0.1",
+        "10.96.0.2",
+        "fd00:96::1",
+    )
+
+
+def test_addresses_may_be_printed_in_one_line_each() -> None:
+    text = "2: eth0    inet 192.0.2.10/24 scope global eth0\\ valid_lft forever\n3: kube-ipvs0    inet 10.96.0.1/32 scope global kube-ipvs0\\ valid_lft forever\n"  # noqa: E501
+    assert read_addresses("-", text) == ("10.96.0.1",)
+
+
+@pytest.mark.parametrize("text", ["*nat\n", "10.96.0\n", "10.96.0.1/33\n", "kube-ipvs0 UNKNOWN\n", LISTED, SAVED])
+def test_what_holds_no_addresses_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(
+        SourceError, match=r"^bound\.txt: line 1: '.*' is neither an address nor a line that ip address"
+    ):
+        read_addresses("bound.txt", text)
