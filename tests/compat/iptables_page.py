@@ -49,7 +49,7 @@ def endpoints(name: str = "ns1/svc1", *addresses: str, port: Manifest | None = N
         "kind": "EndpointSlice",
         "metadata": {
             "namespace": namespace,
-            "name": f"{own}-{family.lower()}",
+            "name": f"{own[:200]}-{family.lower()}",
             "labels": {"kubernetes.io/service-name": own},
         },
         "addressType": family,

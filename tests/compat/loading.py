@@ -1,8 +1,11 @@
 """Restore's input loaded by the real programs, into a namespace of its own, and read back."""
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from knft.model.names import Family
 from tests.compat.saved import Chains, tables
@@ -10,6 +13,7 @@ from tests.lab.namespace import Namespace
 
 BACKENDS = ("nft", "legacy")
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+_LEGACY_REMARK = "Ignoring deprecated --wait-interval option"
 _OPTIONS = ("-w", "5", "-W", "100000", "--noflush", "--counters")
 
 
@@ -37,6 +41,19 @@ def check_loads(text: str, family: Family, backend: str) -> None:
 def load(made: Namespace, text: str, family: Family, backend: str) -> None:
     """Hand restore's input to the real program."""
     made.run([f"{PROGRAMS[family]}-{backend}-restore", *_OPTIONS], stdin=text)
+
+
+def run_script(made: Namespace, text: str, backend: str, folder: Path) -> None:
+    """Run a page's script with the programs of one backend, and assert that it and they find nothing wrong."""
+    for name in (*PROGRAMS.values(), *(f"{program}-restore" for program in PROGRAMS.values())):
+        program, _, action = name.partition("-")
+        found = shutil.which("-".join(filter(None, (program, backend, action))))
+        link = folder / name
+        if found is not None and not link.is_symlink():
+            link.symlink_to(found)
+    done = made.run(["env", f"PATH={folder}:{os.environ['PATH']}", "sh", "-e"], stdin=text)
+    said = [line for line in done.stderr.splitlines() if not line.startswith(_LEGACY_REMARK)]
+    assert (done.stdout, said) == ("", [])
 
 
 def saved(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:

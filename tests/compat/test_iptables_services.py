@@ -82,7 +82,10 @@ def test_chances() -> None:
 
 
 def test_clients_with_affinity_are_looked_for_first() -> None:
-    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}}}
+    affinity: dict[str, Any] = {
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}},
+    }
     text = restore([service(**affinity), endpoints("ns1/svc1", "10.180.0.1", "10.180.0.2")])
     chain = {address: sep(address) for address in ("10.180.0.1", "10.180.0.2")}
     half = "-m statistic --mode random --probability 0.5000000000"

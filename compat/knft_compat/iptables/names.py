@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ KUBELET_FIREWALL = "KUBE-FIREWALL"
 
 _CLUSTER, _LOCAL, _EXTERNAL, _FIREWALL, _ENDPOINT = "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"
 _PREFIXES = (_CLUSTER, _LOCAL, _EXTERNAL, _FIREWALL, _ENDPOINT)
-_HASH_LENGTH = 16
+_HASHED_BYTES = 10  # of which base32 makes 16 characters
 
 
 class PortChains(Struct, frozen=True):
@@ -38,6 +39,8 @@ def port_chains(name: ServicePortName) -> PortChains:
     return PortChains(_CLUSTER + hashed, _LOCAL + hashed, _EXTERNAL + hashed, _FIREWALL + hashed)
 
 
+# The rules of a Service port name each endpoint's chain several times, one after another.
+@lru_cache(maxsize=1 << 12)
 def endpoint_chain(name: ServicePortName, key: str) -> str:
     """Return the name of the chain of one endpoint, ``ip:port``, of a Service port."""
     return _ENDPOINT + _hash(f"{name}{name.protocol.lower()}{key}")
@@ -49,4 +52,4 @@ def is_service_chain(chain: str) -> bool:
 
 
 def _hash(text: str) -> str:
-    return base64.b32encode(hashlib.sha256(text.encode()).digest()).decode()[:_HASH_LENGTH]
+    return base64.b32encode(hashlib.sha256(text.encode()).digest()[:_HASHED_BYTES]).decode()

@@ -1,0 +1,84 @@
+"""A cluster with Services of every kind, in both families, as manifests; for the legacy modes' renderers."""
+
+from typing import Any
+
+from tests.compat.iptables_page import Manifest, endpoints, service
+
+FLAGS = ("--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--node-ip", "192.0.2.11,2001:db8:1::11")
+STICKY: Manifest = {"sessionAffinity": "ClientIP"}
+RANGES = ["192.0.2.0/24", "198.18.0.0/15", "0.0.0.0/0", "2001:db8::/32", "fd00:99::/64"]
+LONGEST = f"{'n' * 63}/{'s' * 253}"
+"""Namespace and name at the limits of what is accepted; a comment about them is longer than iptables can hold."""
+
+
+class _Numbers:
+    """Addresses and ports that nobody has had before."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
+def rich_cluster() -> list[Manifest]:
+    """Return Services of every kind, with endpoints in both families."""
+    numbers = _Numbers()
+    objects: list[Manifest] = []
+    everywhere = ("remote", "remote", "local")
+    kinds: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+        "plain": ({}, everywhere),
+        "single": ({}, ("remote",)),
+        "closed": ({}, ()),
+        "sticky": (STICKY, everywhere),
+        "local": ({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}, everywhere),
+        "local-elsewhere": ({"externalTrafficPolicy": "Local"}, ("remote",)),
+        "inside": ({"internalTrafficPolicy": "Local"}, everywhere),
+        "inside-elsewhere": ({"internalTrafficPolicy": "Local"}, ("remote",)),
+        "both-local": ({"internalTrafficPolicy": "Local", "externalTrafficPolicy": "Local", **STICKY}, everywhere),
+        "ranges": ({"loadBalancerSourceRanges": RANGES}, everywhere),
+        "closed-ranges": ({"loadBalancerSourceRanges": RANGES}, ()),
+        "ending": ({"externalTrafficPolicy": "Local"}, ("terminating", "remote")),
+    }
+    for name, (spec, places) in kinds.items():
+        for protocol in ("TCP", "UDP", "SCTP"):
+            objects += _dual(f"shop/{name}-{protocol.lower()}", numbers.next(), protocol, spec, places)
+    return objects + _dual(LONGEST, numbers.next(), "TCP", STICKY, everywhere, port_name="p" * 63)
+
+
+def changed_cluster() -> list[Manifest]:
+    """Return the same cluster a while later: a Service has gone, another has another policy, an endpoint has gone."""
+    objects = [item for item in rich_cluster() if not item["metadata"]["name"].startswith("ranges-tcp")]
+    for item in objects:
+        name = item["metadata"]["name"]
+        if name == "local-udp":
+            item["spec"]["externalTrafficPolicy"] = "Cluster"
+        elif name.startswith("plain-tcp-"):
+            del item["endpoints"][0]
+    return objects
+
+
+def _dual(
+    name: str, number: int, protocol: str, spec: dict[str, Any], places: tuple[str, ...], *, port_name: str = "http"
+) -> list[Manifest]:
+    """Return a Service with every kind of frontend in both families, and its endpoints at some places."""
+    addresses = [f"10.96.0.{number}", f"fd00:10:96::{number:x}"]
+    port = {"name": port_name, "protocol": protocol}
+    item = service(
+        name,
+        vips=(f"203.0.113.{number}", f"2001:db8:2::{number:x}"),
+        port={**port, "nodePort": 30000 + number},
+        clusterIP=addresses[0],
+        clusterIPs=addresses,
+        ipFamilies=["IPv4", "IPv6"],
+        externalIPs=[f"198.51.100.{number}", f"2001:db8:3::{number:x}"],
+        **spec,
+    )
+    flags = {"remote": "", "local": "L", "terminating": "LT"}
+    placed = [(flags[place], position) for position, place in enumerate(places, 1)]
+    slices = [
+        endpoints(name, *(f"{flag}10.244.{number}.{position}" for flag, position in placed), port=port),
+        endpoints(name, *(f"{flag}fd00:10:244:{number:x}::{position:x}" for flag, position in placed), port=port),
+    ]
+    return [item, *slices[: 2 if places else 1]]
