@@ -4,6 +4,11 @@ import sys
 
 from tests.compat.golden import goldens
 
-for golden in goldens():
-    if not golden.is_transcribed and (len(sys.argv) == 1 or golden.path.stem in sys.argv[1:]):
-        golden.path.write_text(golden.written_anew())
+FILES = {golden.path.stem: golden for golden in goldens() if not golden.is_transcribed}
+
+names = sys.argv[1:] or list(FILES)
+refused = [name for name in names if name not in FILES]
+if refused:
+    sys.exit(f"{', '.join(refused)}: the command writes no such file; those written by hand are corrected by hand")
+for name in names:
+    FILES[name].path.write_text(FILES[name].written_anew())
