@@ -1,0 +1,69 @@
+"""What the legacy modes hand to the kernel is what the golden files say, most of them written by hand."""
+
+import pytest
+
+from tests.compat.golden import FOLDER, Golden, Section, goldens, read
+from tests.compat.golden.listing import chains, side
+
+GOLDENS = goldens()
+SECTIONS = [
+    pytest.param(golden, section, id=f"{golden.path.stem}-{section.name}-{section.family}".replace(" ", "-"))
+    for golden in GOLDENS
+    for section in golden.shown
+]
+MASQUERADE_CASES = ("masquerade-all", "cluster-cidr", "load-balancer", "node-port", "external-ips")
+KNOWN_NAMES = {
+    "ns1/svc1:p80 cluster IP": "KUBE-SVC-XPGD46QRK7WJZT7O",
+    "ns1/svc1:p80 -> 10.180.0.1:80": "KUBE-SEP-SXIVWICOYRO3J4NJ",
+    "ns2/svc2:p80 cluster IP": "KUBE-SVC-GNZBNJ2PO5MGZ6GT",
+    "ns2/svc2:p80 loadbalancer IP": "KUBE-EXT-GNZBNJ2PO5MGZ6GT",
+    "ns2/svc2:p80 -> 10.180.0.2:80": "KUBE-SEP-RS4RBKLTHTF2IUXJ",
+    "ns3/svc3:p80 cluster IP": "KUBE-SVC-X27LE4BHSL4DOUIK",
+    "ns4/svc4:p80 external IP": "KUBE-EXT-4SW47YFZTEDKD3PK",
+    "ns5/svc5:p80 loadbalancer IP": "KUBE-FW-NUKIZ6OKUXPJNT4C",
+}
+"""D.2's, upstream's own, by what the rule says that leads to the chain."""
+
+
+@pytest.mark.parametrize(("golden", "section"), SECTIONS)
+def test_the_command_prints_what_the_file_says(golden: Golden, section: Section) -> None:
+    """Where it is meant to be otherwise, ``python -m tests.compat.golden`` writes anew what nobody wrote by hand."""
+    rendered = golden.rendered(section)
+    if section.name == "listing":
+        assert chains(rendered) == chains(side(section.rules, "+"))
+    elif section.name == "sets":
+        assert list(map(_sorted, rendered)) == list(map(_sorted, section.rules))
+    else:
+        assert rendered == section.rules
+
+
+def _sorted(entries: str) -> list[str]:
+    name, *others = entries.split()
+    return [name, *sorted(others)]
+
+
+def test_there_are_enough_and_the_documents_listings_are_among_them() -> None:
+    assert len(GOLDENS) >= 25
+    assert sum(golden.is_transcribed for golden in GOLDENS) >= 10
+    for number, case in enumerate(MASQUERADE_CASES, start=1):
+        golden = read(FOLDER / f"ipvs-1.23-{case}.golden")
+        assert golden.is_transcribed
+        assert f"2.{number}" in golden.header["from"]
+        (listing,) = (section for section in golden.shown if section.name == "listing")
+        document = chains(side(listing.rules, "-"))
+        assert {"PREROUTING", "OUTPUT", "POSTROUTING", "KUBE-POSTROUTING", "KUBE-SERVICES"} <= document.keys()
+
+
+@pytest.mark.parametrize(("comment", "chain"), KNOWN_NAMES.items())
+def test_known_names_of_chains(comment: str, chain: str) -> None:
+    golden = read(FOLDER / "iptables-overall.golden")
+    (section,) = golden.shown
+    for rules in (section.rules, golden.rendered(section)):
+        assert chain in {rule.rpartition(" -j ")[2] for rule in rules if f'"{comment}"' in rule}
+
+
+def test_only_what_nobody_wrote_by_hand_is_written_anew() -> None:
+    """And then it is the same, comments included, as long as the rules are."""
+    for golden in GOLDENS:
+        if not golden.is_transcribed:
+            assert golden.written_anew() == golden.path.read_text()
