@@ -16,7 +16,7 @@ from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
 from knft.sync.doubts import Doubt
-from knft.sync.memory import settle
+from knft.sync.memory import settle, uncollected
 from knft.sync.ports import TablePort
 from knft.sync.proxier import TIDY_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -61,7 +61,8 @@ class Daemon:
 
     def sync(self) -> bool:
         """Sync every family; return whether all succeeded."""
-        succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
+        with uncollected():
+            succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
         if self._large:
             settle()
             self._large = False

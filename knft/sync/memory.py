@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 YOUNG_OBJECTS = 50_000
 """How many more objects than were freed make the collector look: a sync of one change makes a few hundred."""
@@ -10,6 +12,16 @@ YOUNG_OBJECTS = 50_000
 def tune_collector() -> None:
     """Have the garbage collector look rarely: what knft drops is freed by counting references."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the collector out of a block: in a sync of 100 000 endpoints it takes a tenth of the time for nothing."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def settle() -> None:

@@ -67,7 +67,7 @@ def plan_servers(
 
     return ServerPlan(
         remove=tuple(server for server in servers if is_kube_proxys(server)),
-        keep=tuple(server for server in servers if not is_kube_proxys(server)),
+        keep=tuple(sorted((server for server in servers if not is_kube_proxys(server)), key=str)),
     )
 
 
