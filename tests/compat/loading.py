@@ -1,5 +1,6 @@
 """Restore's input loaded by the real programs, into a namespace of its own, and read back."""
 
+import itertools
 import os
 import re
 import shutil
@@ -7,12 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from knft.model.names import Family
 from tests.compat.saved import Chains, tables
 from tests.lab.namespace import Namespace
 
 BACKENDS = ("nft", "legacy")
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+EVERY_PROGRAM = pytest.mark.parametrize(
+    ("family", "backend"), list(itertools.product(Family, BACKENDS)), ids=lambda value: getattr(value, "value", value)
+)
+MARK_DROP = "*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n"
+"""Restore's input that makes the kubelet's chain, to which rules of the IPVS mode of 1.23 lead."""
+_KERNELS = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 _LEGACY_REMARK = "Ignoring deprecated --wait-interval option"
 _OPTIONS = ("-w", "5", "-W", "100000", "--noflush", "--counters")
 
@@ -70,6 +79,20 @@ def own_chains(found: dict[str, Chains]) -> dict[str, Chains]:
     return {table: chains for table, chains in own.items() if chains}
 
 
+def filled_or_made(found: dict[str, Chains]) -> dict[str, Chains]:
+    """Leave out only the kernel's own chains that have no rules, and tables that have no other chains."""
+    kept = {
+        table: {chain: rules for chain, rules in chains.items() if rules or chain not in _KERNELS}
+        for table, chains in found.items()
+    }
+    return {table: chains for table, chains in kept.items() if chains}
+
+
 def without_counters(text: str) -> str:
     """Return restore's input without its matches of nfacct; the rules that have them stay."""
     return re.sub(r" -m nfacct --nfacct-name \S+", "", text)
+
+
+def without_ipvs(text: str) -> str:
+    """Return restore's input without the rules that ask IPVS, which not every kernel has."""
+    return "".join(line for line in text.splitlines(keepends=True) if " -m ipvs " not in line)

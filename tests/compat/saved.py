@@ -5,7 +5,7 @@ What this module does not know is an error, never passed over: a rule that is ha
 """
 
 import ipaddress
-import shlex
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -27,9 +27,14 @@ class Meant:
 
 Chains = dict[str, tuple[Meant, ...]]
 
+_WORD = re.compile(r'(?<!\S)(?:"((?:\\.|[^"\\])*)"|([^\s"]+))(?!\S)')
+
 
 def tables(text: str, family: Family) -> dict[str, Chains]:
-    """Return every table's chains, the kernel's own too, with their rules in order; raise ValueError."""
+    """Return every table's chains, the kernel's own too, with their rules in order; raise ValueError.
+
+    Several inputs, one after another, come to what is there when all have been restored.
+    """
     found: dict[str, Chains] = {}
     chains: Chains | None = None
     for line in text.splitlines():
@@ -60,11 +65,22 @@ def _read_line(line: str, chains: Chains, family: Family) -> None:
             msg = f"{rest} is deleted, and has rules"
             raise ValueError(msg)
     elif action == "-A":
-        chain, *words = shlex.split(rest)
+        chain, *words = split(rest)
         chains[chain] = (*chains[chain], meant(words, family))
     else:
         msg = f"what is {line!r}?"
         raise ValueError(msg)
+
+
+def split(line: str) -> list[str]:
+    """Return a line's words as the programs split it; raise ValueError.
+
+    Only double quotes quote, and within them a backslash says that any character is meant: not as in the shell.
+    """
+    if _WORD.sub("", line).strip():
+        msg = f"where does a word end in {line!r}?"
+        raise ValueError(msg)
+    return [re.sub(r"\\(.)", r"\1", quoted) or plain for quoted, plain in _WORD.findall(line)]
 
 
 def meant(words: list[str], family: Family) -> Meant:
@@ -105,8 +121,8 @@ def _read(name: str, option: str, words: Iterator[str]) -> tuple[str, str]:
     if option not in known:
         msg = f"{option} of {name or 'nothing'} is not known here"
         raise ValueError(msg)
-    printed, read = known[option]
-    return printed, "" if read is None else read(next(words))
+    printed, *readers = known[option]
+    return printed, " ".join([read(next(words)) for read in readers])
 
 
 def _network(text: str) -> str:
@@ -140,7 +156,7 @@ def _first_255(text: str) -> str:
     return text[:255]
 
 
-_Reading = Mapping[str, tuple[str, Callable[[str], str] | None]]
+_Reading = Mapping[str, tuple[str, *tuple[Callable[[str], str], ...]]]
 _HEADER: Mapping[str, Callable[[str], str]] = {"-s": _network, "-d": _network, "-p": _same, "-i": _same}
 _EVERYBODY = frozenset((option, network) for option in ("-s", "-d") for network in ("0.0.0.0/0", "::/0"))
 """Conditions that say nothing, which are not printed."""
@@ -156,20 +172,22 @@ _OF: Mapping[str, _Reading] = {
     "conntrack": {"--ctstate": ("--ctstate", _sorted_words)},
     "statistic": {"--mode": ("--mode", _same), "--probability": ("--probability", _chance)},
     "recent": {
-        **{option: (option, None) for option in ("--set", "--rcheck", "--reap", "--rsource")},
+        **{option: (option,) for option in ("--set", "--rcheck", "--reap", "--rsource")},
         **{option: (option, _same) for option in ("--name", "--mask")},
         "--seconds": ("--seconds", _number),
     },
+    "set": {"--match-set": ("--match-set", _same, _same)},
+    "physdev": {"--physdev-is-in": ("--physdev-is-in",)},
     "MARK": {
         "--or-mark": ("--set-xmark", lambda text: _masked(f"{text}/{text}")),
         "--xor-mark": ("--set-xmark", lambda text: _masked(f"{text}/0")),
         "--set-xmark": ("--set-xmark", _masked),
     },
-    "MASQUERADE": {"--random-fully": ("--random-fully", None)},
+    "MASQUERADE": {"--random-fully": ("--random-fully",)},
     "DNAT": {"--to-destination": ("--to-destination", _same)},
     "REJECT": {"--reject-with": ("--reject-with", _same)},
 }
-"""Of each match and target: its options, how they are printed, and what reads their values; None without a value."""
+"""Of each match and target: its options, how they are printed, and what reads each of their values."""
 
 _IMPLIED: Mapping[str, Mapping[Family, tuple[tuple[str, str], ...]]] = {
     "recent": {

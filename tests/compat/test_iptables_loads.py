@@ -9,15 +9,21 @@ from knft.model.names import Family
 from knft_compat.iptables.jump_table import JUMPS, KUBELET_JUMPS
 from knft_compat.jumps import Jump
 from tests.compat.iptables_page import endpoints, listed, printed, restore, service
-from tests.compat.loading import BACKENDS, PROGRAMS, check_loads, load, namespace, own_chains, run_script, saved
+from tests.compat.loading import (
+    BACKENDS,
+    EVERY_PROGRAM,
+    PROGRAMS,
+    check_loads,
+    load,
+    namespace,
+    own_chains,
+    run_script,
+    saved,
+)
 from tests.compat.rich import FLAGS, LONGEST, changed_cluster, rich_cluster
 from tests.compat.saved import Chains, Meant, meant, tables
 
 pytestmark = pytest.mark.kernel
-
-EVERY_PROGRAM = pytest.mark.parametrize(
-    ("family", "backend"), list(itertools.product(Family, BACKENDS)), ids=lambda value: getattr(value, "value", value)
-)
 
 
 def flags_for(family: Family) -> tuple[str, ...]:

@@ -1,16 +1,14 @@
 """The comparison of rules by what they mean: it sees every difference that is one, and nothing is passed over."""
 
-import shlex
-
 import pytest
 
 from knft.model.names import Family
-from tests.compat.saved import meant, tables
+from tests.compat.saved import meant, split, tables
 from tests.unit.objects import table
 
 SAME = {
     "order of options": (
-        "-m comment --comment 'a b' -m tcp -p tcp -d 10.0.0.1 --dport 80 -j DROP",
+        '-m comment --comment "a b" -m tcp -p tcp -d 10.0.0.1 --dport 80 -j DROP',
         '-d 10.0.0.1/32 -p tcp -m comment --comment "a b" -m tcp --dport 80 -j DROP',
     ),
     "mark": ("-m mark ! --mark 0x00004000/0x00004000 -j RETURN", "-m mark ! --mark 0x4000/0x4000 -j RETURN"),
@@ -24,8 +22,21 @@ SAME = {
         "-m recent --name X --rcheck --seconds 10800 --reap -j X",
         "-m recent --rcheck --seconds 10800 --reap --name X --mask 255.255.255.255 --rsource -j X",
     ),
+    "apostrophe": (
+        "-m comment --comment \"type 'hash ip:port'\" -j X",
+        "-m comment --comment \"type \\'hash ip:port\\'\" -j X",
+    ),
+    "quotes": ("-m comment --comment a\\'b", '-m comment --comment "a\\\\\\\'b"'),
     "reject": ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
     "everybody": ("-s 0.0.0.0/0 -j X", "-j X"),
+    "set": (
+        "-m set --match-set X dst,dst ! -s 10.0.0.0/16 -j Y",
+        "! -s 10.0.0.0/16 -m set --match-set X dst,dst -j Y",
+    ),
+    "bridge": (
+        "-m set --match-set X dst -m physdev ! --physdev-is-in -p tcp -j Y",
+        "-p tcp -m set --match-set X dst -m physdev ! --physdev-is-in -j Y",
+    ),
     "states": ("-m conntrack --ctstate RELATED,ESTABLISHED", "-m conntrack --ctstate ESTABLISHED,RELATED"),
 }
 OTHER = {
@@ -39,11 +50,16 @@ OTHER = {
     ),
     "target": ("-j X", "-j Y"),
     "no target": ("-m comment --comment x", "-m comment --comment x -j RETURN"),
+    "apostrophe": ('-m comment --comment "x\'y"', "-m comment --comment xy"),
     "ports at random": ("-j MASQUERADE", "-j MASQUERADE --random-fully"),
     "chance": (
         "-m statistic --mode random --probability 0.3333333333 -j X",
         "-m statistic --mode random --probability 0.3333333 -j X",
     ),
+    "set": ("-m set --match-set X dst -j Z", "-m set --match-set Y dst -j Z"),
+    "sides of a set": ("-m set --match-set X dst,dst -j Z", "-m set --match-set X src,dst -j Z"),
+    "negated set": ("-m set --match-set X dst -j Z", "-m set ! --match-set X dst -j Z"),
+    "bridge": ("-m physdev --physdev-is-in -j X", "-m physdev ! --physdev-is-in -j X"),
     "how it is rejected": ("-j REJECT", "-j REJECT --reject-with icmp6-port-unreachable"),
 }
 UNKNOWN = {
@@ -51,6 +67,9 @@ UNKNOWN = {
     "match": "-m limit --limit 3/min -j X",
     "option of the header": "-o eth0 -j X",
     "option of a target": "-j DNAT --to-destination 10.0.0.1:80 --persistent",
+    "option of sets": "-m set --match-set X dst --return-nomatch -j Y",
+    "option of bridges": "-m physdev --physdev-is-out -j X",
+    "IPVS": "-m ipvs --vaddr 10.0.0.1 -j X",
     "goto": "-g X",
     "two targets": "-j X -j Y",
     "option of another match": "-m tcp -p tcp -m addrtype --dport 80",
@@ -60,25 +79,39 @@ UNKNOWN = {
 
 @table(SAME)
 def test_the_same(row: tuple[str, str]) -> None:
-    first, second = (meant(shlex.split(text), Family.IPV4) for text in row)
+    first, second = (meant(split(text), Family.IPV4) for text in row)
     assert first == second
 
 
 @table(OTHER)
 def test_not_the_same(row: tuple[str, str]) -> None:
-    first, second = (meant(shlex.split(text), Family.IPV4) for text in row)
+    first, second = (meant(split(text), Family.IPV4) for text in row)
     assert first != second
 
 
 @table(UNKNOWN)
 def test_what_is_not_known_is_an_error(row: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        meant(shlex.split(row), Family.IPV4)
+        meant(split(row), Family.IPV4)
+
+
+@table({"open": '-j "X', "within a word": 'a"b" -j X', "nothing between": '"a"b', "escaped": '"a\\"'})
+def test_quotes_that_cannot_be(row: str) -> None:
+    with pytest.raises(ValueError, match="where does a word end"):
+        split(row)
 
 
 def test_a_chain_is_emptied_by_its_line_and_can_then_be_deleted() -> None:
     text = "*nat\n:A - [0:0]\n-A A -j RETURN\n:B - [0:0]\n:A - [0:0]\n-X A\nCOMMIT\n"
     assert tables(text, Family.IPV4) == {"nat": {"B": ()}}
+
+
+def test_inputs_one_after_another_add_up() -> None:
+    first = "*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A A -j B\n-A B -j RETURN\nCOMMIT\n"
+    second = "*filter\n:D - [0:0]\nCOMMIT\n*nat\n:A - [0:0]\n-A B -j C\n-A A -j C\nCOMMIT\n"
+    in_nat = "*nat\n:C - [0:0]\n:B - [0:0]\n:A - [0:0]\n-A A -j C\n-A B -j RETURN\n-A B -j C\nCOMMIT\n"
+    in_filter = "*filter\n:D - [0:0]\nCOMMIT\n"
+    assert tables(first + second, Family.IPV4) == tables(in_filter + in_nat, Family.IPV4)
 
 
 @table({"rule": "-A B -j A", "insertion": "-I A -j RETURN", "chain with rules": "-A A -j RETURN\n-X A", "junk": "x"})

@@ -14,13 +14,12 @@ from knft_compat.cluster import Cluster, Node, ServedPort
 from knft_compat.ipvs import Settings, Vintage, cleanup, read_addresses, sync
 from knft_compat.page import Page
 from tests.compat.ipvs_page import NODE, NODE6, bound, cluster, served
+from tests.compat.loading import BACKENDS, MARK_DROP, filled_or_made, load, saved, without_ipvs
+from tests.compat.saved import tables
+from tests.compat.saved_sets import ipsets, listed
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
-RESTORES = {
-    Family.IPV4: ("iptables-nft-restore", "iptables-legacy-restore"),
-    Family.IPV6: ("ip6tables-nft-restore", "ip6tables-legacy-restore"),
-}
 
 
 def rich(node: Node) -> Cluster:
@@ -60,21 +59,10 @@ def _hand_over(namespace: Namespace, page: Page, name: str) -> None:
     namespace.run(part.tool, stdin=page.part(name) or "")
 
 
-def _as_listed(entry: str) -> str:
-    """Return an entry as the kernel lists it: a network of one IPv4 address without its length."""
-    return entry if entry.count(":") > 1 else entry.removesuffix("/32")
-
-
 def _saved_sets(namespace: Namespace) -> dict[str, tuple[str, set[str]]]:
     """Return the type and the members of every set."""
-    found: dict[str, tuple[str, set[str]]] = {}
-    for line in namespace.run(["ipset", "save"]).stdout.splitlines():
-        verb, name, what, *_ = line.split()
-        if verb == "create":
-            found[name] = (what, set())
-        else:
-            found[name][1].add(what)
-    return found
+    found = ipsets(namespace.run(["ipset", "save"]).stdout)
+    return {name: (item.type, item.entries) for name, item in found.items()}
 
 
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])
@@ -86,7 +74,7 @@ def test_ipset_has_what_was_meant_and_takes_it_again(namespace: Namespace, node:
         page = sync(of, Settings())
         _hand_over(namespace, page, "ipset")
         (part,) = (part for part in page.parts if part.__struct_config__.tag == "ipset")  # type: ignore[attr-defined]
-        meant = {item.name: (item.type, set(map(_as_listed, item.entries))) for item in part.sets}  # type: ignore[attr-defined]
+        meant = {item.name: (item.type, set(map(listed, item.entries))) for item in part.sets}  # type: ignore[attr-defined]
         assert _saved_sets(namespace) == meant
         if of is full:
             assert all(members for _, members in meant.values())
@@ -97,14 +85,14 @@ def test_ipset_has_what_was_meant_and_takes_it_again(namespace: Namespace, node:
 def test_both_backends_of_iptables_load_the_rules_twice(namespace: Namespace, node: Node, vintage: Vintage) -> None:
     page = sync(rich(node), Settings(vintage=vintage))
     _hand_over(namespace, page, "ipset")
-    text = "".join(f"{line}\n" for line in (page.part("iptables-restore") or "").splitlines() if "-m ipvs" not in line)
-    for program in RESTORES[node.family]:
-        if vintage is Vintage.V1_23:
-            namespace.run([program, "--noflush"], stdin="*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n")
-        for _ in range(2):
-            namespace.run([program, "--noflush", "--counters"], stdin=text)
-        saved = namespace.run([program.replace("restore", "save")]).stdout
-        assert saved.count("\n-A ") == text.count("\n-A ")
+    text = without_ipvs(page.part("iptables-restore") or "")
+    there = [MARK_DROP] if vintage is Vintage.V1_23 else []
+    meant = filled_or_made(tables("".join((*there, text)), node.family))
+    for backend in BACKENDS:
+        for handed in (*there, text, text):
+            load(namespace, handed, node.family, backend)
+            found = saved(namespace, node.family, backend)
+        assert filled_or_made(found) == meant
 
 
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])

@@ -1,0 +1,148 @@
+"""The real programs take what the golden files say, and have what was meant afterwards.
+
+All files in both families, by both backends; what a file does not show of a family is what the command prints. Matches
+of nfacct and rules that ask IPVS are left out, which not every kernel has: the latter load in the virtual machine.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from knft.model.names import Family
+from tests.compat.golden import FOLDER, Golden, Section, goldens, read
+from tests.compat.loading import (
+    BACKENDS,
+    EVERY_PROGRAM,
+    MARK_DROP,
+    filled_or_made,
+    load,
+    namespace,
+    run_script,
+    saved,
+    without_counters,
+    without_ipvs,
+)
+from tests.compat.saved import tables
+from tests.compat.saved_sets import SavedSet, ipsets
+from tests.lab.namespace import Namespace
+
+pytestmark = pytest.mark.kernel
+
+GOLDENS = [golden for golden in goldens() if golden.path.stem != "ipvs-cleanup"]
+"""Those with rules to restore; that one has commands, which are run below."""
+CASES = [
+    pytest.param(golden, family, backend, id=f"{golden.path.stem}-{family.value}-{backend}")
+    for golden, family, backend in itertools.product(GOLDENS, Family, BACKENDS)
+]
+CANARY = "*mangle\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n"
+LEFT_BY_CLEANUP = (
+    "*nat\n:DOCKER - [0:0]\nCOMMIT\n"
+    "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n"
+    "-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\nCOMMIT\n"
+)
+"""Somebody else's chain, the kubelet's, and the jumps to the latter."""
+
+
+class Step(NamedTuple):
+    """What the programs are handed at one time: the input of ``ipset restore``, and that of ``iptables-restore``."""
+
+    sets: str
+    rules: str
+
+
+@pytest.mark.parametrize(("golden", "family", "backend"), CASES)
+def test_a_golden_loads_and_is_what_was_meant(golden: Golden, family: Family, backend: str) -> None:
+    steps = list(_steps(golden, family))
+    meant = filled_or_made(tables("".join(step.rules for step in steps), family))
+    with namespace() as made:
+        for step in steps:
+            _restore_sets(made, step.sets)
+            load(made, step.rules, family, backend)
+        assert filled_or_made(saved(made, family, backend)) == meant
+        assert _saved_sets(made) == ipsets("".join(step.sets for step in steps))
+    assert meant
+
+
+def _steps(golden: Golden, family: Family) -> Iterator[Step]:
+    """Yield what was there before, and the sync that the file is about."""
+    yield from (Step("", _text(section.rules)) for section in golden.sections if section.name == "existing")
+    if "1.23" in golden.header["flags"]:
+        yield Step("", MARK_DROP)
+    yield from (_sync(sync, family) for sync in (*_syncs_before(golden), golden))
+
+
+def _syncs_before(golden: Golden) -> Iterator[Golden]:
+    """Yield the full sync of the objects that the file says there were before."""
+    header, _, _ = golden.above.partition("\n---\n")
+    for section in golden.sections:
+        if section.name == "before":
+            yield Golden(golden.path, f"{header}\n---\n{_text(section.rules)}", ())
+
+
+def _sync(golden: Golden, family: Family) -> Step:
+    sets = _part(golden, "ipset", family) if golden.header["backend"] == "ipvs" else ""
+    return Step(sets, without_ipvs(without_counters(_part(golden, "iptables-restore", family))))
+
+
+def _part(golden: Golden, name: str, family: Family) -> str:
+    """Return a part as the file shows it, or where it does not, as the command prints it."""
+    asked = Section(name, family.value.lower(), ())
+    shown = [section for section in golden.shown if section.heading == asked.heading]
+    return _text(shown[0].rules if shown else golden.rendered(asked))
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _restore_sets(made: Namespace, text: str) -> None:
+    made.run(["ipset", "restore", "-exist"], stdin=text)
+
+
+def _saved_sets(made: Namespace) -> dict[str, SavedSet]:
+    return ipsets(made.run(["ipset", "save"]).stdout)
+
+
+def test_what_has_to_be_there_before_is_there() -> None:
+    earlier = {golden.path.stem for golden in GOLDENS if len(list(_steps(golden, Family.IPV4))) > 1}
+    assert {name for name in earlier if not name.startswith("ipvs-1.23")} == {
+        "iptables-cleanup",
+        "iptables-partial-sync",
+        "iptables-repeated-sync",
+        "ipvs-1.26-conntrack",
+        "ipvs-1.29-conntrack",
+    }
+
+
+@EVERY_PROGRAM
+def test_the_cleanup_of_the_iptables_mode_leaves_what_others_have(tmp_path: Path, family: Family, backend: str) -> None:
+    cleanup, start = read(FOLDER / "iptables-cleanup.golden"), read(FOLDER / "iptables-start.golden")
+    (existing,) = (section for section in cleanup.sections if section.name == "existing")
+    with namespace() as made:
+        for text in (_text(existing.rules), CANARY):
+            load(made, text, family, backend)
+        run_script(made, _part(start, "jumps", family), backend, tmp_path)
+
+        run_script(made, _part(cleanup, "jumps-removed", family), backend, tmp_path)
+        load(made, _part(cleanup, "iptables-restore", family), family, backend)
+        run_script(made, _part(cleanup, "canary-removed", family), backend, tmp_path)
+        assert filled_or_made(saved(made, family, backend)) == filled_or_made(tables(LEFT_BY_CLEANUP, family))
+
+
+@EVERY_PROGRAM
+def test_the_cleanup_of_the_ipvs_mode_leaves_ipv6s_sets(tmp_path: Path, family: Family, backend: str) -> None:
+    """Of the whole page, IPVS itself, its device and its module are the virtual machine's."""
+    cleanup, before = read(FOLDER / "ipvs-cleanup.golden"), read(FOLDER / "ipvs-load-balancer.golden")
+    sync = _sync(before, family)
+    with namespace() as made:
+        run_script(made, _part(before, "jumps", family), backend, tmp_path)
+        _restore_sets(made, sync.sets)
+        load(made, sync.rules, family, backend)
+
+        for name in ("jumps-removed", "chains-removed", "ipset-destroyed"):
+            run_script(made, _part(cleanup, name, family), backend, tmp_path)
+        assert filled_or_made(saved(made, family, backend)) == {}
+        assert _saved_sets(made) == (ipsets(sync.sets) if family is Family.IPV6 else {})
