@@ -40,13 +40,13 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which must do so in the end;
     ``always_one_of`` lists those of which one must answer all connections, with ``source`` telling whether they saw the
-    client's address. ``rejected`` is an ICMP message at once; ``dropped`` is silence, and nobody reached. ``unserved``
-    is a reset by the node itself: nobody translated the packet.
+    client's address, or the frontend's own where that is bound to the client. ``rejected`` is an ICMP message at once;
+    ``dropped`` is silence, and nobody reached. ``unserved`` is a reset by the node itself: nobody translated it.
     """
 
     answered_by: tuple[str, ...] = ()
     always_one_of: tuple[str, ...] = ()
-    source: Literal["kept", "masqueraded"] = "kept"
+    source: Literal["kept", "masqueraded", "frontend"] = "kept"
     rejected: bool = False
     dropped: bool = False
     unserved: bool = False
@@ -124,7 +124,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``flags`` are added to the default ones, or replace those of the same name; one with a ``$name`` has both families.
     ``before`` is the cluster that was in force until then, programmed by an earlier process.
-    ``addresses`` are those that hosts have beside their usual ones.
+    ``addresses`` are those that hosts have beside their usual ones. ``cannot`` names modes that cannot express it.
     """
 
     title: str
@@ -134,6 +134,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flags: tuple[str, ...] = ()
     node: dict[str, Any] = msgspec.field(default_factory=lambda: DEFAULT_NODE)
     addresses: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    cannot: tuple[Literal["iptables", "ipvs"], ...] = ()
     name: str = ""
 
     def manifests(self) -> list[dict[str, Any]]:

@@ -27,11 +27,12 @@ SILENCE = 0.15
 """Seconds after which silence counts as a drop: what is not dropped here is answered within a millisecond or two."""
 
 
-def cases(scenarios: list[Scenario]) -> list[object]:
-    """Return every packet in every family that it is sent in, as pytest's parameters."""
+def cases(scenarios: list[Scenario], mode: str) -> list[object]:
+    """Return every packet that a mode can be tried with, in every family that it is sent in, as pytest's parameters."""
     return [
         pytest.param(scenario, packet, version, id=f"{scenario.name}: IPv{version} {packet}")
         for scenario in scenarios
+        if mode not in scenario.cannot
         for version in VERSIONS
         for packet in scenario.packets
         if version in packet.versions
@@ -175,6 +176,8 @@ class _Trial:
         node, packet, version = plan.NODE, self._packet, self._version
         if self._expected.source == "kept":
             return {in_family(packet.source_address, version) or self._lab.host(packet.client).address(version)}
+        if self._expected.source == "frontend":
+            return {in_family(packet.to, version).rpartition(":")[0]}
         if server == node.host:  # Which of its addresses the node takes towards itself is the kernel's business.
             return {node.lan.of(version), node.gateway.of(version)}
         on_node = server.startswith(f"{node.pod_prefix}-")

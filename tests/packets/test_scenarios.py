@@ -21,7 +21,7 @@ def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]
         yield scene
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), cases(SCENARIOS))
+@pytest.mark.parametrize(("scenario", "packet", "version"), cases(SCENARIOS, "nftables"))
 def test_packet(scene: Scene, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that its clause says."""
     scene.try_packet(scenario, packet, version)

@@ -20,7 +20,7 @@ def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]
         yield scene
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), cases(read_scenarios()))
+@pytest.mark.parametrize(("scenario", "packet", "version"), cases(read_scenarios(), "ipvs"))
 def test_packet(scene: Scene, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that its clause says, or the one that its departure says."""
     scene.try_packet(scenario, packet, version)
