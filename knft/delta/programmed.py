@@ -5,7 +5,7 @@ serve several Services): members are counted, and removed with their last owner.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from knft.delta.contents import Changes, compare
@@ -67,12 +67,15 @@ class Programmed(Generic[Owner]):
     def adopt(self, wanted: Mapping[Owner, Contents | None]) -> None:
         """Note that a commit has given these owners what they wanted."""
         for owner, contents in wanted.items():
-            before = self._contents.pop(owner, None)
+            before = self._contents.get(owner)
             if before is not None:
                 self._release(before.members)
+            # Replaced, and never missing meanwhile: an audit reads beside.
             if contents is not None:
                 self._contents[owner] = contents
                 self._members.update(contents.members)
+            else:
+                self._contents.pop(owner, None)
 
     def _release(self, members: Iterable[_Member]) -> None:
         for member in members:
@@ -80,9 +83,6 @@ class Programmed(Generic[Owner]):
             if not self._members[member]:
                 del self._members[member]
 
-    def everything(self) -> Contents:
-        """Return all contents, joined, as they are now; also for another thread than the one that changes them."""
-        joined = Contents.empty()
-        for contents in list(self._contents.values()):
-            joined.absorb(contents)
-        return joined
+    def everything(self, but: Collection[Owner] = ()) -> Contents:
+        """Return the contents of all others, joined, as they are now; also for a thread that does not change them."""
+        return Contents.joined(contents for owner, contents in list(self._contents.items()) if owner not in but)

@@ -9,7 +9,7 @@ from knft.errors import KernelError, UnavailableError
 from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
 from knft.sync.audit import Place, Snapshot, differences, places
-from knft.sync.basis import Basis, Owner, TableState
+from knft.sync.basis import Basis, Owner, Part, TableState
 from knft.sync.ports import TablePort
 from knft.sync.prepare import Prepared, prepare
 from knft.sync.state import ServiceState
@@ -26,6 +26,8 @@ class Committed:
         self._timer = timer
         self.programmed: Programmed[Owner] | None = None
         self.sticky: dict[str, StickyPort] = {}
+        self.swept = True
+        """Whether what nobody wanted is gone since the table was read back."""
         self._remembers = False
         """Whether ``sticky`` is what the kernel's notes say, unless somebody else has changed them."""
         self._audit = threading.Lock()
@@ -86,6 +88,8 @@ class Committed:
     def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
         programmed, transaction = basis.programmed, prepared.transaction
         programmed.adopt(prepared.contents())
+        nothing_left = programmed.stored(Part.FOUND) is None
+        self.swept = prepared.sweeps or nothing_left or (self.swept and not basis.full)
         programmed.forget(prepared.changes, transaction.dropped, now)
         changes, sent = prepared.changes, (*transaction.made, *transaction.chains)
         owned = {chain.name for chain in (*changes.written, *changes.made)} | set(changes.unwanted)
@@ -124,7 +128,11 @@ class Committed:
 
     def _snapshot(self) -> Snapshot | None:
         programmed = self.programmed
-        return Snapshot(programmed.everything(), frozenset(programmed.chains)) if programmed is not None else None
+        if programmed is None:
+            return None
+        # What was found and is not wanted is as it should be only where it was kept on purpose.
+        but = frozenset[Owner]() if self.swept else frozenset[Owner]({Part.FOUND})
+        return Snapshot(programmed.everything(but), frozenset(programmed.chains))
 
 
 def _affinity_sets(basis: Basis, prepared: Prepared) -> int:

@@ -20,7 +20,7 @@ def halve(
     passed on.
     """
     refused: dict[ServicePortName, KernelError] = {}
-    parts = [names]
+    parts = [names] if names else []
     while parts:
         part = parts.pop()
         try:
@@ -37,7 +37,7 @@ def halve(
 
 
 class Waiting(Struct, frozen=True):
-    """Why a Service port is left out, when it was tried, and how long it waits after that; in seconds."""
+    """Why something is refused, when it was tried, and how long it waits after that; in seconds."""
 
     reason: str
     tried: float
@@ -47,6 +47,10 @@ class Waiting(Struct, frozen=True):
     def due(self) -> float:
         """When it is tried again, in seconds."""
         return self.tried + self.pause
+
+    def refused_again(self, reason: str, now: float) -> "Waiting":
+        """Return what becomes of it where it is refused once more: it waits twice as long."""
+        return Waiting(reason, now, min(2 * self.pause, LONGEST_PAUSE_SECONDS))
 
 
 class LeftOut:
@@ -72,8 +76,8 @@ class LeftOut:
     def note(self, name: ServicePortName, reason: str, now: float) -> None:
         """Leave a Service port out, for longer than the last time if it is out already; ``now`` is in seconds."""
         before = self._waiting.get(name)
-        pause = self._first_pause if before is None else min(2 * before.pause, LONGEST_PAUSE_SECONDS)
-        self._waiting[name] = Waiting(reason, now, pause)
+        first = Waiting(reason, now, self._first_pause)
+        self._waiting[name] = before.refused_again(reason, now) if before is not None else first
 
     def note_changed(self, names: Collection[ServicePortName]) -> None:
         """Note that some have changed, which may have mended them: they need not wait longer than at first."""

@@ -13,7 +13,7 @@ from knft.nft.objects import Chain, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
-from knft.render.numbering import Numbering, StickyPort
+from knft.render.numbering import Numbering, StickyPort, identity
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_pools
 from knft.render.sticky import note, unneeded_sets
 from knft.sync.basis import Basis, Note, Owner, Part
@@ -30,6 +30,7 @@ class Prepared(Struct, frozen=True):
 
     ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
     ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
+    It ``sweeps`` where what nobody wants is removed.
     """
 
     wanted: Fragments
@@ -38,6 +39,7 @@ class Prepared(Struct, frozen=True):
     sticky: dict[str, StickyPort | None]
     unsticky: tuple[ServicePortName, ...]
     failed: dict[ServicePortName, Exception]
+    sweeps: bool
 
     @property
     def affinity_sets(self) -> int:
@@ -72,7 +74,15 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         dropped=(*basis.outdated, *_long_unwanted(basis, changes, now)),
     )
     numbering = rendering.numbering
-    prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused), rendering.failed)
+    prepared = Prepared(
+        wanted,
+        changes,
+        transaction,
+        numbering.changed,
+        tuple(numbering.refused),
+        rendering.failed,
+        rendering.sweeps,
+    )
     if not basis.tidy:
         return prepared
     known = {**basis.sticky, **numbering.changed}
@@ -97,18 +107,23 @@ class _Rendering:
         self.numbering = Numbering(basis.sticky, now)
         self.failed: dict[ServicePortName, Exception] = {}
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether what nobody wants goes; not while it is not known what somebody wants."""
+        return self._basis.sweeps and not self.failed
+
     def everything(self) -> dict[Owner, Fragment | None]:
         """Return what each owner wants, in the order of names: the same objects give the same transaction."""
         wanted = self._owned(sorted(self._basis.owners, key=_order), self.numbering)
         spared = self._spared()
         if self._basis.full:
-            self.numbering.retire_others(spared.identities)
+            self.numbering.retire_others(spared.identities | set(map(identity, self.failed)))
         elif self._basis.tidy:
             self.numbering.tidy()
         wanted |= _notes(self.numbering, wanted)
         found = self._basis.programmed.stored(Part.FOUND)
         if found is not None:
-            kept = found.without(found.without(spared.contents)) if self._basis.sweeps else found
+            kept = found.without(found.without(spared.contents)) if self.sweeps else found
             left = kept.without(_joined(wanted))
             wanted[Part.FOUND] = Fragment(left) if left != Contents.empty() else None
         return wanted
@@ -138,7 +153,7 @@ class _Rendering:
         self.failed = failed  # Nobody tries these now.
         wanted |= _notes(numbering, wanted)
         contents = Contents.joined((_joined(wanted), self._basis.had))
-        return _Spared(contents, frozenset(numbering.changed))
+        return _Spared(contents, frozenset(numbering.changed) | set(map(identity, self._basis.spared)))
 
 
 class _Spared(Struct, frozen=True):
