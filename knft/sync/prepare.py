@@ -9,7 +9,7 @@ from knft.config import Config
 from knft.delta.contents import Changes
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
-from knft.nft.objects import Chain, Contents
+from knft.nft.objects import Chain, Contents, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
@@ -124,7 +124,9 @@ class _Rendering:
         found = self._basis.programmed.stored(Part.FOUND)
         if found is not None:
             kept = found.without(found.without(spared.contents)) if self.sweeps else found
-            left = kept.without(_joined(wanted))
+            joined = _joined(wanted)
+            left = kept.without(joined)
+            left.members -= _replaced_ranges(left, joined)
             wanted[Part.FOUND] = Fragment(left) if left != Contents.empty() else None
         return wanted
 
@@ -163,6 +165,15 @@ class _Spared(Struct, frozen=True):
 
 def _joined(wanted: Fragments) -> Contents:
     return Contents.joined(fragment.contents for fragment in wanted.values() if fragment is not None)
+
+
+def _replaced_ranges(found: Contents, wanted: Contents) -> set[tuple[str, Key]]:
+    """Return the source ranges that were found for frontends that somebody wants: others may overlap them."""
+    ranges = {member for member in found.members if member[0] == names.SOURCE_RANGES}
+    if not ranges:
+        return ranges
+    frontends = {key for _, key in (*wanted.entries, *wanted.members)}
+    return {member for member in ranges if member[1][:3] in frontends}
 
 
 def _order(owner: Owner) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """One poisonous Service port does not stop the others. What is refused here, the kernel itself refuses."""
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family
 from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
-from knft.render.names import CLUSTER_IPS, SERVICE_IPS, STICKY_ENDPOINTS
+from knft.render.names import CLUSTER_IPS, SERVICE_CIDRS, SERVICE_IPS, SOURCE_RANGES, STICKY_ENDPOINTS
 from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, held_by_fresh_start, service, slices
 from tests.kernel.poison import COUNT, Clock, many, refusing
@@ -271,3 +272,24 @@ def test_what_is_known_after_a_replacement_is_what_it_made(namespace: Namespace)
     harness.delete("Service", "web-3")
     harness.sync()
     assert held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_ranges_that_overlap_what_was_there_before_replace_it(namespace: Namespace) -> None:
+    """A Service's and the node's, beside one that is refused: libnftables would merge them, or refuse them."""
+    harness = KernelHarness(namespace, timer=Clock())
+    many(harness)
+
+    def guarded(source: str) -> dict[str, Any]:
+        spec = service("web-3", 3, type="LoadBalancer", loadBalancerSourceRanges=[source])
+        return spec | {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.3"}]}}}
+
+    harness.apply(guarded("192.0.2.0/28"))
+    harness.sync()
+    harness.apply(guarded("192.0.2.0/24"), *slices("web-7", [50]))
+    cidrs = {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.96.0.0/12", "fd00:10:96::/112"]}}
+    harness.apply({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"} | cidrs)
+    harness.ports[Family.IPV4].meddle = refusing("10.96.0.7")
+    assert set(map(str, harness.sync()[Family.IPV4].left_out)) == {"default/web-7:http"}
+    members = harness.held().contents.members
+    ranges = {(container, key[-1]) for container, key in members if container in (SOURCE_RANGES, SERVICE_CIDRS)}
+    assert ranges == {(SOURCE_RANGES, "192.0.2.0/24"), (SERVICE_CIDRS, "10.96.0.0/12")}
