@@ -91,6 +91,8 @@ class Daemon:
         sentences = {str(lost) for lost in report.lost}
         sentences |= {f"{name} is left out, and tried again: {reason}" for name, reason in report.left_out.items()}
         sentences |= {f"{name} goes without session affinity: every number is taken" for name in report.unsticky}
+        if report.unswept:
+            sentences.add(f"what nobody wants any more is still there, and tried again: {report.unswept}")
         said = self._said.get(report.family, set())
         self._said[report.family] = sentences
         for sentence in sorted(sentences - said):

@@ -4,10 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
-from knft.errors import KernelError, TableOwnedError
+from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.model.names import ServicePortName
 
 LONGEST_PAUSE_SECONDS = 3600.0
+
+MOST_DEATHS = 50
+"""So often the library may die in one search, which finds three at fault among 30 000 (15 halvings each)."""
 
 
 def halve(
@@ -16,23 +19,27 @@ def halve(
     """Have all ``names`` committed but those that are refused by themselves; return these, with their refusals.
 
     ``commit`` raises KernelError where it is refused as a whole, or where the library dies of it. With k at fault among
-    n that takes about k log n more commits. That somebody else owns the table is no matter of what is committed, and
-    passed on.
+    n that takes about k log n more commits. A library that dies takes a new process each time: where it has died often,
+    those of whom it dies are left out together. What is no matter of what is committed is passed on, such as that
+    somebody else owns the table.
     """
+    deaths = 0
     refused: dict[ServicePortName, KernelError] = {}
     parts = [names] if names else []
     while parts:
         part = parts.pop()
         try:
             commit(part)
-        except TableOwnedError:
-            raise
         except KernelError as error:
+            died = isinstance(error, LibraryDiedError)
+            if isinstance(error, UnavailableError) and not died:
+                raise
+            deaths += died
             middle = len(part) // 2
-            if middle:
+            if middle and not (died and deaths > MOST_DEATHS):
                 parts += (part[middle:], part[:middle])
             else:
-                refused[part[0]] = error
+                refused.update(dict.fromkeys(part, error))
     return refused
 
 

@@ -5,14 +5,13 @@
 After a failed commit nothing is known of the table: the next sync reads it back and compares everything.
 """
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 
 from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
-from knft.errors import KernelError, TableOwnedError, UnavailableError
+from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.model.names import Family, ServicePortName
 from knft.nft.objects import Contents
 from knft.render import layout
@@ -25,8 +24,6 @@ from knft.sync.ports import TablePort
 from knft.sync.prepare import UNWANTED_SECONDS
 from knft.sync.report import Done, SyncReport
 from knft.sync.state import ServiceState, Work
-
-log = logging.getLogger("knft")
 
 TIDY_SECONDS = 3600.0
 """How often what sticky ports have left behind is looked through."""
@@ -88,6 +85,7 @@ class Proxier:
             unsticky=tuple(self._done.unsticky),
             lost=self.state.lost(),
             left_out=self._left_out.reasons(),
+            unswept=self._unswept.reason if self._unswept is not None else "",
             again_within=self._again_within(),
             trigger_times=reported.trigger_times,
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
@@ -180,6 +178,8 @@ class Proxier:
             except TableOwnedError:
                 raise
             except KernelError as refusal:
+                if isinstance(refusal, LibraryDiedError):
+                    self._port.ensure_working()
                 self._isolate(basis, refusal, past, now)
         return past
 
@@ -237,17 +237,14 @@ class Proxier:
         )
         try:
             self._commit(sweep, Past(Programmed()), now)
-        except UnavailableError:
-            raise
         except KernelError as error:
+            if isinstance(error, UnavailableError):
+                if not isinstance(error, LibraryDiedError):
+                    raise
+                self._port.ensure_working()
+                self.doubt(Doubt())  # It may have been carried out.
             first = Waiting(str(error), now, self._config.sync_period)
             self._unswept = self._unswept.refused_again(str(error), now) if self._unswept is not None else first
-            log.warning(
-                "%s: what nobody wants any more cannot be removed; that is tried again in %g s: %s",
-                self.family.value,
-                self._unswept.pause,
-                error,
-            )
         else:
             self._unswept = None
 

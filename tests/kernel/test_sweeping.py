@@ -28,9 +28,7 @@ def _places(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]:
 
 
 @pytest.mark.parametrize("others", [True, False], ids=["among others", "the last one"])
-def test_a_service_whose_removal_is_refused_is_removed_later(
-    namespace: Namespace, caplog: pytest.LogCaptureFixture, *, others: bool
-) -> None:
+def test_a_service_whose_removal_is_refused_is_removed_later(namespace: Namespace, *, others: bool) -> None:
     """A deleted Service is not served for life because the kernel refused its removal for a moment."""
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
@@ -43,13 +41,27 @@ def test_a_service_whose_removal_is_refused_is_removed_later(
     port.meddle = refusing("10.96.0.77")
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         report = harness.sync()[V4]
-        assert (report.left_out, report.again_within) == ({}, pause)
-        assert f"that is tried again in {pause:g} s: poison" in caplog.messages[-1]
+        assert (report.left_out, report.unswept, report.again_within) == ({}, "poison", pause)
         assert _places(harness, "10.96.0.77")
         clock.now += pause
     port.meddle = lambda _: None
-    assert harness.sync()[V4].again_within is None
+    report = harness.sync()[V4]
+    assert (report.unswept, report.again_within) == ("", None)
     assert held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_what_cannot_be_removed_is_said_once(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    harness.apply(service("gone", 77), *slices("gone", [11]))
+    harness.daemon.sync()
+    harness.delete("Service", "gone")
+    harness.ports[V4].meddle = refusing("10.96.0.77")
+    for _ in range(3):
+        assert harness.daemon.sync()
+        clock.now += 4000
+    said = "IPv4: what nobody wants any more is still there, and tried again: poison"
+    assert caplog.messages.count(said) == 1
 
 
 def test_the_audit_finds_what_was_to_be_removed(namespace: Namespace) -> None:
