@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct, field, structs
 
 from knft.config import Config
-from knft.delta.programmed import Programmed
+from knft.delta.programmed import Programmed, Unwanted
 from knft.model.names import Family, ServicePortName
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Chain, Contents, Key, Value
@@ -142,7 +142,7 @@ def basis_from_listing(
     owned = [name for name in listing.chains if name.startswith(STICKY_PREFIX)]
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.chains[name])
     # Emptied by a former process, which was to delete them a while after that; it may have been just now.
-    programmed.unwanted.update((name, now) for name in owned if not listing.chains[name])
+    programmed.unwanted.update((name, Unwanted(now)) for name in owned if not listing.chains[name])
     if rules_marker in listing.chains:
         programmed.chains.update(as_expected(listing, family, config))
     programmed.containers.update(listing.containers)

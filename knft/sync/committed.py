@@ -1,15 +1,19 @@
 """Committed: what one family's table holds by all that is known, and the only place from which it is changed."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
 from knft.errors import KernelError, UnavailableError
+from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
 from knft.sync.audit import Place, Snapshot, differences, places
 from knft.sync.basis import Basis, Owner, Part, TableState
+from knft.sync.isolate import halve
 from knft.sync.ports import TablePort
 from knft.sync.prepare import Prepared, prepare
 from knft.sync.state import ServiceState
@@ -54,16 +58,16 @@ class Committed:
         # After what is programmed is given up: an audit that begins from here on sees that, and ends.
         with self._audit:
             if self._touched is not None:
-                self._touched |= places(prepared.transaction)
+                self._touched |= places(prepared.transaction) | {(name, ()) for name in prepared.unwanted}
         try:
             self._send(basis, prepared)
         except KernelError as error:
             self.programmed = believed
             self._remembers &= not isinstance(error, UnavailableError)
             raise
-        seconds = self._timer() - started
         self._adopt(basis, prepared, now)
-        return prepared, seconds
+        self._delete_unwanted(basis.programmed, prepared, now)
+        return prepared, self._timer() - started
 
     def _send(self, basis: Basis, prepared: Prepared) -> None:
         family, transaction = self._state.node.family, prepared.transaction
@@ -90,13 +94,12 @@ class Committed:
         programmed.adopt(prepared.contents())
         nothing_left = programmed.stored(Part.FOUND) is None
         self.swept = prepared.sweeps or nothing_left or (self.swept and not basis.full)
-        programmed.forget(prepared.changes, transaction.dropped, now)
+        programmed.note_emptied(prepared.changes, now)
         changes, sent = prepared.changes, (*transaction.made, *transaction.chains)
         owned = {chain.name for chain in (*changes.written, *changes.made)} | set(changes.unwanted)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
         declared = layout.declarations(self._state.node.family, _affinity_sets(basis, prepared))
         programmed.containers.update(container.name for container in declared.containers)
-        programmed.containers.difference_update(transaction.dropped_sets)
         for identity, sticky in prepared.sticky.items():
             if sticky is None:
                 basis.sticky.pop(identity)
@@ -104,6 +107,21 @@ class Committed:
                 basis.sticky[identity] = sticky
         self.sticky, self._remembers = basis.sticky, True
         self.programmed = programmed
+
+    def _delete_unwanted(self, programmed: Programmed[Owner], prepared: Prepared, now: float) -> None:
+        """Delete the chains and sets that nothing of knft's leads to, but for those that somebody else's rule needs."""
+        nothing = Transaction(prepared.transaction.family, prepared.transaction.table)
+
+        def delete_chains(names: Sequence[str]) -> None:
+            self._port.commit(structs.replace(nothing, dropped=tuple(names)))
+            programmed.note_deleted(names)
+
+        def delete_sets(names: Sequence[str]) -> None:
+            self._port.commit(structs.replace(nothing, dropped_sets=tuple(names)))
+            programmed.containers.difference_update(names)
+
+        programmed.note_kept(halve(prepared.unwanted, delete_chains), now)
+        halve(prepared.unneeded_sets, delete_sets)
 
     def audit(self, port: TablePort) -> set[Place]:
         """Return where the kernel, as ``port`` reads it, differs from what was committed; from any thread.

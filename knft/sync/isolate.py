@@ -1,21 +1,22 @@
 """One poisonous Service port does not stop the others: finding it by halving, and trying it again now and then."""
 
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
+from knft.delta.programmed import LONGEST_PAUSE_SECONDS
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.model.names import ServicePortName
-
-LONGEST_PAUSE_SECONDS = 3600.0
 
 MOST_DEATHS = 50
 """So often the library may die in one search, which finds three at fault among 30 000 (15 halvings each)."""
 
 
-def halve(
-    names: Sequence[ServicePortName], commit: Callable[[Sequence[ServicePortName]], None]
-) -> dict[ServicePortName, KernelError]:
+Name = TypeVar("Name", ServicePortName, str)
+
+
+def halve(names: Sequence[Name], commit: Callable[[Sequence[Name]], None]) -> dict[Name, KernelError]:
     """Have all ``names`` committed but those that are refused by themselves; return these, with their refusals.
 
     ``commit`` raises KernelError where it is refused as a whole, or where the library dies of it. With k at fault among
@@ -24,7 +25,7 @@ def halve(
     somebody else owns the table.
     """
     deaths = 0
-    refused: dict[ServicePortName, KernelError] = {}
+    refused: dict[Name, KernelError] = {}
     parts = [names] if names else []
     while parts:
         part = parts.pop()

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from knft.config import Config
 from knft.delta.contents import Changes
@@ -19,9 +19,6 @@ from knft.render.sticky import note, unneeded_sets
 from knft.sync.basis import Basis, Note, Owner, Part
 from knft.sync.state import ServiceState
 
-UNWANTED_SECONDS = 1.0
-"""How long an emptied chain stays: kernels before 6.2 refuse to delete it while an element that led to it is freed."""
-
 Fragments = Mapping[Owner, Fragment | None]
 
 
@@ -30,7 +27,8 @@ class Prepared(Struct, frozen=True):
 
     ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
     ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
-    It ``sweeps`` where what nobody wants is removed.
+    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains and ``unneeded_sets`` can be deleted after it:
+    that is refused where somebody else's rule needs them, which is to stop nothing else.
     """
 
     wanted: Fragments
@@ -40,6 +38,8 @@ class Prepared(Struct, frozen=True):
     unsticky: tuple[ServicePortName, ...]
     failed: dict[ServicePortName, Exception]
     sweeps: bool
+    unwanted: tuple[str, ...]
+    unneeded_sets: tuple[str, ...]
 
     @property
     def affinity_sets(self) -> int:
@@ -71,10 +71,10 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         ),
         removed=changes.removed,
         added=changes.added,
-        dropped=(*basis.outdated, *_long_unwanted(basis, changes, now)),
+        dropped=basis.outdated,
     )
     numbering = rendering.numbering
-    prepared = Prepared(
+    return Prepared(
         wanted,
         changes,
         transaction,
@@ -82,13 +82,9 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         tuple(numbering.refused),
         rendering.failed,
         rendering.sweeps,
+        _long_unwanted(basis, changes, now),
+        _unneeded_sets(basis, numbering) if basis.tidy else (),
     )
-    if not basis.tidy:
-        return prepared
-    known = {**basis.sticky, **numbering.changed}
-    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
-    sets = unneeded_sets(basis.programmed.containers, needed)
-    return structs.replace(prepared, transaction=structs.replace(transaction, dropped_sets=sets))
 
 
 def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:
@@ -233,11 +229,14 @@ def _missing_shared(basis: Basis, wanted: Fragments) -> list[SharedChain]:
     return with_common_sizes(needed.values(), existing) if needed else []
 
 
-def _long_unwanted(basis: Basis, changes: Changes, now: float) -> list[str]:
+def _long_unwanted(basis: Basis, changes: Changes, now: float) -> tuple[str, ...]:
     """Return the chains that were emptied long enough ago."""
     written = {chain.name for chain in (*changes.written, *changes.made)}
-    return [
-        name
-        for name, since in basis.programmed.unwanted.items()
-        if now - since > UNWANTED_SECONDS and name not in written
-    ]
+    unwanted = basis.programmed.unwanted.items()
+    return tuple(name for name, waiting in unwanted if waiting.due < now and name not in written)
+
+
+def _unneeded_sets(basis: Basis, numbering: Numbering) -> tuple[str, ...]:
+    known = {**basis.sticky, **numbering.changed}
+    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
+    return unneeded_sets(basis.programmed.containers, needed)

@@ -15,13 +15,13 @@ from knft.errors import KernelError, LibraryDiedError, TableOwnedError, Unavaila
 from knft.model.names import Family, ServicePortName
 from knft.nft.objects import Contents
 from knft.render import layout
+from knft.render.sticky import affinity_sets_in
 from knft.sync.basis import Basis, Owner, Part, Scope, TableState, basis_from_listing
 from knft.sync.committed import Committed
 from knft.sync.doubts import Doubt, Doubts
 from knft.sync.isolate import LeftOut, Waiting, halve
 from knft.sync.past import Past
 from knft.sync.ports import TablePort
-from knft.sync.prepare import UNWANTED_SECONDS
 from knft.sync.report import Done, SyncReport
 from knft.sync.state import ServiceState, Work
 
@@ -93,14 +93,11 @@ class Proxier:
 
     def _again_within(self) -> float | None:
         """Return in how many seconds there will be something to do again, None where nothing is known of."""
-        emptied = self._committed.programmed is not None and self._committed.programmed.unwanted
-        now = self._timer()
-        times = (
-            self._left_out.next_due(now),
-            1.1 * UNWANTED_SECONDS if emptied else None,
-            max(0.0, self._unswept.due - now) if self._unswept is not None else None,
-        )
-        return min((seconds for seconds in times if seconds is not None), default=None)
+        now, programmed = self._timer(), self._committed.programmed
+        times = [waiting.due - now + 0.1 for waiting in programmed.unwanted.values()] if programmed is not None else []
+        times += [due for due in [self._left_out.next_due(now)] if due is not None]
+        times += [self._unswept.due - now] if self._unswept is not None else []
+        return max(0.0, min(times)) if times else None
 
     def _bring_up_to_date(self, work: Work, now: float) -> bool:
         """Commit what has changed, or what differs; return whether everything was compared."""
@@ -170,8 +167,9 @@ class Proxier:
             past = _with_found(past, basis)
             self._commit(basis, past, now)
         except KernelError:
-            # Somebody may have changed the table since, or the library died: another look tells.
-            basis = self._look(doubts, now)
+            # Somebody may have changed the table since, or the library died; or a set is of another kind: another look
+            # tells.
+            basis = self._look(doubts.joined(Doubt(declarations=True)), now)
             past = _with_found(past, basis)
             try:
                 self._commit(basis, past, now)
@@ -185,7 +183,6 @@ class Proxier:
 
     def _look(self, doubts: Doubt, now: float) -> Basis:
         """Read the table back."""
-        self._last_tidy = now
         left_out = self._left_out.names()
         names = [name for name in self.state.service_ports() if name not in left_out]
         found = basis_from_listing(self._port.read(), self.family, self._config, names, now)
@@ -194,7 +191,7 @@ class Proxier:
         if basis.table is not TableState.READY or not doubts.declarations:
             return basis.distrusting(doubts)
         try:
-            self._port.declare(layout.declarations(self.family))
+            self._port.declare(layout.declarations(self.family, affinity_sets_in(found.programmed.containers)))
         except UnavailableError:
             raise
         except KernelError:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from random import Random
 
 from knft.config import Config
+from knft.delta.programmed import LONGEST_PAUSE_SECONDS
 from knft.errors import KernelError
 from knft.kernel.libnftables import Library
 from knft.model.names import Family, ServicePortName
@@ -18,7 +19,6 @@ from knft.nft.codec.listing import Listing, parse_listing
 from knft.render import layout
 from knft.render.names import NFT_FAMILIES, STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
-from knft.sync.isolate import LONGEST_PAUSE_SECONDS
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
 from tests.kernel import law
