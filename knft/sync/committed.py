@@ -123,22 +123,23 @@ class Committed:
         programmed.note_kept(halve(prepared.unwanted, delete_chains), now)
         halve(prepared.unneeded_sets, delete_sets)
 
-    def audit(self, port: TablePort) -> set[Place]:
+    def audit(self, port: TablePort) -> set[Place] | None:
         """Return where the kernel, as ``port`` reads it, differs from what was committed; from any thread.
 
-        Raises KernelError where the table cannot be read. Where a sync is under way or has failed, nothing is compared.
+        None where a sync is under way or has failed: then nothing is compared. Raises KernelError where the table
+        cannot be read.
         """
         with self._audit:
             self._touched = set()
         try:
             if not self._is_known():
-                return set()
+                return None
             listing, snapshot = port.read(), self._snapshot()
         finally:
             with self._audit:
                 touched, self._touched = self._touched, None
         if snapshot is None:
-            return set()
+            return None
         return differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
 
     def _is_known(self) -> bool:

@@ -112,16 +112,16 @@ class Proxier:
         """Have the next sync compare everything; from any thread."""
         self._doubts.add(doubt)
 
-    def audit(self, port: TablePort) -> int:
+    def audit(self, port: TablePort) -> int | None:
         """Compare what was committed with what ``port`` reads, from another thread than the one that syncs.
 
-        Returns how many elements and chains differ; the next sync mends them. Raises KernelError where the table
-        cannot be read. Where a sync failed, or is under way, nothing is compared.
+        Returns how many elements and chains differ, which the next sync mends; None where a sync failed, or is under
+        way, so that nothing was compared. Raises KernelError where the table cannot be read.
         """
         found = self._committed.audit(port)
         if found:
             self.doubt(Doubt(frozenset(name for name, key in found if not key)))
-        return len(found)
+        return None if found is None else len(found)
 
     def _is_comparison_due(self, work: Work, now: float) -> bool:
         """Tell whether a change is not enough: something may be in the kernel that knft does not know of."""
