@@ -5,28 +5,51 @@ serve several Services): members are counted, and removed with their last owner.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from knft.delta.contents import Changes, compare
 from knft.nft.objects import Contents, Key
 
+LONGEST_PAUSE_SECONDS = 3600.0
+
 Owner = TypeVar("Owner", bound=Hashable)
 _Member = tuple[str, Key]
+
+
+class Unwanted(Struct, frozen=True):
+    """An empty chain: when it was emptied, or could not be deleted last, and how long it waits from then, in seconds.
+
+    Kernels before 6.2 refuse to delete it while an element that led to it is freed.
+    """
+
+    since: float
+    pause: float = 1.0
+
+    @property
+    def due(self) -> float:
+        """From when it can be deleted."""
+        return self.since + self.pause
+
+    def later(self, now: float) -> "Unwanted":
+        """Return what it is where it could not be deleted."""
+        return Unwanted(now, min(2 * self.pause, LONGEST_PAUSE_SECONDS))
 
 
 class Programmed(Generic[Owner]):
     """The contents of one table by owner.
 
     ``chains`` are the names of the shared chains that exist, ``containers`` those of sets and maps. ``unwanted`` are
-    owned chains that are empty now and wait to be deleted, with the time since when, in seconds.
+    owned chains that are empty now and wait to be deleted.
     """
 
     def __init__(self) -> None:
         """Start from a table without chains and elements."""
         self.chains: set[str] = set()
         self.containers: set[str] = set()
-        self.unwanted: dict[str, float] = {}
+        self.unwanted: dict[str, Unwanted] = {}
         self._contents: dict[Owner, Contents] = {}
         self._members: Counter[_Member] = Counter()
 
@@ -54,11 +77,21 @@ class Programmed(Generic[Owner]):
         new.members -= shared
         return compare(old, new)
 
-    def forget(self, changes: Changes, deleted: Iterable[str], now: float) -> None:
-        """Note which owned chains a commit has emptied, written again, or deleted; ``now`` is in seconds."""
-        for name in (*deleted, *(chain.name for chain in (*changes.written, *changes.made))):
+    def note_emptied(self, changes: Changes, now: float) -> None:
+        """Note which owned chains a commit has emptied, or written again; ``now`` is in seconds."""
+        self.note_deleted(chain.name for chain in (*changes.written, *changes.made))
+        self.unwanted.update(dict.fromkeys(changes.unwanted, Unwanted(now)))
+
+    def note_deleted(self, names: Iterable[str]) -> None:
+        """Note that these chains do not wait any more."""
+        for name in names:
             self.unwanted.pop(name, None)
-        self.unwanted.update(dict.fromkeys(changes.unwanted, now))
+
+    def note_kept(self, names: Iterable[str], now: float) -> None:
+        """Note that these could not be deleted, because somebody's rule leads there: they wait longer."""
+        for name in names:
+            if name in self.unwanted:
+                self.unwanted[name] = self.unwanted[name].later(now)
 
     def _held_by_others(self, members: set[_Member], owners: Iterable[Owner]) -> set[_Member]:
         own = Counter(member for owner in owners if owner in self._contents for member in self._contents[owner].members)
@@ -67,12 +100,15 @@ class Programmed(Generic[Owner]):
     def adopt(self, wanted: Mapping[Owner, Contents | None]) -> None:
         """Note that a commit has given these owners what they wanted."""
         for owner, contents in wanted.items():
-            before = self._contents.pop(owner, None)
+            before = self._contents.get(owner)
             if before is not None:
                 self._release(before.members)
+            # Replaced, and never missing meanwhile: an audit reads beside.
             if contents is not None:
                 self._contents[owner] = contents
                 self._members.update(contents.members)
+            else:
+                self._contents.pop(owner, None)
 
     def _release(self, members: Iterable[_Member]) -> None:
         for member in members:
@@ -80,9 +116,6 @@ class Programmed(Generic[Owner]):
             if not self._members[member]:
                 del self._members[member]
 
-    def everything(self) -> Contents:
-        """Return all contents, joined, as they are now; also for another thread than the one that changes them."""
-        joined = Contents.empty()
-        for contents in list(self._contents.values()):
-            joined.absorb(contents)
-        return joined
+    def everything(self, but: Collection[Owner] = ()) -> Contents:
+        """Return the contents of all others, joined, as they are now; also for a thread that does not change them."""
+        return Contents.joined(contents for owner, contents in list(self._contents.items()) if owner not in but)

@@ -8,6 +8,7 @@ import errno
 import math
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterable
 from typing import Self
@@ -46,12 +47,14 @@ class ForeignChange(Struct, frozen=True):
 class ForeignChanges:
     """Hears what others do to the table ``table``, IPv4 and IPv6, in the network namespace of the calling thread.
 
-    One thread calls ``receive`` and at the end ``close``; any thread may call ``own_ports`` and ``stop``.
+    One thread calls ``receive``, ``reopen`` and at the end ``close``; any thread may call ``own_ports`` and ``stop``.
     """
 
     def __init__(self, table: str, own_ports: frozenset[int] = frozenset()) -> None:
         """Listen from now on, but not to what sockets with ``own_ports`` do; raise KernelError where it is refused."""
         self._table = table
+        self._lock = threading.Lock()
+        """Held while the socket, or what its filter says, is changed."""
         self._own_ports = own_ports
         self._transaction = _Transaction(table)
         self._socket = _listen(netlink_filter.program(table, own_ports))
@@ -73,11 +76,25 @@ class ForeignChanges:
         To be called before a new process makes its first change, and with none once the old one is gone: its number
         may be another's then.
         """
-        self._own_ports = ports
-        try:
-            netlink_filter.attach(self._socket, netlink_filter.program(self._table, ports))
-        except OSError as error:
-            raise _refused(error) from error
+        with self._lock:
+            self._own_ports = ports
+            try:
+                netlink_filter.attach(self._socket, netlink_filter.program(self._table, ports))
+            except OSError as error:
+                raise _refused(error) from error
+
+    def reopen(self) -> None:
+        """Listen anew, after ``receive`` has failed; raise KernelError where that is refused.
+
+        Whoever receives calls this, in the network namespace that it is about. What happened meanwhile is not told.
+        """
+        with self._lock:
+            fresh = _listen(netlink_filter.program(self._table, self._own_ports))
+            self._poll.unregister(self._socket)
+            self._poll.register(fresh, select.POLLIN)
+            self._socket.close()
+            self._socket = fresh
+        self._transaction = _Transaction(self._table)
 
     def receive(self, timeout_seconds: float) -> tuple[ForeignChange, ...]:
         """Return what the next foreign transaction did, one change for each family that it touched.

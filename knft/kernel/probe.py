@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from knft.errors import KernelError, UnsupportedError
+from knft.errors import KernelError, LibraryDiedError, UnsupportedError
 from knft.kernel.libnftables import Commands
+from knft.kernel.newer_sets import explained
 
 # What each feature is for, and one rule that only a kernel with the feature accepts.
 _FEATURES = (
@@ -25,6 +26,11 @@ def _sample(family: str, chain_type: str, rule: str) -> str:
     return f"table {table} {{ chain probe {{\n{_HOOKS[chain_type]}\n{rule}\n}}\n}}\ndelete table {table}\n"
 
 
+def require_life(kernel: Commands, family: str) -> None:
+    """Have the library do something harmless; raise LibraryDiedError where it dies even of that."""
+    kernel.run(_sample(family, "filter", "counter"))
+
+
 def require_privilege(process_status: str | None = None) -> None:
     """Raise UnsupportedError where this process has no CAP_NET_ADMIN.
 
@@ -38,11 +44,16 @@ def require_privilege(process_status: str | None = None) -> None:
 
 
 def probe(kernel: Commands) -> None:
-    """Return where the kernel accepts all that knft needs in both families; raise UnsupportedError otherwise."""
+    """Return where the kernel accepts all that knft needs in both families; raise UnsupportedError otherwise.
+
+    That the library dies says nothing of the kernel, and is UnsupportedError too.
+    """
     for family in ("ip", "ip6"):
         for feature, option, chain_type, rule in _FEATURES:
             try:
                 kernel.run(_sample(family, chain_type, rule))
+            except LibraryDiedError as error:
+                raise UnsupportedError(str(explained(error))) from error
             except KernelError as error:
                 raise UnsupportedError(_explain(feature, option, error)) from error
 

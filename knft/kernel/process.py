@@ -109,20 +109,17 @@ class _Worker:
 
     def __init__(self, tell_ports: Callable[[frozenset[int]], None]) -> None:
         self._tell_ports = tell_ports
-        requests, self._requests = os.pipe()
-        self._answers, answers = os.pipe()
-        arguments = [str(number) for number in (requests, answers, os.getpid())]
-        command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
-        except OSError as error:
-            os.close(self._requests)
-            os.close(self._answers)
-            msg = f"the process for libnftables cannot be started: {error}"
-            raise UnavailableError(msg) from error
-        finally:
-            os.close(requests)
-            os.close(answers)
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            try:
+                requests, self._requests = _pipe(theirs, ours)
+                self._answers, answers = _pipe(ours, theirs)
+                arguments = [str(number) for number in (requests, answers, os.getpid())]
+                command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
+            except OSError as error:
+                msg = f"the process for libnftables cannot be started: {error}"
+                raise UnavailableError(msg) from error
+            ours.pop_all()
         os.set_blocking(self._requests, False)
         self._finalizer = weakref.finalize(self, _end, self._process, self._requests, self._answers)
         self._greeted = False
@@ -166,6 +163,14 @@ class _Worker:
     def close(self) -> None:
         """End the process, and wait for it."""
         self._finalizer()
+
+
+def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple[int, int]:
+    """Return the two ends of a new pipe, which these close."""
+    reader, writer = os.pipe()
+    reading.callback(os.close, reader)
+    writing.callback(os.close, writer)
+    return reader, writer
 
 
 def _end(process: "subprocess.Popen[bytes]", *pipes: int) -> None:

@@ -5,9 +5,11 @@ from contextlib import contextmanager
 
 from msgspec import structs
 
-from knft.errors import KernelError, TableOwnedError, UnavailableError
+from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.kernel.libnftables import Commands
+from knft.kernel.newer_sets import explained
 from knft.kernel.ownership import Ownership
+from knft.kernel.probe import require_life
 from knft.kernel.tables import flags_of
 from knft.nft.codec.listing import Listing, parse_listing
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
@@ -40,6 +42,9 @@ class KernelTable:
         flags = flags_of(self._family, self._name)
         try:
             listed = self._library.run(f"list table {self._family} {self._name}")
+        except LibraryDiedError:
+            self.ensure_working()
+            raise
         except KernelError as error:
             if _NO_SUCH_TABLE in error.detail:
                 return None
@@ -54,6 +59,13 @@ class KernelTable:
             raise KernelError(msg) from error
         not_owned = self._ownership is not None and "persist" not in flags
         return structs.replace(listing, unsuitable=not_owned or "dormant" in flags)
+
+    def ensure_working(self) -> None:
+        """Return where the library only dies of some things; raise UnavailableError where it dies of anything."""
+        try:
+            require_life(self._library, self._family)
+        except LibraryDiedError as error:
+            raise explained(error) from error
 
     def declare(self, table: Table) -> None:
         """Make the table with its containers; harmless where they are there already."""

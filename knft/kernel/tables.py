@@ -8,7 +8,7 @@ from typing import Any
 
 from knft.errors import KernelError
 
-_FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 _FLAGS = {1: "dormant", 2: "owner", 4: "persist"}
 
 
@@ -30,7 +30,7 @@ def table_flags() -> dict[tuple[str, str], frozenset[str]]:
 
 def _name(message: Any) -> tuple[str, str]:  # noqa: ANN401 - pyroute2 has no types
     family = message["nfgen_family"]
-    return _FAMILIES.get(family, str(family)), message.get_attr("NFTA_TABLE_NAME")
+    return FAMILIES.get(family, str(family)), message.get_attr("NFTA_TABLE_NAME")
 
 
 def _flags(message: Any) -> frozenset[str]:  # noqa: ANN401 - pyroute2 has no types

@@ -16,6 +16,8 @@ SERVICE_CIDRS = "service-cidrs"
 HAIRPIN = "hairpin-connections"
 POD_CIDRS = "pod-cidrs"
 INSIDE_CIDRS = "inside-cidrs"
+NODE_SETS = frozenset({NODEPORT_IPS, SERVICE_CIDRS, POD_CIDRS, INSIDE_CIDRS})
+"""What is in these is the node's, and no Service's."""
 GUARDED_FRONTENDS = "guarded-frontends"
 SOURCE_RANGES = "source-ranges"
 

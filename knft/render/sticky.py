@@ -40,10 +40,17 @@ def affinity_set(index: int, family: Family) -> Container:
 
 def unneeded_sets(existing: Collection[str], count: int) -> tuple[str, ...]:
     """Return the affinity sets among ``existing`` that are not the first ``count``."""
+    return tuple(f"{AFFINITY_PREFIX}{index}" for index in _affinity_indexes(existing) if index >= count)
+
+
+def affinity_sets_in(existing: Collection[str]) -> int:
+    """Return how many affinity sets there should be, for all that are among ``existing`` to be."""
+    return max(_affinity_indexes(existing), default=-1) + 1
+
+
+def _affinity_indexes(existing: Collection[str]) -> list[int]:
     indexes = (name.removeprefix(AFFINITY_PREFIX) for name in existing if name.startswith(AFFINITY_PREFIX))
-    return tuple(
-        f"{AFFINITY_PREFIX}{index}" for index in sorted(map(int, filter(str.isdecimal, indexes))) if index >= count
-    )
+    return sorted(int(index) for index in indexes if index.isdecimal() and int(index) < NUMBERS)
 
 
 def sticky_chains(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> dict[str, Chain]:

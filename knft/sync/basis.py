@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct, field, structs
 
 from knft.config import Config
-from knft.delta.programmed import Programmed
+from knft.delta.programmed import Programmed, Unwanted
 from knft.model.names import Family, ServicePortName
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Chain, Contents, Key, Value
 from knft.render import layout
 from knft.render.fragment import Fragment
-from knft.render.names import STICKY_PORTS, STICKY_PREFIX
+from knft.render.names import NODE_SETS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import StickyPort
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.sticky import read_sticky_ports
@@ -142,11 +142,11 @@ def basis_from_listing(
     owned = [name for name in listing.chains if name.startswith(STICKY_PREFIX)]
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.chains[name])
     # Emptied by a former process, which was to delete them a while after that; it may have been just now.
-    programmed.unwanted.update((name, now) for name in owned if not listing.chains[name])
+    programmed.unwanted.update((name, Unwanted(now)) for name in owned if not listing.chains[name])
     if rules_marker in listing.chains:
         programmed.chains.update(as_expected(listing, family, config))
     programmed.containers.update(listing.containers)
-    programmed.adopt({Part.FOUND: listing.contents})
+    programmed.adopt(_by_part(listing.contents))
     shared = (parse_shared_chain(name) for name in sorted(listing.chains.keys() - programmed.chains))
     outdated = (name for name in listing.chains if name.startswith(layout.RULES_MARKER) and name != rules_marker)
     return Basis(
@@ -159,6 +159,18 @@ def basis_from_listing(
         outdated=tuple(sorted(outdated)),
         listing=listing,
     )
+
+
+def _by_part(found: Contents) -> dict[Owner, Contents | None]:
+    """Return what was found as the node's, which a new one replaces at once, and as what somebody else may want.
+
+    A range that is not removed in the same transaction would stand in the way of another that overlaps it.
+    """
+    node = {member for member in found.members if member[0] in NODE_SETS}
+    return {
+        Part.NODE: structs.replace(Contents.empty(), members=node),
+        Part.FOUND: structs.replace(found, members=found.members - node),
+    }
 
 
 def _is_broken(listing: Listing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:

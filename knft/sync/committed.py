@@ -1,15 +1,19 @@
 """Committed: what one family's table holds by all that is known, and the only place from which it is changed."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed
 from knft.errors import KernelError, UnavailableError
+from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
 from knft.sync.audit import Place, Snapshot, differences, places
-from knft.sync.basis import Basis, Owner, TableState
+from knft.sync.basis import Basis, Owner, Part, TableState
+from knft.sync.isolate import halve
 from knft.sync.ports import TablePort
 from knft.sync.prepare import Prepared, prepare
 from knft.sync.state import ServiceState
@@ -26,6 +30,8 @@ class Committed:
         self._timer = timer
         self.programmed: Programmed[Owner] | None = None
         self.sticky: dict[str, StickyPort] = {}
+        self.swept = True
+        """Whether what nobody wanted is gone since the table was read back."""
         self._remembers = False
         """Whether ``sticky`` is what the kernel's notes say, unless somebody else has changed them."""
         self._audit = threading.Lock()
@@ -52,16 +58,16 @@ class Committed:
         # After what is programmed is given up: an audit that begins from here on sees that, and ends.
         with self._audit:
             if self._touched is not None:
-                self._touched |= places(prepared.transaction)
+                self._touched |= places(prepared.transaction) | {(name, ()) for name in prepared.unwanted}
         try:
             self._send(basis, prepared)
         except KernelError as error:
             self.programmed = believed
             self._remembers &= not isinstance(error, UnavailableError)
             raise
-        seconds = self._timer() - started
         self._adopt(basis, prepared, now)
-        return prepared, seconds
+        self._delete_unwanted(basis.programmed, prepared, now)
+        return prepared, self._timer() - started
 
     def _send(self, basis: Basis, prepared: Prepared) -> None:
         family, transaction = self._state.node.family, prepared.transaction
@@ -86,13 +92,14 @@ class Committed:
     def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
         programmed, transaction = basis.programmed, prepared.transaction
         programmed.adopt(prepared.contents())
-        programmed.forget(prepared.changes, transaction.dropped, now)
+        nothing_left = programmed.stored(Part.FOUND) is None
+        self.swept = prepared.sweeps or nothing_left or (self.swept and not basis.full)
+        programmed.note_emptied(prepared.changes, now)
         changes, sent = prepared.changes, (*transaction.made, *transaction.chains)
         owned = {chain.name for chain in (*changes.written, *changes.made)} | set(changes.unwanted)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
         declared = layout.declarations(self._state.node.family, _affinity_sets(basis, prepared))
         programmed.containers.update(container.name for container in declared.containers)
-        programmed.containers.difference_update(transaction.dropped_sets)
         for identity, sticky in prepared.sticky.items():
             if sticky is None:
                 basis.sticky.pop(identity)
@@ -101,22 +108,38 @@ class Committed:
         self.sticky, self._remembers = basis.sticky, True
         self.programmed = programmed
 
-    def audit(self, port: TablePort) -> set[Place]:
+    def _delete_unwanted(self, programmed: Programmed[Owner], prepared: Prepared, now: float) -> None:
+        """Delete the chains and sets that nothing of knft's leads to, but for those that somebody else's rule needs."""
+        nothing = Transaction(prepared.transaction.family, prepared.transaction.table)
+
+        def delete_chains(names: Sequence[str]) -> None:
+            self._port.commit(structs.replace(nothing, dropped=tuple(names)))
+            programmed.note_deleted(names)
+
+        def delete_sets(names: Sequence[str]) -> None:
+            self._port.commit(structs.replace(nothing, dropped_sets=tuple(names)))
+            programmed.containers.difference_update(names)
+
+        programmed.note_kept(halve(prepared.unwanted, delete_chains), now)
+        halve(prepared.unneeded_sets, delete_sets)
+
+    def audit(self, port: TablePort) -> set[Place] | None:
         """Return where the kernel, as ``port`` reads it, differs from what was committed; from any thread.
 
-        Raises KernelError where the table cannot be read. Where a sync is under way or has failed, nothing is compared.
+        None where a sync is under way or has failed: then nothing is compared. Raises KernelError where the table
+        cannot be read.
         """
         with self._audit:
             self._touched = set()
         try:
             if not self._is_known():
-                return set()
+                return None
             listing, snapshot = port.read(), self._snapshot()
         finally:
             with self._audit:
                 touched, self._touched = self._touched, None
         if snapshot is None:
-            return set()
+            return None
         return differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
 
     def _is_known(self) -> bool:
@@ -124,7 +147,11 @@ class Committed:
 
     def _snapshot(self) -> Snapshot | None:
         programmed = self.programmed
-        return Snapshot(programmed.everything(), frozenset(programmed.chains)) if programmed is not None else None
+        if programmed is None:
+            return None
+        # What was found and is not wanted is as it should be only where it was kept on purpose.
+        but = frozenset[Owner]() if self.swept else frozenset[Owner]({Part.FOUND})
+        return Snapshot(programmed.everything(but), frozenset(programmed.chains))
 
 
 def _affinity_sets(basis: Basis, prepared: Prepared) -> int:

@@ -3,7 +3,7 @@
 import logging
 import random
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
@@ -24,10 +24,14 @@ from knft.sync.report import SyncReport
 log = logging.getLogger("knft")
 
 LISTEN_SECONDS = 60.0
+DEAF_SECONDS = 10.0
+"""How long it is until notifications that failed are tried again."""
 MAX_NAMED = 5
 """So many chains and sets that somebody else changed are named in one line."""
 AUDIT_SECONDS = 3600.0
 """How often the kernel's tables are compared with what was committed, beside the syncs."""
+AUDIT_AGAIN_SECONDS = 120.0
+"""How long after an audit that could not compare, because it met a sync, there is another."""
 
 Auditor = Callable[[Family], AbstractContextManager[TablePort]]
 """Opens a second way to a family's table, on which nothing else waits."""
@@ -42,7 +46,7 @@ class Daemon:
         self._proxiers = proxiers
         self._dispatcher = dispatcher
         self._said: dict[Family, set[str]] = {}
-        self._foreign: dict[Family, list[ForeignChange]] = {proxier.family: [] for proxier in proxiers}
+        self._foreign: dict[Family, deque[ForeignChange]] = {proxier.family: deque() for proxier in proxiers}
         self._large = False
         """Whether a sync since the last settling compared everything."""
         self.foreign_changes = Counter[Family]()
@@ -92,6 +96,8 @@ class Daemon:
         sentences = {str(lost) for lost in report.lost}
         sentences |= {f"{name} is left out, and tried again: {reason}" for name, reason in report.left_out.items()}
         sentences |= {f"{name} goes without session affinity: every number is taken" for name in report.unsticky}
+        if report.unswept:
+            sentences.add(f"what nobody wants any more is still there, and tried again: {report.unswept}")
         said = self._said.get(report.family, set())
         self._said[report.family] = sentences
         for sentence in sorted(sentences - said):
@@ -101,12 +107,27 @@ class Daemon:
         """Have mended what others change in knft's tables, until ``stop`` is set; a thread of its own calls this."""
         while not stop.is_set():
             try:
-                changes = others.receive(LISTEN_SECONDS)
+                for change in others.receive(LISTEN_SECONDS):
+                    self._note_foreign(change)
             except KernelError as error:
-                log.warning("%s; changes by others are found by the audit alone", error)
-                return
-            for change in changes:
-                self._note_foreign(change)
+                log.warning("%s; until they are, changes by others are found by the audit alone", error)
+                self._listen_again(others, stop)
+            except Exception:
+                log.exception("listening to others' changes failed unexpectedly; please report this")
+                self._listen_again(others, stop)
+
+    def _listen_again(self, others: ForeignChanges, stop: threading.Event) -> None:
+        """Open the way for notifications anew, now and then; what was missed meanwhile is found by a comparison."""
+        while not stop.wait(DEAF_SECONDS):
+            try:
+                others.reopen()
+            except KernelError as error:
+                log.debug("%s", error)
+                continue
+            for proxier in self._proxiers:
+                proxier.doubt(Doubt(declarations=True, every_chain=True))
+            self._wake()
+            return
 
     def _note_foreign(self, change: ForeignChange) -> None:
         for proxier in self._proxiers:
@@ -118,7 +139,8 @@ class Daemon:
 
     def _say_foreign(self, family: Family) -> None:
         """Say in one line what others have changed since the last sync."""
-        changes, self._foreign[family] = self._foreign[family], []
+        waiting = self._foreign[family]
+        changes = [waiting.popleft() for _ in range(len(waiting))]
         if changes:
             who = sorted({change.process or "somebody" for change in changes})
             what = sorted({name for change in changes for name in change.chains | change.sets})
@@ -126,28 +148,36 @@ class Daemon:
             verb = "may have changed" if any(change.overrun for change in changes) else "changed"
             log.warning("%s: %s %s the table%s; it is compared and mended", family.value, ", ".join(who), verb, touched)
 
-    def audit(self) -> None:
-        """Compare every family's table with what was committed, and have a difference mended; from any thread."""
-        if self._auditor is not None:
-            for proxier in self._proxiers:
-                self._audit_one(proxier, self._auditor)
+    def audit(self) -> bool:
+        """Compare every family's table with what was committed, and have a difference mended; from any thread.
 
-    def _audit_one(self, proxier: Proxier, auditor: Auditor) -> None:
+        Returns whether all could be compared.
+        """
+        if self._auditor is None:
+            return True
+        compared = [self._is_audited(proxier, self._auditor) for proxier in self._proxiers]
+        return all(compared)
+
+    def _is_audited(self, proxier: Proxier, auditor: Auditor) -> bool:
         family = proxier.family.value
         try:
             with auditor(proxier.family) as port:
                 count = proxier.audit(port)
         except KernelError as error:
             log.warning("%s: the table was not compared with what was committed: %s", family, error)
-            return
+            return False
         if count:
             log.warning("%s: %d elements or chains are not what was committed; mending them", family, count)
             self._wake()
+        return count is not None
 
     def _audit_now_and_then(self, stop: threading.Event) -> None:
-        while not stop.wait(AUDIT_SECONDS):
+        pause = AUDIT_SECONDS
+        while not stop.wait(pause):
+            pause = AUDIT_AGAIN_SECONDS
             try:
-                self.audit()
+                if self.audit():
+                    pause = AUDIT_SECONDS
             except Exception:
                 log.exception("the audit failed unexpectedly; please report this")
 

@@ -1,43 +1,51 @@
 """One poisonous Service port does not stop the others: finding it by halving, and trying it again now and then."""
 
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from knft.errors import KernelError, TableOwnedError
+from knft.delta.programmed import LONGEST_PAUSE_SECONDS
+from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.model.names import ServicePortName
 
-LONGEST_PAUSE_SECONDS = 3600.0
+MOST_DEATHS = 50
+"""So often the library may die in one search, which finds three at fault among 30 000 (15 halvings each)."""
 
 
-def halve(
-    names: Sequence[ServicePortName], commit: Callable[[Sequence[ServicePortName]], None]
-) -> dict[ServicePortName, KernelError]:
+Name = TypeVar("Name", ServicePortName, str)
+
+
+def halve(names: Sequence[Name], commit: Callable[[Sequence[Name]], None]) -> dict[Name, KernelError]:
     """Have all ``names`` committed but those that are refused by themselves; return these, with their refusals.
 
     ``commit`` raises KernelError where it is refused as a whole, or where the library dies of it. With k at fault among
-    n that takes about k log n more commits. That somebody else owns the table is no matter of what is committed, and
-    passed on.
+    n that takes about k log n more commits. A library that dies takes a new process each time: where it has died often,
+    those of whom it dies are left out together. What is no matter of what is committed is passed on, such as that
+    somebody else owns the table.
     """
-    refused: dict[ServicePortName, KernelError] = {}
-    parts = [names]
+    deaths = 0
+    refused: dict[Name, KernelError] = {}
+    parts = [names] if names else []
     while parts:
         part = parts.pop()
         try:
             commit(part)
-        except TableOwnedError:
-            raise
         except KernelError as error:
+            died = isinstance(error, LibraryDiedError)
+            if isinstance(error, UnavailableError) and not died:
+                raise
+            deaths += died
             middle = len(part) // 2
-            if middle:
+            if middle and not (died and deaths > MOST_DEATHS):
                 parts += (part[middle:], part[:middle])
             else:
-                refused[part[0]] = error
+                refused.update(dict.fromkeys(part, error))
     return refused
 
 
 class Waiting(Struct, frozen=True):
-    """Why a Service port is left out, when it was tried, and how long it waits after that; in seconds."""
+    """Why something is refused, when it was tried, and how long it waits after that; in seconds."""
 
     reason: str
     tried: float
@@ -47,6 +55,10 @@ class Waiting(Struct, frozen=True):
     def due(self) -> float:
         """When it is tried again, in seconds."""
         return self.tried + self.pause
+
+    def refused_again(self, reason: str, now: float) -> "Waiting":
+        """Return what becomes of it where it is refused once more: it waits twice as long."""
+        return Waiting(reason, now, min(2 * self.pause, LONGEST_PAUSE_SECONDS))
 
 
 class LeftOut:
@@ -72,8 +84,8 @@ class LeftOut:
     def note(self, name: ServicePortName, reason: str, now: float) -> None:
         """Leave a Service port out, for longer than the last time if it is out already; ``now`` is in seconds."""
         before = self._waiting.get(name)
-        pause = self._first_pause if before is None else min(2 * before.pause, LONGEST_PAUSE_SECONDS)
-        self._waiting[name] = Waiting(reason, now, pause)
+        first = Waiting(reason, now, self._first_pause)
+        self._waiting[name] = before.refused_again(reason, now) if before is not None else first
 
     def note_changed(self, names: Collection[ServicePortName]) -> None:
         """Note that some have changed, which may have mended them: they need not wait longer than at first."""

@@ -17,6 +17,9 @@ class TablePort(Protocol):
     def read(self) -> Listing | None:
         """Return what the table holds, or None where there is none."""
 
+    def ensure_working(self) -> None:
+        """Return where it only dies of some requests; raise UnavailableError where it dies of any."""
+
     def declare(self, table: Table) -> None:
         """Make the table with its containers."""
 
@@ -38,6 +41,9 @@ class Recorder:
     def read(self) -> Listing | None:
         """Return that there is no table yet."""
         return None
+
+    def ensure_working(self) -> None:
+        """Do nothing, as nothing dies."""
 
     def declare(self, table: Table) -> None:
         """Keep the declarations."""

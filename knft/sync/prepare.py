@@ -3,24 +3,21 @@
 import itertools
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from knft.config import Config
 from knft.delta.contents import Changes
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
-from knft.nft.objects import Chain, Contents
+from knft.nft.objects import Chain, Contents, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
-from knft.render.numbering import Numbering, StickyPort
+from knft.render.numbering import Numbering, StickyPort, identity
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_pools
 from knft.render.sticky import note, unneeded_sets
 from knft.sync.basis import Basis, Note, Owner, Part
 from knft.sync.state import ServiceState
-
-UNWANTED_SECONDS = 1.0
-"""How long an emptied chain stays: kernels before 6.2 refuse to delete it while an element that led to it is freed."""
 
 Fragments = Mapping[Owner, Fragment | None]
 
@@ -30,6 +27,8 @@ class Prepared(Struct, frozen=True):
 
     ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
     ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
+    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains and ``unneeded_sets`` can be deleted after it:
+    that is refused where somebody else's rule needs them, which is to stop nothing else.
     """
 
     wanted: Fragments
@@ -38,6 +37,9 @@ class Prepared(Struct, frozen=True):
     sticky: dict[str, StickyPort | None]
     unsticky: tuple[ServicePortName, ...]
     failed: dict[ServicePortName, Exception]
+    sweeps: bool
+    unwanted: tuple[str, ...]
+    unneeded_sets: tuple[str, ...]
 
     @property
     def affinity_sets(self) -> int:
@@ -69,16 +71,20 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         ),
         removed=changes.removed,
         added=changes.added,
-        dropped=(*basis.outdated, *_long_unwanted(basis, changes, now)),
+        dropped=basis.outdated,
     )
     numbering = rendering.numbering
-    prepared = Prepared(wanted, changes, transaction, numbering.changed, tuple(numbering.refused), rendering.failed)
-    if not basis.tidy:
-        return prepared
-    known = {**basis.sticky, **numbering.changed}
-    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
-    sets = unneeded_sets(basis.programmed.containers, needed)
-    return structs.replace(prepared, transaction=structs.replace(transaction, dropped_sets=sets))
+    return Prepared(
+        wanted,
+        changes,
+        transaction,
+        numbering.changed,
+        tuple(numbering.refused),
+        rendering.failed,
+        rendering.sweeps,
+        _long_unwanted(basis, changes, now),
+        _unneeded_sets(basis, numbering) if basis.tidy else (),
+    )
 
 
 def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:
@@ -97,19 +103,26 @@ class _Rendering:
         self.numbering = Numbering(basis.sticky, now)
         self.failed: dict[ServicePortName, Exception] = {}
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether what nobody wants goes; not while it is not known what somebody wants."""
+        return self._basis.sweeps and not self.failed
+
     def everything(self) -> dict[Owner, Fragment | None]:
         """Return what each owner wants, in the order of names: the same objects give the same transaction."""
         wanted = self._owned(sorted(self._basis.owners, key=_order), self.numbering)
         spared = self._spared()
         if self._basis.full:
-            self.numbering.retire_others(spared.identities)
+            self.numbering.retire_others(spared.identities | set(map(identity, self.failed)))
         elif self._basis.tidy:
             self.numbering.tidy()
         wanted |= _notes(self.numbering, wanted)
         found = self._basis.programmed.stored(Part.FOUND)
         if found is not None:
-            kept = found.without(found.without(spared.contents)) if self._basis.sweeps else found
-            left = kept.without(_joined(wanted))
+            kept = found.without(found.without(spared.contents)) if self.sweeps else found
+            joined = _joined(wanted)
+            left = kept.without(joined)
+            left.members -= _replaced_ranges(left, joined)
             wanted[Part.FOUND] = Fragment(left) if left != Contents.empty() else None
         return wanted
 
@@ -138,7 +151,7 @@ class _Rendering:
         self.failed = failed  # Nobody tries these now.
         wanted |= _notes(numbering, wanted)
         contents = Contents.joined((_joined(wanted), self._basis.had))
-        return _Spared(contents, frozenset(numbering.changed))
+        return _Spared(contents, frozenset(numbering.changed) | set(map(identity, self._basis.spared)))
 
 
 class _Spared(Struct, frozen=True):
@@ -148,6 +161,15 @@ class _Spared(Struct, frozen=True):
 
 def _joined(wanted: Fragments) -> Contents:
     return Contents.joined(fragment.contents for fragment in wanted.values() if fragment is not None)
+
+
+def _replaced_ranges(found: Contents, wanted: Contents) -> set[tuple[str, Key]]:
+    """Return the source ranges that were found for frontends that somebody wants: others may overlap them."""
+    ranges = {member for member in found.members if member[0] == names.SOURCE_RANGES}
+    if not ranges:
+        return ranges
+    frontends = {key for _, key in (*wanted.entries, *wanted.members)}
+    return {member for member in ranges if member[1][:3] in frontends}
 
 
 def _order(owner: Owner) -> tuple[str, ...]:
@@ -207,11 +229,14 @@ def _missing_shared(basis: Basis, wanted: Fragments) -> list[SharedChain]:
     return with_common_sizes(needed.values(), existing) if needed else []
 
 
-def _long_unwanted(basis: Basis, changes: Changes, now: float) -> list[str]:
+def _long_unwanted(basis: Basis, changes: Changes, now: float) -> tuple[str, ...]:
     """Return the chains that were emptied long enough ago."""
     written = {chain.name for chain in (*changes.written, *changes.made)}
-    return [
-        name
-        for name, since in basis.programmed.unwanted.items()
-        if now - since > UNWANTED_SECONDS and name not in written
-    ]
+    unwanted = basis.programmed.unwanted.items()
+    return tuple(name for name, waiting in unwanted if waiting.due < now and name not in written)
+
+
+def _unneeded_sets(basis: Basis, numbering: Numbering) -> tuple[str, ...]:
+    known = {**basis.sticky, **numbering.changed}
+    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
+    return unneeded_sets(basis.programmed.containers, needed)

@@ -37,7 +37,8 @@ class SyncReport(Struct, frozen=True):
     ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
     libnftables and the kernel. ``lost`` are the frontends that two Services claim, ``unsticky`` the
     Service ports of this sync that go without affinity. ``trigger_times`` and ``conntrack_cleanup_required`` speak for
-    failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason.
+    failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason;
+    ``unswept`` is its reason for not removing what nobody wants, "" where all that is gone.
     Another sync has something to do ``again_within`` so many seconds.
     """
 
@@ -52,6 +53,7 @@ class SyncReport(Struct, frozen=True):
     lost: tuple[Lost, ...]
     unsticky: tuple[ServicePortName, ...]
     left_out: dict[ServicePortName, str]
+    unswept: str
     again_within: float | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool

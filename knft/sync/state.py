@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.decide.frontends import FrontendLedger, Lost
 from knft.decide.plan import plan_service_port
@@ -19,6 +19,9 @@ from knft.model.plan import ServicePlan
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
 
+MOST_TRIGGER_TIMES = 16
+"""So many of a Service's trigger times are kept while syncs fail: the first ones say how long that has been."""
+
 
 class Work(Struct, frozen=True):
     """What is new: the Service ports to plan again, and the node as it is now (None: as before)."""
@@ -29,9 +32,12 @@ class Work(Struct, frozen=True):
     conntrack_cleanup_required: bool
 
     def followed_by(self, later: "Work") -> "Work":
-        """Return both, as if they had been checked out at once."""
+        """Return both, as if they had been checked out at once; of the times only the first ones."""
         services = self.trigger_times.keys() | later.trigger_times.keys()
-        times = {name: (*self.trigger_times.get(name, ()), *later.trigger_times.get(name, ())) for name in services}
+        times = {
+            name: (*self.trigger_times.get(name, ()), *later.trigger_times.get(name, ()))[:MOST_TRIGGER_TIMES]
+            for name in services
+        }
         return Work(
             self.service_ports | later.service_ports,
             later.node or self.node,
@@ -52,6 +58,12 @@ class ServiceState:
         self._endpoints = EndpointsMap()
         self._frontends = FrontendLedger()
         self._next_node: NodeView | None = None
+        self._unclaimed: set[ServicePortName] = set()
+        """Those whose claims to frontends are not made yet."""
+        self._affected: set[ServicePortName] = set()
+        """Those whom claims that were made affect, not returned yet."""
+        self._merged: Work | None = None
+        """What was taken from the trackers, not returned yet."""
         self.node = NodeView(family, node_name)
 
     def handle_service(self, previous: Service | None, current: Service | None) -> bool:
@@ -86,11 +98,18 @@ class ServiceState:
             if node is not None:
                 self.node, self._next_node = node, None
         dirty = set(services.changed_ports | endpoints.changed_ports)
-        for name in services.changed_ports:
-            dirty |= self._frontends.claim(name, self._services.get(name))
         if node is not None and _plans_differ(previous, node):
             dirty.update(self._services)
-        return Work(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
+        work = Work(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
+        # Kept until all is done: what the trackers have handed out they do not hand out again.
+        self._merged = work if self._merged is None else self._merged.followed_by(work)
+        self._unclaimed |= services.changed_ports
+        for name in sorted(self._unclaimed):
+            self._affected |= self._frontends.claim(name, self._services.get(name))
+            self._unclaimed.discard(name)
+        done = structs.replace(self._merged, service_ports=self._merged.service_ports | self._affected)
+        self._merged, self._affected = None, set()
+        return done
 
     def service_ports(self) -> Iterator[ServicePortName]:
         """Iterate over the names of all Service ports."""

@@ -14,7 +14,7 @@ import msgspec
 
 import knft.nft.codec
 from knft.config import Config
-from knft.errors import KernelError
+from knft.errors import KernelError, LibraryDiedError
 from knft.kernel.libnftables import Library
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
@@ -56,11 +56,15 @@ def _check_command(command: str) -> None:
 _check_command_once = lru_cache(maxsize=1 << 14)(_check_command)
 
 
+DIED = "the library died for the test"
+
+
 class CheckedPort:
     """A port that holds every transaction against the schema, keeps it for a while, and hands it on.
 
     Or it fails: so many commits are refused (``refuse``) or carried out and then said to have failed (``deceive``), and
-    so many readings are refused (``refuse_reads``). ``meddle`` is called with each transaction before it is handed on.
+    so many readings are refused (``refuse_reads``); or the library dies of a commit, before it is carried out or after
+    (``die_before``, ``die_after``). ``meddle`` is called with each transaction before it is handed on.
     """
 
     def __init__(self, inner: TablePort) -> None:
@@ -71,7 +75,14 @@ class CheckedPort:
         self.refuse = 0
         self.deceive = 0
         self.refuse_reads = 0
+        self.die_before = 0
+        self.die_after = 0
         self.meddle: Callable[[Transaction], None] = lambda _: None
+
+    def heal(self) -> None:
+        """Fail no longer."""
+        self.refuse = self.deceive = self.refuse_reads = self.die_before = self.die_after = 0
+        self.meddle = lambda _: None
 
     def read(self) -> Listing | None:
         self.reads += 1
@@ -80,6 +91,9 @@ class CheckedPort:
             msg = "not read for the test"
             raise KernelError(msg)
         return self._inner.read()
+
+    def ensure_working(self) -> None:
+        self._inner.ensure_working()
 
     def declare(self, table: Table) -> None:
         self._inner.declare(table)
@@ -97,9 +111,15 @@ class CheckedPort:
     def commit(self, transaction: Transaction) -> None:
         check_schema(transaction_json(transaction))
         self._refuse()
+        if self.die_before and not transaction.is_empty:
+            self.die_before -= 1
+            raise LibraryDiedError(DIED)
         self.meddle(transaction)
         self._inner.commit(transaction)
         self.sent.append(transaction)
+        if self.die_after and not transaction.is_empty:
+            self.die_after -= 1
+            raise LibraryDiedError(DIED)
         if self.deceive:
             self.deceive -= 1
             msg = "committed, and reported as failed for the test"

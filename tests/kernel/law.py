@@ -8,11 +8,11 @@ is missing; two tables are held against each other fact by fact.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from knft.config import Config
-from knft.model.names import Family
+from knft.model.names import Family, ServicePortName
 from knft.model.objects import Change, KubeObject
 from knft.nft.codec.listing import Listing
 from knft.nft.expressions import Goto
@@ -21,6 +21,7 @@ from knft.nft.transaction import Transaction
 from knft.render.names import AFFINITY_PREFIX, STICKY_ENDPOINTS, STICKY_PORTS
 from knft.render.pools import parse_shared_chain, shared_chain, with_pools
 from knft.sync.assemble import recorded_daemon
+from knft.sync.state import ServiceState
 
 Facts = dict[str, Any]
 
@@ -28,9 +29,19 @@ _STICKY_CHAIN = re.compile(r"sticky-(\d+)-(cluster|local|external|endpoint-(\d+)
 _CLASSES = ("cluster", "local", "external")
 
 
-def rendered(objects: Iterable[KubeObject], addresses: frozenset[str] | None, config: Config) -> dict[Family, Listing]:
-    """Return what a fresh process would make of these objects, as if it had been listed."""
+def rendered(
+    objects: Iterable[KubeObject],
+    addresses: frozenset[str] | None,
+    config: Config,
+    without: Mapping[Family, Collection[ServicePortName]] = {},
+) -> dict[Family, Listing]:
+    """Return what a fresh process would make of these objects, as if it had been listed.
+
+    Who is ``without`` a plan holds its frontends, and is not served.
+    """
     daemon, recorders = recorded_daemon(config)
+    for proxier in daemon._proxiers:
+        _unplan(proxier.state, without.get(proxier.family, ()))
     if addresses is not None:
         daemon.note_addresses(addresses)
     daemon.handle(Change(None, item) for item in objects)
@@ -43,6 +54,11 @@ def rendered(objects: Iterable[KubeObject], addresses: frozenset[str] | None, co
             {chain.name: len(chain.rules) for chain in (*sent.made, *sent.chains)}, containers, _contents(sent)
         )
     return found
+
+
+def _unplan(state: ServiceState, names: Collection[ServicePortName]) -> None:
+    plan = state.plan
+    state.plan = lambda name: None if name in names else plan(name)  # type: ignore[method-assign]
 
 
 def _contents(sent: Transaction) -> Contents:
@@ -193,6 +209,21 @@ def stale_chains(listing: Listing, wanted: frozenset[str]) -> list[str]:
     numbers = _Numbers(listing, wanted).ports
     sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.chains) if found is not None)
     return [found[0] for found in sticky if int(found[1]) not in numbers]
+
+
+def difference_of_others(expected: Facts, without: Facts, found: Facts, before: Collection[str]) -> list[str]:
+    """Return a line for each fact that is not as ``expected``, and that no Service which is left out accounts for.
+
+    What would be another ``without`` them is theirs. They keep what they had, so that what nobody wants may be there
+    if it was there ``before``.
+    """
+    theirs = {name for name in {*expected, *without} if expected.get(name) != without.get(name)}
+    kept = {name for name in found if not expected.get(name) and (name in before or "sticky" in name)}
+    excused = theirs | kept
+    return difference(
+        {name: fact for name, fact in expected.items() if name not in excused},
+        {name: fact for name, fact in found.items() if name not in excused},
+    )
 
 
 def difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:

@@ -10,4 +10,7 @@ def _version(words: str) -> tuple[int, ...]:
 
 _COMMAND = ["nft", "--version"]
 _NFT = subprocess.run(_COMMAND, capture_output=True, text=True, check=True).stdout
-CAN_OWN = _version(_NFT.split()[1].removeprefix("v")) >= (1, 1) and _version(os.uname().release) >= (6, 9)
+_LIBRARY = _version(_NFT.split()[1].removeprefix("v"))
+READS_NEWER_SETS = _LIBRARY >= (1, 1)
+"""Whether it lives on where a newer library has made sets; 1.0.6 dies of them."""
+CAN_OWN = _LIBRARY >= (1, 1) and _version(os.uname().release) >= (6, 9)

@@ -12,7 +12,7 @@ from knft.kernel.notifications import ForeignChange
 from knft.model.names import Family
 from knft.nft.codec.listing import Listing
 from knft.runner.clock import MonotonicClock
-from knft.sync.daemon import Daemon
+from knft.sync.daemon import AUDIT_AGAIN_SECONDS, AUDIT_SECONDS, Daemon
 from tests.kernel.harness import CheckedPort, KernelHarness, service, slices
 from tests.lab.namespace import Namespace
 
@@ -72,6 +72,7 @@ def test_an_audit_holds_up_no_sync(filled: KernelHarness, caplog: pytest.LogCapt
 def test_audits_come_by_themselves(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once an hour; here more often. One that fails is not the last."""
     monkeypatch.setattr("knft.sync.daemon.AUDIT_SECONDS", 0.01)
+    monkeypatch.setattr("knft.sync.daemon.AUDIT_AGAIN_SECONDS", 0.01)
     ports = {family: CheckedPort(filled.tables[family]) for family in Family}
     stop, often = threading.Event(), threading.Event()
 
@@ -99,6 +100,31 @@ def test_audits_come_by_themselves(filled: KernelHarness, monkeypatch: pytest.Mo
     assert not running.is_alive()
 
 
+def test_an_audit_that_meets_a_sync_comes_again_soon(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only after another hour."""
+    daemon = _audited(filled, {family: CheckedPort(filled.tables[family]) for family in Family})
+    assert daemon.audit()
+    compared: list[bool] = []
+    filled.ports[Family.IPV4].meddle = lambda _: compared.append(daemon.audit())
+    filled.apply(*slices("web", [13]))
+    filled.sync()
+    assert set(compared) == {False}
+    assert daemon.audit()
+    pauses: list[float | None] = []
+
+    class Stop(threading.Event):
+        """Ends the loop when it has said how long it waits."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return len(pauses) > 2
+
+    answers = iter((False, True))
+    monkeypatch.setattr(daemon, "audit", lambda: next(answers))
+    daemon._audit_now_and_then(Stop())
+    assert pauses == [AUDIT_SECONDS, AUDIT_AGAIN_SECONDS, AUDIT_SECONDS]
+
+
 def test_an_audit_that_cannot_read_says_so(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
     ports = {family: CheckedPort(filled.tables[family]) for family in Family}
     ports[Family.IPV4].refuse_reads = 1
@@ -111,15 +137,22 @@ def test_an_audit_that_cannot_read_says_so(filled: KernelHarness, caplog: pytest
 class _Told:
     """Others' changes, as the test says them."""
 
-    def __init__(self, stop: threading.Event, *changes: ForeignChange | KernelError) -> None:
+    def __init__(self, stop: threading.Event, *changes: ForeignChange | Exception) -> None:
         self._changes = list(changes)
         self._stop = stop
+        self.reopened = 0
+
+    def reopen(self) -> None:
+        self.reopened += 1
+        if self.reopened == 1:
+            msg = "not yet"
+            raise KernelError(msg)
 
     def receive(self, _seconds: float) -> tuple[ForeignChange, ...]:
         change = self._changes.pop(0)
         if not self._changes:
             self._stop.set()
-        if isinstance(change, KernelError):
+        if isinstance(change, Exception):
             raise change
         return (change,)
 
@@ -144,8 +177,22 @@ def test_others_changes_are_counted_and_told_in_one_line(
     assert len(caplog.messages) == 1
 
 
-def test_where_notifications_fail_the_audit_is_left(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [KernelError("no notifications"), ZeroDivisionError("a mistake")])
+def test_where_notifications_fail_they_are_asked_for_again(
+    filled: KernelHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """What was missed meanwhile is found by a comparison."""
+    monkeypatch.setattr("knft.sync.daemon.DEAF_SECONDS", 0.0)
     stop = threading.Event()
-    with caplog.at_level(logging.WARNING, "knft"):
-        filled.daemon.listen(_Told(stop, KernelError("no notifications")), stop)  # type: ignore[arg-type]
-    assert caplog.messages == ["no notifications; changes by others are found by the audit alone"]
+    told = _Told(stop, error, ForeignChange("ip6", frozenset({"services"}), process="nft (pid 7)"))
+    edit = "flush chain ip knft services\nadd rule ip knft services drop\nadd rule ip knft services drop"
+    edit += "\nadd rule ip knft services drop"
+    before = filled.namespace.run(["nft", "list", "chain", "ip", "knft", "services"]).stdout
+    filled.namespace.run(["nft", "-f", "-"], stdin=edit)
+    filled.daemon.listen(told, stop)  # type: ignore[arg-type]
+    said = "no notifications; until they are, changes by others are found by the audit alone"
+    assert caplog.messages[0] in (said, "listening to others' changes failed unexpectedly; please report this")
+    assert told.reopened == 2
+    assert filled.daemon.foreign_changes == {Family.IPV6: 1}
+    assert filled.daemon.sync()
+    assert filled.namespace.run(["nft", "list", "chain", "ip", "knft", "services"]).stdout == before

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.kernel.history import History
+from tests.kernel.hard_history import HardHistory
 
 pytestmark = pytest.mark.kernel
 
@@ -30,10 +30,11 @@ class Histories(RuleBasedStateMachine):
 
     steps = 0
     syncs = 0
+    without_some = 0
 
     @initialize(chance=CHANCE)
     def begin(self, chance: Random) -> None:
-        self.history = History(chance)
+        self.history = HardHistory(chance)
 
     @rule(kind=KIND, chance=CHANCE, at_once=AT_ONCE)
     def add(self, kind: str, chance: Random, *, at_once: bool) -> None:
@@ -70,6 +71,28 @@ class Histories(RuleBasedStateMachine):
     def damage(self, chance: Random) -> None:
         self.history.damage(chance)
 
+    @rule(chance=CHANCE, at_once=AT_ONCE)
+    def poison(self, chance: Random, *, at_once: bool) -> None:
+        self.history.poison(chance)
+        self.history.change("EndpointSlice", chance)
+        self._sync_if(at_once)
+
+    @rule(chance=CHANCE)
+    def unpoison(self, chance: Random) -> None:
+        self.history.unpoison(chance)
+
+    @rule(chance=CHANCE)
+    def fail_hard(self, chance: Random) -> None:
+        self.history.fail_hard(chance)
+
+    @rule(chance=CHANCE)
+    def damage_live(self, chance: Random) -> None:
+        self.history.damage_live(chance)
+
+    @rule(chance=CHANCE)
+    def forget_layout(self, chance: Random) -> None:
+        self.history.forget_layout(chance)
+
     @rule()
     def sync(self) -> None:
         self.history.sync()
@@ -85,12 +108,13 @@ class Histories(RuleBasedStateMachine):
             self.history.close()
             Histories.steps += self.history.steps
             Histories.syncs += self.history.syncs
+            Histories.without_some += self.history.syncs_without_some
 
 
 def test_any_history_ends_where_a_fresh_start_does(caplog: pytest.LogCaptureFixture) -> None:
     """And every transaction on the way is one that the schema knows and the kernel takes."""
     caplog.set_level(logging.CRITICAL, "knft")  # Thousands of lost frontends are named.
-    Histories.steps = Histories.syncs = 0
+    Histories.steps = Histories.syncs = Histories.without_some = 0
     chosen = settings(
         max_examples=HISTORIES,
         stateful_step_count=STEPS,
@@ -104,3 +128,4 @@ def test_any_history_ends_where_a_fresh_start_does(caplog: pytest.LogCaptureFixt
 
     assert Histories.steps >= AT_LEAST
     assert Histories.syncs >= AT_LEAST // 4
+    assert Histories.without_some >= AT_LEAST // 50

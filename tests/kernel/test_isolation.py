@@ -1,6 +1,7 @@
 """One poisonous Service port does not stop the others. What is refused here, the kernel itself refuses."""
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 
@@ -8,24 +9,14 @@ from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family
 from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
-from knft.render.names import CLUSTER_IPS, SERVICE_IPS, STICKY_ENDPOINTS
+from knft.render.names import CLUSTER_IPS, SERVICE_CIDRS, SERVICE_IPS, SOURCE_RANGES, STICKY_ENDPOINTS
 from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, held_by_fresh_start, service, slices
+from tests.kernel.poison import COUNT, Clock, many, refusing
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 PAUSE = 30.0
-COUNT = 40
-
-
-class Clock:
-    """Seconds, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def _frontend(number: int) -> Key:
@@ -54,12 +45,6 @@ def _meddler(namespace: Namespace, keys: Collection[Key], *, times: int = 1000) 
     return meddle
 
 
-def _many(harness: KernelHarness) -> None:
-    harness.sync()  # The table is there.
-    for number in range(1, COUNT + 1):
-        harness.apply(service(f"web-{number}", number), *slices(f"web-{number}", [number, number + 100]))
-
-
 def _served(harness: KernelHarness) -> set[int]:
     """Return the numbers of the Services that have their frontend and their endpoints."""
     contents = harness.held().contents
@@ -72,7 +57,7 @@ def _served(harness: KernelHarness) -> set[int]:
 def test_who_meddles_once_is_answered_by_a_comparison(namespace: Namespace, what: str) -> None:
     """ENOENT and EEXIST of one moment are nobody's fault."""
     harness = KernelHarness(namespace)
-    _many(harness)
+    many(harness)
     if what == "deleted":
         harness.sync()
         harness.delete("Service", "web-7")
@@ -89,7 +74,7 @@ def test_who_is_refused_again_and_again_is_left_out_alone(namespace: Namespace, 
     harness.sync()
     if restarted:
         harness = KernelHarness(namespace)
-    _many(harness)
+    many(harness)
     harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7), _frontend(23)])
     report = harness.sync()[Family.IPV4]
     assert {str(name) for name in report.left_out} == {"default/web-7:http", "default/web-23:http"}
@@ -100,7 +85,7 @@ def test_who_is_refused_again_and_again_is_left_out_alone(namespace: Namespace, 
 def test_what_is_left_out_is_tried_again_with_growing_pauses(namespace: Namespace) -> None:
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
-    _many(harness)
+    many(harness)
     port = harness.ports[Family.IPV4]
     port.meddle = _meddler(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
@@ -120,7 +105,7 @@ def test_what_is_left_out_is_tried_again_with_growing_pauses(namespace: Namespac
 def test_the_others_go_on_meanwhile(namespace: Namespace) -> None:
     """Also those that share elements with the one that is left out, and without a listing at each sync."""
     harness = KernelHarness(namespace)
-    _many(harness)
+    many(harness)
     port = harness.ports[Family.IPV4]
     port.meddle = _meddler(namespace, [_frontend(7)])
     harness.sync()
@@ -137,7 +122,7 @@ def test_one_that_changes_does_not_wait_longer_than_at_first(namespace: Namespac
     """The change may have mended it; but who changes all the time is not tried all the time."""
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
-    _many(harness)
+    many(harness)
     harness.ports[Family.IPV4].meddle = _meddler(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         assert harness.sync()[Family.IPV4].again_within == pause
@@ -156,7 +141,7 @@ def test_one_that_was_served_keeps_what_it_has(namespace: Namespace) -> None:
     """What cannot be changed stays as it was, over a comparison as well, until the Service is gone."""
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
-    _many(harness)
+    many(harness)
     harness.sync()
     before = harness.held().contents
     harness.apply(*slices("web-7", [51, 52, 53]))
@@ -189,7 +174,7 @@ def test_knfts_own_mistake_about_one_is_not_the_others(namespace: Namespace, mon
         return plan(name)  # type: ignore[arg-type]
 
     monkeypatch.setattr(state, "plan", failing)
-    _many(harness)
+    many(harness)
     report = harness.sync()[Family.IPV4]
     (reason,) = report.left_out.values()
     assert reason == "knft fails on it, please report this: ZeroDivisionError('a mistake')"
@@ -198,19 +183,6 @@ def test_knfts_own_mistake_about_one_is_not_the_others(namespace: Namespace, mon
     clock.now += PAUSE
     assert harness.sync()[Family.IPV4].left_out == {}
     assert held_by_fresh_start(harness) == harness.held().contents
-
-
-def _refusing(address: str, error: type[KernelError] = KernelError) -> Callable[[Transaction], None]:
-    """Return somebody who has every transaction refused that is about this address."""
-
-    def meddle(transaction: Transaction) -> None:
-        keys = [key for keys in transaction.removed.values() for key in keys]
-        keys += [key for added in transaction.added.values() for key in added]
-        if any(address in key for key in keys):
-            msg = "poison"
-            raise error(msg)
-
-    return meddle
 
 
 def _of(harness: KernelHarness, address: str) -> tuple[object, object]:
@@ -224,11 +196,11 @@ def test_one_that_changes_its_kind_keeps_all_that_it_had(namespace: Namespace) -
     """Not the half of it that it still wants: a verdict without endpoints serves nobody."""
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
-    _many(harness)
+    many(harness)
     harness.sync()
     before = _of(harness, "10.96.0.7")
     harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
-    harness.ports[Family.IPV4].meddle = _refusing("10.96.0.7")
+    harness.ports[Family.IPV4].meddle = refusing("10.96.0.7")
     assert harness.sync()[Family.IPV4].left_out
     for _ in range(3):
         assert before == _of(harness, "10.96.0.7")
@@ -243,7 +215,7 @@ def test_one_that_changes_its_kind_keeps_all_that_it_had(namespace: Namespace) -
 
 def test_a_sticky_one_keeps_its_chains(namespace: Namespace) -> None:
     harness = KernelHarness(namespace, timer=Clock())
-    _many(harness)
+    many(harness)
     harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
     harness.sync()
     before = {name: count for name, count in harness.held().chains.items() if name.startswith("sticky-")}
@@ -263,9 +235,9 @@ def test_a_sticky_one_keeps_its_chains(namespace: Namespace) -> None:
 def test_when_the_table_is_made_anew_all_are_tried(namespace: Namespace) -> None:
     """What stood in their way has gone with the old one."""
     harness = KernelHarness(namespace, timer=Clock())
-    _many(harness)
+    many(harness)
     port = harness.ports[Family.IPV4]
-    port.meddle = _refusing("10.96.0.7")
+    port.meddle = refusing("10.96.0.7")
     assert harness.sync()[Family.IPV4].left_out
     port.meddle = lambda _: None
     namespace.run(["nft", "delete", "table", "ip", "knft"])
@@ -276,8 +248,8 @@ def test_when_the_table_is_made_anew_all_are_tried(namespace: Namespace) -> None
 
 def test_one_that_the_library_dies_of_is_left_out(namespace: Namespace) -> None:
     harness = KernelHarness(namespace, timer=Clock())
-    _many(harness)
-    harness.ports[Family.IPV4].meddle = _refusing("10.96.0.7", LibraryDiedError)
+    many(harness)
+    harness.ports[Family.IPV4].meddle = refusing("10.96.0.7", LibraryDiedError)
     assert set(map(str, harness.sync()[Family.IPV4].left_out)) == {"default/web-7:http"}
     assert _served(harness) == set(range(1, COUNT + 1)) - {7}
 
@@ -286,10 +258,10 @@ def test_what_is_known_after_a_replacement_is_what_it_made(namespace: Namespace)
     """Somebody is left out, then even the foundation is refused: the table is replaced, and Services go on going."""
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)
-    _many(harness)
+    many(harness)
     harness.sync()
     port = harness.ports[Family.IPV4]
-    port.meddle = _refusing("10.96.0.7")
+    port.meddle = refusing("10.96.0.7")
     harness.apply(*slices("web-7", [50]))
     assert harness.sync()[Family.IPV4].left_out
     port.meddle = lambda _: None
@@ -300,3 +272,24 @@ def test_what_is_known_after_a_replacement_is_what_it_made(namespace: Namespace)
     harness.delete("Service", "web-3")
     harness.sync()
     assert held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_ranges_that_overlap_what_was_there_before_replace_it(namespace: Namespace) -> None:
+    """A Service's and the node's, beside one that is refused: libnftables would merge them, or refuse them."""
+    harness = KernelHarness(namespace, timer=Clock())
+    many(harness)
+
+    def guarded(source: str) -> dict[str, Any]:
+        spec = service("web-3", 3, type="LoadBalancer", loadBalancerSourceRanges=[source])
+        return spec | {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.3"}]}}}
+
+    harness.apply(guarded("192.0.2.0/28"))
+    harness.sync()
+    harness.apply(guarded("192.0.2.0/24"), *slices("web-7", [50]))
+    cidrs = {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.96.0.0/12", "fd00:10:96::/112"]}}
+    harness.apply({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"} | cidrs)
+    harness.ports[Family.IPV4].meddle = refusing("10.96.0.7")
+    assert set(map(str, harness.sync()[Family.IPV4].left_out)) == {"default/web-7:http"}
+    members = harness.held().contents.members
+    ranges = {(container, key[-1]) for container, key in members if container in (SOURCE_RANGES, SERVICE_CIDRS)}
+    assert ranges == {(SOURCE_RANGES, "192.0.2.0/24"), (SERVICE_CIDRS, "10.96.0.0/12")}

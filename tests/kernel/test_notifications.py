@@ -364,3 +364,13 @@ def test_another_namespace_is_not_heard(node: Node) -> None:
     other.run(["nft", "-f", "-"], stdin=_table("ip"))
     other.close()
     assert node.queued() == []
+
+
+def test_a_way_that_was_opened_anew_hears_others_and_not_oneself(node: Node) -> None:
+    node.nft("flush chain ip knft other")
+    node.changes.reopen()
+    assert node.heard() == ()
+    node.libnftables.run("flush chain ip knft other")
+    assert node.heard() == ()
+    node.nft("flush chain ip knft services")
+    assert [change.chains for change in node.heard()] == [{"services"}]

@@ -121,6 +121,22 @@ def test_where_no_process_can_be_started_what_was_done_counts_as_done(
     assert '"name": "u"' in library.run("list tables")
 
 
+def test_where_there_are_no_more_files_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second pipe is refused, as it may be."""
+    pipe, before = os.pipe, _open_files()
+    left = [pipe]
+
+    def one() -> tuple[int, int]:
+        if not left:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return left.pop()()
+
+    monkeypatch.setattr(os, "pipe", one)
+    with pytest.raises(UnavailableError, match=r"cannot be started: .* Too many open files"):
+        LibraryProcess()
+    assert _open_files() == before
+
+
 def test_where_there_is_no_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['nftables'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

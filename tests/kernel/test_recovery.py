@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from knft.config import Config
+from knft.decide.frontends import FrontendLedger
 from knft.errors import KernelError
 from knft.model.names import Family
 from knft.nft.objects import Memory
@@ -70,6 +71,25 @@ def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
     port.commit = commit  # type: ignore[method-assign]
     assert harness.daemon.sync()
     assert ("cluster-ips", ("10.96.0.20",)) in harness.held().contents.members
+
+
+def test_a_mistake_before_a_sync_has_begun_loses_no_change(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was taken from the trackers is synced by the next one."""
+    harness = filled(namespace)
+    harness.apply(service("late", 20), *slices("late", [15]))
+
+    def failing(*_: object) -> None:
+        monkeypatch.undo()
+        msg = "a mistake"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr(FrontendLedger, "claim", failing)
+    assert not harness.daemon.sync()
+    assert "please report this" in caplog.text
+    assert harness.daemon.sync()
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,23 +10,15 @@ import pytest
 from knft.model.names import Family
 from knft.render.names import AFFINITY_PREFIX, STICKY_PORTS
 from knft.render.numbering import FLAPS
+from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, service, slices
+from tests.kernel.poison import Clock
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
 HOUR = 3600.0
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
-
-
-class Clock:
-    """Seconds, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def _sticky_chains(harness: KernelHarness) -> dict[str, int]:
@@ -205,3 +197,52 @@ def test_a_restart_finds_numbers_and_indexes_again(namespace: Namespace, family:
     ahead, then = list(second.ports[family].sent)[-2:]
     assert [chain.name.split("-", 2)[2] for chain in ahead.made] == ["endpoint-3"]
     assert [chain.name.split("-", 2)[2] for chain in then.chains] == ["cluster"]
+
+
+@pytest.mark.parametrize("how", ["heard of", "found at a restart"])
+def test_an_affinity_set_of_another_kind_is_replaced_with_the_table(namespace: Namespace, how: str) -> None:
+    """As maps are; whoever put it there has emptied the chains that lead to it."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    harness.apply(service("web", **STICKY), *slices("web", [11]), service("plain", 20), *slices("plain", [12]))
+    harness.sync()
+    before = harness.held()
+    chains = [name for name in before.chains if name.startswith("sticky-")]
+    edit = [f"flush chain ip knft {name}" for name in chains]
+    edit += [
+        "delete set ip knft affinity-0",
+        "add set ip knft affinity-0 { type inet_service; flags dynamic,timeout; }",
+    ]
+    namespace.run(["nft", "-f", "-"], stdin="\n".join(edit))
+    if how == "heard of":
+        harness.proxiers[Family.IPV4].doubt(Doubt(frozenset(chains), declarations=True))
+    else:
+        harness = _restart(harness, clock)
+    report = harness.sync()[Family.IPV4]
+    assert (report.left_out, report.again_within) == ({}, None)
+    assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
+
+
+def test_a_chain_that_somebody_elses_rule_needs_is_not_deleted_and_costs_no_comparison(namespace: Namespace) -> None:
+    """It is tried again after growing pauses; others are deleted all the same."""
+    clock = Clock()
+    harness = KernelHarness(namespace, timer=clock)
+    harness.apply(service("web", **STICKY), *slices("web", [11, 12, 13, 14]))
+    harness.sync()
+    (needed,) = [name for name in harness.held().chains if name.endswith("-endpoint-1")]
+    namespace.run(["nft", "-f", "-"], stdin=f"add chain ip knft debug\nadd rule ip knft debug goto {needed}")
+    harness.apply(*slices("web", [11]))
+    harness.sync()
+    port, pauses = harness.ports[Family.IPV4], []
+    reads = port.reads
+    for _ in range(5):
+        again_within = harness.sync()[Family.IPV4].again_within
+        assert again_within is not None
+        pauses.append(round(again_within))
+        clock.now += again_within
+    assert pauses == [1, 2, 4, 8, 16]
+    assert reads == port.reads
+    assert {name for name, rules in _sticky_chains(harness).items() if not rules} == {"endpoint-1"}
+    namespace.run(["nft", "-f", "-"], stdin="flush chain ip knft debug\ndelete chain ip knft debug")
+    assert harness.sync()[Family.IPV4].again_within is None
+    assert "endpoint-1" not in _sticky_chains(harness)

@@ -7,24 +7,29 @@ import sys
 from collections.abc import Callable
 from random import Random
 
-from tests.kernel.history import History
+from tests.kernel.hard_history import HardHistory
 from tests.soak.memory import ALLOWED, Watch
 
 REPORTS = 40
 
 KINDS = ("Service", "Service", "EndpointSlice", "EndpointSlice", "EndpointSlice", "Node", "ServiceCIDR")
 
-VERBS: tuple[tuple[int, Callable[[History, Random], None]], ...] = (
+VERBS: tuple[tuple[int, Callable[[HardHistory, Random], None]], ...] = (
     (200, lambda history, chance: history.add(chance.choice(KINDS), chance)),
     (500, lambda history, chance: history.change(chance.choice(KINDS), chance)),
     (150, lambda history, chance: history.delete(chance.choice(KINDS), chance)),
-    (30, History.change_addresses),
-    (60, History.pass_time),
-    (30, History.fail),
+    (30, HardHistory.change_addresses),
+    (60, HardHistory.pass_time),
+    (30, HardHistory.fail),
+    (20, HardHistory.poison),
+    (20, HardHistory.unpoison),
+    (20, HardHistory.fail_hard),
+    (20, HardHistory.damage_live),
+    (2, HardHistory.forget_layout),
     (400, lambda history, _: history.sync()),
     # Rarely, since memory that grows with a process's life goes with the process.
-    (1, History.restart),
-    (1, History.damage),
+    (1, HardHistory.restart),
+    (1, HardHistory.damage),
 )
 """What happens, and how often."""
 
@@ -32,7 +37,7 @@ VERBS: tuple[tuple[int, Callable[[History, Random], None]], ...] = (
 def soak(steps: int, seed: int) -> None:
     """Let so much happen, and say from time to time how it goes; raise where the law is broken or memory grows."""
     chance, watch = Random(seed), Watch()  # noqa: S311 - to be had again
-    history = History(chance)
+    history = HardHistory(chance)
     weights, verbs = zip(*VERBS, strict=True)
     for report in range(1, REPORTS + 1):
         while history.steps < steps * report // REPORTS:

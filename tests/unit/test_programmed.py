@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.delta.contents import Changes, compare
-from knft.delta.programmed import Programmed
+from knft.delta.programmed import LONGEST_PAUSE_SECONDS, Programmed, Unwanted
 from knft.nft.expressions import Drop, Goto, Rule
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
 
@@ -208,9 +208,20 @@ def test_owned_chains_are_written_when_they_differ_and_unwanted_when_nobody_owns
 
 def test_an_unwanted_chain_waits_to_be_deleted_unless_it_is_wanted_again() -> None:
     programmed: Programmed[str] = Programmed()
-    programmed.forget(Changes({}, {}, (), ("a", "b", "c")), (), 5.0)
-    programmed.forget(Changes({}, {}, (Chain("b"),)), ("c",), 6.0)
-    assert programmed.unwanted == {"a": 5.0}
+    programmed.note_emptied(Changes({}, {}, (), ("a", "b", "c")), 5.0)
+    programmed.note_emptied(Changes({}, {}, (Chain("b"),)), 6.0)
+    programmed.note_deleted(["c"])
+    assert programmed.unwanted == {"a": Unwanted(5.0)}
+
+
+def test_an_unwanted_chain_that_cannot_be_deleted_waits_longer_and_longer() -> None:
+    programmed: Programmed[str] = Programmed()
+    programmed.note_emptied(Changes({}, {}, (), ("a",)), 5.0)
+    programmed.note_kept(["a", "b"], 6.1)
+    assert programmed.unwanted == {"a": Unwanted(6.1, 2.0)}
+    for _ in range(20):
+        programmed.note_kept(["a"], 7.0)
+    assert programmed.unwanted["a"].due == 7.0 + LONGEST_PAUSE_SECONDS
 
 
 def test_contents_of_owners_are_joined_and_those_of_nobody_are_empty() -> None:

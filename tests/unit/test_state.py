@@ -1,11 +1,14 @@
 """Which Service ports have to be planned again when something changes elsewhere, and what they are then."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from knft.decide.frontends import FrontendLedger
 from knft.model.names import Family, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import Service
-from knft.sync.state import ServiceState
+from knft.sync.state import MOST_TRIGGER_TIMES, ServiceState, Work
 
 from .objects import NODE, endpoint_slice, port_name, service
 
@@ -84,3 +87,34 @@ def test_a_slice_that_changes_its_family_is_taken_from_the_first() -> None:
     state.check_out()
     assert state.handle_slice(before, after)
     assert {WEB} == state.check_out().service_ports
+
+
+def test_a_checkout_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the trackers have handed out is lost: a Service without its claims would never be served."""
+    state = _state(service("web"))
+    claim = FrontendLedger.claim
+
+    def failing(*_: object) -> None:
+        monkeypatch.undo()
+        msg = "a mistake"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr(FrontendLedger, "claim", failing)
+    state.handle_service(None, service("api", cluster_ip="10.96.0.2"))
+    with pytest.raises(ZeroDivisionError):
+        state.check_out()
+    assert claim is FrontendLedger.claim
+    assert {API} == state.check_out().service_ports
+    assert _addresses(state, API) == ["10.96.0.2"]
+    assert frozenset() == state.check_out().service_ports
+
+
+def test_of_what_failing_syncs_leave_untold_the_first_times_are_kept() -> None:
+    """A Service that changes all day while the kernel refuses everything does not fill the memory."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [start + timedelta(seconds=number) for number in range(1000)]
+    works = [Work(frozenset(), None, {WEB.service: (time,)}, conntrack_cleanup_required=False) for time in times]
+    joined = works[0]
+    for work in works[1:]:
+        joined = joined.followed_by(work)
+    assert tuple(times[:MOST_TRIGGER_TIMES]) == joined.trigger_times[WEB.service]

@@ -1,0 +1,26 @@
+"""No packet that is under way at a commit is lost to it: packets are held up, so that thousands are."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab.topology import Lab
+from tests.packets.in_flight import new_chains, scaled
+
+pytestmark = pytest.mark.kernel
+
+
+def test_no_packet_is_led_to_a_chain_that_was_empty_when_it_came(crowded_lab: Lab, tmp_path: Path) -> None:
+    """New chains are sent ahead of the verdicts that lead to them."""
+    played = new_chains(crowded_lab, tmp_path, seed=7)
+    print(played)
+    assert played.lost == []
+    assert played.across > 100
+
+
+def test_a_packet_whose_pool_has_shrunk_meanwhile_finds_an_endpoint(crowded_lab: Lab, tmp_path: Path) -> None:
+    """The second rule of each pool leads to the endpoint that is always there."""
+    played = scaled(crowded_lab, tmp_path, seed=7, times=100)
+    print(played)
+    assert played.lost == []
+    assert played.across > 100
