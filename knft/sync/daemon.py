@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from knft.errors import KernelError
 from knft.kernel.notifications import ForeignChange, ForeignChanges
+from knft.kernel.process import LibraryProcess
 from knft.model.names import Family
 from knft.model.objects import Change
 from knft.render.names import NFT_FAMILIES
@@ -127,6 +128,18 @@ class Daemon:
                 proxier.doubt(Doubt(declarations=True, every_chain=True))
             self._wake()
             return
+
+    def guard(self, library: LibraryProcess, stop: threading.Event) -> None:
+        """Have a sync where the library's idle process has died, until ``stop`` is set; a thread of its own calls this.
+
+        The table that it owned is anybody's until then.
+        """
+        while not stop.is_set():
+            if library.dies_within(LISTEN_SECONDS):
+                log.warning("the idle process for libnftables has died; there is another")
+                self._wake()
+            else:
+                stop.wait(1.0)
 
     def _note_foreign(self, change: ForeignChange) -> None:
         for proxier in self._proxiers:
