@@ -51,6 +51,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     follower = _Follower(daemon, source, stop)
     follower.start()
     threading.Thread(target=daemon.listen, args=[others, stop], name="others", daemon=True).start()
+    threading.Thread(target=daemon.guard, args=[library, stop], name="guard", daemon=True).start()
     daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)
     if follower.failure is not None:
         raise follower.failure

@@ -1,7 +1,8 @@
 """Tables that only their maker may change, and that outlive it (libnftables 1.1.0, Linux 6.9).
 
 Another program's ``nft flush ruleset`` leaves them alone, and everybody else's changes get EPERM. The owner is a
-netlink socket, so a new process of the library has to take over what the last one left.
+netlink socket, so a new process of the library has to take over what the last one left. In between, which is a moment
+after a large transaction and after a crash, anybody may change the table, and a second knft may take it over.
 """
 
 from collections.abc import Sequence

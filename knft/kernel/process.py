@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -82,6 +83,22 @@ class LibraryProcess:
             raise KernelError(answer.refusal, answer.detail)
         return answer.output
 
+    def dies_within(self, seconds: float) -> bool:
+        """Wait so long for the process to die while nobody asks it; return whether it did, and start another then.
+
+        False at once where there is none at the moment. One that dies of a call is reported by that.
+        """
+        worker = self._worker
+        if worker is None or not worker.ends_within(seconds):
+            return False
+        with self._lock:
+            if self._worker is not worker:
+                return False
+            self._tell_ports(frozenset())
+            worker.close()
+            self._start_ahead()
+        return True
+
     @property
     def pid(self) -> int | None:
         """The process that the next call goes to, None where it will be a new one."""
@@ -159,6 +176,19 @@ class _Worker:
             raise UnsupportedError(hello.unusable)
         self._tell_ports(hello.ports)
         self._greeted = True
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long for the process to end; return whether it has."""
+        try:
+            process = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            poll = select.poll()
+            poll.register(process, select.POLLIN)
+            return bool(poll.poll(seconds * 1000))
+        finally:
+            os.close(process)
 
     def close(self) -> None:
         """End the process, and wait for it."""

@@ -8,8 +8,9 @@ from msgspec import Struct
 from knft.config import Config
 from knft.delta.contents import compare
 from knft.model.names import Family
+from knft.nft.codec.listed_rules import written_rules
 from knft.nft.codec.listing import Listing
-from knft.nft.objects import Contents, Key
+from knft.nft.objects import Chain, Contents, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.sync.basis import as_expected, leave_alone_what_is_not_ours
@@ -36,6 +37,13 @@ def places(transaction: Transaction) -> set[Place]:
     }
 
 
+def _is_listed(chain: Chain, listing: Listing) -> bool:
+    if chain.rules:
+        return listing.rules.get(chain.name) == written_rules(chain.rules)
+    # One that was found and is kept: it is not known what its rules should say.
+    return bool(listing.chains.get(chain.name))
+
+
 def differences(listing: Listing | None, committed: Snapshot, family: Family, config: Config) -> set[Place]:
     """Return where a listing is not what was committed; where there is no table, one place stands for all."""
     if listing is None:
@@ -51,5 +59,5 @@ def differences(listing: Listing | None, committed: Snapshot, family: Family, co
     found_places |= {(name, key) for name, added in changes.added.items() for key in added}
     expected = set(as_expected(listing, family, config))
     found_places |= {(name, ()) for name in committed.chains - expected}
-    found_places |= {(name, ()) for name, chain in owned.items() if listing.chains.get(name) != len(chain.rules)}
+    found_places |= {(name, ()) for name, chain in owned.items() if not _is_listed(chain, listing)}
     return found_places | {(name, ()) for name in listing.unreadable & declared}

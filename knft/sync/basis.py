@@ -8,6 +8,7 @@ from msgspec import Struct, field, structs
 from knft.config import Config
 from knft.delta.programmed import Programmed, Unwanted
 from knft.model.names import Family, ServicePortName
+from knft.nft.codec.listed_rules import written_rules
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Chain, Contents, Key, Value
 from knft.render import layout
@@ -64,8 +65,8 @@ class Basis(Struct, frozen=True):
     ``owners`` may have to change; ``sticky`` are the sticky ports by identity. What ``spared`` Service ports want, and
     what they ``had``, is not removed. Where it is to be ``tidy``, what sticky ports have left behind is looked through.
 
-    Of a table that was read back, ``found_rules`` counts the rules of each chain, ``rewritten`` are shared chains whose
-    rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away.
+    Of a table that was read back, ``found_rules`` are the digests of each chain's rules, ``rewritten`` shared chains
+    whose rules are not what they should be, and ``outdated`` chains mark rules of an older knft and go away.
     """
 
     programmed: Programmed[Owner]
@@ -76,7 +77,7 @@ class Basis(Struct, frozen=True):
     tidy: bool = False
     spared: frozenset[ServicePortName] = frozenset()
     had: Contents = field(default_factory=Contents.empty)
-    found_rules: dict[str, int] = {}
+    found_rules: dict[str, str] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
     listing: Listing | None = None
@@ -104,13 +105,14 @@ class Basis(Struct, frozen=True):
         chains = self.listing.chains.keys() if doubt.every_chain and self.listing is not None else doubt.chains
         self.programmed.chains.difference_update(chains)
         shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
-        rules = {name: count for name, count in self.found_rules.items() if name not in chains}
+        rules = {name: digest for name, digest in self.found_rules.items() if name not in chains}
         return structs.replace(self, found_rules=rules, rewritten=tuple(dict.fromkeys((*self.rewritten, *shared))))
 
     def trust_unchanged(self, wanted: Mapping[Owner, Fragment | None]) -> None:
         """Take the chains of a sticky port for what they should be where the kernel's note about it says so.
 
-        The note holds a digest of the chains: so a restart on an unchanged cluster sends nothing.
+        The note holds a digest of the chains: so a restart on an unchanged cluster sends nothing. But their rules have
+        to be listed as they should be, too.
         """
         found = self.programmed.stored(Part.FOUND)
         for fragment in wanted.values():
@@ -120,9 +122,10 @@ class Basis(Struct, frozen=True):
             place = (STICKY_PORTS, (fragment.sticky.number,))
             if note is not None and found.entries.get(place) == note.contents.entries[place]:
                 chains = fragment.contents.chains
-                found.chains.update(
-                    {name: chain for name, chain in chains.items() if self.found_rules.get(name) == len(chain.rules)}
-                )
+                found.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
+
+    def _is_found(self, chain: Chain) -> bool:
+        return self.found_rules.get(chain.name) == written_rules(chain.rules)
 
 
 def basis_from_listing(
@@ -154,7 +157,7 @@ def basis_from_listing(
         TableState.READY,
         owners,
         read_sticky_ports(listing.contents, now),
-        found_rules=listing.chains,
+        found_rules=listing.rules,
         rewritten=tuple(spec for spec in shared if spec is not None),
         outdated=tuple(sorted(outdated)),
         listing=listing,
@@ -191,11 +194,11 @@ def leave_alone_what_is_not_ours(contents: Contents, family: Family) -> None:
 
 
 def as_expected(listing: Listing, family: Family, config: Config) -> Iterator[str]:
-    """Yield the chains that have as many rules as they should: an empty one has been flushed by somebody."""
+    """Yield the chains that have the rules that they should: others have been changed by somebody."""
     skeleton = {chain.name: chain for chain in layout.skeleton(family, config)}
-    for name, count in listing.chains.items():
+    for name, rules in listing.rules.items():
         chain, spec = skeleton.get(name), parse_shared_chain(name)
         if chain is None and spec is not None:
             chain = shared_chain(spec, family, config)
-        if chain is not None and len(chain.rules) == count:
+        if chain is not None and written_rules(chain.rules) == rules:
             yield name

@@ -36,6 +36,8 @@ class Committed:
         """Whether ``sticky`` is what the kernel's notes say, unless somebody else has changed them."""
         self._audit = threading.Lock()
         self._touched: set[Place] | None = None
+        self._odd_rules: dict[str, str] = {}
+        """The digests of those rules that the last audit found to be other ones."""
 
     def give_up(self) -> Programmed[Owner] | None:
         """Return what is programmed, and know it no longer, until the next commit succeeds."""
@@ -140,7 +142,12 @@ class Committed:
                 touched, self._touched = self._touched, None
         if snapshot is None:
             return None
-        return differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
+        found = differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
+        # What was mended and is listed as before is how this library lists it.
+        listed = {name: listing.rules.get(name, "") for name, key in found if not key} if listing is not None else {}
+        usual = {name for name, rules in listed.items() if rules and self._odd_rules.get(name) == rules}
+        self._odd_rules = listed
+        return {(name, key) for name, key in found if key or name not in usual}
 
     def _is_known(self) -> bool:
         return self.programmed is not None

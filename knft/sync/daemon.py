@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from knft.errors import KernelError
 from knft.kernel.notifications import ForeignChange, ForeignChanges
+from knft.kernel.process import LibraryProcess
 from knft.model.names import Family
 from knft.model.objects import Change
 from knft.render.names import NFT_FAMILIES
@@ -129,6 +130,18 @@ class Daemon:
             self._wake()
             return
 
+    def guard(self, library: LibraryProcess, stop: threading.Event) -> None:
+        """Have a sync where the library's idle process has died, until ``stop`` is set; a thread of its own calls this.
+
+        The table that it owned is anybody's until then.
+        """
+        while not stop.is_set():
+            if library.dies_within(LISTEN_SECONDS):
+                log.warning("the idle process for libnftables has died; there is another")
+                self._wake()
+            else:
+                stop.wait(1.0)
+
     def _note_foreign(self, change: ForeignChange) -> None:
         for proxier in self._proxiers:
             if NFT_FAMILIES[proxier.family] == change.family:
@@ -151,21 +164,21 @@ class Daemon:
     def audit(self) -> bool:
         """Compare every family's table with what was committed, and have a difference mended; from any thread.
 
-        Returns whether all could be compared.
+        Returns whether no sync was in the way.
         """
         if self._auditor is None:
             return True
-        compared = [self._is_audited(proxier, self._auditor) for proxier in self._proxiers]
-        return all(compared)
+        done = [self._has_audited(proxier, self._auditor) for proxier in self._proxiers]
+        return all(done)
 
-    def _is_audited(self, proxier: Proxier, auditor: Auditor) -> bool:
+    def _has_audited(self, proxier: Proxier, auditor: Auditor) -> bool:
         family = proxier.family.value
         try:
             with auditor(proxier.family) as port:
                 count = proxier.audit(port)
         except KernelError as error:
             log.warning("%s: the table was not compared with what was committed: %s", family, error)
-            return False
+            return True
         if count:
             log.warning("%s: %d elements or chains are not what was committed; mending them", family, count)
             self._wake()
@@ -174,10 +187,10 @@ class Daemon:
     def _audit_now_and_then(self, stop: threading.Event) -> None:
         pause = AUDIT_SECONDS
         while not stop.wait(pause):
-            pause = AUDIT_AGAIN_SECONDS
+            pause = AUDIT_SECONDS
             try:
-                if self.audit():
-                    pause = AUDIT_SECONDS
+                if not self.audit():
+                    pause = AUDIT_AGAIN_SECONDS
             except Exception:
                 log.exception("the audit failed unexpectedly; please report this")
 

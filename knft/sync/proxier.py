@@ -69,8 +69,10 @@ class Proxier:
             reported = work if self._unreported is None else self._unreported.followed_by(work)
             self._unreported = reported
             full = self._bring_up_to_date(work, started)
-        except BaseException:
+        except BaseException as error:
             self._committed.give_up()
+            if isinstance(error, LibraryDiedError):
+                self._port.ensure_working()  # Or it says why it dies.
             raise
         self._unreported = None
         return SyncReport(

@@ -176,7 +176,7 @@ class History:
             self.compare_rules()
 
     def damage(self, chance: Random) -> None:
-        """Have somebody flush a part of a table, and restart, since that is when it is noticed."""
+        """Have somebody flush a part of a table, or replace its rules, and restart, which is when it is noticed."""
         family = chance.choice(tuple(Family))
         listing = self._harness.tables[family].read()
         if listing is None:
@@ -185,7 +185,9 @@ class History:
         self._happens(f"somebody flushes {family.value} {part}")
         with self._lived.entered():
             verb, _, name = part.partition(" ")
-            Library().run(f"flush {verb} {NFT_FAMILIES[family]} {TABLE} {name}")
+            place = f"{NFT_FAMILIES[family]} {TABLE} {name}"
+            replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
+            Library().run("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
         self._quiet = False
         self.restart(chance)
 

@@ -185,8 +185,7 @@ def test_where_notifications_fail_they_are_asked_for_again(
     monkeypatch.setattr("knft.sync.daemon.DEAF_SECONDS", 0.0)
     stop = threading.Event()
     told = _Told(stop, error, ForeignChange("ip6", frozenset({"services"}), process="nft (pid 7)"))
-    edit = "flush chain ip knft services\nadd rule ip knft services drop\nadd rule ip knft services drop"
-    edit += "\nadd rule ip knft services drop"
+    edit = "\n".join(["flush chain ip knft services", *["add rule ip knft services drop"] * 3])
     before = filled.namespace.run(["nft", "list", "chain", "ip", "knft", "services"]).stdout
     filled.namespace.run(["nft", "-f", "-"], stdin=edit)
     filled.daemon.listen(told, stop)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ Which of the two is shown depends on the library: ``make test`` has Debian 12's 
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,7 @@ from tests.packets.node import knft
 
 pytestmark = pytest.mark.kernel
 
+HANG = 30.0
 FAMILIES: tuple[Family, ...] = ("ip", "ip6")
 
 
@@ -107,6 +109,25 @@ def test_the_next_process_of_the_library_takes_over(
             library.run("list tables")
     assert daemon.sync()
     assert _flags() == _owned()
+
+
+def test_what_an_idle_process_owned_is_taken_over_when_it_dies(daemon: Daemon, library: LibraryProcess) -> None:
+    """Without anything to sync: whoever kills it must not get the tables."""
+    asked, stop = threading.Event(), threading.Event()
+    daemon._wake = asked.set
+    guard = threading.Thread(target=daemon.guard, args=[library, stop])
+    guard.start()
+    before = library.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    assert asked.wait(HANG)
+    assert daemon.sync()
+    assert _flags() == _owned()
+    assert library.pid not in (None, before)
+    stop.set()
+    library.close()  # Which the guard takes for no death.
+    guard.join(HANG)
+    assert not guard.is_alive()
 
 
 def test_a_daemon_takes_over_from_one_that_was_killed(daemon: Daemon, library: LibraryProcess) -> None:

@@ -1,12 +1,12 @@
 """A table as libnftables lists it (``list table`` with JSON output)."""
 
-from collections import Counter
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from knft.nft.codec.elements import entry_from_json, key_from_json, memory_from_json
+from knft.nft.codec.listed_rules import listed_rules
 from knft.nft.objects import Array, ArrayName, Contents, Hook, Key, Target, Value
 
 Json = dict[str, Any]
@@ -15,15 +15,16 @@ Json = dict[str, Any]
 class Listing(Struct, frozen=True):
     """What the kernel holds: chains and containers by name, and every element that rules did not put there.
 
-    ``chains`` tells how many rules each chain has; what they say is not read back, since each library lists it in its
-    own way. ``unreadable`` are the containers that hold something that knft never writes, ``dynamic`` those that rules
-    fill, as they were listed. ``hooks`` tells where base chains are attached, None where in a way that knft never
-    writes. It is ``unsuitable`` where the table has to be replaced for what it is itself, as one that is switched off.
+    ``chains`` tells how many rules each chain has, and ``rules`` their digest. ``unreadable`` are the containers that
+    hold something that knft never writes, ``dynamic`` those that rules fill, as they were listed. ``hooks`` tells
+    where base chains are attached, None where in a way that knft never writes. It is ``unsuitable`` where the table has
+    to be replaced for what it is itself, as one that is switched off.
     """
 
     chains: dict[str, int]
     containers: frozenset[str]
     contents: Contents
+    rules: dict[str, str] = {}
     unreadable: frozenset[str] = frozenset()
     dynamic: dict[str, Json] = {}
     hooks: dict[str, Hook | None] = {}
@@ -45,9 +46,10 @@ def parse_listing(text: str | bytes) -> Listing:
         for kind, found in item.items():
             reader.take(kind, found)
     return Listing(
-        dict(reader.chains),
+        {name: len(rules) for name, rules in reader.chains.items()},
         frozenset(reader.containers),
         reader.contents,
+        {name: listed_rules(rules) for name, rules in reader.chains.items()},
         frozenset(reader.unreadable),
         reader.dynamic,
         reader.hooks,
@@ -58,7 +60,7 @@ class _Reader:
     """What has been read of a listing so far."""
 
     def __init__(self) -> None:
-        self.chains: Counter[str] = Counter()
+        self.chains: dict[str, list[Json]] = {}
         self.containers: set[str] = set()
         self.contents = Contents.empty()
         self.unreadable: set[str] = set()
@@ -69,11 +71,11 @@ class _Reader:
         """Take in one object."""
         match kind:
             case "chain":
-                self.chains[found["name"]] += 0
+                self.chains.setdefault(found["name"], [])
                 if "hook" in found:
                     self.hooks[found["name"]] = _hook(found)
             case "rule":
-                self.chains[found["chain"]] += 1
+                self.chains.setdefault(found["chain"], []).append(found)
             case "set" | "map":
                 self._take_container(found)
 

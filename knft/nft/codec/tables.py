@@ -27,7 +27,7 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
     for chain in chains:
         yield {"flush": {"chain": {**where, "name": chain.name}}}
         for rule in chain.rules:
-            yield {"add": {"rule": {**where, "chain": chain.name} | _rule_json(rule)}}
+            yield {"add": {"rule": {**where, "chain": chain.name} | rule_json(rule)}}
     for name, keys in transaction.removed.items():
         elements = [key_json(key) for key in keys]
         yield {"delete": {"element": {**where, "name": name, "elem": elements}}}
@@ -53,7 +53,8 @@ def _chain_json(chain: Chain) -> Json:
     }
 
 
-def _rule_json(rule: Rule) -> Json:
+def rule_json(rule: Rule) -> Json:
+    """Return a rule as libnftables takes it, but for where it is."""
     written: Json = {"expr": [statement_json(statement) for statement in rule.statements]}
     return written | ({"comment": comment_text(rule.comment)} if rule.comment else {})
 
