@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kernel
 
 
 def test_cleanup_leaves_nothing_of_the_mode(lab: Lab, tmp_path: Path) -> None:
-    """But the sets of IPv6, which are not on kube-proxy's list (E.9). It comes before the scenarios, which need them."""
+    """But the sets of IPv6, which are not on kube-proxy's list (E.9). First, as the scenarios need them."""
     node, mode, scenario = lab.host("node").namespace, Ipvs(), read_scenarios()[0]
     mode.program(node, tmp_path, scenario, earlier=False)
     mode.remove(node, tmp_path, scenario)
