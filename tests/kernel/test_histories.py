@@ -71,11 +71,12 @@ class Histories(RuleBasedStateMachine):
     def damage(self, chance: Random) -> None:
         self.history.damage(chance)
 
-    @rule(chance=CHANCE, at_once=AT_ONCE)
-    def poison(self, chance: Random, *, at_once: bool) -> None:
+    @rule(chance=CHANCE)
+    def poison(self, chance: Random) -> None:
         self.history.poison(chance)
-        self.history.change("EndpointSlice", chance)
-        self._sync_if(at_once)
+        for kind in ("Service", "EndpointSlice", "EndpointSlice", "EndpointSlice"):
+            self.history.change(kind, chance)
+        self.history.sync()
 
     @rule(chance=CHANCE)
     def unpoison(self, chance: Random) -> None:
@@ -128,4 +129,5 @@ def test_any_history_ends_where_a_fresh_start_does(caplog: pytest.LogCaptureFixt
 
     assert Histories.steps >= AT_LEAST
     assert Histories.syncs >= AT_LEAST // 4
-    assert Histories.without_some >= AT_LEAST // 50
+    print(f"{Histories.without_some} of {Histories.syncs} syncs left something out")
+    assert Histories.without_some >= AT_LEAST // 40
