@@ -102,6 +102,13 @@ def test_who_owns_a_frontend_is_no_change(tmp_path: Path) -> None:
     assert chains(text)[FIXED:] == [A_SVC, A_SEP]
 
 
+def test_when_a_service_was_made_is_no_change(tmp_path: Path) -> None:
+    made_anew = service("ns1/svc1")
+    made_anew["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    before = manifests(tmp_path, BOTH)
+    assert chains(restore([made_anew, A[1], *B], "--before", str(before)))[FIXED:] == []
+
+
 def test_what_the_sync_before_left_is_deleted(before: Path) -> None:
     text = restore(A, "--before", str(before))
     assert deleted(text) == [B_SEP, B_SVC]

@@ -39,6 +39,13 @@ def test_an_endpoint_that_serves_no_more_is_forgotten_as_the_one_who_answered() 
         assert forgotten(of, Vintage.V1_26) == ["conntrack -D -p udp --dport 30053", *by_address]
 
 
+def test_an_endpoint_that_never_served_has_nothing_to_forget() -> None:
+    before = served("10.244.1.1", "N10.244.1.2", protocol="UDP")
+    for left in ((), ("N10.244.1.2",)):
+        of = cluster(served("10.244.1.1", *left, protocol="UDP"), before=[before])
+        assert forgotten(of) == []
+
+
 def test_a_terminating_endpoint_still_serves() -> None:
     of = cluster(served("T10.244.1.1", protocol="UDP"), before=[served("10.244.1.1", protocol="UDP")])
     assert forgotten(of) == []

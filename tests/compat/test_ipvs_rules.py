@@ -147,6 +147,10 @@ def test_a_node_outside_all_ranges_may_not_dial_the_load_balancer() -> None:
     ]
 
 
+def test_a_load_balancer_without_ranges_is_dialled_by_everybody() -> None:
+    assert rules(cluster(served(**BALANCED)), "KUBE-IPVS-OUT-FILTER", table="filter") == []
+
+
 def test_node_ports_are_masqueraded_unless_they_are_local() -> None:
     protocols: tuple[Protocol, ...] = ("TCP", "UDP", "SCTP")
     ports = [served(node_port=number, protocol=protocol, **LOCAL) for number, protocol in enumerate(protocols, 1)]

@@ -151,6 +151,13 @@ def test_what_is_being_let_go_is_left_to_it() -> None:
     assert lines(cluster(served(), before=()), "ipvsadm", servers=there(real(9, 0, 3))) == []
 
 
+def test_the_first_sync_lets_go_again_what_a_kube_proxy_before_was_letting_go() -> None:
+    """It remembers nothing: without connections the server goes at once, with some it gets weight 0 again."""
+    place = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
+    assert lines(cluster(served()), "ipvsadm", servers=there(real(9, 0))) == [f"-d {place}"]
+    assert lines(cluster(served()), "ipvsadm", servers=there(real(9, 0, 3))) == [f"-e {place} -m -w 0"]
+
+
 def test_an_endpoint_that_comes_back_while_it_is_let_go_is_deleted_and_added() -> None:
     assert lines(cluster(served("10.244.1.1"), before=()), "ipvsadm", servers=there(real(1, 0, 3))) == [
         "-d -t 10.96.0.1:80 -r 10.244.1.1:8080",
