@@ -71,7 +71,15 @@ def test_tcp_and_sctp_are_never_forgotten() -> None:
         assert forgotten(cluster(before=[before])) == []
 
 
-def test_a_first_sync_has_nothing_to_compare_with_and_the_newest_looks_at_the_kernels_table() -> None:
+def test_in_a_first_sync_every_service_with_a_ready_endpoint_got_its_first_one() -> None:
+    ports = (served("10.244.1.1", protocol="UDP", **PLACES), served("T10.244.1.2", name="shop/dns:", protocol="UDP"))
+    by_address = [f"conntrack -D --orig-dst {address} -p udp" for address in ADDRESSES]
+    by_port = ["conntrack -D -p udp --dport 30053"]
+    assert forgotten(cluster(*ports)) == [*by_address, *by_port]
+    assert forgotten(cluster(*ports), Vintage.V1_26) == [*by_port, *by_address]
+
+
+def test_the_newest_looks_at_the_kernels_table() -> None:
     now = served("10.244.1.1", protocol="UDP", node_port=30053)
-    assert forgotten(cluster(now)) == []
-    assert forgotten(cluster(now, before=[]), Vintage.NEWEST) == []
+    for before in (None, ()):
+        assert forgotten(cluster(now, before=before), Vintage.NEWEST) == []
