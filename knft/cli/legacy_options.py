@@ -85,9 +85,9 @@ def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) 
 
 
 def host_addresses(family: Family, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the addresses of ``family`` among a node's own, sorted; loopback and link-local ones do not count."""
+    """Return the addresses of ``family`` among a node's own, sorted; loopback ones do not count."""
     found = set(addresses.of_family(texts, family))
-    return tuple(sorted(address for address in found if not addresses.special_use(address)))
+    return tuple(sorted(address for address in found if not addresses.is_loopback(address)))
 
 
 def _read(path: str) -> str:

@@ -40,6 +40,14 @@ FORMS = {
     "network around loopback": (["--nodeport-addresses", "96.0.0.0/3"], ["-d 127.0.0.1"]),
     "loopback, but not the address": (["--nodeport-addresses", "127.1.0.0/16"], []),
     "network without addresses here": (["--nodeport-addresses", "203.0.113.0/24"], []),
+    "link-local address": (
+        ["--nodeport-addresses", "169.254.0.0/16", "--local-address", "169.254.20.10"],
+        ["-d 169.254.20.10"],
+    ),
+    "ipv6, link-local address": (
+        ["--family", "ipv6", "--nodeport-addresses", "fe80::/10", "--local-address", "fe80::1"],
+        ["-d fe80::1"],
+    ),
     "ipv6, default": (["--family", "ipv6"], [f"{ANYWHERE} ! -d ::1/128"]),
     "ipv6, all": (["--family", "ipv6", "--nodeport-addresses", "all"], [f"{ANYWHERE} ! -d ::1/128"]),
     "ipv6, localhost": (["--family", "ipv6", "--nodeport-addresses", "localhost"], []),

@@ -79,6 +79,20 @@ def test_node_ports_follow_the_networks_that_accept_them_but_never_loopback() ->
     assert lines(cluster(served(node_port=30080), node=node), "ipvsadm")[1:] == ["-A -t 192.0.2.11:30080 -s rr"]
 
 
+def test_node_ports_on_link_local_addresses_are_those_of_ipv4_and_of_ipv6_where_a_network_says_so() -> None:
+    """As with node-local-dns' address; IPv6 makes its own without being asked."""
+    ipv4, ipv6 = ("169.254.20.10", "192.0.2.10"), ("2001:db8::10", "fe80::1")
+    assert _node_ports(Node(Family.IPV4, None, ipv4)) == ["169.254.20.10:30080", "192.0.2.10:30080"]
+    assert _node_ports(Node(Family.IPV6, None, ipv6)) == ["[2001:db8::10]:30080"]
+    assert _node_ports(Node(Family.IPV6, None, ipv6, ("fe80::/64",))) == ["[fe80::1]:30080"]
+
+
+def _node_ports(node: Node) -> list[str]:
+    ip = "10.96.0.1" if node.family is Family.IPV4 else "fd00:96::1"
+    text = lines(cluster(served(ip=ip, node_port=30080), node=node), "ipvsadm")
+    return [line.split()[2] for line in text[1:]]
+
+
 @table(
     {
         "policy Cluster: all": ({}, ["1.1", "2.1"], ["1.1", "2.1"]),
@@ -209,9 +223,23 @@ def test_addresses_of_node_ports_are_never_bound() -> None:
 
 
 def test_addresses_that_are_bound_and_not_wanted_go() -> None:
-    have = ("10.96.0.1", "10.96.0.9", "fd00:96::9", "fe80::1", "127.0.0.1", "::1")
-    assert lines(cluster(served()), "addresses-stale", bound=have) == ["address del 10.96.0.9/32 dev kube-ipvs0"]
-    assert lines(cluster(node=NODE6), "addresses-stale", bound=have) == ["address del fd00:96::9/128 dev kube-ipvs0"]
+    have = ("10.96.0.1", "10.96.0.9", "169.254.20.10", "fd00:96::9", "fe8::1", "fe80::1", "127.0.0.1", "::1")
+    assert lines(cluster(served()), "addresses-stale", bound=have) == [
+        "address del 10.96.0.9/32 dev kube-ipvs0",
+        "address del 169.254.20.10/32 dev kube-ipvs0",
+    ]
+    assert lines(cluster(node=NODE6), "addresses-stale", bound=have) == [
+        "address del fd00:96::9/128 dev kube-ipvs0",
+        "address del fe8::1/128 dev kube-ipvs0",
+    ]
+
+
+def test_an_external_ip_that_ipv6_made_on_another_interface_is_bound() -> None:
+    node = Node(Family.IPV6, None, ("2001:db8::10", "fe80::1"))
+    assert bound(cluster(served(ip="fd00:96::1", external_ips=("fe80::1", "2001:db8::10")), node=node)) == (
+        "fd00:96::1",
+        "fe80::1",
+    )
 
 
 def test_the_old_vintages_only_take_away_the_addresses_of_servers_that_they_delete_and_those_after_them() -> None:

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from knft.model import addresses
-from knft.model.names import Family
 from knft_compat.cluster import Cluster
 from knft_compat.ipvs.chains import JUMPS, EnsureChains, ensured
-from knft_compat.ipvs.claims import bound_addresses, claims
+from knft_compat.ipvs.claims import bound_addresses, claims, counting
 from knft_compat.ipvs.conntrack import conntrack
 from knft_compat.ipvs.device import BindAddresses, EnsureDevice, UnbindAddresses
 from knft_compat.ipvs.entries import entries, filled_sets
@@ -21,9 +20,6 @@ from knft_compat.ipvs.vintages import FEATURES
 from knft_compat.jumps import EnsureJumps
 from knft_compat.page import Page, Part
 
-_SELF_MADE = ("fe8", "fe9", "fea", "feb")
-"""What addresses in fe80::/10 begin with, in canonical text."""
-
 
 def sync(cluster: Cluster, settings: Settings) -> Page:
     """Return what a sync hands to the kernel, and what kube-proxy does once before its first.
@@ -35,7 +31,7 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
     wanted = entries(cluster, features)
     before = None if cluster.before is None else entries(replace(cluster, ports=cluster.before), features)
     servers = virtual_servers(found, settings, features, first=cluster.before is None)
-    active, bound = bound_addresses(found), _counting(settings.bound or (), family)
+    active, bound = bound_addresses(found), counting(settings.bound or (), family)
     stale = stale_servers(servers, family, settings)
     wanted_bound, has_bound = frozenset(active), frozenset(bound)
     superfluous = [address for address in bound if address not in wanted_bound]
@@ -60,15 +56,6 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
             *(reversed(removal) if features.unbinds_with_servers else removal),
             conntrack(cluster, features.forgetting),
         ),
-    )
-
-
-def _counting(bound: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return the addresses of ``family`` that count (E.8): loopback's do not, nor those that IPv6 makes by itself."""
-    return tuple(
-        address
-        for address in addresses.of_family(bound, family)
-        if not addresses.is_loopback(address) and not address.startswith(_SELF_MADE)
     )
 
 
