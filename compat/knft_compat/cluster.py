@@ -6,6 +6,12 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import Family, NamespacedName
 from knft.model.plan import ServicePlan
 
+LOOPBACK_ADDRESSES = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
+"""The loopback address that every machine has."""
+
+LOOPBACK_NETWORKS = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
+"""All loopback addresses."""
+
 
 class ServedPort(Struct, frozen=True):
     """A Service port: what is decided about it, and all its endpoints, sorted by key, in whatever condition.
@@ -19,7 +25,7 @@ class ServedPort(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """The node in one family.
+    """The node in one family; ``ip`` is None where nobody says it.
 
     ``local_addresses`` are those of all its interfaces but loopback and kube-proxy's own device, sorted.
     ``nodeport_cidrs`` are the networks whose local addresses accept NodePorts, () where all do (I.5).
@@ -29,6 +35,11 @@ class Node(Struct, frozen=True):
     ip: str | None = None
     local_addresses: tuple[str, ...] = ()
     nodeport_cidrs: tuple[str, ...] = ()
+
+    @property
+    def known_ip(self) -> str:
+        """Its address, or loopback's where nobody says it, as with kube-proxy (I.5)."""
+        return self.ip or LOOPBACK_ADDRESSES[self.family]
 
 
 class LocalTraffic(Struct, frozen=True):

@@ -10,9 +10,8 @@ from knft.model import addresses
 from knft.model.names import Family, NamespacedName
 from knft.source.files import shown_path
 from knft_compat import iptables, ipvs
-from knft_compat.cluster import LocalTraffic
+from knft_compat.cluster import LOOPBACK_NETWORKS, LocalTraffic
 
-_LOOPBACK = ("127.0.0.0/8", "::1/128")
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
 _LONGEST_INTERFACE = 15
 
@@ -76,7 +75,7 @@ def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
 def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) -> tuple[str, ...]:
     """Return the networks of ``family`` whose addresses accept NodePorts, () where all do (I.5); raise UsageError."""
     primary = () if node_ip is None or addresses.is_loopback(node_ip) else (addresses.as_network(node_ip),)
-    words = {"primary": primary, "localhost": _LOOPBACK, "all": _EVERYWHERE}
+    words = {"primary": primary, "localhost": tuple(LOOPBACK_NETWORKS.values()), "all": _EVERYWHERE}
     flag = "--nodeport-addresses"
     parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     found = [cidr for part in parts for cidr in (words[part] if part in words else parse_networks(flag, (part,)))]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from knft.model import addresses
 from knft.model.names import Family
-from knft_compat.cluster import Masquerade, Node
+from knft_compat.cluster import LOOPBACK_ADDRESSES, LOOPBACK_NETWORKS, Masquerade, Node
 from knft_compat.iptables.names import (
     EXTERNAL_SERVICES,
     FORWARD,
@@ -16,7 +16,7 @@ from knft_compat.iptables.names import (
     SERVICES,
 )
 from knft_compat.iptables.settings import Settings
-from knft_compat.iptables.terms import LOOPBACK, Terms
+from knft_compat.iptables.terms import Terms
 from knft_compat.rules import Rule, comment, mark_match
 
 FILTER_CHAINS = (SERVICES, EXTERNAL_SERVICES, FORWARD, NODE_PORTS, PROXY_FIREWALL)
@@ -41,7 +41,8 @@ def masquerading(masquerade: Masquerade) -> Iterator[Rule]:
 
 def localhost_guard() -> Rule:
     """Return the rule that keeps others on the link away from loopback addresses, which ``route_localnet`` opens."""
-    addressed = ("-d", "127.0.0.0/8", "!", "-s", "127.0.0.0/8")
+    loopback = LOOPBACK_NETWORKS[Family.IPV4]
+    addressed = ("-d", loopback, "!", "-s", loopback)
     unasked = ("-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT")
     said = comment("block incoming localnet connections")
     return Rule(KUBELET_FIREWALL, (*said, *addressed, *unasked, "-j", "DROP"))
@@ -68,14 +69,12 @@ def node_port_jumps(node: Node, terms: Terms) -> Iterator[Rule]:
 
 
 def _but_loopback(terms: Terms) -> tuple[str, ...]:
-    if terms.family is Family.IPV6:
-        return ("!", "-d", "::1/128")
-    return () if terms.localhost else ("!", "-d", "127.0.0.0/8")
+    return () if terms.localhost else ("!", "-d", LOOPBACK_NETWORKS[terms.family])
 
 
 def _node_port_addresses(node: Node, terms: Terms) -> tuple[str, ...]:
     """Return the node's addresses that accept NodePorts, sorted, where kube-proxy has them in any order."""
-    loopback = (LOOPBACK[node.family],) if terms.localhost else ()
+    loopback = (LOOPBACK_ADDRESSES[node.family],) if terms.localhost else ()
     candidates = sorted({*node.local_addresses, *loopback})
     return tuple(
         address for address in candidates if any(addresses.contains(cidr, address) for cidr in node.nodeport_cidrs)

@@ -42,7 +42,7 @@ def entries(cluster: Cluster, features: Features) -> Entries:
         found["KUBE-IPVS-IPS"] = dict.fromkeys(bound_addresses(tuple(claims(cluster, features))))
     for name, members in found.items():
         _check_size(name, len(members))
-    fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.ip))
+    fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.known_ip))
     return Entries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(fenced)))
 
 
@@ -69,7 +69,7 @@ def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:
         name = "KUBE-EXTERNAL-IP-LOCAL" if port.external_policy_local else "KUBE-EXTERNAL-IP"
         yield name, f"{address},{protocol}:{port.port}"
     for vip in port.load_balancer_vips:
-        yield from _of_load_balancer(served, vip, cluster.node.ip)
+        yield from _of_load_balancer(served, vip, cluster.node.known_ip)
     if port.node_port and not (accepting := node_port_addresses(cluster.node)):
         return  # kube-proxy passes over the rest of such a port, its health check too.
     if port.node_port:
@@ -78,7 +78,7 @@ def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:
         yield "KUBE-HEALTH-CHECK-NODE-PORT", str(port.health_check_node_port)
 
 
-def _of_load_balancer(served: ServedPort, vip: str, node_ip: str | None) -> Iterator[Entry]:
+def _of_load_balancer(served: ServedPort, vip: str, node_ip: str) -> Iterator[Entry]:
     port = served.plan.port
     entry = f"{vip},{port.protocol.lower()}:{port.port}"
     yield "KUBE-LOAD-BALANCER", entry
@@ -102,16 +102,16 @@ def _of_node_port(protocol: Protocol, number: int, accepting: tuple[str, ...], *
             yield name, member
 
 
-def _fenced(served: ServedPort, node_ip: str | None) -> Iterator[Fenced]:
+def _fenced(served: ServedPort, node_ip: str) -> Iterator[Fenced]:
     port = served.plan.port
     if port.load_balancer_source_ranges and not _node_may_dial(served, node_ip):
         for vip in port.load_balancer_vips:
             yield Fenced(vip, port.protocol.lower(), port.port)
 
 
-def _node_may_dial(served: ServedPort, node_ip: str | None) -> bool:
+def _node_may_dial(served: ServedPort, node_ip: str) -> bool:
     ranges = served.plan.port.load_balancer_source_ranges
-    return node_ip is not None and any(addresses.contains(cidr, node_ip) for cidr in ranges)
+    return any(addresses.contains(cidr, node_ip) for cidr in ranges)
 
 
 def _check_range(served: ServedPort, cidr: str) -> None:

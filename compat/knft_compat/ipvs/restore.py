@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from knft.model.names import Family
-from knft_compat.cluster import Cluster
+from knft_compat.cluster import LOOPBACK_NETWORKS, Cluster
 from knft_compat.ipvs.chains import CHAINS
 from knft_compat.ipvs.entries import Entries, Fenced
 from knft_compat.ipvs.sets import SETS
@@ -16,7 +16,6 @@ from knft_compat.ipvs.settings import Vintage
 from knft_compat.ipvs.vintages import FEATURES
 from knft_compat.rules import Restore, Rule, TableInput, comment, mark_match
 
-_LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
 _MARKS_MASQUERADE = ("-j", "KUBE-MARK-MASQ")
 _TABLES = ("nat", "filter")
 """kube-proxy restores nat first, unlike in its iptables mode."""
@@ -135,7 +134,7 @@ def _always(table: str, chain: str, *arguments: str) -> Section:
 
 
 def _not_from_loopback(known: Known) -> Iterator[Placed]:
-    yield "nat", Rule("KUBE-SERVICES", ("-s", _LOOPBACK[known.cluster.family], "-j", "RETURN"))
+    yield "nat", Rule("KUBE-SERVICES", ("-s", LOOPBACK_NETWORKS[known.cluster.family], "-j", "RETURN"))
 
 
 def _cluster_ips(known: Known) -> Iterator[Placed]:
