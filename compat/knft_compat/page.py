@@ -60,8 +60,8 @@ class Page(Struct, frozen=True):
         return "".join(f"{line}\n" for part in found for line in part.text()) if found else None
 
     def script(self) -> str:
-        """Return a shell script that hands every part to its tool."""
-        lines = [f"# kube-proxy in mode {self.backend}, {self.family.value}"]
+        """Return a shell script that hands every part to its tool, and ends where one of them fails."""
+        lines = [f"# kube-proxy in mode {self.backend}, {self.family.value}", "set -e"]
         for part in self.parts:
             text = list(part.text())
             if text:

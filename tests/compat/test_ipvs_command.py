@@ -39,7 +39,7 @@ def run(*flags: str, manifest: Any = None) -> Result:
 def test_text_and_json_of_both_families(vintage: Vintage) -> None:
     text = run("--vintage", vintage.value)
     pages = [json.loads(line) for line in run("--vintage", vintage.value, "-o", "json").stdout.splitlines()]
-    assert text.stdout.startswith("# kube-proxy in mode ipvs, IPv4\n\n# preconditions\nsh <<'END'\n")
+    assert text.stdout.startswith("# kube-proxy in mode ipvs, IPv4\nset -e\n\n# preconditions\nsh <<'END'\n")
     assert [(page["backend"], page["family"]) for page in pages] == [("ipvs", "IPv4"), ("ipvs", "IPv6")]
     servers = next(part for part in pages[0]["parts"] if part["part"] == "ipvsadm")["servers"]
     assert servers[0] == {

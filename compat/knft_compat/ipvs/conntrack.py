@@ -40,9 +40,9 @@ class Conntrack(Struct, frozen=True, tag="conntrack"):
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each; one that finds nothing to delete fails, which means nothing."""
+        """Yield a command for each; one that finds nothing to delete fails, which kube-proxy takes for success."""
         for item in self.deletions:
-            yield shlex.join(("conntrack", *item.arguments(self.family)))
+            yield f"{shlex.join(('conntrack', *item.arguments(self.family)))} || true"
 
 
 def conntrack(cluster: Cluster, forgetting: Forgetting) -> Conntrack:
