@@ -1,6 +1,7 @@
 """Rules of iptables as values, and ``iptables-restore`` input as a part."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -52,23 +53,36 @@ class TableInput(Struct, frozen=True):
         yield "COMMIT"
 
 
-class Restore(Struct, frozen=True, tag="iptables-restore", omit_defaults=True):
-    """What goes into ``iptables-restore``, one transaction for each table; ``table`` names the only one."""
+class Restore(Struct, frozen=True, tag="iptables-restore"):
+    """What goes into ``iptables-restore``, one transaction for each table."""
 
     family: Family
     tables: tuple[TableInput, ...]
-    table: str = ""
+    only: ClassVar[str] = ""
+    """The table that alone is restored."""
 
     @property
     def tool(self) -> tuple[str, ...]:
         """The command that reads it."""
-        only = ("-T", self.table) if self.table else ()
+        only = ("-T", self.only) if self.only else ()
         return (f"{PROGRAMS[self.family]}-restore", *WAIT, *only, "--noflush", "--counters")
 
     def text(self) -> Iterator[str]:
         """Yield its lines."""
         for table in self.tables:
             yield from table.text()
+
+
+class RestoreNat(Restore, frozen=True, tag="iptables-restore-nat"):
+    """The nat table alone."""
+
+    only: ClassVar[str] = "nat"
+
+
+class RestoreFilter(Restore, frozen=True, tag="iptables-restore-filter"):
+    """The filter table alone."""
+
+    only: ClassVar[str] = "filter"
 
 
 def comment(text: str) -> tuple[str, ...]:

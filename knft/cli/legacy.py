@@ -1,6 +1,6 @@
 """``knft render --backend iptables`` and ``--backend ipvs``: what kube-proxy would hand to the kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -44,8 +44,11 @@ def render_legacy(
     make = _maker(backend, {**options, "family": family}, cleanup=cleanup)
     clusters = _clusters(paths, config, options)
     pages = [make(cluster) for item, cluster in clusters.items() if family in (None, item.value.lower())]
-    texts = [_printed(page, output, part) for page in pages]
-    click.echo(("" if output == "json" or part else "\n").join(texts), nl=False)
+    if part is None:
+        texts = [page.json().decode() if output == "json" else page.script() for page in pages]
+        click.echo(("" if output == "json" else "\n").join(texts), nl=False)
+    else:
+        click.echo("".join(_parts(pages, part, output)), nl=False)
 
 
 def _maker(backend: str, options: dict[str, Any], *, cleanup: bool) -> Callable[[Cluster], Page]:
@@ -59,14 +62,19 @@ def _maker(backend: str, options: dict[str, Any], *, cleanup: bool) -> Callable[
     return lambda cluster: (ipvs.cleanup if cleanup else ipvs.sync)(cluster, for_ipvs)
 
 
-def _printed(page: Page, output: str, part: str | None) -> str:
-    if part is not None:
-        text = page.part(part)
-        if text is None:
-            msg = f"--part: there is no part {part!r}; there are {', '.join(page.names)}"
+def _parts(pages: list[Page], name: str, output: str) -> Iterator[str]:
+    """Yield one part of each page; raise UsageError where there is none, or no one tool could read them all."""
+    tools: dict[str, None] = {}
+    for page in pages:
+        only = page.only(name)
+        if only is None:
+            msg = f"--part: there is no part {name!r}; there are {', '.join(page.names)}"
             raise UsageError(msg)
-        return text
-    return page.json().decode() if output == "json" else page.script()
+        tools |= dict.fromkeys(part.tool[0] for part in only.parts)
+        yield only.json().decode() if output == "json" else page.part(name) or ""
+    if output == "text" and len(tools) > 1:
+        msg = f"--part: {name} is for another tool in each family, {' and '.join(tools)}; give --family"
+        raise UsageError(msg)
 
 
 def _clusters(paths: tuple[str, ...], config: Config, options: dict[str, Any]) -> dict[Family, Cluster]:

@@ -70,6 +70,13 @@ def test_a_part_that_is_not_there() -> None:
     )
 
 
+def test_a_part_whose_tool_is_each_familys_own() -> None:
+    assert refused("--part", "iptables-restore") == (
+        "--part: iptables-restore is for another tool in each family, iptables-restore and ip6tables-restore; "
+        "give --family"
+    )
+
+
 def test_a_prefix_of_interfaces_that_does_not_fit() -> None:
     """Of iptables' 15 characters one is the plus sign."""
     flags = ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix")
