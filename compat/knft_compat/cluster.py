@@ -66,7 +66,8 @@ class Cluster(Struct, frozen=True):
     """All that a mode is a function of, but its own flags.
 
     ``ports`` are sorted by name, where kube-proxy follows the order of a hash table. ``before`` are those of the sync
-    before, None where this is the first one. ``local_traffic`` is None where pods cannot be told from others.
+    before, None where this is the first one; ``has_moved`` tells whether the node was in another zone then.
+    ``local_traffic`` is None where pods cannot be told from others.
     """
 
     node: Node
@@ -74,6 +75,7 @@ class Cluster(Struct, frozen=True):
     before: tuple[ServedPort, ...] | None = None
     local_traffic: LocalTraffic | None = None
     masquerade: Masquerade = Masquerade()
+    has_moved: bool = False
 
     @property
     def family(self) -> Family:
@@ -81,9 +83,10 @@ class Cluster(Struct, frozen=True):
         return self.node.family
 
     def changed_since(self) -> frozenset[NamespacedName]:
-        """Return the Services that kube-proxy knows to differ from the sync before; raise LookupError without one.
+        """Return the Services whose ports or endpoints differ from the sync before; raise LookupError without one.
 
         Who owns a frontend does not count, for kube-proxy knows no such thing, nor does the time a Service was made.
+        kube-proxy compares whole slices (A.5): it also writes Services of which only a slice's version is another.
         """
         if self.before is None:
             msg = "there was no sync before"
@@ -93,4 +96,4 @@ class Cluster(Struct, frozen=True):
 
 
 def _tracked(served: ServedPort) -> tuple[object, ...]:
-    return structs.replace(served.plan.port, created=""), served.endpoints, served.plan.endpoints
+    return structs.replace(served.plan.port, created=""), served.endpoints

@@ -1,7 +1,7 @@
 """``knft render --backend iptables`` and ``--backend ipvs``: what kube-proxy would hand to the kernel."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -13,19 +13,34 @@ from knft.cli.legacy_options import (
     local_traffic,
     nodeport_cidrs,
 )
-from knft.cli.manifests import differences, read_manifests
+from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.config import Config, parse_any_addresses
-from knft.decide.node import node_addresses
-from knft.errors import UsageError
+from knft.errors import SourceError, UsageError
 from knft.model import objects
-from knft.model.names import Family
+from knft.model.names import Family, NamespacedName
 from knft.model.objects import Change
 from knft.sync.assemble import settled_states
 from knft.sync.state import ServiceState
 from knft_compat import iptables, ipvs
 from knft_compat.cluster import Cluster, Masquerade, Node, ServedPort
 from knft_compat.page import Page
+
+
+class _Mode(NamedTuple):
+    """A mode with its own flags and files read, and what objects it looks at."""
+
+    page: Callable[[Cluster], Page]
+    knows_ip_modes: bool = True
+    changed: frozenset[NamespacedName] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+
+class _Objects(NamedTuple):
+    """What manifests hold: those of now, and those of the sync before, None without one."""
+
+    now: tuple[Change, ...]
+    before: tuple[Change, ...] | None
 
 
 def render_legacy(
@@ -39,27 +54,38 @@ def render_legacy(
     **options: Any,  # noqa: ANN401 - click's values
 ) -> None:
     """Print the pages of a mode, or raise before anything is printed."""
-    # The mode's own default is every address, and one of its words is none of nftables' (I.5).
+    # The mode's own default is every address, and one of its words is none of nftables' (I.5). ServiceCIDRs mean
+    # nothing here; --service-cidr is taken all the same, so that one set of flags does for all backends.
     config = config_from_options({**options, "nodeport_addresses": ()})
-    make = _maker(backend, {**options, "family": family}, cleanup=cleanup)
-    clusters = _clusters(paths, config, options)
-    pages = [make(cluster) for item, cluster in clusters.items() if family in (None, item.value.lower())]
+    mode = _mode(backend, {**options, "family": family}, cleanup=cleanup)
+    given = _read(paths, options["before"], mode)
+    clusters = {
+        item: found for item, found in _clusters(given, config, options) if family in (None, item.value.lower())
+    }
+    pages = [mode.page(cluster) for cluster in clusters.values()]
     if part is None:
         texts = [page.json().decode() if output == "json" else page.script() for page in pages]
-        click.echo(("" if output == "json" else "\n").join(texts), nl=False)
+        text = ("" if output == "json" else "\n").join(texts)
     else:
-        click.echo("".join(_parts(pages, part, output)), nl=False)
+        text = "".join(_parts(pages, part, output))
+    remarks = (*mode.remarks, *_unknown(given, mode.changed))
+    if backend == "ipvs" and not cleanup:
+        remarks += tuple(_without_addresses(config, clusters))
+    for sentence in remarks:
+        click.echo(f"knft: {sentence}", err=True)
+    click.echo(text, nl=False)
 
 
-def _maker(backend: str, options: dict[str, Any], *, cleanup: bool) -> Callable[[Cluster], Page]:
-    """Return what makes a page out of a cluster, having read all flags and files."""
+def _mode(backend: str, options: dict[str, Any], *, cleanup: bool) -> _Mode:
+    """Return the mode, having read its flags and files."""
     if backend == "iptables":
         for_iptables = iptables_settings(options)
-        return lambda cluster: (iptables.cleanup if cleanup else iptables.sync)(cluster, for_iptables)
+        make = iptables.cleanup if cleanup else iptables.sync
+        return _Mode(lambda cluster: make(cluster, for_iptables), changed=for_iptables.changed or frozenset())
     for_ipvs = ipvs_settings(options)
-    for sentence in for_ipvs.remarks:
-        click.echo(f"knft: {sentence}", err=True)
-    return lambda cluster: (ipvs.cleanup if cleanup else ipvs.sync)(cluster, for_ipvs)
+    make_ipvs = ipvs.cleanup if cleanup else ipvs.sync
+    knows_ip_modes = ipvs.knows_ip_modes(for_ipvs.vintage)
+    return _Mode(lambda cluster: make_ipvs(cluster, for_ipvs), knows_ip_modes, remarks=for_ipvs.remarks)
 
 
 def _parts(pages: list[Page], name: str, output: str) -> Iterator[str]:
@@ -77,38 +103,25 @@ def _parts(pages: list[Page], name: str, output: str) -> Iterator[str]:
         raise UsageError(msg)
 
 
-def _clusters(paths: tuple[str, ...], config: Config, options: dict[str, Any]) -> dict[Family, Cluster]:
-    knows_ip_modes = ipvs.knows_ip_modes(ipvs.Vintage(options["vintage"]))
-    now = _read(paths, knows_ip_modes=knows_ip_modes)
-    before = _read(options["before"], knows_ip_modes=knows_ip_modes) if options["before"] else None
-    stages = (now,) if before is None else (before, differences(before, now))
-    own = (*_own_addresses(now, config), *parse_any_addresses("--local-address", options["local_address"]))
-    nodeport_texts = options["nodeport_addresses"]
-    earlier: dict[Family, tuple[ServedPort, ...]] = {}
-    clusters: dict[Family, Cluster] = {}
-    for states in settled_states(config, *stages):
-        earlier = {family: cluster.ports for family, cluster in clusters.items()}
-        clusters = {
-            family: Cluster(
-                node=Node(
-                    family,
-                    state.node.node_ip,
-                    host_addresses(family, own),
-                    nodeport_cidrs(family, nodeport_texts, state.node.node_ip),
-                ),
-                ports=_ports(state),
-                before=earlier.get(family),
-                local_traffic=local_traffic(config, state.node.pod_cidr),
-                masquerade=Masquerade(config.masquerade_all, config.masquerade_mark, options["random_fully"]),
-            )
-            for family, state in states.items()
-        }
-    return clusters
+def _read(paths: tuple[str, ...], before: tuple[str, ...], mode: _Mode) -> _Objects:
+    if "-" in paths and "-" in before:
+        msg = "--before: standard input is what -f reads; name a file"
+        raise UsageError(msg)
+    if "" in before:
+        msg = "--before: the name of the file is empty"
+        raise UsageError(msg)
+    now = _known_to(mode, read_manifests(paths))
+    try:
+        return _Objects(now, _known_to(mode, read_manifests(before)) if before else None)
+    except SourceError as error:
+        msg = f"--before: {error}"
+        raise SourceError(msg) from error
 
 
-def _read(paths: tuple[str, ...], *, knows_ip_modes: bool) -> tuple[Change, ...]:
-    changes = read_manifests(paths)
-    return changes if knows_ip_modes else tuple(Change(None, _without_ip_modes(change.current)) for change in changes)
+def _known_to(mode: _Mode, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    if mode.knows_ip_modes:
+        return changes
+    return tuple(Change(None, _without_ip_modes(change.current)) for change in changes)
 
 
 def _without_ip_modes(item: objects.KubeObject | None) -> objects.KubeObject | None:
@@ -119,12 +132,58 @@ def _without_ip_modes(item: objects.KubeObject | None) -> objects.KubeObject | N
     return replace(item, status=objects.ServiceStatus(objects.LoadBalancerStatus(ingress)))
 
 
+def _clusters(given: _Objects, config: Config, options: dict[str, Any]) -> Iterator[tuple[Family, Cluster]]:
+    now = _settled(config, given.now)
+    before = None if given.before is None else _settled(config, given.before)
+    own = (*_own_addresses(given.now, config), *parse_any_addresses("--local-address", options["local_address"]))
+    for family, state in now.items():
+        earlier = None if before is None else before[family]
+        node_ip = state.node.node_ip
+        cidrs = nodeport_cidrs(family, options["nodeport_addresses"], node_ip)
+        yield (
+            family,
+            Cluster(
+                node=Node(family, node_ip, host_addresses(family, own), cidrs),
+                ports=_ports(state),
+                before=None if earlier is None else _ports(earlier),
+                has_moved=earlier is not None and earlier.node.zone != state.node.zone,
+                local_traffic=local_traffic(config, state.node.pod_cidr),
+                masquerade=Masquerade(config.masquerade_all, config.masquerade_mark, options["random_fully"]),
+            ),
+        )
+
+
+def _settled(config: Config, changes: tuple[Change, ...]) -> dict[Family, ServiceState]:
+    (states,) = settled_states(config, changes)
+    return states
+
+
 def _own_addresses(changes: tuple[Change, ...], config: Config) -> tuple[str, ...]:
+    """Return the addresses that an interface of the node has; an ExternalIP is often its router's."""
     nodes = (change.current for change in changes if isinstance(change.current, objects.Node))
-    listed = (address for node in nodes if node.metadata.name == config.node_name for address in node_addresses(node))
-    return (*config.node_ips, *listed)
+    status = (node.status for node in nodes if node.metadata.name == config.node_name)
+    listed = (item for found in status if found is not None for item in found.addresses or ())
+    return (*config.node_ips, *(item.address for item in listed if item.type == "InternalIP"))
 
 
 def _ports(state: ServiceState) -> tuple[ServedPort, ...]:
     plans = ((name, state.plan(name)) for name in sorted(state.service_ports()))
     return tuple(ServedPort(plan, state.endpoints(name)) for name, plan in plans if plan is not None)
+
+
+def _unknown(given: _Objects, changed: frozenset[NamespacedName]) -> Iterator[str]:
+    """Yield what there is to say about Services that have changed and that no manifest has."""
+    listed = (change.current for change in (*given.now, *(given.before or ())))
+    known = {item.key for item in listed if isinstance(item, objects.Service)}
+    for name in sorted(changed - known, key=str):
+        yield f"--changed: no manifest has a Service {name}; that is right only where it has gone"
+
+
+def _without_addresses(config: Config, clusters: dict[Family, Cluster]) -> Iterator[str]:
+    """Yield where NodePorts are not served only because nobody says what addresses the node has."""
+    for family, cluster in clusters.items():
+        if not cluster.node.local_addresses and any(served.plan.port.node_port for served in cluster.ports):
+            yield (
+                f"no {family.value} address of {config.node_name} is known, and so no NodePort is served: "
+                "give --node-ip or --local-address"
+            )

@@ -98,6 +98,13 @@ def test_primary_where_the_node_has_no_address_of_the_family(family: str) -> Non
     assert [ANYWHERE in line for line in lines] == [True]
 
 
+def test_an_external_ip_of_the_node_object_is_no_interfaces() -> None:
+    found = [{"type": "ExternalIP", "address": "203.0.113.5"}, {"type": "InternalIP", "address": "203.0.113.6"}]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": found}}
+    lines = rules(restore([node], "--nodeport-addresses", "203.0.113.0/24"), "KUBE-SERVICES")
+    assert lines == [f"{LAST} -d 203.0.113.6 -j KUBE-NODEPORTS"]
+
+
 def test_a_node_whose_addresses_nobody_said_has_loopback_alone() -> None:
     for networks, expected in (
         ("192.0.2.0/24", []),

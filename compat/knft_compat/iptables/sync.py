@@ -55,8 +55,11 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
 def _changed(cluster: Cluster, settings: Settings) -> frozenset[NamespacedName] | None:
     """Return the Services that a partial sync writes chains of, None for a full sync.
 
-    A Service that is not there may be among them: it has gone since the sync before.
+    A Service that is not there may be among them: it has gone since the sync before. In another zone, endpoints are
+    chosen anew for all (A.7).
     """
+    if cluster.has_moved:
+        return None
     if cluster.before is None:
         return settings.changed
     return cluster.changed_since() | (settings.changed or frozenset())

@@ -4,19 +4,20 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from knft.errors import UsageError
 from knft.model import addresses
 from knft_compat.cluster import Cluster
 from knft_compat.ipvs.chains import JUMPS, EnsureChains, ensured
 from knft_compat.ipvs.claims import bound_addresses, claims, counting
 from knft_compat.ipvs.conntrack import conntrack
 from knft_compat.ipvs.device import BindAddresses, EnsureDevice, UnbindAddresses
-from knft_compat.ipvs.entries import entries, filled_sets
+from knft_compat.ipvs.entries import Entries, entries, filled_sets
 from knft_compat.ipvs.preconditions import preconditions
 from knft_compat.ipvs.restore import restore
 from knft_compat.ipvs.servers import StaleServers, VirtualServers, stale_servers, virtual_servers
 from knft_compat.ipvs.settings import Settings
 from knft_compat.ipvs.sysctls import sysctls, timeouts
-from knft_compat.ipvs.vintages import FEATURES
+from knft_compat.ipvs.vintages import FEATURES, Features
 from knft_compat.jumps import EnsureJumps
 from knft_compat.page import Page, Part
 
@@ -29,7 +30,7 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
     features, family = FEATURES[settings.vintage], cluster.family
     found = tuple(claims(cluster, features))
     wanted = entries(cluster, features)
-    before = None if cluster.before is None else entries(replace(cluster, ports=cluster.before), features)
+    before = _entries_before(cluster, features)
     servers = virtual_servers(found, settings, features, first=cluster.before is None)
     active, bound = bound_addresses(found), counting(settings.bound or (), family)
     stale = stale_servers(servers, family, settings)
@@ -57,6 +58,16 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
             conntrack(cluster, features.forgetting),
         ),
     )
+
+
+def _entries_before(cluster: Cluster, features: Features) -> Entries | None:
+    if cluster.before is None:
+        return None
+    try:
+        return entries(replace(cluster, ports=cluster.before), features)
+    except UsageError as error:
+        msg = f"in the sync before: {error}"
+        raise UsageError(msg) from error
 
 
 def _networks(of: Iterable[str]) -> tuple[str, ...]:

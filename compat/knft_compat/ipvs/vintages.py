@@ -1,7 +1,8 @@
 """What distinguishes the kube-proxies that the documents describe, as data (E.10).
 
 What a document does not show is taken from the next later one that shows it. Tables of chains and rules stand beside
-those of the newest, in ``chains`` and ``restore``.
+those of the newest, in ``chains`` and ``restore``. Which endpoints serve is decided before any mode sees them, and so
+as the newest kube-proxy does, whatever the vintage.
 """
 
 import enum
