@@ -1,4 +1,4 @@
-"""Rules of iptables as values, and ``iptables-restore`` input as a part."""
+"""Rules of iptables as values, ``iptables-restore`` input as a part, and the rules that both modes have."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -6,6 +6,8 @@ from typing import ClassVar
 from msgspec import Struct
 
 from knft.model.names import Family
+from knft_compat.cluster import Masquerade
+from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING
 
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 WAIT = ("-w", "5", "-W", "100000")
@@ -88,6 +90,36 @@ class RestoreFilter(Restore, frozen=True, tag="iptables-restore-filter"):
 def comment(text: str) -> tuple[str, ...]:
     """Return the arguments that say something to people."""
     return ("-m", "comment", "--comment", text)
+
+
+REQUIRES_SNAT = comment("kubernetes service traffic requiring SNAT")
+
+
+def masquerading(masquerade: Masquerade) -> Iterator[Rule]:
+    """Yield the rules that masquerade what has the mark."""
+    mark = masquerade.mark_text
+    yield Rule(POSTROUTING, ("-m", "mark", "!", "--mark", f"{mark}/{mark}", "-j", "RETURN"))
+    # Without the mark, a packet that passes twice, as through a tunnel, is masqueraded once.
+    yield Rule(POSTROUTING, ("-j", "MARK", "--xor-mark", mark))
+    yield Rule(POSTROUTING, (*REQUIRES_SNAT, *masquerade_target(masquerade)))
+
+
+def masquerade_target(masquerade: Masquerade) -> tuple[str, ...]:
+    """Return the arguments that masquerade."""
+    return ("-j", "MASQUERADE", *(("--random-fully",) if masquerade.random_fully else ()))
+
+
+def marking(masquerade: Masquerade) -> Rule:
+    """Return the rule that sets the mark."""
+    return Rule(MARK_MASQ, ("-j", "MARK", "--or-mark", masquerade.mark_text))
+
+
+def forwarding(masquerade: Masquerade) -> Iterator[Rule]:
+    """Yield the rules that let forwarded packets through: those with the mark, and those of known connections."""
+    said = comment("kubernetes forwarding rules")
+    yield Rule(FORWARD, (*said, *mark_match(masquerade.mark_text), "-j", "ACCEPT"))
+    said = comment("kubernetes forwarding conntrack rule")
+    yield Rule(FORWARD, (*said, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"))
 
 
 def mark_match(mark: str) -> tuple[str, ...]:

@@ -8,19 +8,11 @@ from msgspec import Struct
 from knft.model.names import Family
 from knft_compat.cluster import Cluster
 from knft_compat.iptables.jump_table import JUMPS
-from knft_compat.iptables.names import (
-    CANARY,
-    EXTERNAL_SERVICES,
-    FORWARD,
-    MARK_MASQ,
-    NODE_PORTS,
-    POSTROUTING,
-    PROXY_FIREWALL,
-    SERVICES,
-)
+from knft_compat.iptables.names import CANARY, EXTERNAL_SERVICES, NODE_PORTS
 from knft_compat.iptables.settings import Settings
 from knft_compat.iptables.stale import made_chains, stale_chains
 from knft_compat.jumps import RemoveJumps
+from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
 from knft_compat.page import Page
 from knft_compat.rules import PROGRAMS, WAIT, Deletion, RestoreFilter, RestoreNat, TableInput
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from knft.model.names import Family
 from knft.model.plan import Traffic
 from knft_compat.cluster import LOOPBACK_NETWORKS
-from knft_compat.iptables.names import EXTERNAL_SERVICES, NODE_PORTS, PROXY_FIREWALL, SERVICES
+from knft_compat.iptables.names import EXTERNAL_SERVICES, NODE_PORTS
 from knft_compat.iptables.port import Port
 from knft_compat.iptables.terms import Terms
+from knft_compat.names import PROXY_FIREWALL, SERVICES
 from knft_compat.rules import Rule, comment
 
 COUNT_LOCALHOST = "localhost_nps_accepted_pkts"

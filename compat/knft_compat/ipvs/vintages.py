@@ -10,6 +10,7 @@ import enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from knft_compat.ipvs.names import BOUND_IPS
 from knft_compat.ipvs.settings import Vintage
 
 
@@ -57,7 +58,7 @@ _OLD = Features(
 )
 
 FEATURES = {
-    Vintage.V1_23: replace(_OLD, without_sets=frozenset({"KUBE-IPVS-IPS"}), says_sets=False),
+    Vintage.V1_23: replace(_OLD, without_sets=frozenset({BOUND_IPS}), says_sets=False),
     Vintage.V1_26: _OLD,
     Vintage.V1_29: Features(forgetting=Forgetting.AFTER_CHANGES),
     Vintage.NEWEST: Features(),
