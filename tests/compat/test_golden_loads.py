@@ -121,6 +121,7 @@ def test_what_has_to_be_there_before_is_there() -> None:
         "iptables-repeated-sync",
         "ipvs-1.26-conntrack",
         "ipvs-1.29-conntrack",
+        "ipvs-graceful-termination",
     }
 
 

@@ -57,6 +57,7 @@ def entries(cluster: Cluster, features: Features) -> Entries:
         found[BOUND_IPS] = dict.fromkeys(bound_addresses(tuple(claims(cluster, features))))
     for name, members in found.items():
         _check_size(name, len(members))
+    # What two Services claim kube-proxy fences twice; no packet reaches the second rule.
     fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.known_ip))
     return Entries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(fenced)))
 
