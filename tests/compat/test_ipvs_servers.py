@@ -8,7 +8,7 @@ from knft.model.names import Family, Protocol
 from knft_compat.cluster import Node
 from knft_compat.ipvs import Settings, Vintage, sync
 from knft_compat.ipvs.existing import ExistingReal, ExistingServer
-from tests.compat.ipvs_page import NODE6, bound, cluster, lines, served
+from tests.compat.ipvs_page import NODE, NODE6, bound, cluster, lines, served
 from tests.unit.objects import table
 
 NEWER, OLDER = (Vintage.NEWEST, Vintage.V1_29), (Vintage.V1_26, Vintage.V1_23)
@@ -216,6 +216,18 @@ def test_external_addresses_that_another_interface_has_are_not_bound_but_by_the_
         assert bound(of, vintage) == ("10.96.0.1", "198.51.100.1")
     for vintage in OLDER:
         assert bound(of, vintage) == ("10.96.0.1", "192.0.2.10", "198.51.100.1", "192.0.2.11")
+
+
+@pytest.mark.parametrize("vintage", Vintage)
+def test_the_old_vintages_serve_no_node_port_at_an_address_that_their_device_has_as_well(vintage: Vintage) -> None:
+    """Document 002, NodeIPs; where networks choose the addresses, they look at no device."""
+    of = cluster(served(node_port=30080))
+    text = lines(of, "ipvsadm", vintage=vintage, bound=("192.0.2.10",))
+    assert ("-A -t 192.0.2.10:30080 -s rr" in text) == (vintage in NEWER)
+    assert "-A -t 192.0.2.11:30080 -s rr" in text
+    chosen = Node(Family.IPV4, "192.0.2.10", NODE.local_addresses, ("192.0.2.0/24",))
+    text = lines(cluster(served(node_port=30080), node=chosen), "ipvsadm", vintage=vintage, bound=("192.0.2.10",))
+    assert "-A -t 192.0.2.10:30080 -s rr" in text
 
 
 def test_addresses_of_node_ports_are_never_bound() -> None:

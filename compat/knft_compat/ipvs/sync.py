@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from knft.errors import UsageError
 from knft.model import addresses
-from knft_compat.cluster import Cluster
+from knft_compat.cluster import Cluster, Node
 from knft_compat.ipvs.chains import JUMPS, EnsureChains, ensured
 from knft_compat.ipvs.claims import bound_addresses, claims, counting
 from knft_compat.ipvs.conntrack import conntrack
@@ -28,6 +28,7 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
     Raises UsageError where a Service cannot be expressed. Without ``cluster.before`` it is the first sync.
     """
     features, family = FEATURES[settings.vintage], cluster.family
+    cluster = replace(cluster, node=_node(cluster.node, settings, features))
     found = tuple(claims(cluster, features))
     wanted = entries(cluster, features)
     before = _entries_before(cluster, features)
@@ -58,6 +59,13 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
             conntrack(cluster, features.forgetting),
         ),
     )
+
+
+def _node(node: Node, settings: Settings, features: Features) -> Node:
+    if node.nodeport_cidrs or not features.passes_over_bound:
+        return node
+    bound = frozenset(settings.bound or ())
+    return replace(node, local_addresses=tuple(address for address in node.local_addresses if address not in bound))
 
 
 def _entries_before(cluster: Cluster, features: Features) -> Entries | None:

@@ -40,6 +40,8 @@ class Features(Struct, frozen=True):
     """With scheduler mh, the client's port counts as well."""
     binds_foreign: bool = False
     """It binds external addresses that another interface has, too."""
+    passes_over_bound: bool = False
+    """It serves no NodePorts at an address that its own device has as well, unless networks choose the addresses."""
     unbinds_with_servers: bool = False
     """It deletes old virtual servers first, and takes away no other addresses than theirs."""
     says_sets: bool = True
@@ -53,6 +55,7 @@ _OLD = Features(
     knows_ip_modes=False,
     hashes_ports=False,
     binds_foreign=True,
+    passes_over_bound=True,
     unbinds_with_servers=True,
     forgetting=Forgetting.AT_EACH_STEP,
 )
