@@ -4,26 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import click
-from msgspec.structs import replace
 
-from knft.cli.legacy_options import (
-    host_addresses,
-    iptables_settings,
-    ipvs_settings,
-    local_traffic,
-    nodeport_cidrs,
-)
-from knft.cli.manifests import read_manifests
+from knft.cli.legacy_clusters import Objects, clusters_of, read_objects
+from knft.cli.legacy_options import iptables_settings, ipvs_settings
 from knft.cli.options import config_from_options
-from knft.config import Config, parse_any_addresses
-from knft.errors import SourceError, UsageError
-from knft.model import objects
+from knft.config import Config
+from knft.errors import UsageError
 from knft.model.names import Family, NamespacedName
-from knft.model.objects import Change
-from knft.sync.assemble import settled_states
-from knft.sync.state import ServiceState
 from knft_compat import iptables, ipvs
-from knft_compat.cluster import Cluster, Masquerade, Node, ServedPort
+from knft_compat.cluster import Cluster
 from knft_compat.page import Page
 
 
@@ -34,13 +23,6 @@ class _Mode(NamedTuple):
     knows_ip_modes: bool = True
     changed: frozenset[NamespacedName] = frozenset()
     remarks: tuple[str, ...] = ()
-
-
-class _Objects(NamedTuple):
-    """What manifests hold: those of now, and those of the sync before, None without one."""
-
-    now: tuple[Change, ...]
-    before: tuple[Change, ...] | None
 
 
 def render_legacy(
@@ -58,16 +40,11 @@ def render_legacy(
     # nothing here; --service-cidr is taken all the same, so that one set of flags does for all backends.
     config = config_from_options({**options, "nodeport_addresses": ()})
     mode = _mode(backend, {**options, "family": family}, cleanup=cleanup)
-    given = _read(paths, options["before"], mode)
+    given = read_objects(paths, options["before"], knows_ip_modes=mode.knows_ip_modes)
     clusters = {
-        item: found for item, found in _clusters(given, config, options) if family in (None, item.value.lower())
+        item: found for item, found in clusters_of(given, config, options) if family in (None, item.value.lower())
     }
-    pages = [mode.page(cluster) for cluster in clusters.values()]
-    if part is None:
-        texts = [page.json().decode() if output == "json" else page.script() for page in pages]
-        text = ("" if output == "json" else "\n").join(texts)
-    else:
-        text = "".join(_parts(pages, part, output))
+    text = _printed([mode.page(cluster) for cluster in clusters.values()], output, part)
     remarks = (*mode.remarks, *_unknown(given, mode.changed))
     if backend == "ipvs" and not cleanup:
         remarks += tuple(_without_addresses(config, clusters))
@@ -88,6 +65,14 @@ def _mode(backend: str, options: dict[str, Any], *, cleanup: bool) -> _Mode:
     return _Mode(lambda cluster: make_ipvs(cluster, for_ipvs), knows_ip_modes, remarks=for_ipvs.remarks)
 
 
+def _printed(pages: list[Page], output: str, part: str | None) -> str:
+    if part is not None:
+        return "".join(_parts(pages, part, output))
+    if output == "json":
+        return "".join(page.json().decode() for page in pages)
+    return "\n".join(page.script() for page in pages)
+
+
 def _parts(pages: list[Page], name: str, output: str) -> Iterator[str]:
     """Yield one part of each page; raise UsageError where there is none, or no one tool could read them all."""
     tools: dict[str, None] = {}
@@ -103,79 +88,9 @@ def _parts(pages: list[Page], name: str, output: str) -> Iterator[str]:
         raise UsageError(msg)
 
 
-def _read(paths: tuple[str, ...], before: tuple[str, ...], mode: _Mode) -> _Objects:
-    if "-" in paths and "-" in before:
-        msg = "--before: standard input is what -f reads; name a file"
-        raise UsageError(msg)
-    if "" in before:
-        msg = "--before: the name of the file is empty"
-        raise UsageError(msg)
-    now = _known_to(mode, read_manifests(paths))
-    try:
-        return _Objects(now, _known_to(mode, read_manifests(before)) if before else None)
-    except SourceError as error:
-        msg = f"--before: {error}"
-        raise SourceError(msg) from error
-
-
-def _known_to(mode: _Mode, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    if mode.knows_ip_modes:
-        return changes
-    return tuple(Change(None, _without_ip_modes(change.current)) for change in changes)
-
-
-def _without_ip_modes(item: objects.KubeObject | None) -> objects.KubeObject | None:
-    """Return an object as an API server sends it that is too old for ``ipMode``."""
-    if not isinstance(item, objects.Service) or item.status is None or item.status.load_balancer is None:
-        return item
-    ingress = tuple(replace(entry, ip_mode=None) for entry in item.status.load_balancer.ingress or ())
-    return replace(item, status=objects.ServiceStatus(objects.LoadBalancerStatus(ingress)))
-
-
-def _clusters(given: _Objects, config: Config, options: dict[str, Any]) -> Iterator[tuple[Family, Cluster]]:
-    now = _settled(config, given.now)
-    before = None if given.before is None else _settled(config, given.before)
-    own = (*_own_addresses(given.now, config), *parse_any_addresses("--local-address", options["local_address"]))
-    for family, state in now.items():
-        earlier = None if before is None else before[family]
-        node_ip = state.node.node_ip
-        cidrs = nodeport_cidrs(family, options["nodeport_addresses"], node_ip)
-        yield (
-            family,
-            Cluster(
-                node=Node(family, node_ip, host_addresses(family, own), cidrs),
-                ports=_ports(state),
-                before=None if earlier is None else _ports(earlier),
-                has_moved=earlier is not None and earlier.node.zone != state.node.zone,
-                local_traffic=local_traffic(config, state.node.pod_cidr),
-                masquerade=Masquerade(config.masquerade_all, config.masquerade_mark, options["random_fully"]),
-            ),
-        )
-
-
-def _settled(config: Config, changes: tuple[Change, ...]) -> dict[Family, ServiceState]:
-    (states,) = settled_states(config, changes)
-    return states
-
-
-def _own_addresses(changes: tuple[Change, ...], config: Config) -> tuple[str, ...]:
-    """Return the addresses that an interface of the node has; an ExternalIP is often its router's."""
-    nodes = (change.current for change in changes if isinstance(change.current, objects.Node))
-    status = (node.status for node in nodes if node.metadata.name == config.node_name)
-    listed = (item for found in status if found is not None for item in found.addresses or ())
-    return (*config.node_ips, *(item.address for item in listed if item.type == "InternalIP"))
-
-
-def _ports(state: ServiceState) -> tuple[ServedPort, ...]:
-    plans = ((name, state.plan(name)) for name in sorted(state.service_ports()))
-    return tuple(ServedPort(plan, state.endpoints(name)) for name, plan in plans if plan is not None)
-
-
-def _unknown(given: _Objects, changed: frozenset[NamespacedName]) -> Iterator[str]:
+def _unknown(given: Objects, changed: frozenset[NamespacedName]) -> Iterator[str]:
     """Yield what there is to say about Services that have changed and that no manifest has."""
-    listed = (change.current for change in (*given.now, *(given.before or ())))
-    known = {item.key for item in listed if isinstance(item, objects.Service)}
-    for name in sorted(changed - known, key=str):
+    for name in sorted(changed - given.services, key=str):
         yield f"--changed: no manifest has a Service {name}; that is right only where it has gone"
 
 
