@@ -6,6 +6,12 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import Family, NamespacedName
 from knft.model.plan import ServicePlan
 
+LOOPBACK_ADDRESSES = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
+"""The loopback address that every machine has."""
+
+LOOPBACK_NETWORKS = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
+"""All loopback addresses."""
+
 
 class ServedPort(Struct, frozen=True):
     """A Service port: what is decided about it, and all its endpoints, sorted by key, in whatever condition.
@@ -19,7 +25,7 @@ class ServedPort(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """The node in one family.
+    """The node in one family; ``ip`` is None where nobody says it.
 
     ``local_addresses`` are those of all its interfaces but loopback and kube-proxy's own device, sorted.
     ``nodeport_cidrs`` are the networks whose local addresses accept NodePorts, () where all do (I.5).
@@ -29,6 +35,11 @@ class Node(Struct, frozen=True):
     ip: str | None = None
     local_addresses: tuple[str, ...] = ()
     nodeport_cidrs: tuple[str, ...] = ()
+
+    @property
+    def known_ip(self) -> str:
+        """Its address, or loopback's where nobody says it, as with kube-proxy (I.5)."""
+        return self.ip or LOOPBACK_ADDRESSES[self.family]
 
 
 class LocalTraffic(Struct, frozen=True):
@@ -55,7 +66,8 @@ class Cluster(Struct, frozen=True):
     """All that a mode is a function of, but its own flags.
 
     ``ports`` are sorted by name, where kube-proxy follows the order of a hash table. ``before`` are those of the sync
-    before, None where this is the first one. ``local_traffic`` is None where pods cannot be told from others.
+    before, None where this is the first one; ``has_moved`` tells whether the node was in another zone then.
+    ``local_traffic`` is None where pods cannot be told from others.
     """
 
     node: Node
@@ -63,6 +75,7 @@ class Cluster(Struct, frozen=True):
     before: tuple[ServedPort, ...] | None = None
     local_traffic: LocalTraffic | None = None
     masquerade: Masquerade = Masquerade()
+    has_moved: bool = False
 
     @property
     def family(self) -> Family:
@@ -70,9 +83,10 @@ class Cluster(Struct, frozen=True):
         return self.node.family
 
     def changed_since(self) -> frozenset[NamespacedName]:
-        """Return the Services that kube-proxy knows to differ from the sync before; raise LookupError without one.
+        """Return the Services whose ports or endpoints differ from the sync before; raise LookupError without one.
 
         Who owns a frontend does not count, for kube-proxy knows no such thing, nor does the time a Service was made.
+        kube-proxy compares whole slices (A.5): it also writes Services of which only a slice's version is another.
         """
         if self.before is None:
             msg = "there was no sync before"
@@ -82,4 +96,4 @@ class Cluster(Struct, frozen=True):
 
 
 def _tracked(served: ServedPort) -> tuple[object, ...]:
-    return structs.replace(served.plan.port, created=""), served.endpoints, served.plan.endpoints
+    return structs.replace(served.plan.port, created=""), served.endpoints

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft.model.names import Family
 
@@ -54,14 +55,19 @@ class Page(Struct, frozen=True):
         """The names of all parts."""
         return tuple(part_name(part) for part in self.parts)
 
+    def only(self, name: str) -> "Page | None":
+        """Return the page of one part, or None where there is no such part."""
+        found = tuple(part for part in self.parts if part_name(part) == name)
+        return replace(self, parts=found) if found else None
+
     def part(self, name: str) -> str | None:
         """Return what one tool reads, or None where the page has no such part."""
-        found = [part for part in self.parts if part_name(part) == name]
-        return "".join(f"{line}\n" for part in found for line in part.text()) if found else None
+        page = self.only(name)
+        return None if page is None else "".join(f"{line}\n" for part in page.parts for line in part.text())
 
     def script(self) -> str:
-        """Return a shell script that hands every part to its tool."""
-        lines = [f"# kube-proxy in mode {self.backend}, {self.family.value}"]
+        """Return a shell script that hands every part to its tool, and ends where one of them fails."""
+        lines = [f"# kube-proxy in mode {self.backend}, {self.family.value}", "set -e"]
         for part in self.parts:
             text = list(part.text())
             if text:

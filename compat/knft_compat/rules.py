@@ -1,10 +1,13 @@
-"""Rules of iptables as values, and ``iptables-restore`` input as a part."""
+"""Rules of iptables as values, ``iptables-restore`` input as a part, and the rules that both modes have."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from msgspec import Struct
 
 from knft.model.names import Family
+from knft_compat.cluster import Masquerade
+from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING
 
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 WAIT = ("-w", "5", "-W", "100000")
@@ -52,17 +55,18 @@ class TableInput(Struct, frozen=True):
         yield "COMMIT"
 
 
-class Restore(Struct, frozen=True, tag="iptables-restore", omit_defaults=True):
-    """What goes into ``iptables-restore``, one transaction for each table; ``table`` names the only one."""
+class Restore(Struct, frozen=True, tag="iptables-restore"):
+    """What goes into ``iptables-restore``, one transaction for each table."""
 
     family: Family
     tables: tuple[TableInput, ...]
-    table: str = ""
+    only: ClassVar[str] = ""
+    """The table that alone is restored."""
 
     @property
     def tool(self) -> tuple[str, ...]:
         """The command that reads it."""
-        only = ("-T", self.table) if self.table else ()
+        only = ("-T", self.only) if self.only else ()
         return (f"{PROGRAMS[self.family]}-restore", *WAIT, *only, "--noflush", "--counters")
 
     def text(self) -> Iterator[str]:
@@ -71,9 +75,51 @@ class Restore(Struct, frozen=True, tag="iptables-restore", omit_defaults=True):
             yield from table.text()
 
 
+class RestoreNat(Restore, frozen=True, tag="iptables-restore-nat"):
+    """The nat table alone."""
+
+    only: ClassVar[str] = "nat"
+
+
+class RestoreFilter(Restore, frozen=True, tag="iptables-restore-filter"):
+    """The filter table alone."""
+
+    only: ClassVar[str] = "filter"
+
+
 def comment(text: str) -> tuple[str, ...]:
     """Return the arguments that say something to people."""
     return ("-m", "comment", "--comment", text)
+
+
+REQUIRES_SNAT = comment("kubernetes service traffic requiring SNAT")
+
+
+def masquerading(masquerade: Masquerade) -> Iterator[Rule]:
+    """Yield the rules that masquerade what has the mark."""
+    mark = masquerade.mark_text
+    yield Rule(POSTROUTING, ("-m", "mark", "!", "--mark", f"{mark}/{mark}", "-j", "RETURN"))
+    # Without the mark, a packet that passes twice, as through a tunnel, is masqueraded once.
+    yield Rule(POSTROUTING, ("-j", "MARK", "--xor-mark", mark))
+    yield Rule(POSTROUTING, (*REQUIRES_SNAT, *masquerade_target(masquerade)))
+
+
+def masquerade_target(masquerade: Masquerade) -> tuple[str, ...]:
+    """Return the arguments that masquerade."""
+    return ("-j", "MASQUERADE", *(("--random-fully",) if masquerade.random_fully else ()))
+
+
+def marking(masquerade: Masquerade) -> Rule:
+    """Return the rule that sets the mark."""
+    return Rule(MARK_MASQ, ("-j", "MARK", "--or-mark", masquerade.mark_text))
+
+
+def forwarding(masquerade: Masquerade) -> Iterator[Rule]:
+    """Yield the rules that let forwarded packets through: those with the mark, and those of known connections."""
+    said = comment("kubernetes forwarding rules")
+    yield Rule(FORWARD, (*said, *mark_match(masquerade.mark_text), "-j", "ACCEPT"))
+    said = comment("kubernetes forwarding conntrack rule")
+    yield Rule(FORWARD, (*said, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"))
 
 
 def mark_match(mark: str) -> tuple[str, ...]:

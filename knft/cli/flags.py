@@ -17,10 +17,16 @@ Command = Callable[..., Any]
 class BackendOption(click.Option):
     """An option that means something to some backends alone."""
 
-    def __init__(self, *args: Any, backends: tuple[str, ...], **settings: Any) -> None:  # noqa: ANN401 - click's own
-        """Belong to ``backends``, and say so where it is not both legacy ones."""
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own
+        backends: tuple[str, ...],
+        of_sync: bool = False,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
+        """Belong to ``backends``, and say so in the help; with ``of_sync`` to their syncs and not their cleanups."""
         super().__init__(*args, **settings)
-        self.backends = backends
+        self.backends, self.of_sync = backends, of_sync
         self.help = f"{self.help}  [{', '.join(backends)}]"
 
 
@@ -29,17 +35,25 @@ def _of(backends: tuple[str, ...], *names: str, **settings: Any) -> Callable[[Co
 
 
 def refuse_foreign_flags(context: click.Context, backend: str) -> None:
-    """Raise UsageError where a flag was given that ``backend`` would not look at."""
+    """Raise UsageError where a flag was given about another backend, or in a cleanup one about a sync."""
     for option in context.command.params:
-        if (
-            isinstance(option, BackendOption)
-            and backend not in option.backends
-            and option.name is not None
-            and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
-        ):
+        if not isinstance(option, BackendOption) or not _is_given(context, option):
+            continue
+        if backend not in option.backends:
             msg = f"{option.opts[0]}: it means nothing to --backend {backend}, only to {' and '.join(option.backends)}"
             raise UsageError(msg)
+        if option.of_sync and context.params["cleanup"]:
+            msg = f"{option.opts[0]}: it means nothing to --cleanup"
+            raise UsageError(msg)
 
+
+def _is_given(context: click.Context, option: BackendOption) -> bool:
+    source = None if option.name is None else context.get_parameter_source(option.name)
+    return source is ParameterSource.COMMANDLINE
+
+
+_NODEPORT_ADDRESSES = "Which local addresses accept NodePorts: primary (default), all, or CIDRs."
+_THOSE_OF_MODES = "With iptables and ipvs all is the default, and localhost a word too."
 
 _SHARED = (
     click.option("--node", "node", required=True, metavar="NAME", help="Name of this node, as in nodeName."),
@@ -54,12 +68,15 @@ _SHARED = (
                  help="Where pods have their addresses; traffic from elsewhere to cluster IPs is masqueraded."),
     click.option("--service-cidr", multiple=True, metavar="CIDR",
                  help="Where cluster IPs come from, beside ServiceCIDR objects; unallocated ones are dropped."),
-    click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR",
-                 help="Which local addresses accept NodePorts: primary (default), all, or CIDRs."),
     click.option("--masquerade-all", is_flag=True, help="Masquerade all traffic to cluster IPs."),
     click.option("--masquerade-bit", type=click.IntRange(0, 31), default=14, show_default=True, metavar="BIT",
                  help="The bit of the packet mark that asks for masquerading."),
 )  # fmt: skip
+
+
+def _nodeport_addresses(words: str) -> Callable[[Command], Command]:
+    return click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR", help=words)
+
 
 _OF_BACKENDS = (
     _of(NFTABLES, "--declarations", is_flag=True, help="Print the declarations alone, as nft text."),
@@ -68,10 +85,10 @@ _OF_BACKENDS = (
                  help="An address that the machine has, beside those of the Node object."),
     _of(LEGACY, "--random-fully/--no-random-fully", default=True, show_default=True,
                  help="Whether iptables can choose masqueraded ports at random."),
-    _of(LEGACY, "--before", multiple=True, metavar="PATH",
+    _of(LEGACY, "--before", multiple=True, metavar="PATH", of_sync=True,
                  help="The manifests of the sync before: what differs is what this one is about."),
     _of(LEGACY, "--cleanup", is_flag=True, help="Print what removes the mode's leftovers, not a sync."),
-    _of(IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME",
+    _of(IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME", of_sync=True,
                  help="Print a partial sync, of these Services."),
     _of(IPTABLES, "--existing", metavar="FILE", help="What iptables-save printed; stale chains are deleted."),
     _of(IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True, show_default=True,
@@ -81,10 +98,11 @@ _OF_BACKENDS = (
     _of(IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
                  help="Whether the kernel has nfacct's counters."),
     _of(IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
-                 help="Which kube-proxy is meant: 1.23, 1.26, 1.29 or newest."),
-    _of(IPVS, "--existing-ipvs", metavar="FILE",
+                 help="Which kube-proxy's rules are meant: 1.23, 1.26, 1.29 or newest; endpoints are chosen as the "
+                      "newest does."),
+    _of(IPVS, "--existing-ipvs", metavar="FILE", of_sync=True,
                  help="The virtual servers that are there: ipvsadm -Sn, or -Ln, which counts connections, or both."),
-    _of(IPVS, "--existing-addresses", metavar="FILE",
+    _of(IPVS, "--existing-addresses", metavar="FILE", of_sync=True,
                  help="The addresses on kube-ipvs0: a line each, or as ip address show prints them."),
     _of(IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
                  help="How connections are spread."),
@@ -102,7 +120,16 @@ _OF_BACKENDS = (
 
 def shared_flags(command: Command) -> Command:
     """Give a command the flags that say what node and what cluster this is."""
-    for option in reversed(_SHARED):
+    return _with_shared(command, _NODEPORT_ADDRESSES)
+
+
+def shared_flags_of_modes(command: Command) -> Command:
+    """Give a command that has kube-proxy's modes as well the same flags."""
+    return _with_shared(command, f"{_NODEPORT_ADDRESSES} {_THOSE_OF_MODES}")
+
+
+def _with_shared(command: Command, about_nodeports: str) -> Command:
+    for option in reversed((*_SHARED, _nodeport_addresses(about_nodeports))):
         command = option(command)
     return command
 

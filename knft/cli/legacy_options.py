@@ -1,8 +1,10 @@
 """From the words of the command line, and the files it names, to what the legacy modes are a function of."""
 
 import re
+from codecs import BOM_UTF8
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from knft.config import Config, parse_duration, parse_networks
 from knft.errors import SourceError, UsageError
@@ -10,9 +12,10 @@ from knft.model import addresses
 from knft.model.names import Family, NamespacedName
 from knft.source.files import shown_path
 from knft_compat import iptables, ipvs
-from knft_compat.cluster import LocalTraffic
+from knft_compat.cluster import LOOPBACK_NETWORKS, LocalTraffic
 
-_LOOPBACK = ("127.0.0.0/8", "::1/128")
+Found = TypeVar("Found")
+
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
 _LONGEST_INTERFACE = 15
 
@@ -33,18 +36,17 @@ def iptables_settings(options: dict[str, Any]) -> iptables.Settings:
 def _existing(path: str | None, family: str | None) -> iptables.Existing | None:
     if path is None:
         return None
-    existing = iptables.read_existing(shown_path(path), _read(path))
+    existing = iptables.read_existing(_named("--existing", path), _read("--existing", path))
     families = {item.value.lower(): item for item in existing.families}
     if family is not None and families and family not in families:
-        msg = f"--existing: {shown_path(path)} has no rules of --family {family}, but those of {' and '.join(families)}"
+        msg = f"{_named('--existing', path)} has no rules of --family {family}, but those of {' and '.join(families)}"
         raise UsageError(msg)
     return existing
 
 
 def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
     """Return the settings of the IPVS mode; raise UsageError or SourceError, naming flag or file."""
-    servers, bound = options["existing_ipvs"], options["existing_addresses"]
-    found = None if servers is None else ipvs.read_servers(shown_path(servers), _read(servers))
+    found = _read_by(ipvs.read_servers, "--existing-ipvs", options["existing_ipvs"])
     return ipvs.Settings(
         vintage=_vintage(options["vintage"]),
         scheduler=_scheduler(options["ipvs_scheduler"]),
@@ -53,7 +55,7 @@ def ipvs_settings(options: dict[str, Any]) -> ipvs.Settings:
         timeouts=ipvs.Timeouts(*(_seconds(f"--ipvs-{name}-timeout", options) for name in ("tcp", "tcpfin", "udp"))),
         kernel=_kernel(options["kernel"]),
         servers=None if found is None else found.servers,
-        bound=None if bound is None else ipvs.read_addresses(shown_path(bound), _read(bound)),
+        bound=_read_by(ipvs.read_addresses, "--existing-addresses", options["existing_addresses"]),
         remarks=() if found is None else found.remarks,
     )
 
@@ -76,7 +78,7 @@ def local_traffic(config: Config, pod_cidr: str | None) -> LocalTraffic | None:
 def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) -> tuple[str, ...]:
     """Return the networks of ``family`` whose addresses accept NodePorts, () where all do (I.5); raise UsageError."""
     primary = () if node_ip is None or addresses.is_loopback(node_ip) else (addresses.as_network(node_ip),)
-    words = {"primary": primary, "localhost": _LOOPBACK, "all": _EVERYWHERE}
+    words = {"primary": primary, "localhost": tuple(LOOPBACK_NETWORKS.values()), "all": _EVERYWHERE}
     flag = "--nodeport-addresses"
     parts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     found = [cidr for part in parts for cidr in (words[part] if part in words else parse_networks(flag, (part,)))]
@@ -85,28 +87,40 @@ def nodeport_cidrs(family: Family, texts: tuple[str, ...], node_ip: str | None) 
 
 
 def host_addresses(family: Family, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the addresses of ``family`` among a node's own, sorted; loopback and link-local ones do not count."""
+    """Return the addresses of ``family`` among a node's own, sorted; loopback ones do not count."""
     found = set(addresses.of_family(texts, family))
-    return tuple(sorted(address for address in found if not addresses.special_use(address)))
+    return tuple(sorted(address for address in found if not addresses.is_loopback(address)))
 
 
-def _read(path: str) -> str:
+def _read_by(reader: Callable[[str, str], Found], flag: str, path: str | None) -> Found | None:
+    return None if path is None else reader(_named(flag, path), _read(flag, path))
+
+
+def _named(flag: str, path: str) -> str:
+    return f"{flag}: {shown_path(path)}"
+
+
+def _read(flag: str, path: str) -> str:
+    if not path:
+        msg = f"{flag}: the name of the file is empty"
+        raise UsageError(msg)
     try:
-        return Path(path).read_bytes().decode()
+        content = Path(path).read_bytes()
+        return content.removeprefix(BOM_UTF8).decode()
     except OSError as error:
-        msg = f"{shown_path(path)}: {error.strerror}"
+        msg = f"{_named(flag, path)}: {error.strerror}"
         raise SourceError(msg) from error
     except UnicodeDecodeError as error:
-        msg = f"{shown_path(path)}: it is not text (byte {error.start + 1} is no UTF-8)"
+        msg = f"{_named(flag, path)}: it is not text (byte {error.start + 1} is no UTF-8)"
         raise SourceError(msg) from error
 
 
 def _service(flag: str, text: str) -> NamespacedName:
-    namespace, slash, name = text.partition("/")
-    if not (namespace and slash and name) or "/" in name:
+    found = re.fullmatch(r"([a-z0-9.-]+)/([a-z0-9.-]+)", text.strip())
+    if found is None:
         msg = f"{flag}: {text!r} is not a Service as in shop/frontend: a namespace, a slash and a name"
         raise UsageError(msg)
-    return NamespacedName(namespace, name)
+    return NamespacedName(found[1], found[2])
 
 
 def _vintage(text: str) -> ipvs.Vintage:

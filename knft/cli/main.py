@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from knft.cli.flags import BACKENDS, backend_flags, refuse_foreign_flags, shared_flags
+from knft.cli.flags import BACKENDS, backend_flags, refuse_foreign_flags, shared_flags, shared_flags_of_modes
 from knft.errors import KernelError, KnftError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
@@ -41,7 +41,7 @@ def run(**options: Any) -> None:  # noqa: ANN401 - click's values
               help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
               help="nftables: knft's own; iptables, ipvs: what kube-proxy installs in that mode.")  # fmt: skip
-@shared_flags
+@shared_flags_of_modes
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: for people and the tools that load it; json: the same, structured.")  # fmt: skip
 @click.option("--family", type=click.Choice(["ipv4", "ipv6"]), help="Print one family alone.")

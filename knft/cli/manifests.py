@@ -15,12 +15,3 @@ def read_manifests(paths: tuple[str, ...]) -> tuple[Change, ...]:
     for sentence in (*scan.problems, *scan.remarks):
         click.echo(f"knft: {sentence}", err=True)
     return scan.changes
-
-
-def differences(before: tuple[Change, ...], after: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Return what leads from the objects of one reading to those of another."""
-    old = {(type(change.current), change.current.key): change.current for change in before if change.current}
-    new = {(type(change.current), change.current.key): change.current for change in after if change.current}
-    return tuple(
-        Change(old.get(key), new.get(key)) for key in sorted(old | new, key=str) if old.get(key) != new.get(key)
-    )

@@ -95,6 +95,11 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
+def is_link_local(address: str) -> bool:
+    """Tell whether a canonical address is a link-local address."""
+    return ipaddress.ip_address(address).is_link_local
+
+
 def is_zero_network(network: str) -> bool:
     """Tell whether a canonical CIDR is ``0.0.0.0/0`` or ``::/0``."""
     return network.endswith("/0")

@@ -46,6 +46,13 @@ def test_every_command_has_help(command: str) -> None:
     assert done.stdout.startswith("Usage: ")
 
 
+def test_what_a_flag_means_to_kube_proxys_modes_is_said_where_there_are_modes() -> None:
+    words = "With iptables and ipvs all is the default, and localhost a word too."
+    says = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}
+    assert {command: words in text for command, text in says.items()} == {"run": False, "render": True}
+    assert "endpoints are chosen as the newest does" in says["render"]
+
+
 def test_version() -> None:
     assert knft("version").stdout == f"knft {__version__}\n"
 

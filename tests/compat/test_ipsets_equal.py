@@ -28,6 +28,7 @@ from knft.render.layout import whole_table
 from knft.sync.assemble import recorded_daemon, settled_states
 from knft.takeover.names import ipv6_set
 from knft_compat.ipvs.sets import SETS
+from tests.compat.iptables_page import endpoints, service
 from tests.kernel import random_objects
 from tests.kernel.harness import CONFIG, convert
 
@@ -205,12 +206,26 @@ def _node_may(modes: Modes, entry: str) -> bool:
     return bool(_sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry))
 
 
+def test_an_address_may_be_local_to_one_service_and_remote_to_another(folder: Path) -> None:
+    """Where it is local it is terminating, and only IPVS notes it; where it is ready it is elsewhere."""
+    manifests = [
+        service("shop/a", clusterIP="10.96.0.1"),
+        endpoints("shop/a", "LT10.244.0.1", "10.244.0.2"),
+        service("shop/b", clusterIP="10.96.0.2"),
+        endpoints("shop/b", "10.244.0.1"),
+    ]
+    ipv4, _ = both(manifests, folder)
+    assert ipv4.sets["KUBE-LOOP-BACK"] == {"10.244.0.1,tcp:80,10.244.0.1"}
+    _hold_hairpins(ipv4)
+
+
 def _hold_hairpins(modes: Modes) -> None:
-    """KUBE-LOOP-BACK has local endpoints in any condition, knft those that are reachable."""
+    """KUBE-LOOP-BACK has local endpoints in any condition, knft local ones that are reachable."""
     reachable = {
         f"{endpoint.address},{plan.port.protocol.lower()}:{endpoint.port},{endpoint.address}"
         for plan in modes.plans
         for endpoint in plan.endpoints.all_reachable
+        if endpoint.is_local
     }
     found = modes.elements.get("hairpin-connections", {})
     hairpins = {f"{address},{protocol}:{port},{source}" for source, address, protocol, port in found}

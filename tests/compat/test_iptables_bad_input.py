@@ -36,17 +36,32 @@ def test_an_existing_file_of_another_kind(tmp_path: Path, row: tuple[str, str]) 
     text, wrong = row
     path = tmp_path / "saved.txt"
     path.write_text(text)
-    assert refused("--existing", str(path)) == f"{path}: it is {wrong}"
+    assert refused("--existing", str(path)) == f"--existing: {path}: it is {wrong}"
 
 
 def test_an_existing_file_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_bytes(b"\x00\xff\xfe")
-    assert refused("--existing", str(path)) == f"{path}: it is not text (byte 2 is no UTF-8)"
+    assert refused("--existing", str(path)) == f"--existing: {path}: it is not text (byte 2 is no UTF-8)"
 
 
 def test_an_existing_file_that_is_not_there(tmp_path: Path) -> None:
-    assert refused("--existing", str(tmp_path / "x")) == f"{tmp_path / 'x'}: No such file or directory"
+    for flag in ("--existing", "--before"):
+        assert refused(flag, str(tmp_path / "x")) == f"{flag}: {tmp_path / 'x'}: No such file or directory"
+
+
+def test_files_without_a_name() -> None:
+    for flag in ("--existing", "--before"):
+        assert refused(flag, "") == f"{flag}: the name of the file is empty"
+
+
+def test_standard_input_is_read_once() -> None:
+    assert refused("--before", "-") == "--before: standard input is what -f reads; name a file"
+
+
+@pytest.mark.parametrize("flags", [("--changed", "a/b"), ("--before", "x")])
+def test_a_cleanup_is_not_about_what_has_changed(flags: tuple[str, str]) -> None:
+    assert refused("--cleanup", *flags) == f"{flags[0]}: it means nothing to --cleanup"
 
 
 def test_an_existing_file_of_the_other_family(tmp_path: Path) -> None:
@@ -57,7 +72,7 @@ def test_an_existing_file_of_the_other_family(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["shop", "/shop", "shop/", "a/b/c"])
+@pytest.mark.parametrize("text", ["shop", "/shop", "shop/", "a/b/c", "shop/Web", "Shop/web", "a b/c"])
 def test_a_changed_service_without_a_name(text: str) -> None:
     assert refused("--changed", text) == (
         f"--changed: {text!r} is not a Service as in shop/frontend: a namespace, a slash and a name"
@@ -67,6 +82,13 @@ def test_a_changed_service_without_a_name(text: str) -> None:
 def test_a_part_that_is_not_there() -> None:
     assert refused("--part", "ipset") == (
         "--part: there is no part 'ipset'; there are sysctls, jumps, nfacct, iptables-restore"
+    )
+
+
+def test_a_part_whose_tool_is_each_familys_own() -> None:
+    assert refused("--part", "iptables-restore") == (
+        "--part: iptables-restore is for another tool in each family, iptables-restore and ip6tables-restore; "
+        "give --family"
     )
 
 

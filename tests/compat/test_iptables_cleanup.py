@@ -20,8 +20,9 @@ def removal(*found: str) -> list[str]:
 
 
 def removed(*flags: str) -> str:
-    """Return the input of iptables-restore."""
-    return printed(OBJECTS, "--cleanup", "--part", "iptables-restore", *flags)
+    """Return the inputs of iptables-restore."""
+    parts = ("iptables-restore-nat", "iptables-restore-filter")
+    return "".join(printed(OBJECTS, "--cleanup", "--part", part, *flags) for part in parts)
 
 
 @rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
@@ -39,8 +40,8 @@ def test_tables_are_restored_one_at_a_time_after_the_jumps() -> None:
     restore = ["iptables-restore", "-w", "5", "-W", "100000", "-T"]
     assert [(part["part"], part["tool"]) for part in parts] == [
         ("jumps-removed", ["sh"]),
-        ("iptables-restore", [*restore, "nat", "--noflush", "--counters"]),
-        ("iptables-restore", [*restore, "filter", "--noflush", "--counters"]),
+        ("iptables-restore-nat", [*restore, "nat", "--noflush", "--counters"]),
+        ("iptables-restore-filter", [*restore, "filter", "--noflush", "--counters"]),
         ("canary-removed", ["sh"]),
     ]
 

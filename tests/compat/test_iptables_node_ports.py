@@ -40,6 +40,14 @@ FORMS = {
     "network around loopback": (["--nodeport-addresses", "96.0.0.0/3"], ["-d 127.0.0.1"]),
     "loopback, but not the address": (["--nodeport-addresses", "127.1.0.0/16"], []),
     "network without addresses here": (["--nodeport-addresses", "203.0.113.0/24"], []),
+    "link-local address": (
+        ["--nodeport-addresses", "169.254.0.0/16", "--local-address", "169.254.20.10"],
+        ["-d 169.254.20.10"],
+    ),
+    "ipv6, link-local address": (
+        ["--family", "ipv6", "--nodeport-addresses", "fe80::/10", "--local-address", "fe80::1"],
+        ["-d fe80::1"],
+    ),
     "ipv6, default": (["--family", "ipv6"], [f"{ANYWHERE} ! -d ::1/128"]),
     "ipv6, all": (["--family", "ipv6", "--nodeport-addresses", "all"], [f"{ANYWHERE} ! -d ::1/128"]),
     "ipv6, localhost": (["--family", "ipv6", "--nodeport-addresses", "localhost"], []),
@@ -88,6 +96,13 @@ def test_primary_where_the_node_has_no_address_of_the_family(family: str) -> Non
     """No network of the family is left, and so all addresses accept, as with kube-proxy."""
     lines = rules(restore([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
     assert [ANYWHERE in line for line in lines] == [True]
+
+
+def test_an_external_ip_of_the_node_object_is_no_interfaces() -> None:
+    found = [{"type": "ExternalIP", "address": "203.0.113.5"}, {"type": "InternalIP", "address": "203.0.113.6"}]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": found}}
+    lines = rules(restore([node], "--nodeport-addresses", "203.0.113.0/24"), "KUBE-SERVICES")
+    assert lines == [f"{LAST} -d 203.0.113.6 -j KUBE-NODEPORTS"]
 
 
 def test_a_node_whose_addresses_nobody_said_has_loopback_alone() -> None:

@@ -4,6 +4,9 @@ import json
 import os
 import subprocess
 
+from click.testing import CliRunner
+
+from knft.cli.main import cli
 from tests.compat.iptables_page import NODE, PODS, chains, endpoints, listed, printed, restore, rules, service, table
 from tests.packets.node import KNFT
 from tests.unit.objects import table as rows
@@ -69,6 +72,23 @@ def test_json_says_what_the_text_says() -> None:
             lines.append(" ".join(("-A", line["chain"], *words)))
         lines.append("COMMIT")
     assert lines == restore(objects).splitlines()
+
+
+@rows({"one family": (["--family", "ipv6"], ["IPv6"]), "both": ([], ["IPv4", "IPv6"])})
+def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
+    flags, families = row
+    command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "-o", "json", "--part", "iptables-restore"]
+    done = CliRunner().invoke(cli, [*command, *flags], input=listed())
+    pages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [page["family"] for page in pages] == families
+    assert [[part["part"] for part in page["parts"]] for page in pages] == [["iptables-restore"] for _ in families]
+
+
+def test_text_of_one_part_of_both_families() -> None:
+    """A shell's commands name the family themselves."""
+    command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "--part", "jumps"]
+    text = CliRunner().invoke(cli, command, input=listed()).stdout
+    assert text.splitlines() == [*jump_commands("iptables"), *jump_commands("ip6tables")]
 
 
 def test_without_objects_there_are_the_fixed_rules() -> None:

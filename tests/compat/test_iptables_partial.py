@@ -4,7 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.iptables_page import Manifest, chains, endpoints, listed, printed, restore, rules, service, table
+from tests.compat.iptables_page import (
+    NODE,
+    Manifest,
+    chains,
+    endpoints,
+    listed,
+    printed,
+    restore,
+    rules,
+    run,
+    service,
+    table,
+)
 
 A_SVC, B_SVC = "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SVC-GNZBNJ2PO5MGZ6GT"
 A_SEP, B_SEP = "KUBE-SEP-SXIVWICOYRO3J4NJ", "KUBE-SEP-RS4RBKLTHTF2IUXJ"
@@ -69,8 +81,16 @@ def test_several_changed_services() -> None:
     assert restore(BOTH, "--changed", "ns2/svc2", "--changed", "ns1/svc1") == restore(BOTH)
 
 
-def test_a_service_that_has_gone_may_have_changed() -> None:
-    assert chains(restore(BOTH, "--changed", "ns3/svc3"))[FIXED:] == []
+def test_a_service_that_has_gone_may_have_changed(tmp_path: Path) -> None:
+    done = run(BOTH, "--part", "iptables-restore", "--changed", "ns3/svc3")
+    assert chains(done.stdout)[FIXED:] == []
+    assert done.stderr == "knft: --changed: no manifest has a Service ns3/svc3; that is right only where it has gone\n"
+    gone = manifests(tmp_path, [service("ns3/svc3")])
+    assert run(BOTH, "--before", str(gone), "--changed", "ns3/svc3").stderr == ""
+
+
+def test_blanks_around_a_name_are_nobodys() -> None:
+    assert restore(BOTH, "--changed", " ns2/svc2\n") == restore(BOTH, "--changed", "ns2/svc2")
 
 
 def test_nothing_differs_from_before(before: Path) -> None:
@@ -100,6 +120,29 @@ def test_who_owns_a_frontend_is_no_change(tmp_path: Path) -> None:
     before = manifests(tmp_path, [young, B[1]])
     text = restore([old, A[1], young, B[1]], "--before", str(before))
     assert chains(text)[FIXED:] == [A_SVC, A_SEP]
+
+
+def test_when_a_service_was_made_is_no_change(tmp_path: Path) -> None:
+    made_anew = service("ns1/svc1")
+    made_anew["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    before = manifests(tmp_path, BOTH)
+    assert chains(restore([made_anew, A[1], *B], "--before", str(before)))[FIXED:] == []
+
+
+def node(zone: str) -> Manifest:
+    """Return the node in a zone."""
+    labels = {"topology.kubernetes.io/zone": zone}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}
+
+
+def test_a_node_in_another_zone_means_a_full_sync(tmp_path: Path) -> None:
+    """Whichever endpoints that concerns; A.7."""
+    before = manifests(tmp_path, [node("zone-a"), *BOTH])
+    for more in ((), ("--changed", "ns1/svc1")):
+        flags = ("--before", str(before), *more)
+        assert restore([node("zone-b"), *BOTH], *flags) == restore(BOTH)
+        assert printed([node("zone-b"), *BOTH], "--part", "jumps", *flags) == printed(BOTH, "--part", "jumps")
+        assert chains(restore([node("zone-a"), *BOTH], *flags)) != chains(restore(BOTH))
 
 
 def test_what_the_sync_before_left_is_deleted(before: Path) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from knft.model.names import Protocol
-from knft_compat.cluster import Masquerade
+from knft.model.names import Family, Protocol
+from knft_compat.cluster import Masquerade, Node
 from knft_compat.ipvs import Vintage
 from tests.compat.ipvs_page import NODE6, cluster, declared, lines, rules, served
 from tests.unit.objects import table
@@ -145,6 +145,23 @@ def test_a_node_outside_all_ranges_may_not_dial_the_load_balancer() -> None:
     assert rules(of, "KUBE-IPVS-OUT-FILTER", table="filter") == [
         "-s 203.0.113.9 -m ipvs --vaddr 203.0.113.9 --vproto tcp --vport 80 -j DROP"
     ]
+
+
+@table(
+    {
+        "IPv4": (Node(Family.IPV4), "203.0.113.9", "127.0.0.0/8"),
+        "IPv6": (Node(Family.IPV6), "2001:db8::9", "::/1"),
+    }
+)
+def test_a_node_whose_address_nobody_said_has_that_of_loopback(row: Any) -> None:
+    node, vip, cidr = row
+    ip = "10.96.0.1" if node.family is Family.IPV4 else "fd00:96::1"
+    port = served(ip=ip, load_balancer_vips=(vip,), load_balancer_source_ranges=(cidr,))
+    assert rules(cluster(port, node=node), "KUBE-IPVS-OUT-FILTER", table="filter") == []
+
+
+def test_a_load_balancer_without_ranges_is_dialled_by_everybody() -> None:
+    assert rules(cluster(served(**BALANCED)), "KUBE-IPVS-OUT-FILTER", table="filter") == []
 
 
 def test_node_ports_are_masqueraded_unless_they_are_local() -> None:

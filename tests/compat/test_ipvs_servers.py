@@ -8,7 +8,7 @@ from knft.model.names import Family, Protocol
 from knft_compat.cluster import Node
 from knft_compat.ipvs import Settings, Vintage, sync
 from knft_compat.ipvs.existing import ExistingReal, ExistingServer
-from tests.compat.ipvs_page import NODE6, bound, cluster, lines, served
+from tests.compat.ipvs_page import NODE, NODE6, bound, cluster, lines, served
 from tests.unit.objects import table
 
 NEWER, OLDER = (Vintage.NEWEST, Vintage.V1_29), (Vintage.V1_26, Vintage.V1_23)
@@ -77,6 +77,20 @@ def test_node_ports_follow_the_networks_that_accept_them_but_never_loopback() ->
     cidrs = ("192.0.2.11/32", "127.0.0.0/8")
     node = Node(Family.IPV4, "192.0.2.10", ("127.0.0.1", "192.0.2.10", "192.0.2.11"), cidrs)
     assert lines(cluster(served(node_port=30080), node=node), "ipvsadm")[1:] == ["-A -t 192.0.2.11:30080 -s rr"]
+
+
+def test_node_ports_on_link_local_addresses_are_those_of_ipv4_and_of_ipv6_where_a_network_says_so() -> None:
+    """As with node-local-dns' address; IPv6 makes its own without being asked."""
+    ipv4, ipv6 = ("169.254.20.10", "192.0.2.10"), ("2001:db8::10", "fe80::1")
+    assert _node_ports(Node(Family.IPV4, None, ipv4)) == ["169.254.20.10:30080", "192.0.2.10:30080"]
+    assert _node_ports(Node(Family.IPV6, None, ipv6)) == ["[2001:db8::10]:30080"]
+    assert _node_ports(Node(Family.IPV6, None, ipv6, ("fe80::/64",))) == ["[fe80::1]:30080"]
+
+
+def _node_ports(node: Node) -> list[str]:
+    ip = "10.96.0.1" if node.family is Family.IPV4 else "fd00:96::1"
+    text = lines(cluster(served(ip=ip, node_port=30080), node=node), "ipvsadm")
+    return [line.split()[2] for line in text[1:]]
 
 
 @table(
@@ -151,6 +165,13 @@ def test_what_is_being_let_go_is_left_to_it() -> None:
     assert lines(cluster(served(), before=()), "ipvsadm", servers=there(real(9, 0, 3))) == []
 
 
+def test_the_first_sync_lets_go_again_what_a_kube_proxy_before_was_letting_go() -> None:
+    """It remembers nothing: without connections the server goes at once, with some it gets weight 0 again."""
+    place = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
+    assert lines(cluster(served()), "ipvsadm", servers=there(real(9, 0))) == [f"-d {place}"]
+    assert lines(cluster(served()), "ipvsadm", servers=there(real(9, 0, 3))) == [f"-e {place} -m -w 0"]
+
+
 def test_an_endpoint_that_comes_back_while_it_is_let_go_is_deleted_and_added() -> None:
     assert lines(cluster(served("10.244.1.1"), before=()), "ipvsadm", servers=there(real(1, 0, 3))) == [
         "-d -t 10.96.0.1:80 -r 10.244.1.1:8080",
@@ -197,14 +218,40 @@ def test_external_addresses_that_another_interface_has_are_not_bound_but_by_the_
         assert bound(of, vintage) == ("10.96.0.1", "192.0.2.10", "198.51.100.1", "192.0.2.11")
 
 
+@pytest.mark.parametrize("vintage", Vintage)
+def test_the_old_vintages_serve_no_node_port_at_an_address_that_their_device_has_as_well(vintage: Vintage) -> None:
+    """Document 002, NodeIPs; where networks choose the addresses, they look at no device."""
+    of = cluster(served(node_port=30080))
+    text = lines(of, "ipvsadm", vintage=vintage, bound=("192.0.2.10",))
+    assert ("-A -t 192.0.2.10:30080 -s rr" in text) == (vintage in NEWER)
+    assert "-A -t 192.0.2.11:30080 -s rr" in text
+    chosen = Node(Family.IPV4, "192.0.2.10", NODE.local_addresses, ("192.0.2.0/24",))
+    text = lines(cluster(served(node_port=30080), node=chosen), "ipvsadm", vintage=vintage, bound=("192.0.2.10",))
+    assert "-A -t 192.0.2.10:30080 -s rr" in text
+
+
 def test_addresses_of_node_ports_are_never_bound() -> None:
     assert bound(cluster(served(node_port=30080))) == ("10.96.0.1",)
 
 
 def test_addresses_that_are_bound_and_not_wanted_go() -> None:
-    have = ("10.96.0.1", "10.96.0.9", "fd00:96::9", "fe80::1", "127.0.0.1", "::1")
-    assert lines(cluster(served()), "addresses-stale", bound=have) == ["address del 10.96.0.9/32 dev kube-ipvs0"]
-    assert lines(cluster(node=NODE6), "addresses-stale", bound=have) == ["address del fd00:96::9/128 dev kube-ipvs0"]
+    have = ("10.96.0.1", "10.96.0.9", "169.254.20.10", "fd00:96::9", "fe8::1", "fe80::1", "127.0.0.1", "::1")
+    assert lines(cluster(served()), "addresses-stale", bound=have) == [
+        "address del 10.96.0.9/32 dev kube-ipvs0",
+        "address del 169.254.20.10/32 dev kube-ipvs0",
+    ]
+    assert lines(cluster(node=NODE6), "addresses-stale", bound=have) == [
+        "address del fd00:96::9/128 dev kube-ipvs0",
+        "address del fe8::1/128 dev kube-ipvs0",
+    ]
+
+
+def test_an_external_ip_that_ipv6_made_on_another_interface_is_bound() -> None:
+    node = Node(Family.IPV6, None, ("2001:db8::10", "fe80::1"))
+    assert bound(cluster(served(ip="fd00:96::1", external_ips=("fe80::1", "2001:db8::10")), node=node)) == (
+        "fd00:96::1",
+        "fe80::1",
+    )
 
 
 def test_the_old_vintages_only_take_away_the_addresses_of_servers_that_they_delete_and_those_after_them() -> None:

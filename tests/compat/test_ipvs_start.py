@@ -1,14 +1,18 @@
 """What kube-proxy does once, before its first sync (behaviour.md E.1, E.2)."""
 
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
+from knft.model.names import Family
 from knft_compat.ipvs import Settings, Timeouts, Vintage
 from knft_compat.ipvs.existing import ExistingServer
-from knft_compat.ipvs.preconditions import preconditions
+from knft_compat.ipvs.preconditions import Preconditions, preconditions
 from knft_compat.ipvs.vintages import FEATURES
+from knft_compat.page import Page
 from tests.compat.ipvs_page import cluster, lines
 from tests.unit.objects import table
 
@@ -86,6 +90,43 @@ def test_ipset_before_6_0_is_refused_by_the_command_itself(version: str, *, good
     )
     done = subprocess.run(["/bin/sh"], input=command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == ((0, "") if good else (1, "ipset 6.0 or newer is needed\n"))
+
+
+class Commands(Struct, frozen=True):
+    """A part of any commands."""
+
+    command: str
+    tool = ("sh",)
+
+    def text(self) -> Iterator[str]:
+        yield self.command
+
+
+class First(Commands, frozen=True, tag="first"):
+    """Their tag is the part's name."""
+
+
+class Second(Commands, frozen=True, tag="second"):
+    pass
+
+
+@table({"well": ("true", "later\n", 0), "badly": ("exit 1", "", 1)})
+def test_where_a_part_ends_badly_nothing_follows_it(row: tuple[str, str, int]) -> None:
+    command, said, status = row
+    script = Page("ipvs", Family.IPV4, (First(command), Second("echo later"))).script()
+    done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (said, status)
+
+
+def test_what_is_missing_is_said_as_it_is() -> None:
+    """A scheduler's name is checked where it is typed, but words may hold any sign."""
+    scheduler = "it's $HOME"
+    *_, command = Preconditions(scheduler=scheduler).text()
+    tried = next(line for line in Preconditions(scheduler=scheduler).text() if line.startswith("ipvsadm -A"))
+    assert command.startswith("ipvsadm -D")
+    done = subprocess.run(["/bin/sh"], input=f"false || {tried.partition(' || ')[2]}", capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert done.stderr == f"IPVS, or its scheduler {scheduler}, is missing\n"
 
 
 @pytest.mark.parametrize("vintage", Vintage)

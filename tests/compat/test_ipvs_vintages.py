@@ -14,6 +14,13 @@ MASQUERADED = '-m comment --comment "kubernetes service traffic requiring SNAT"'
 PLAIN = Masquerade(random_fully=False)
 
 
+@pytest.mark.parametrize("vintage", Vintage)
+def test_endpoints_are_chosen_as_the_newest_chooses_them(vintage: Vintage) -> None:
+    """Who is terminating serves where no other does, though the older ones did not know that everywhere."""
+    port = served("T10.244.1.1", "N10.244.1.2", external_ips=("198.51.100.1",), external_policy_local=True)
+    assert lines(cluster(port), "ipvsadm", vintage=vintage) == lines(cluster(port), "ipvsadm")
+
+
 class Test123:
     """Document 003: the listings at its end, and the chains, jumps and sets that its code names."""
 

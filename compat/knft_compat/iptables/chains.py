@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
-from knft_compat.iptables.names import MARK_MASQ
 from knft_compat.iptables.port import Port
 from knft_compat.iptables.terms import Terms
+from knft_compat.names import MARK_MASQ
 from knft_compat.rules import Rule, comment
 
 _FROM_NODE = ("-m", "addrtype", "--src-type", "LOCAL")

@@ -8,21 +8,13 @@ from msgspec import Struct
 from knft.model.names import Family
 from knft_compat.cluster import Cluster
 from knft_compat.iptables.jump_table import JUMPS
-from knft_compat.iptables.names import (
-    CANARY,
-    EXTERNAL_SERVICES,
-    FORWARD,
-    MARK_MASQ,
-    NODE_PORTS,
-    POSTROUTING,
-    PROXY_FIREWALL,
-    SERVICES,
-)
+from knft_compat.iptables.names import CANARY, EXTERNAL_SERVICES, NODE_PORTS
 from knft_compat.iptables.settings import Settings
 from knft_compat.iptables.stale import made_chains, stale_chains
 from knft_compat.jumps import RemoveJumps
+from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
 from knft_compat.page import Page
-from knft_compat.rules import PROGRAMS, WAIT, Deletion, Restore, TableInput
+from knft_compat.rules import PROGRAMS, WAIT, Deletion, RestoreFilter, RestoreNat, TableInput
 
 _NAT = (SERVICES, NODE_PORTS, POSTROUTING, MARK_MASQ, CANARY)
 _FILTER = (SERVICES, EXTERNAL_SERVICES, FORWARD, NODE_PORTS, PROXY_FIREWALL, CANARY)
@@ -54,8 +46,8 @@ def cleanup(cluster: Cluster, settings: Settings) -> Page:
         in_nat, in_filter = (settings.existing.chains(family, table) for table in ("nat", "filter"))
     parts = (
         RemoveJumps(family, JUMPS),
-        _removal(family, "nat", (*_those(_NAT, in_nat), *stale_chains(in_nat, active=()))),
-        _removal(family, "filter", _those(_FILTER, in_filter)),
+        RestoreNat(family, _removal("nat", (*_those(_NAT, in_nat), *stale_chains(in_nat, active=())))),
+        RestoreFilter(family, _removal("filter", _those(_FILTER, in_filter))),
         RemoveCanary(family),
     )
     return Page("iptables", family, parts)
@@ -66,6 +58,6 @@ def _those(chains: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
     return tuple(chain for chain in chains if chain in found)
 
 
-def _removal(family: Family, table: str, chains: tuple[str, ...]) -> Restore:
+def _removal(table: str, chains: tuple[str, ...]) -> tuple[TableInput]:
     # All are emptied before the first is deleted, so that none leads to another any more.
-    return Restore(family, (TableInput(table, chains, tuple(map(Deletion, chains))),), table=table)
+    return (TableInput(table, chains, tuple(map(Deletion, chains))),)

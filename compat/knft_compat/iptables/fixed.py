@@ -4,20 +4,13 @@ from collections.abc import Iterator
 
 from knft.model import addresses
 from knft.model.names import Family
-from knft_compat.cluster import Masquerade, Node
-from knft_compat.iptables.names import (
-    EXTERNAL_SERVICES,
-    FORWARD,
-    KUBELET_FIREWALL,
-    MARK_MASQ,
-    NODE_PORTS,
-    POSTROUTING,
-    PROXY_FIREWALL,
-    SERVICES,
-)
+from knft_compat import rules
+from knft_compat.cluster import LOOPBACK_ADDRESSES, LOOPBACK_NETWORKS, Node
+from knft_compat.iptables.names import EXTERNAL_SERVICES, KUBELET_FIREWALL, NODE_PORTS
 from knft_compat.iptables.settings import Settings
-from knft_compat.iptables.terms import LOOPBACK, Terms
-from knft_compat.rules import Rule, comment, mark_match
+from knft_compat.iptables.terms import Terms
+from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
+from knft_compat.rules import Rule, comment
 
 FILTER_CHAINS = (SERVICES, EXTERNAL_SERVICES, FORWARD, NODE_PORTS, PROXY_FIREWALL)
 NAT_CHAINS = (SERVICES, NODE_PORTS, POSTROUTING, MARK_MASQ)
@@ -28,20 +21,10 @@ COUNT_INVALID = "ct_state_invalid_dropped_pkts"
 _LAST_RULE = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
 
 
-def masquerading(masquerade: Masquerade) -> Iterator[Rule]:
-    """Yield the rules that set the mark, and those that masquerade what has it."""
-    mark = masquerade.mark_text
-    yield Rule(POSTROUTING, ("-m", "mark", "!", "--mark", f"{mark}/{mark}", "-j", "RETURN"))
-    # Without the mark, a packet that passes twice, as through a tunnel, is masqueraded once.
-    yield Rule(POSTROUTING, ("-j", "MARK", "--xor-mark", mark))
-    ports = ("--random-fully",) if masquerade.random_fully else ()
-    yield Rule(POSTROUTING, (*comment("kubernetes service traffic requiring SNAT"), "-j", "MASQUERADE", *ports))
-    yield Rule(MARK_MASQ, ("-j", "MARK", "--or-mark", mark))
-
-
 def localhost_guard() -> Rule:
     """Return the rule that keeps others on the link away from loopback addresses, which ``route_localnet`` opens."""
-    addressed = ("-d", "127.0.0.0/8", "!", "-s", "127.0.0.0/8")
+    loopback = LOOPBACK_NETWORKS[Family.IPV4]
+    addressed = ("-d", loopback, "!", "-s", loopback)
     unasked = ("-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT")
     said = comment("block incoming localnet connections")
     return Rule(KUBELET_FIREWALL, (*said, *addressed, *unasked, "-j", "DROP"))
@@ -52,10 +35,7 @@ def forwarding(terms: Terms, settings: Settings) -> Iterator[Rule]:
     if not settings.conntrack_is_liberal:
         counted = ("-m", "nfacct", "--nfacct-name", COUNT_INVALID) if terms.has_nfacct else ()
         yield Rule(FORWARD, ("-m", "conntrack", "--ctstate", "INVALID", *counted, "-j", "DROP"))
-    said = comment("kubernetes forwarding rules")
-    yield Rule(FORWARD, (*said, *mark_match(terms.masquerade.mark_text), "-j", "ACCEPT"))
-    said = comment("kubernetes forwarding conntrack rule")
-    yield Rule(FORWARD, (*said, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"))
+    yield from rules.forwarding(terms.masquerade)
 
 
 def node_port_jumps(node: Node, terms: Terms) -> Iterator[Rule]:
@@ -68,14 +48,12 @@ def node_port_jumps(node: Node, terms: Terms) -> Iterator[Rule]:
 
 
 def _but_loopback(terms: Terms) -> tuple[str, ...]:
-    if terms.family is Family.IPV6:
-        return ("!", "-d", "::1/128")
-    return () if terms.localhost else ("!", "-d", "127.0.0.0/8")
+    return () if terms.localhost else ("!", "-d", LOOPBACK_NETWORKS[terms.family])
 
 
 def _node_port_addresses(node: Node, terms: Terms) -> tuple[str, ...]:
     """Return the node's addresses that accept NodePorts, sorted, where kube-proxy has them in any order."""
-    loopback = (LOOPBACK[node.family],) if terms.localhost else ()
+    loopback = (LOOPBACK_ADDRESSES[node.family],) if terms.localhost else ()
     candidates = sorted({*node.local_addresses, *loopback})
     return tuple(
         address for address in candidates if any(addresses.contains(cidr, address) for cidr in node.nodeport_cidrs)

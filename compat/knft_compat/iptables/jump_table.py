@@ -1,15 +1,8 @@
 """The jumps from the kernel's own chains to the mode's (D.3)."""
 
-from knft_compat.iptables.names import (
-    EXTERNAL_SERVICES,
-    FORWARD,
-    KUBELET_FIREWALL,
-    NODE_PORTS,
-    POSTROUTING,
-    PROXY_FIREWALL,
-    SERVICES,
-)
+from knft_compat.iptables.names import EXTERNAL_SERVICES, KUBELET_FIREWALL, NODE_PORTS
 from knft_compat.jumps import Jump
+from knft_compat.names import FORWARD, POSTROUTING, PROXY_FIREWALL, SERVICES
 
 _NEW = ("-m", "conntrack", "--ctstate", "NEW")
 _EXTERNAL = "kubernetes externally-visible service portals"

@@ -8,13 +8,8 @@ from msgspec import Struct
 
 from knft.model.names import ServicePortName
 
-SERVICES = "KUBE-SERVICES"
 EXTERNAL_SERVICES = "KUBE-EXTERNAL-SERVICES"
 NODE_PORTS = "KUBE-NODEPORTS"
-POSTROUTING = "KUBE-POSTROUTING"
-MARK_MASQ = "KUBE-MARK-MASQ"
-FORWARD = "KUBE-FORWARD"
-PROXY_FIREWALL = "KUBE-PROXY-FIREWALL"
 CANARY = "KUBE-PROXY-CANARY"
 KUBELET_FIREWALL = "KUBE-FIREWALL"
 """The kubelet's own chain, which kube-proxy fills as well, and never removes."""

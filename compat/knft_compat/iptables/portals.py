@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+from knft.model.names import Family
 from knft.model.plan import Traffic
-from knft_compat.iptables.names import EXTERNAL_SERVICES, NODE_PORTS, PROXY_FIREWALL, SERVICES
+from knft_compat.cluster import LOOPBACK_NETWORKS
+from knft_compat.iptables.names import EXTERNAL_SERVICES, NODE_PORTS
 from knft_compat.iptables.port import Port
 from knft_compat.iptables.terms import Terms
+from knft_compat.names import PROXY_FIREWALL, SERVICES
 from knft_compat.rules import Rule, comment
 
 COUNT_LOCALHOST = "localhost_nps_accepted_pkts"
@@ -39,7 +42,7 @@ def _node_port(port: Port, terms: Terms) -> Iterator[Rule]:
     jump = ("-j", port.chains.external)
     if terms.localhost and terms.has_nfacct:
         counted = ("-m", "nfacct", "--nfacct-name", COUNT_LOCALHOST)
-        yield Rule(NODE_PORTS, (*said, "-d", "127.0.0.0/8", *number, *counted, *jump))
+        yield Rule(NODE_PORTS, (*said, "-d", LOOPBACK_NETWORKS[Family.IPV4], *number, *counted, *jump))
     yield Rule(NODE_PORTS, (*said, *number, *jump))
 
 

@@ -12,7 +12,6 @@ from knft_compat.iptables.fixed import (
     NAT_CHAINS,
     forwarding,
     localhost_guard,
-    masquerading,
     node_port_jumps,
 )
 from knft_compat.iptables.jump_table import JUMPS, KUBELET_JUMPS
@@ -24,7 +23,7 @@ from knft_compat.iptables.stale import made_chains, stale_chains
 from knft_compat.iptables.terms import Terms, terms_of
 from knft_compat.jumps import EnsureJumps
 from knft_compat.page import Page, Sysctl, Sysctls
-from knft_compat.rules import Deletion, Line, Restore, TableInput
+from knft_compat.rules import Deletion, Line, Restore, TableInput, marking, masquerading
 
 _ROUTE_LOCALNET = Sysctl("net/ipv4/conf/all/route_localnet", 1)
 
@@ -55,8 +54,11 @@ def sync(cluster: Cluster, settings: Settings) -> Page:
 def _changed(cluster: Cluster, settings: Settings) -> frozenset[NamespacedName] | None:
     """Return the Services that a partial sync writes chains of, None for a full sync.
 
-    A Service that is not there may be among them: it has gone since the sync before.
+    A Service that is not there may be among them: it has gone since the sync before. In another zone, endpoints are
+    chosen anew for all (A.7).
     """
+    if cluster.has_moved:
+        return None
     if cluster.before is None:
         return settings.changed
     return cluster.changed_since() | (settings.changed or frozenset())
@@ -82,7 +84,8 @@ def _filter_table(ports: Iterable[Port], terms: Terms, settings: Settings) -> Ta
 
 def _nat_table(cluster: Cluster, terms: Terms, ports: Iterable[tuple[Port, bool]], there: Iterable[str]) -> TableInput:
     """Return the nat table; a Service port's own chains are in it only where its flag says so."""
-    chains, lines = list(NAT_CHAINS), list[Line](masquerading(terms.masquerade))
+    chains = list(NAT_CHAINS)
+    lines: list[Line] = [*masquerading(terms.masquerade), marking(terms.masquerade)]
     active: set[str] = set()
     for port, is_written in ports:
         active.update(port.own_chains)

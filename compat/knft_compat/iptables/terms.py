@@ -8,16 +8,13 @@ from knft_compat.cluster import Cluster, LocalTraffic, Masquerade
 from knft_compat.iptables.settings import Settings
 
 _LARGE = 1000
-LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
-"""The loopback address that every machine has."""
 
 
 class Terms(Struct, frozen=True):
     """The terms of a sync.
 
-    ``node_ip`` is the loopback address where the node has no other, as with kube-proxy (I.5). ``localhost`` tells
-    whether NodePorts are served on loopback addresses, ``has_nfacct`` whether there are counters, ``is_large`` whether
-    the cluster is one whose rules have few comments.
+    ``localhost`` tells whether NodePorts are served on loopback addresses, ``has_nfacct`` whether there are counters,
+    ``is_large`` whether the cluster is one whose rules have few comments.
     """
 
     family: Family
@@ -33,7 +30,7 @@ def terms_of(cluster: Cluster, settings: Settings) -> Terms:
     """Return the terms of a sync of ``cluster``."""
     return Terms(
         family=cluster.family,
-        node_ip=cluster.node.ip or LOOPBACK[cluster.family],
+        node_ip=cluster.node.known_ip,
         localhost=_serves_localhost(cluster, settings),
         has_nfacct=settings.has_nfacct,
         is_large=sum(len(port.endpoints) for port in cluster.ports) > _LARGE,

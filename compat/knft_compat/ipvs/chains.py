@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from knft.model.names import Family
+from knft_compat.ipvs.names import (
+    FIREWALL,
+    IPVS_FILTER,
+    IPVS_OUT_FILTER,
+    LOAD_BALANCER,
+    MARK_DROP,
+    NODE_PORT,
+    SOURCE_RANGES_FIREWALL,
+)
 from knft_compat.ipvs.settings import Vintage
 from knft_compat.jumps import Jump
+from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
 from knft_compat.rules import PROGRAMS, WAIT
 
 
@@ -18,20 +28,18 @@ class Chain(Struct, frozen=True):
     name: str
 
 
-def _of(table: str, names: str) -> tuple[Chain, ...]:
-    return tuple(Chain(table, name) for name in names.split())
+def _of(table: str, *names: str) -> tuple[Chain, ...]:
+    return tuple(Chain(table, name) for name in names)
 
 
-_NAT = _of("nat", "KUBE-SERVICES KUBE-POSTROUTING KUBE-NODE-PORT KUBE-LOAD-BALANCER KUBE-MARK-MASQ")
-_FILTER_26 = _of(
-    "filter", "KUBE-FORWARD KUBE-NODE-PORT KUBE-PROXY-FIREWALL KUBE-SOURCE-RANGES-FIREWALL KUBE-IPVS-FILTER"
-)
-_FILTER = (*_FILTER_26, *_of("filter", "KUBE-IPVS-OUT-FILTER"))
+_NAT = _of("nat", SERVICES, POSTROUTING, NODE_PORT, LOAD_BALANCER, MARK_MASQ)
+_FILTER_26 = _of("filter", FORWARD, NODE_PORT, PROXY_FIREWALL, SOURCE_RANGES_FIREWALL, IPVS_FILTER)
+_FILTER = (*_FILTER_26, *_of("filter", IPVS_OUT_FILTER))
 
 CHAINS = {
     Vintage.V1_23: (
-        *_of("nat", "KUBE-SERVICES KUBE-POSTROUTING KUBE-FIREWALL KUBE-NODE-PORT KUBE-LOAD-BALANCER KUBE-MARK-MASQ"),
-        *_of("filter", "KUBE-FORWARD KUBE-NODE-PORT"),
+        *_of("nat", SERVICES, POSTROUTING, FIREWALL, NODE_PORT, LOAD_BALANCER, MARK_MASQ),
+        *_of("filter", FORWARD, NODE_PORT),
     ),
     Vintage.V1_26: (*_NAT, *_FILTER_26),
     Vintage.V1_29: (*_NAT, *_FILTER),
@@ -39,31 +47,31 @@ CHAINS = {
 }
 """The chains that each vintage makes and fills, in order."""
 
-KUBELETS = {Vintage.V1_23: _of("nat", "KUBE-MARK-DROP")}
+KUBELETS = {Vintage.V1_23: _of("nat", MARK_DROP)}
 """Chains that are made where they are missing, and whose rules are the kubelet's."""
 
 _LEFT_BY_CLEANUP = {
     # The kubelet has a chain of that name too; only later did kube-proxy's cleanup take it for its own.
-    Vintage.V1_23: _of("nat", "KUBE-MARK-MASQ"),
-    Vintage.V1_26: _of("nat", "KUBE-MARK-MASQ"),
+    Vintage.V1_23: _of("nat", MARK_MASQ),
+    Vintage.V1_26: _of("nat", MARK_MASQ),
 }
 
-_SERVICES, _HEALTH = "kubernetes service portals", "kubernetes health check rules"
-_FIREWALL, _ACCESS = "kube-proxy firewall rules", "kubernetes ipvs access filter"
+_PORTALS, _HEALTH = "kubernetes service portals", "kubernetes health check rules"
+_FENCE, _ACCESS = "kube-proxy firewall rules", "kubernetes ipvs access filter"
 _JUMPS_23 = (
-    Jump("nat", "OUTPUT", "KUBE-SERVICES", _SERVICES),
-    Jump("nat", "PREROUTING", "KUBE-SERVICES", _SERVICES),
-    Jump("nat", "POSTROUTING", "KUBE-POSTROUTING", "kubernetes postrouting rules"),
-    Jump("filter", "FORWARD", "KUBE-FORWARD", "kubernetes forwarding rules"),
-    Jump("filter", "INPUT", "KUBE-NODE-PORT", _HEALTH),
+    Jump("nat", "OUTPUT", SERVICES, _PORTALS),
+    Jump("nat", "PREROUTING", SERVICES, _PORTALS),
+    Jump("nat", "POSTROUTING", POSTROUTING, "kubernetes postrouting rules"),
+    Jump("filter", "FORWARD", FORWARD, "kubernetes forwarding rules"),
+    Jump("filter", "INPUT", NODE_PORT, _HEALTH),
 )
 _JUMPS_26 = (
     *_JUMPS_23,
-    Jump("filter", "INPUT", "KUBE-PROXY-FIREWALL", _FIREWALL),
-    Jump("filter", "FORWARD", "KUBE-PROXY-FIREWALL", _FIREWALL),
-    Jump("filter", "INPUT", "KUBE-IPVS-FILTER", _ACCESS),
+    Jump("filter", "INPUT", PROXY_FIREWALL, _FENCE),
+    Jump("filter", "FORWARD", PROXY_FIREWALL, _FENCE),
+    Jump("filter", "INPUT", IPVS_FILTER, _ACCESS),
 )
-_JUMPS = (*_JUMPS_26, Jump("filter", "OUTPUT", "KUBE-IPVS-OUT-FILTER", _ACCESS))
+_JUMPS = (*_JUMPS_26, Jump("filter", "OUTPUT", IPVS_OUT_FILTER, _ACCESS))
 
 JUMPS = {
     Vintage.V1_23: _JUMPS_23,

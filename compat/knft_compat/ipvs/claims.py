@@ -1,13 +1,13 @@
 """Where Service ports are served: each address and port that becomes a virtual server (E.6)."""
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
-from knft.model.names import Protocol
+from knft.model.names import Family, Protocol
 from knft_compat.cluster import Cluster, Node, ServedPort
 from knft_compat.ipvs.vintages import Features
 
@@ -37,10 +37,19 @@ class Claim(Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
 
 
+def counting(listed: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Return those of an interface's addresses that count (E.8): loopback's do not, nor those that IPv6 makes."""
+    return tuple(
+        address
+        for address in addresses.of_family(listed, family)
+        if not addresses.is_loopback(address) and not (family is Family.IPV6 and addresses.is_link_local(address))
+    )
+
+
 def node_port_addresses(node: Node) -> tuple[str, ...]:
-    """Return the node's own addresses that accept NodePorts."""
+    """Return the node's own addresses that accept NodePorts; a network may name some that otherwise do not count."""
     if not node.nodeport_cidrs:
-        return node.local_addresses
+        return counting(node.local_addresses, node.family)
     return tuple(
         address
         for address in node.local_addresses
@@ -58,9 +67,10 @@ def claims(cluster: Cluster, features: Features) -> Iterator[Claim]:
 def _places(served: ServedPort, node: Node, features: Features) -> Iterator[tuple[ClaimKind, str, bool]]:
     port = served.plan.port
     yield ClaimKind.CLUSTER_IP, port.cluster_ip, True
+    elsewhere = counting(node.local_addresses, node.family)
     external = [(ClaimKind.EXTERNAL_IP, address) for address in port.external_ips]
     for kind, address in external + [(ClaimKind.LOAD_BALANCER, address) for address in port.load_balancer_vips]:
-        yield kind, address, features.binds_foreign or address not in node.local_addresses
+        yield kind, address, features.binds_foreign or address not in elsewhere
     for address in node_port_addresses(node) if port.node_port else ():
         yield ClaimKind.NODE_PORT, address, False
 

@@ -40,13 +40,13 @@ class Conntrack(Struct, frozen=True, tag="conntrack"):
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each; one that finds nothing to delete fails, which means nothing."""
+        """Yield a command for each; one that finds nothing to delete fails, which kube-proxy takes for success."""
         for item in self.deletions:
-            yield shlex.join(("conntrack", *item.arguments(self.family)))
+            yield f"{shlex.join(('conntrack', *item.arguments(self.family)))} || true"
 
 
 def conntrack(cluster: Cluster, forgetting: Forgetting) -> Conntrack:
-    """Return what is deleted; without a sync before there is nothing to compare with."""
+    """Return what is deleted; before its first sync kube-proxy knows of no endpoints, so that all of them are new."""
     if forgetting is Forgetting.BY_LOOKING:
         found: Iterable[Forgotten] = ()
     elif forgetting is Forgetting.AT_EACH_STEP:
@@ -64,9 +64,7 @@ def _each_node_port(cluster: Cluster) -> Iterator[Forgotten]:
 
 
 def _changed(cluster: Cluster, *, node_ports: bool) -> Iterator[Forgotten]:
-    if cluster.before is None:
-        return
-    now, before = _udp(cluster.ports), _udp(cluster.before)
+    now, before = _udp(cluster.ports), _udp(cluster.before or ())
     started = [served.plan.port for name, served in now.items() if _ready(served) and not _ready(before.get(name))]
     gone = {served.plan.port.cluster_ip for name, served in before.items() if name not in now}
     for address in sorted(gone.union(*(_addresses(port) for port in started))):

@@ -9,6 +9,21 @@ from knft.model import addresses
 from knft.model.names import Protocol
 from knft_compat.cluster import Cluster, ServedPort
 from knft_compat.ipvs.claims import bound_addresses, claims, node_port_addresses
+from knft_compat.ipvs.names import (
+    BOUND_IPS,
+    CLUSTER_IPS,
+    EXTERNAL_IPS,
+    GUARDED_LOAD_BALANCERS,
+    HAIRPINS,
+    HEALTH_CHECK_NODE_PORTS,
+    LOAD_BALANCERS,
+    LOCAL_EXTERNAL_IPS,
+    LOCAL_LOAD_BALANCERS,
+    LOCAL_NODE_PORTS,
+    NODE_PORTS,
+    SOURCE_CIDRS,
+    SOURCE_IPS,
+)
 from knft_compat.ipvs.sets import BITMAP, MOST_ENTRIES, SETS, FilledSet, FilledSets
 from knft_compat.ipvs.vintages import Features
 
@@ -38,11 +53,12 @@ def entries(cluster: Cluster, features: Features) -> Entries:
     for served in cluster.ports:
         for name, entry in _of_port(served, cluster):
             found[name][entry] = None
-    if "KUBE-IPVS-IPS" in found:
-        found["KUBE-IPVS-IPS"] = dict.fromkeys(bound_addresses(tuple(claims(cluster, features))))
+    if BOUND_IPS in found:
+        found[BOUND_IPS] = dict.fromkeys(bound_addresses(tuple(claims(cluster, features))))
     for name, members in found.items():
         _check_size(name, len(members))
-    fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.ip))
+    # What two Services claim kube-proxy fences twice; no packet reaches the second rule.
+    fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.known_ip))
     return Entries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(fenced)))
 
 
@@ -63,55 +79,54 @@ def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:
     protocol = port.protocol.lower()
     for endpoint in served.endpoints:
         if endpoint.is_local:
-            yield "KUBE-LOOP-BACK", f"{endpoint.address},{protocol}:{endpoint.port},{endpoint.address}"
-    yield "KUBE-CLUSTER-IP", f"{port.cluster_ip},{protocol}:{port.port}"
+            yield HAIRPINS, f"{endpoint.address},{protocol}:{endpoint.port},{endpoint.address}"
+    yield CLUSTER_IPS, f"{port.cluster_ip},{protocol}:{port.port}"
     for address in port.external_ips:
-        name = "KUBE-EXTERNAL-IP-LOCAL" if port.external_policy_local else "KUBE-EXTERNAL-IP"
+        name = LOCAL_EXTERNAL_IPS if port.external_policy_local else EXTERNAL_IPS
         yield name, f"{address},{protocol}:{port.port}"
     for vip in port.load_balancer_vips:
-        yield from _of_load_balancer(served, vip, cluster.node.ip)
+        yield from _of_load_balancer(served, vip, cluster.node.known_ip)
     if port.node_port and not (accepting := node_port_addresses(cluster.node)):
         return  # kube-proxy passes over the rest of such a port, its health check too.
     if port.node_port:
         yield from _of_node_port(port.protocol, port.node_port, accepting, local=port.external_policy_local)
     if port.health_check_node_port:
-        yield "KUBE-HEALTH-CHECK-NODE-PORT", str(port.health_check_node_port)
+        yield HEALTH_CHECK_NODE_PORTS, str(port.health_check_node_port)
 
 
-def _of_load_balancer(served: ServedPort, vip: str, node_ip: str | None) -> Iterator[Entry]:
+def _of_load_balancer(served: ServedPort, vip: str, node_ip: str) -> Iterator[Entry]:
     port = served.plan.port
     entry = f"{vip},{port.protocol.lower()}:{port.port}"
-    yield "KUBE-LOAD-BALANCER", entry
+    yield LOAD_BALANCERS, entry
     if port.external_policy_local:
-        yield "KUBE-LOAD-BALANCER-LOCAL", entry
+        yield LOCAL_LOAD_BALANCERS, entry
     if port.load_balancer_source_ranges:
-        yield "KUBE-LOAD-BALANCER-FW", entry
+        yield GUARDED_LOAD_BALANCERS, entry
     for cidr in port.load_balancer_source_ranges:
         _check_range(served, cidr)
-        yield "KUBE-LOAD-BALANCER-SOURCE-CIDR", f"{entry},{cidr}"
+        yield SOURCE_CIDRS, f"{entry},{cidr}"
     if _node_may_dial(served, node_ip):
-        yield "KUBE-LOAD-BALANCER-SOURCE-IP", f"{entry},{vip}"
+        yield SOURCE_IPS, f"{entry},{vip}"
 
 
 def _of_node_port(protocol: Protocol, number: int, accepting: tuple[str, ...], *, local: bool) -> Iterator[Entry]:
     is_hash = protocol == "SCTP"
     members = [f"{address},sctp:{number}" for address in accepting] if is_hash else [str(number)]
-    ending = f"{protocol}-HASH" if is_hash else protocol
-    for name in (f"KUBE-NODE-PORT-{ending}", *([f"KUBE-NODE-PORT-LOCAL-{ending}"] if local else [])):
+    for name in (NODE_PORTS[protocol], *([LOCAL_NODE_PORTS[protocol]] if local else [])):
         for member in members:
             yield name, member
 
 
-def _fenced(served: ServedPort, node_ip: str | None) -> Iterator[Fenced]:
+def _fenced(served: ServedPort, node_ip: str) -> Iterator[Fenced]:
     port = served.plan.port
     if port.load_balancer_source_ranges and not _node_may_dial(served, node_ip):
         for vip in port.load_balancer_vips:
             yield Fenced(vip, port.protocol.lower(), port.port)
 
 
-def _node_may_dial(served: ServedPort, node_ip: str | None) -> bool:
+def _node_may_dial(served: ServedPort, node_ip: str) -> bool:
     ranges = served.plan.port.load_balancer_source_ranges
-    return node_ip is not None and any(addresses.contains(cidr, node_ip) for cidr in ranges)
+    return any(addresses.contains(cidr, node_ip) for cidr in ranges)
 
 
 def _check_range(served: ServedPort, cidr: str) -> None:

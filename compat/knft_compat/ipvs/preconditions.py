@@ -1,5 +1,6 @@
 """What kube-proxy makes sure of before it chooses the IPVS mode (E.1)."""
 
+import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -66,4 +67,4 @@ def preconditions(settings: Settings, features: Features) -> Preconditions:
 
 
 def _fail(words: str) -> str:
-    return f"{{ echo {words!r} >&2; exit 1; }}"
+    return f"{{ echo {shlex.quote(words)} >&2; exit 1; }}"

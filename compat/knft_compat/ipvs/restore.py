@@ -7,17 +7,40 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from knft.model.names import Family
-from knft_compat.cluster import Cluster
+from knft.model.names import Family, Protocol
+from knft_compat import rules
+from knft_compat.cluster import LOOPBACK_NETWORKS, Cluster
 from knft_compat.ipvs.chains import CHAINS
 from knft_compat.ipvs.entries import Entries, Fenced
+from knft_compat.ipvs.names import (
+    BOUND_IPS,
+    CLUSTER_IPS,
+    EXTERNAL_IPS,
+    FIREWALL,
+    GUARDED_LOAD_BALANCERS,
+    HAIRPINS,
+    HEALTH_CHECK_NODE_PORTS,
+    IPVS_FILTER,
+    IPVS_OUT_FILTER,
+    LOAD_BALANCER,
+    LOAD_BALANCERS,
+    LOCAL_EXTERNAL_IPS,
+    LOCAL_LOAD_BALANCERS,
+    LOCAL_NODE_PORTS,
+    MARK_DROP,
+    NODE_PORT,
+    NODE_PORTS,
+    SOURCE_CIDRS,
+    SOURCE_IPS,
+    SOURCE_RANGES_FIREWALL,
+)
 from knft_compat.ipvs.sets import SETS
 from knft_compat.ipvs.settings import Vintage
 from knft_compat.ipvs.vintages import FEATURES
-from knft_compat.rules import Restore, Rule, TableInput, comment, mark_match
+from knft_compat.names import MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
+from knft_compat.rules import Restore, Rule, TableInput, comment
 
-_LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
-_MARKS_MASQUERADE = ("-j", "KUBE-MARK-MASQ")
+_MARKS_MASQUERADE = ("-j", MARK_MASQ)
 _TABLES = ("nat", "filter")
 """kube-proxy restores nat first, unlike in its iptables mode."""
 
@@ -53,48 +76,45 @@ class SetRule(Struct, frozen=True):
     protocol: str = ""
 
 
-def _node_port_rules(protocol: str, ending: str, fields: str) -> tuple[SetRule, ...]:
-    chain, name = "KUBE-NODE-PORT", "KUBE-NODE-PORT"
+def _node_port_rules(protocol: Protocol, fields: str) -> tuple[SetRule, ...]:
+    name = protocol.lower()
     return (
-        SetRule("nat", chain, f"{name}-LOCAL-{ending}", fields, "RETURN", protocol),
-        SetRule("nat", chain, f"{name}-{ending}", fields, "KUBE-MARK-MASQ", protocol),
+        SetRule("nat", NODE_PORT, LOCAL_NODE_PORTS[protocol], fields, "RETURN", name),
+        SetRule("nat", NODE_PORT, NODE_PORTS[protocol], fields, MARK_MASQ, name),
     )
 
 
-_RANGES = "KUBE-SOURCE-RANGES-FIREWALL"
 _SET_RULES = (
-    SetRule("nat", "KUBE-POSTROUTING", "KUBE-LOOP-BACK", "dst,dst,src", "MASQUERADE"),
-    SetRule("nat", "KUBE-SERVICES", "KUBE-LOAD-BALANCER", "dst,dst", "KUBE-LOAD-BALANCER"),
-    SetRule("nat", "KUBE-LOAD-BALANCER", "KUBE-LOAD-BALANCER-LOCAL", "dst,dst", "RETURN"),
-    *_node_port_rules("tcp", "TCP", "dst"),
-    *_node_port_rules("udp", "UDP", "dst"),
-    *_node_port_rules("sctp", "SCTP-HASH", "dst,dst"),
-    SetRule("filter", "KUBE-PROXY-FIREWALL", "KUBE-LOAD-BALANCER-FW", "dst,dst", _RANGES),
-    SetRule("filter", _RANGES, "KUBE-LOAD-BALANCER-SOURCE-CIDR", "dst,dst,src", "RETURN"),
-    SetRule("filter", _RANGES, "KUBE-LOAD-BALANCER-SOURCE-IP", "dst,dst,src", "RETURN"),
+    SetRule("nat", POSTROUTING, HAIRPINS, "dst,dst,src", "MASQUERADE"),
+    SetRule("nat", SERVICES, LOAD_BALANCERS, "dst,dst", LOAD_BALANCER),
+    SetRule("nat", LOAD_BALANCER, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
+    *_node_port_rules("TCP", "dst"),
+    *_node_port_rules("UDP", "dst"),
+    *_node_port_rules("SCTP", "dst,dst"),
+    SetRule("filter", PROXY_FIREWALL, GUARDED_LOAD_BALANCERS, "dst,dst", SOURCE_RANGES_FIREWALL),
+    SetRule("filter", SOURCE_RANGES_FIREWALL, SOURCE_CIDRS, "dst,dst,src", "RETURN"),
+    SetRule("filter", SOURCE_RANGES_FIREWALL, SOURCE_IPS, "dst,dst,src", "RETURN"),
 )
 
 
-def _old_node_port_rules(ending: str, fields: str) -> tuple[SetRule, ...]:
-    name = f"KUBE-NODE-PORT-{ending}"
-    local = f"KUBE-NODE-PORT-LOCAL-{ending}"
+def _old_node_port_rules(protocol: Protocol, fields: str) -> tuple[SetRule, ...]:
     return (
-        SetRule("nat", "KUBE-SERVICES", name, fields, "KUBE-NODE-PORT"),
-        SetRule("nat", "KUBE-NODE-PORT", local, fields, "RETURN"),
+        SetRule("nat", SERVICES, NODE_PORTS[protocol], fields, NODE_PORT),
+        SetRule("nat", NODE_PORT, LOCAL_NODE_PORTS[protocol], fields, "RETURN"),
     )
 
 
 # As document 003 lists them, which is older than the code that it shows.
 _SET_RULES_23 = (
-    SetRule("nat", "KUBE-POSTROUTING", "KUBE-LOOP-BACK", "dst,dst,src", "MASQUERADE"),
-    SetRule("nat", "KUBE-SERVICES", "KUBE-LOAD-BALANCER", "dst,dst", "KUBE-LOAD-BALANCER"),
-    SetRule("nat", "KUBE-LOAD-BALANCER", "KUBE-LOAD-BALANCER-FW", "dst,dst", "KUBE-FIREWALL"),
-    SetRule("nat", "KUBE-FIREWALL", "KUBE-LOAD-BALANCER-SOURCE-CIDR", "dst,dst,src", "RETURN"),
-    SetRule("nat", "KUBE-FIREWALL", "KUBE-LOAD-BALANCER-SOURCE-IP", "dst,dst,src", "RETURN"),
-    SetRule("nat", "KUBE-LOAD-BALANCER", "KUBE-LOAD-BALANCER-LOCAL", "dst,dst", "RETURN"),
+    SetRule("nat", POSTROUTING, HAIRPINS, "dst,dst,src", "MASQUERADE"),
+    SetRule("nat", SERVICES, LOAD_BALANCERS, "dst,dst", LOAD_BALANCER),
+    SetRule("nat", LOAD_BALANCER, GUARDED_LOAD_BALANCERS, "dst,dst", FIREWALL),
+    SetRule("nat", FIREWALL, SOURCE_CIDRS, "dst,dst,src", "RETURN"),
+    SetRule("nat", FIREWALL, SOURCE_IPS, "dst,dst,src", "RETURN"),
+    SetRule("nat", LOAD_BALANCER, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
     *_old_node_port_rules("TCP", "dst"),
     *_old_node_port_rules("UDP", "dst"),
-    *_old_node_port_rules("SCTP-HASH", "dst,dst"),
+    *_old_node_port_rules("SCTP", "dst,dst"),
 )
 
 
@@ -135,59 +155,57 @@ def _always(table: str, chain: str, *arguments: str) -> Section:
 
 
 def _not_from_loopback(known: Known) -> Iterator[Placed]:
-    yield "nat", Rule("KUBE-SERVICES", ("-s", _LOOPBACK[known.cluster.family], "-j", "RETURN"))
+    yield "nat", Rule(SERVICES, ("-s", LOOPBACK_NETWORKS[known.cluster.family], "-j", "RETURN"))
 
 
 def _cluster_ips(known: Known) -> Iterator[Placed]:
     """Yield who is masqueraded on the way to a cluster IP; where pods cannot be told, who dials from one."""
-    if "KUBE-CLUSTER-IP" not in known.filled:
+    if CLUSTER_IPS not in known.filled:
         return
     who = known.cluster.local_traffic
     if known.cluster.masquerade.everything:
-        match = known.match("KUBE-CLUSTER-IP", "dst,dst")
+        match = known.match(CLUSTER_IPS, "dst,dst")
     elif who is not None:
-        match = (*known.match("KUBE-CLUSTER-IP", "dst,dst"), *who.is_not_local)
+        match = (*known.match(CLUSTER_IPS, "dst,dst"), *who.is_not_local)
     else:
-        match = known.match("KUBE-CLUSTER-IP", "src,dst")
-    yield "nat", Rule("KUBE-SERVICES", (*match, *_MARKS_MASQUERADE))
+        match = known.match(CLUSTER_IPS, "src,dst")
+    yield "nat", Rule(SERVICES, (*match, *_MARKS_MASQUERADE))
 
 
 def _external_ips(known: Known) -> Iterator[Placed]:
-    for name in ("KUBE-EXTERNAL-IP", "KUBE-EXTERNAL-IP-LOCAL"):
+    for name in (EXTERNAL_IPS, LOCAL_EXTERNAL_IPS):
         if name not in known.filled:
             continue
         match = known.match(name, "dst,dst")
-        if name == "KUBE-EXTERNAL-IP":
-            yield "nat", Rule("KUBE-SERVICES", (*match, *_MARKS_MASQUERADE))
+        if name == EXTERNAL_IPS:
+            yield "nat", Rule(SERVICES, (*match, *_MARKS_MASQUERADE))
         from_outside = ("-m", "physdev", "!", "--physdev-is-in", "-m", "addrtype", "!", "--src-type", "LOCAL")
         for more in (from_outside, ("-m", "addrtype", "--dst-type", "LOCAL")):
-            yield "nat", Rule("KUBE-SERVICES", (*match, *more, "-j", "ACCEPT"))
+            yield "nat", Rule(SERVICES, (*match, *more, "-j", "ACCEPT"))
 
 
 def _fences(known: Known) -> Iterator[Placed]:
     for item in known.fenced:
         where = ("--vaddr", item.address, "--vproto", item.protocol, "--vport", str(item.port))
-        yield "filter", Rule("KUBE-IPVS-OUT-FILTER", ("-s", item.address, "-m", "ipvs", *where, "-j", "DROP"))
+        yield "filter", Rule(IPVS_OUT_FILTER, ("-s", item.address, "-m", "ipvs", *where, "-j", "DROP"))
 
 
 def _accepted(known: Known) -> Iterator[Placed]:
-    for name in ("KUBE-CLUSTER-IP", "KUBE-LOAD-BALANCER"):
+    for name in (CLUSTER_IPS, LOAD_BALANCERS):
         if name in known.filled:
             match = known.match(name, "dst,dst", said=False)
-            yield "nat", Rule("KUBE-SERVICES", (*match, "-j", "ACCEPT"))
+            yield "nat", Rule(SERVICES, (*match, "-j", "ACCEPT"))
 
 
 def _forwarded(known: Known) -> Iterator[Placed]:
-    by_mark = (*comment("kubernetes forwarding rules"), *mark_match(known.cluster.masquerade.mark_text))
-    yield "filter", Rule("KUBE-FORWARD", (*by_mark, "-j", "ACCEPT"))
-    by_state = (*comment("kubernetes forwarding conntrack rule"), "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED")
-    yield "filter", Rule("KUBE-FORWARD", (*by_state, "-j", "ACCEPT"))
+    for rule in rules.forwarding(known.cluster.masquerade):
+        yield "filter", rule
 
 
 def _health_checks(known: Known) -> Iterator[Placed]:
-    name = "KUBE-HEALTH-CHECK-NODE-PORT"
+    name = HEALTH_CHECK_NODE_PORTS
     words = comment(SETS[name].comment)
-    yield "filter", Rule("KUBE-NODE-PORT", (*words, *known.match(name, "dst", said=False), "-j", "ACCEPT"))
+    yield "filter", Rule(NODE_PORT, (*words, *known.match(name, "dst", said=False), "-j", "ACCEPT"))
 
 
 def _guards(*passing: tuple[str, str]) -> Section:
@@ -196,45 +214,37 @@ def _guards(*passing: tuple[str, str]) -> Section:
     def section(known: Known) -> Iterator[Placed]:
         for name, fields in passing:
             match = known.match(name, fields, said=False)
-            yield "filter", Rule("KUBE-IPVS-FILTER", (*match, "-j", "RETURN"))
-        new = ("-m", "conntrack", "--ctstate", "NEW", *known.match("KUBE-IPVS-IPS", "dst", said=False))
-        yield "filter", Rule("KUBE-IPVS-FILTER", (*new, "-j", "REJECT"))
+            yield "filter", Rule(IPVS_FILTER, (*match, "-j", "RETURN"))
+        new = ("-m", "conntrack", "--ctstate", "NEW", *known.match(BOUND_IPS, "dst", said=False))
+        yield "filter", Rule(IPVS_FILTER, (*new, "-j", "REJECT"))
 
     return section
 
 
-def _masquerade(known: Known) -> tuple[str, ...]:
-    return ("-j", "MASQUERADE", *(("--random-fully",) if known.cluster.masquerade.random_fully else ()))
-
-
-_REQUIRED = comment("kubernetes service traffic requiring SNAT")
-
-
 def _masquerading(known: Known) -> Iterator[Placed]:
-    mark = known.cluster.masquerade.mark_text
-    yield "nat", Rule("KUBE-POSTROUTING", ("-m", "mark", "!", "--mark", f"{mark}/{mark}", "-j", "RETURN"))
-    yield "nat", Rule("KUBE-POSTROUTING", ("-j", "MARK", "--xor-mark", mark))
-    yield "nat", Rule("KUBE-POSTROUTING", (*_REQUIRED, *_masquerade(known)))
+    for rule in rules.masquerading(known.cluster.masquerade):
+        yield "nat", rule
 
 
 def _masquerading_by_mark(known: Known) -> Iterator[Placed]:
-    match = mark_match(known.cluster.masquerade.mark_text)
-    yield "nat", Rule("KUBE-POSTROUTING", (*_REQUIRED, *match, *_masquerade(known)))
+    how = known.cluster.masquerade
+    match = (*rules.REQUIRES_SNAT, *rules.mark_match(how.mark_text))
+    yield "nat", Rule(POSTROUTING, (*match, *rules.masquerade_target(how)))
 
 
 def _marking(known: Known) -> Iterator[Placed]:
-    yield "nat", Rule("KUBE-MARK-MASQ", ("-j", "MARK", "--or-mark", known.cluster.masquerade.mark_text))
+    yield "nat", rules.marking(known.cluster.masquerade)
 
 
 def _match_set(name: str, family: Family, fields: str) -> tuple[str, ...]:
     return ("-m", "set", "--match-set", SETS[name].name_in(family), fields)
 
 
-_TO_NODE_PORTS = _always("nat", "KUBE-SERVICES", "-m", "addrtype", "--dst-type", "LOCAL", "-j", "KUBE-NODE-PORT")
-_LOAD_BALANCERS = _always("nat", "KUBE-LOAD-BALANCER", *_MARKS_MASQUERADE)
-_OUT_OF_RANGE = _always("filter", _RANGES, "-j", "DROP")
-_PASSING_26 = (("KUBE-LOAD-BALANCER", "dst,dst"), ("KUBE-CLUSTER-IP", "dst,dst"), ("KUBE-EXTERNAL-IP", "dst,dst"))
-_PASSING = (*_PASSING_26, ("KUBE-EXTERNAL-IP-LOCAL", "dst,dst"), ("KUBE-HEALTH-CHECK-NODE-PORT", "dst"))
+_TO_NODE_PORTS = _always("nat", SERVICES, "-m", "addrtype", "--dst-type", "LOCAL", "-j", NODE_PORT)
+_LOAD_BALANCERS = _always("nat", LOAD_BALANCER, *_MARKS_MASQUERADE)
+_OUT_OF_RANGE = _always("filter", SOURCE_RANGES_FIREWALL, "-j", "DROP")
+_PASSING_26 = ((LOAD_BALANCERS, "dst,dst"), (CLUSTER_IPS, "dst,dst"), (EXTERNAL_IPS, "dst,dst"))
+_PASSING = (*_PASSING_26, (LOCAL_EXTERNAL_IPS, "dst,dst"), (HEALTH_CHECK_NODE_PORTS, "dst"))
 _SERVED: tuple[Section, ...] = (
     _by_sets(_SET_RULES),
     _cluster_ips,
@@ -261,8 +271,8 @@ _SECTIONS: dict[Vintage, tuple[Section, ...]] = {
         _cluster_ips,
         _external_ips,
         _LOAD_BALANCERS,
-        _always("nat", "KUBE-NODE-PORT", *_MARKS_MASQUERADE),
-        _always("nat", "KUBE-FIREWALL", "-j", "KUBE-MARK-DROP"),
+        _always("nat", NODE_PORT, *_MARKS_MASQUERADE),
+        _always("nat", FIREWALL, "-j", MARK_DROP),
         _accepted,
         _forwarded,
         _health_checks,

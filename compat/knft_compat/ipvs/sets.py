@@ -6,6 +6,21 @@ from msgspec import Struct
 
 from knft.model.names import Family
 from knft.takeover.names import ipv6_set
+from knft_compat.ipvs.names import (
+    BOUND_IPS,
+    CLUSTER_IPS,
+    EXTERNAL_IPS,
+    GUARDED_LOAD_BALANCERS,
+    HAIRPINS,
+    HEALTH_CHECK_NODE_PORTS,
+    LOAD_BALANCERS,
+    LOCAL_EXTERNAL_IPS,
+    LOCAL_LOAD_BALANCERS,
+    LOCAL_NODE_PORTS,
+    NODE_PORTS,
+    SOURCE_CIDRS,
+    SOURCE_IPS,
+)
 
 BITMAP = "bitmap:port"
 HASH_SIZE, MOST_ENTRIES = 1024, 65536
@@ -31,35 +46,35 @@ class SetKind(Struct, frozen=True):
 SETS = {
     kind.name: kind
     for kind in (
-        SetKind("KUBE-LOOP-BACK", "hash:ip,port,ip",
+        SetKind(HAIRPINS, "hash:ip,port,ip",
                 "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"),
-        SetKind("KUBE-CLUSTER-IP", "hash:ip,port",
+        SetKind(CLUSTER_IPS, "hash:ip,port",
                 "Kubernetes service cluster ip + port for masquerade purpose"),
-        SetKind("KUBE-EXTERNAL-IP", "hash:ip,port",
+        SetKind(EXTERNAL_IPS, "hash:ip,port",
                 "Kubernetes service external ip + port for masquerade and filter purpose"),
-        SetKind("KUBE-EXTERNAL-IP-LOCAL", "hash:ip,port",
+        SetKind(LOCAL_EXTERNAL_IPS, "hash:ip,port",
                 "Kubernetes service external ip + port with externalTrafficPolicy=local"),
-        SetKind("KUBE-LOAD-BALANCER", "hash:ip,port", "Kubernetes service lb portal"),
-        SetKind("KUBE-LOAD-BALANCER-FW", "hash:ip,port",
+        SetKind(LOAD_BALANCERS, "hash:ip,port", "Kubernetes service lb portal"),
+        SetKind(GUARDED_LOAD_BALANCERS, "hash:ip,port",
                 "Kubernetes service load balancer ip + port for load balancer with sourceRange"),
-        SetKind("KUBE-LOAD-BALANCER-LOCAL", "hash:ip,port",
+        SetKind(LOCAL_LOAD_BALANCERS, "hash:ip,port",
                 "Kubernetes service load balancer ip + port with externalTrafficPolicy=local"),
-        SetKind("KUBE-LOAD-BALANCER-SOURCE-IP", "hash:ip,port,ip",
+        SetKind(SOURCE_IPS, "hash:ip,port,ip",
                 "Kubernetes service load balancer ip + port + source IP for packet filter purpose"),
-        SetKind("KUBE-LOAD-BALANCER-SOURCE-CIDR", "hash:ip,port,net",
+        SetKind(SOURCE_CIDRS, "hash:ip,port,net",
                 "Kubernetes service load balancer ip + port + source cidr for packet filter purpose"),
-        SetKind("KUBE-NODE-PORT-TCP", BITMAP, "Kubernetes nodeport TCP port for masquerade purpose"),
-        SetKind("KUBE-NODE-PORT-LOCAL-TCP", BITMAP,
+        SetKind(NODE_PORTS["TCP"], BITMAP, "Kubernetes nodeport TCP port for masquerade purpose"),
+        SetKind(LOCAL_NODE_PORTS["TCP"], BITMAP,
                 "Kubernetes nodeport TCP port with externalTrafficPolicy=local"),
-        SetKind("KUBE-NODE-PORT-UDP", BITMAP, "Kubernetes nodeport UDP port for masquerade purpose"),
-        SetKind("KUBE-NODE-PORT-LOCAL-UDP", BITMAP,
+        SetKind(NODE_PORTS["UDP"], BITMAP, "Kubernetes nodeport UDP port for masquerade purpose"),
+        SetKind(LOCAL_NODE_PORTS["UDP"], BITMAP,
                 "Kubernetes nodeport UDP port with externalTrafficPolicy=local"),
-        SetKind("KUBE-NODE-PORT-SCTP-HASH", "hash:ip,port",
+        SetKind(NODE_PORTS["SCTP"], "hash:ip,port",
                 "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'"),
-        SetKind("KUBE-NODE-PORT-LOCAL-SCTP-HASH", "hash:ip,port",
+        SetKind(LOCAL_NODE_PORTS["SCTP"], "hash:ip,port",
                 "Kubernetes nodeport SCTP port with externalTrafficPolicy=local with type 'hash ip:port'"),
-        SetKind("KUBE-HEALTH-CHECK-NODE-PORT", BITMAP, "Kubernetes health check node port"),
-        SetKind("KUBE-IPVS-IPS", "hash:ip", "Addresses on the ipvs interface"),
+        SetKind(HEALTH_CHECK_NODE_PORTS, BITMAP, "Kubernetes health check node port"),
+        SetKind(BOUND_IPS, "hash:ip", "Addresses on the ipvs interface"),
     )
 }  # fmt: skip
 """All sets by their IPv4 names, in kube-proxy's order."""

@@ -1,7 +1,8 @@
 """What distinguishes the kube-proxies that the documents describe, as data (E.10).
 
 What a document does not show is taken from the next later one that shows it. Tables of chains and rules stand beside
-those of the newest, in ``chains`` and ``restore``.
+those of the newest, in ``chains`` and ``restore``. Which endpoints serve is decided before any mode sees them, and so
+as the newest kube-proxy does, whatever the vintage.
 """
 
 import enum
@@ -9,6 +10,7 @@ import enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from knft_compat.ipvs.names import BOUND_IPS
 from knft_compat.ipvs.settings import Vintage
 
 
@@ -38,6 +40,8 @@ class Features(Struct, frozen=True):
     """With scheduler mh, the client's port counts as well."""
     binds_foreign: bool = False
     """It binds external addresses that another interface has, too."""
+    passes_over_bound: bool = False
+    """It serves no NodePorts at an address that its own device has as well, unless networks choose the addresses."""
     unbinds_with_servers: bool = False
     """It deletes old virtual servers first, and takes away no other addresses than theirs."""
     says_sets: bool = True
@@ -51,12 +55,13 @@ _OLD = Features(
     knows_ip_modes=False,
     hashes_ports=False,
     binds_foreign=True,
+    passes_over_bound=True,
     unbinds_with_servers=True,
     forgetting=Forgetting.AT_EACH_STEP,
 )
 
 FEATURES = {
-    Vintage.V1_23: replace(_OLD, without_sets=frozenset({"KUBE-IPVS-IPS"}), says_sets=False),
+    Vintage.V1_23: replace(_OLD, without_sets=frozenset({BOUND_IPS}), says_sets=False),
     Vintage.V1_26: _OLD,
     Vintage.V1_29: Features(forgetting=Forgetting.AFTER_CHANGES),
     Vintage.NEWEST: Features(),
