@@ -5,7 +5,12 @@ from typing import ClassVar, Protocol
 
 from click.testing import CliRunner
 
-from knft.cli.main import cli
+from knft.cli.main import cli, run
+from knft.cli.options import config_from_options
+from knft.kernel.addresses import local_addresses
+from knft.kernel.process import LibraryProcess
+from knft.source.directory import read_paths
+from knft.sync.assemble import live_daemon
 from tests.lab.namespace import Namespace
 from tests.packets.node import NODE_FLAG, listed, sync_once, write_manifests
 from tests.packets.scenario import Scenario
@@ -49,6 +54,28 @@ class Nftables:
         # Not by ``knft cleanup``, which takes seconds in the virtual machine; other tests have it.
         node.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
         assert listed(node) == ""
+
+
+class NftablesHere(Nftables):
+    """The same stages in this process, with one process of libnftables: where ``knft run`` takes ten seconds to start."""
+
+    def __init__(self, node: Namespace) -> None:
+        with node.entered():
+            self._library = LibraryProcess()
+
+    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+        write(folder, scenario, earlier=earlier)
+        arguments = ["--manifests", str(folder), *NODE_FLAG, *scenario.arguments()]
+        config = config_from_options(run.make_context("run", arguments).params)
+        daemon = live_daemon(config, self._library)
+        daemon.handle(read_paths([str(folder)], None).changes)
+        with node.entered():
+            daemon.note_addresses(local_addresses())
+            assert daemon.sync()
+
+    def close(self) -> None:
+        """End the process of libnftables."""
+        self._library.close()
 
 
 class Iptables:

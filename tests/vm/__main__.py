@@ -10,7 +10,7 @@ from . import initramfs, kernel, machine, verdict
 from .errors import VmError
 
 TESTS = (
-    "tests/packets/test_scenarios.py",
+    "tests/packets/with_old_kernel.py",
     "tests/packets/with_ipvs.py",
     "tests/takeover/with_ipvs.py",
     "tests/kernel/test_sticky_chains.py",
