@@ -57,7 +57,7 @@ class Nftables:
 
 
 class NftablesHere(Nftables):
-    """The same stages in this process, with one process of libnftables: where ``knft run`` takes ten seconds to start."""
+    """The same stages in this process, with one process of libnftables, where ``knft run`` takes long to start."""
 
     def __init__(self, node: Namespace) -> None:
         with node.entered():
