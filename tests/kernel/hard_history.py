@@ -3,6 +3,7 @@
 from random import Random
 
 from knft.errors import KernelError, LibraryDiedError
+from knft.kernel.libnftables import Library
 from knft.model.names import Family
 from knft.model.objects import Service
 from knft.nft.objects import Key
@@ -75,7 +76,7 @@ class HardHistory(History):
     def _meddle(self, family: Family, command: str, chains: frozenset[str]) -> None:
         self._happens(f"somebody does: {command}")
         with self._lived.entered():
-            self._somebody.run(command)
+            Library().run(command)
         self._harness.proxiers[family].doubt(Doubt(chains, declarations=True))
         self._quiet = False
 

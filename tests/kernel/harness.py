@@ -160,10 +160,9 @@ class KernelHarness:
         config: Config = CONFIG,
         timer: Callable[[], float] = time.perf_counter,
         table: type[KernelTable] = KernelTable,
-        library: Library | None = None,
     ) -> None:
         self.namespace = namespace
-        library = library or Library()
+        library = Library()
         self.tables = {family: table(library, NFT_FAMILIES[family], TABLE) for family in Family}
         self.ports = {family: CheckedPort(table) for family, table in self.tables.items()}
         start = datetime(2026, 1, 1, tzinfo=UTC)

@@ -64,11 +64,6 @@ class LawBrokenError(AssertionError):
     """The kernel's table is not what a fresh process would render; the lines say where."""
 
 
-def _library(namespace: Namespace) -> Library:
-    with namespace.entered():
-        return Library()
-
-
 class History:
     """One cluster, one node, one kernel; ``steps`` counts what has happened, ``syncs`` what was compared."""
 
@@ -82,9 +77,6 @@ class History:
         self.said: deque[str] = deque(maxlen=LINES)
         self._now = 100.0
         self._lived, self._other = Namespace.create("lived"), Namespace.create("fresh")
-        # One for each, however often a process starts anew: the library does not give back all that a context had.
-        self._libraries = {namespace: _library(namespace) for namespace in (self._lived, self._other)}
-        self._somebody = _library(self._lived)
         self._config = chance.choice(CONFIGS)
         self._traits: dict[tuple[str, str], Traits] = {}
         self._addresses: frozenset[str] | None = None
@@ -104,8 +96,7 @@ class History:
     def _new_process(self, namespace: Namespace, objects: Iterable[Named]) -> KernelHarness:
         """Return a process that has been told of the addresses and of these objects, not yet synced."""
         with namespace.entered():
-            library = self._libraries[namespace]
-            harness = KernelHarness(namespace, self._config, lambda: self._now, ReadableTable, library)
+            harness = KernelHarness(namespace, self._config, lambda: self._now, ReadableTable)
         if self._addresses is not None:
             harness.daemon.note_addresses(self._addresses)
         harness.change(objects)
@@ -196,7 +187,7 @@ class History:
             verb, _, name = part.partition(" ")
             place = f"{NFT_FAMILIES[family]} {TABLE} {name}"
             replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
-            self._somebody.run("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
+            Library().run("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
         self._quiet = False
         self.restart(chance)
 
