@@ -50,8 +50,8 @@ def run(**options: Any) -> None:  # noqa: ANN401 - click's values
 def render(context: click.Context, /, backend: str, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Print the whole ruleset for some manifests, as nft text, or what a first sync sends, as JSON.
 
-    Addresses come from the Node object, --node-ip and --local-address. JSON is one document for each family, a line
-    each.
+    Addresses come from the Node object or --node-ip, for kube-proxy's modes also from --local-address. JSON is one
+    document for each family, a line each.
 
     With --backend iptables or ipvs, print what kube-proxy hands to the kernel in that mode: a shell script that feeds
     each part to its tool, or with --part the input of one tool alone.
