@@ -3,6 +3,7 @@
     KnftError                 one line for the operator: what is wrong, where, what to do
     ├── UsageError            a flag or an argument that cannot be meant
     ├── SourceError           manifests that cannot be read at all
+    ├── CaptureError          a captured rule set that cannot be read
     ├── UnsupportedError      privilege, library or kernel feature that is missing
     └── KernelError           the kernel, or libnftables, refused a request
         └── UnavailableError  it would have refused any other as well, or nobody knows what became of it
@@ -24,6 +25,10 @@ class UsageError(KnftError):
 
 class SourceError(KnftError):
     """The source of objects cannot be read; the text names the path."""
+
+
+class CaptureError(KnftError):
+    """A captured rule set cannot be read; the text names the line or the object, the caller puts the file in front."""
 
 
 class UnsupportedError(KnftError):
