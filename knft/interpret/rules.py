@@ -35,7 +35,7 @@ class Field(enum.Enum):
 
 
 class Random(Struct, frozen=True):
-    """A number that the kernel draws, ``offset`` to ``offset + modulus - 1``, all alike; counted in turn is the same."""
+    """A number that the kernel draws, ``offset`` to ``offset + modulus - 1``, all alike; or counted in turn."""
 
     modulus: int
     offset: int = 0
