@@ -1,0 +1,205 @@
+"""What rules do to a packet, and the tests that split a class into more than two."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from knft.interpret.outcomes import Box, Memory
+from knft.interpret.ranges import Ranges
+from knft.interpret.rules import (
+    Chance,
+    Choose,
+    Field,
+    InSet,
+    Part,
+    Random,
+    Remember,
+    SetMark,
+    Translate,
+    TranslateBy,
+    Unknown,
+    Verdict,
+)
+from knft.interpret.walk.index import IndexedChain, IndexedCollection
+from knft.interpret.walk.lookups import Found, look_up
+from knft.interpret.walk.packet import Frame, Next, Packet
+
+_MANY = 4096
+"""So many targets of one rule are told apart, and no more."""
+
+
+class Actions:
+    """Carries out the steps of rules that are not plain tests.
+
+    ``waiting`` is where packets go that are split off; ``memory`` is what is remembered of the client.
+    """
+
+    def __init__(
+        self,
+        chains: dict[str, IndexedChain],
+        collections: dict[str, IndexedCollection],
+        is_local: Callable[[int], bool],
+    ) -> None:
+        """Prepare for a rule set; ``is_local`` tells whether the node has an address."""
+        self._chains = chains
+        self._collections = collections
+        self._is_local = is_local
+        self.waiting: list[Packet] = []
+        self.memory: frozenset[Memory] = frozenset()
+        self._do: dict[type, Callable[[Packet, Any], Next]] = {
+            InSet: self._in_set,
+            Chance: self._chance,
+            Unknown: self._unknown,
+            Verdict: self._verdict,
+            Choose: self._choose,
+            SetMark: self._set_mark,
+            Translate: self._translate,
+            TranslateBy: self._translate_by,
+            Remember: self._remember,
+        }
+
+    def do(self, packet: Packet, step: object) -> Next:
+        """Carry out a step; ``packet.resume`` is where its rule goes on."""
+        return self._do[type(step)](packet, step)
+
+    def _wait(self, packet: Packet, box: Box, share: Fraction, resume: int) -> Packet:
+        other = packet.within(box)
+        other.share = packet.share * share
+        other.resume = resume
+        self.waiting.append(other)
+        return other
+
+    def _in_set(self, packet: Packet, test: InSet) -> Next:
+        collection = self._collections[test.collection]
+        if collection.remembers:
+            memory = memory_of(packet, test.collection, test.key)
+            packet.looked_up |= {memory}
+            return Next.STEP if (memory in self.memory) is not test.inverted else Next.RULE
+        results = [(found, (found.element is None) is test.inverted) for found in look_up(packet, collection, test.key)]
+        if len(results) == 1:
+            return Next.STEP if results[0][1] else Next.RULE
+        for found, passes in results:
+            self._wait(packet, found.box, found.share, packet.resume if passes else 0)
+        return Next.GONE
+
+    def _chance(self, packet: Packet, test: Chance) -> Next:
+        if test.probability >= 1:
+            return Next.STEP
+        self._wait(packet, packet.box, 1 - test.probability, resume=0)
+        packet.share *= test.probability
+        return Next.STEP
+
+    def _unknown(self, _: Packet, __: Unknown) -> Next:
+        return Next.UNKNOWN
+
+    def _verdict(self, packet: Packet, verdict: Verdict) -> Next:
+        match verdict.kind:
+            case "jump" | "goto":
+                chain, frame = self._chains[verdict.chain], packet.frame
+                outer = frame if verdict.kind == "jump" or frame is None else frame.outer
+                packet.frame = Frame(chain, chain.concerning(packet.destination), 0, outer)
+                return Next.RULE
+            case "return":
+                packet.frame = packet.frame.outer if packet.frame is not None else None
+                return Next.RULE if packet.frame is not None else Next.POLICY
+            case kind:
+                return _ENDS[kind]
+
+    def _choose(self, packet: Packet, choice: Choose) -> Next:
+        results = list(look_up(packet, self._collections[choice.collection], choice.key))
+        if len(results) == 1:
+            return self._follow(packet, results[0])
+        for found in results:
+            other = self._wait(packet, found.box, found.share, resume=0)
+            other.pending = self._follow(other, found)
+        return Next.GONE
+
+    def _follow(self, packet: Packet, found: Found) -> Next:
+        if found.element is None:
+            return Next.RULE
+        assert isinstance(found.element.value, Verdict)  # noqa: S101 - readers see to it
+        return self._verdict(packet, found.element.value)
+
+    def _set_mark(self, packet: Packet, action: SetMark) -> Next:
+        packet.mark = (packet.mark & action.keep) ^ action.flip
+        return Next.STEP
+
+    def _translate(self, packet: Packet, action: Translate) -> Next:
+        if action.what == "snat":
+            packet.new_source = "masqueraded" if action.to_self else _one(action.addresses)
+            return Next.STOP
+        if action.to_self:
+            packet.redirect(packet.destination, _one(action.ports), is_local=True)
+            packet.translated = True
+            return Next.STOP
+        addresses = list(_each(action.addresses)) or [packet.destination]
+        ports: list[int | None] = list(_each(action.ports)) or [None]
+        targets = [(address, port) for address in addresses for port in ports]
+        if len(targets) > _MANY:
+            return Next.UNKNOWN
+        return self._send_to(packet, [(packet.box, Fraction(1, len(targets)), target) for target in targets])
+
+    def _translate_by(self, packet: Packet, action: TranslateBy) -> Next:
+        targets: list[tuple[Box, Fraction, tuple[int, int | None]]] = []
+        missed = 0
+        for found in look_up(packet, self._collections[action.collection], action.key):
+            if found.element is None:
+                self._wait(packet, found.box, found.share, resume=0)
+                missed += 1
+            else:
+                address, *port = found.element.value  # type: ignore[misc] # readers see to it
+                targets.append((found.box, found.share, (address, port[0] if port else None)))
+        if missed == 1 and not targets:
+            self.waiting.pop()
+            return Next.RULE
+        return self._send_to(packet, targets) if targets else Next.GONE
+
+    def _send_to(self, packet: Packet, targets: list[tuple[Box, Fraction, tuple[int, int | None]]]) -> Next:
+        for box, share, (address, port) in targets[1:]:
+            other = self._wait(packet, box, share, resume=0)
+            self._redirect(other, address, port)
+            other.pending = Next.STOP
+        box, share, (address, port) = targets[0]
+        packet.box = box
+        packet.share *= share
+        self._redirect(packet, address, port)
+        return Next.STOP
+
+    def _redirect(self, packet: Packet, address: int, port: int | None) -> None:
+        packet.redirect(address, port, is_local=self._is_local(address))
+        packet.translated = True
+
+    def _remember(self, packet: Packet, action: Remember) -> Next:
+        packet.remembered |= {memory_of(packet, action.collection, action.key)}
+        return Next.STEP
+
+
+_ENDS = {
+    "accept": Next.STOP,
+    "drop": Next.DROP,
+    "reject": Next.REJECT,
+    "continue": Next.RULE,
+}
+
+
+def _each(ranges: Ranges) -> Iterator[int]:
+    for first, last in ranges:
+        yield from range(first, min(last, first + _MANY) + 1)
+
+
+def _one(ranges: Ranges) -> int | None:
+    return ranges[0][0] if ranges else None
+
+
+def memory_of(packet: Packet, collection: str, key: tuple[Part, ...]) -> Memory:
+    """Return what a collection remembers of the packets' client under a key: the parts that are not the client's."""
+    parts = []
+    for part in key:
+        if isinstance(part, Random):
+            parts.append(part.offset)
+        elif isinstance(part, int):
+            parts.append(part)
+        elif part is not Field.SOURCE:
+            held = packet.numbers(part)
+            parts.append(held if isinstance(held, int) else -1)
+    return collection, tuple(parts)

@@ -1,0 +1,135 @@
+"""Chains and collections prepared for many walks: only what can concern a packet is looked at."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from knft.interpret.ranges import only
+from knft.interpret.rules import (
+    Action,
+    Chain,
+    Collection,
+    Element,
+    Field,
+    Rule,
+    Step,
+    Unknown,
+    Within,
+)
+
+_LONG = 8
+"""Chains of so many rules are indexed by destination address."""
+
+
+class IndexedRule(NamedTuple):
+    """A rule whose tests are in the order in which they are tried."""
+
+    rule: Rule
+    steps: tuple[Step, ...]
+    first_action: int
+
+
+class IndexedChain:
+    """A chain's rules, and which of them a packet to some address can match."""
+
+    def __init__(self, chain: Chain) -> None:
+        """Prepare a chain."""
+        self.name = chain.name
+        # A rule without an action says nothing, whatever it looks at.
+        self.rules = tuple(_indexed(rule) for rule in chain.rules if _acts(rule))
+        self._to: dict[int, list[int]] = {}
+        self._anywhere: list[int] = []
+        self._all = range(len(self.rules))
+        self._is_long = len(self.rules) >= _LONG
+        if self._is_long:
+            for number, rule in enumerate(self.rules):
+                address = _only_destination(rule.steps)
+                listed = self._anywhere if address is None else self._to.setdefault(address, [])
+                listed.append(number)
+
+    def concerning(self, destination: int) -> "range | list[int]":
+        """Return the numbers of the rules that a packet to an address can match, in order."""
+        if not self._is_long:
+            return self._all
+        found = self._to.get(destination)
+        return sorted((*found, *self._anywhere)) if found else self._anywhere
+
+
+def _acts(rule: Rule) -> bool:
+    return any(isinstance(step, Action | Unknown) for step in rule.steps)
+
+
+def _indexed(rule: Rule) -> IndexedRule:
+    """Put what is unknown after the tests before the first action: where one of these fails, it does not matter."""
+    steps = rule.steps
+    tests = 0
+    while tests < len(steps) and not isinstance(steps[tests], Action):
+        tests += 1
+    known = [step for step in steps[:tests] if not isinstance(step, Unknown)]
+    # Addresses first: they are quick, and fail nearly always.
+    known.sort(key=lambda step: not isinstance(step, Within))
+    unknown = [step for step in steps[:tests] if isinstance(step, Unknown)]
+    return IndexedRule(rule, (*known, *unknown, *steps[tests:]), len(known))
+
+
+def _only_destination(steps: tuple[Step, ...]) -> int | None:
+    """Return the one address that a rule is about, or None where there are more."""
+    for step in steps:
+        if isinstance(step, Action):
+            return None
+        if isinstance(step, Within) and step.field is Field.DESTINATION and not step.inverted:
+            address = only(step.ranges)
+            if address is not None:
+                return address
+    return None
+
+
+class IndexedCollection:
+    """A set's or a map's elements, found by whichever parts of the key are known."""
+
+    def __init__(self, collection: Collection) -> None:
+        """Prepare a collection; indexes are made when they are first needed."""
+        self.name = collection.name
+        self.remembers = collection.remembers
+        self.seconds = collection.seconds
+        self._elements = collection.elements
+        self._indexes: dict[tuple[int, ...], tuple[dict[tuple[int, ...], list[Element]], list[Element]]] = {}
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """All elements."""
+        return self._elements
+
+    def matching(self, known: dict[int, int]) -> list[Element]:
+        """Return the elements that have these numbers at these positions of their keys."""
+        positions = tuple(known)
+        index = self._indexes.get(positions)
+        if index is None:
+            index = self._indexes[positions] = self._indexed(positions)
+        exact, ranged = index
+        found = exact.get(tuple(known.values()), [])
+        if not ranged:
+            return found
+        return [*found, *_inside(ranged, known)]
+
+    def _indexed(self, positions: tuple[int, ...]) -> tuple[dict[tuple[int, ...], list[Element]], list[Element]]:
+        exact: dict[tuple[int, ...], list[Element]] = {}
+        ranged: list[Element] = []
+        for element in self._elements:
+            parts = [element.key[position] for position in positions if position < len(element.key)]
+            numbers = tuple(part for part in parts if isinstance(part, int))
+            if len(numbers) == len(parts):
+                exact.setdefault(numbers, []).append(element)
+            else:
+                ranged.append(element)
+        return exact, ranged
+
+
+def _inside(ranged: list[Element], known: dict[int, int]) -> Iterator[Element]:
+    for element in ranged:
+        if all(covers(element.key[position], number) for position, number in known.items()):
+            yield element
+
+
+def covers(part: int | tuple[int, int], number: int) -> bool:
+    """Tell whether a part of an element's key stands for a number."""
+    return part == number if isinstance(part, int) else part[0] <= number <= part[1]

@@ -1,0 +1,205 @@
+"""Walks packets through a rule set."""
+
+from knft.interpret.outcomes import Fate, Memory, NewSource, Outcome, Packets, Passed, Path
+from knft.interpret.ranges import Ranges, contains
+from knft.interpret.rules import Field, InSet, Remember, RuleSet, Within
+from knft.interpret.walk.actions import Actions
+from knft.interpret.walk.index import IndexedChain, IndexedCollection
+from knft.interpret.walk.packet import Frame, Next, Packet
+from knft.interpret.walk.servers import ServerTable, sent
+from knft.interpret.walk.stages import IPVS, Stage, Stages
+from knft.interpret.walk.tests import DECIDE
+
+_LOOPBACK = frozenset({"lo"})
+_NO_INTERFACE = frozenset({""})
+_NOT_FOR_NAT = frozenset({"invalid"})
+_FATES = {Next.DROP: Fate.DROPPED, Next.REJECT: Fate.REJECTED, Next.UNKNOWN: Fate.UNDECIDED}
+
+
+class Walker:
+    """A rule set that packets can be sent through, any number of them.
+
+    ``own`` are the addresses that the node has, as far as they are known.
+    """
+
+    def __init__(self, rules: RuleSet, own: Ranges = ()) -> None:
+        """Prepare a rule set."""
+        chains = {name: IndexedChain(chain) for name, chain in rules.chains.items()}
+        collections = {name: IndexedCollection(item) for name, item in rules.collections.items()}
+        self._own = own
+        self._bound = rules.bound
+        self._stages = Stages(rules, chains)
+        self._actions = Actions(chains, collections, self._is_local)
+        self._servers = ServerTable(rules.servers)
+        self._seconds = _seconds(rules)
+        self._paths: list[Path] = []
+
+    def paths(self, packets: Packets, memory: frozenset[Memory] = frozenset()) -> list[Path]:
+        """Return all ways that packets go; at each point of their box the shares sum to one.
+
+        ``memory`` is what the rule set's collections know of the client beforehand.
+        """
+        self._paths = []
+        self._actions.memory = memory
+        waiting = self._actions.waiting
+        waiting.append(self._sent(packets))
+        while waiting:
+            self._go_on(waiting.pop())
+        return self._paths
+
+    def _is_local(self, address: int) -> bool:
+        return contains(self._own, address) or contains(self._bound, address)
+
+    def _sent(self, packets: Packets) -> Packet:
+        packet = Packet(
+            box=packets.box,
+            origin=packets.origin,
+            protocol=packets.protocol,
+            destination=packets.destination,
+            original=packets.destination,
+            is_local=packets.is_local,
+            stage=self._stages.first(packets.origin),
+        )
+        if contains(self._bound, packets.destination):
+            packet.is_local = True
+            if packets.origin == "node":
+                packet.source = packets.destination  # what the kernel chooses towards an address that it has
+        self._enter(packet, packet.stage)
+        return packet
+
+    def _go_on(self, packet: Packet) -> None:
+        """Follow a packet until it ends, or others wait in its place."""
+        following, packet.pending = packet.pending, Next.RULE
+        while following not in _FATES and following is not Next.GONE:
+            frame = packet.frame
+            if following is Next.POLICY:
+                packet.frame = None
+                following = Next.DROP if packet.stage.stops[packet.stop].policy == "drop" else Next.RULE
+            elif following is Next.STOP:
+                packet.frame, following = None, Next.RULE
+            elif frame is None:
+                following = self._next_stop(packet)
+            elif packet.resume or frame.next < len(frame.rules):
+                following = self._rule(packet, frame)
+            elif frame.outer is None:
+                following = Next.POLICY
+            else:
+                packet.frame = frame.outer
+        if following in _FATES:
+            self._end(packet, _FATES[following])
+
+    def _end(self, packet: Packet, fate: Fate) -> None:
+        outcome = self._delivered(packet) if fate is Fate.DELIVERED else Outcome(fate)
+        self._paths.append(Path(packet.box, packet.share, outcome, packet.trail, packet.looked_up, packet.remembered))
+
+    def _delivered(self, packet: Packet) -> Outcome:
+        source: NewSource = "kept" if packet.source is None else "frontend"
+        if packet.new_source is not None:
+            source = packet.new_source
+        seconds = next((self._seconds.get(collection) for collection, _ in packet.remembered), None)
+        if packet.server is not None:
+            seconds = packet.server.seconds
+        if not packet.is_redirected:
+            return Outcome(Fate.DELIVERED, None, None, source, seconds)
+        return Outcome(Fate.DELIVERED, packet.destination, packet.port, source, seconds)
+
+    def _next_stop(self, packet: Packet) -> Next:
+        packet.stop += 1
+        if packet.stop >= len(packet.stage.stops):
+            return self._next_stage(packet)
+        stop = packet.stage.stops[packet.stop]
+        if stop.kind == IPVS:
+            return self._through_servers(packet)
+        packet.in_nat = stop.kind == "nat"
+        if stop.chain is not None and (not packet.in_nat or self._is_for_nat(packet)):
+            packet.frame = Frame(stop.chain, stop.chain.concerning(packet.destination), 0, None)
+        return Next.RULE
+
+    def _is_for_nat(self, packet: Packet) -> bool:
+        """Tell whether nat chains look at the packet; split off what they do not look at."""
+        stage = packet.stage
+        is_over = packet.is_redirected if stage.hook in ("prerouting", "output") else packet.new_source is not None
+        states = packet.box.states
+        if stage.again or is_over or states <= _NOT_FOR_NAT:
+            return False
+        if states & _NOT_FOR_NAT:
+            self._actions.waiting.append(packet.within(packet.box._replace(states=states & _NOT_FOR_NAT)))
+            packet.box = packet.box._replace(states=states - _NOT_FOR_NAT)
+        return True
+
+    def _next_stage(self, packet: Packet) -> Next:
+        stage = self._stages.after(packet.stage, is_local=packet.is_local, origin=packet.origin)
+        if stage is None:
+            self._end(packet, Fate.DELIVERED)
+            return Next.GONE
+        self._enter(packet, stage)
+        return Next.RULE
+
+    def _enter(self, packet: Packet, stage: Stage) -> None:
+        packet.stage, packet.stop, packet.frame = stage, -1, None
+        if stage.hook == "input":
+            packet.outputs = _NO_INTERFACE
+        elif packet.origin == "node" and packet.is_local:
+            packet.outputs = _LOOPBACK
+            packet.inputs = _LOOPBACK if stage.hook == "prerouting" else packet.inputs
+        else:
+            packet.outputs = None
+
+    def _rule(self, packet: Packet, frame: Frame) -> Next:
+        """Have a packet meet its frame's next rule, or go on in the one before."""
+        first, packet.resume = packet.resume, 0
+        if not first:
+            packet.frame = Frame(frame.chain, frame.rules, frame.next + 1, frame.outer)
+        item = frame.chain.rules[frame.rules[frame.next - 1 if first else frame.next]]
+        for number in range(first, len(item.steps)):
+            step = item.steps[number]
+            decide = DECIDE.get(type(step))
+            if decide is None:
+                if number == item.first_action:
+                    packet.trail = Passed(frame.chain.name, item.rule, packet.trail)
+                packet.resume = number + 1
+                following = self._actions.do(packet, step)
+                packet.resume = 0
+                if following is not Next.STEP:
+                    return following
+                continue
+            decision = decide(packet, step)
+            if decision is False:
+                break
+            if decision is not True:
+                self._actions.waiting.append(packet.within(decision.failing))
+                packet.box = decision.passing
+        return Next.RULE
+
+    def _through_servers(self, packet: Packet) -> Next:
+        """Have IPVS look at a packet that it has not sent itself."""
+        if packet.server is not None or packet.box.states <= _NOT_FOR_NAT:
+            return Next.RULE
+        for port, server in self._servers.at(packet.destination, packet.protocol).items():
+            decision = DECIDE[Within](packet, Within(Field.DESTINATION_PORT, ((port, port),)))
+            if decision is False:
+                continue
+            if decision is not True:
+                rest = packet.within(decision.failing)
+                rest.stop -= 1  # so that they come to this stop again
+                self._actions.waiting.append(rest)
+                packet.box = decision.passing
+            others = list(sent(packet, server, self._actions.memory, self._is_local))
+            for other in others:
+                if not other.is_local:
+                    self._enter(other, self._stages.sent_on())
+            self._actions.waiting += others
+            return Next.GONE if others else Next.REJECT
+        return Next.RULE
+
+
+def _seconds(rules: RuleSet) -> dict[str, int | None]:
+    """Return for how long each collection remembers; iptables says it where it looks, nftables where it writes."""
+    found = {name: collection.seconds for name, collection in rules.collections.items() if collection.remembers}
+    if found:
+        for chain in rules.chains.values():
+            for rule in chain.rules:
+                for step in rule.steps:
+                    if isinstance(step, InSet | Remember) and step.seconds is not None and step.collection in found:
+                        found[step.collection] = step.seconds
+    return found
