@@ -23,8 +23,8 @@ class Box(NamedTuple):
     processes come in by none, which is the empty name.
     """
 
+    ports: Ranges
     sources: Ranges
-    ports: Ranges = PORTS
     source_ports: Ranges = PORTS
     inputs: frozenset[str] = frozenset({""})
     outputs: frozenset[str] = frozenset({"*"})

@@ -20,6 +20,30 @@ _LONG = 8
 """Chains of so many rules are indexed by destination address."""
 
 
+class Indexes:
+    """The indexes of chains and collections, each made once, for all rule sets that share them."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        # The value keeps the chain alive, so that no other gets its identity.
+        self._chains: dict[int, tuple[Chain, IndexedChain]] = {}
+        self._collections: dict[int, tuple[Collection, IndexedCollection]] = {}
+
+    def of_chain(self, chain: Chain) -> "IndexedChain":
+        """Return a chain's index."""
+        found = self._chains.get(id(chain))
+        if found is None:
+            found = self._chains[id(chain)] = (chain, IndexedChain(chain))
+        return found[1]
+
+    def of_collection(self, collection: Collection) -> "IndexedCollection":
+        """Return a collection's index."""
+        found = self._collections.get(id(collection))
+        if found is None:
+            found = self._collections[id(collection)] = (collection, IndexedCollection(collection))
+        return found[1]
+
+
 class IndexedRule(NamedTuple):
     """A rule whose tests are in the order in which they are tried."""
 

@@ -4,7 +4,7 @@ from knft.interpret.outcomes import Fate, Memory, NewSource, Outcome, Packets, P
 from knft.interpret.ranges import Ranges, contains
 from knft.interpret.rules import Field, InSet, Remember, RuleSet, Within
 from knft.interpret.walk.actions import Actions
-from knft.interpret.walk.index import IndexedChain, IndexedCollection
+from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.packet import Frame, Next, Packet
 from knft.interpret.walk.servers import ServerTable, sent
 from knft.interpret.walk.stages import IPVS, Stage, Stages
@@ -19,13 +19,15 @@ _FATES = {Next.DROP: Fate.DROPPED, Next.REJECT: Fate.REJECTED, Next.UNKNOWN: Fat
 class Walker:
     """A rule set that packets can be sent through, any number of them.
 
-    ``own`` are the addresses that the node has, as far as they are known.
+    ``own`` are the addresses that the node has, as far as they are known. ``indexes`` may be shared by walkers whose
+    rule sets are parts of one another.
     """
 
-    def __init__(self, rules: RuleSet, own: Ranges = ()) -> None:
+    def __init__(self, rules: RuleSet, own: Ranges = (), indexes: Indexes | None = None) -> None:
         """Prepare a rule set."""
-        chains = {name: IndexedChain(chain) for name, chain in rules.chains.items()}
-        collections = {name: IndexedCollection(item) for name, item in rules.collections.items()}
+        indexes = indexes or Indexes()
+        chains = {name: indexes.of_chain(chain) for name, chain in rules.chains.items()}
+        collections = {name: indexes.of_collection(item) for name, item in rules.collections.items()}
         self._own = own
         self._bound = rules.bound
         self._stages = Stages(rules, chains)

@@ -1,0 +1,110 @@
+"""All classes of packets that two rule sets can tell apart by where packets go, and by whom they come from.
+
+Destinations that are mentioned one by one are classes of their own. All others fall into as many as there are different
+sets of networks around them, each twice: an address of somebody else, and one that the node has without anybody having
+said so. Sources, ports, interfaces and states are split on the way through the rules.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, pairwise
+
+from msgspec import Struct
+
+from knft.interpret.compare.constants import Constants, singles, wide
+from knft.interpret.outcomes import Box, Origin, Packets
+from knft.interpret.ranges import ADDRESSES, NOTHING, PORTS, Ranges, common, contains, ranges, without
+from knft.interpret.rules import IpVersion
+
+PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
+_LOOPBACK: dict[IpVersion, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}
+_NO_ADDRESSES: dict[IpVersion, Ranges] = {
+    4: ((0, (1 << 24) - 1), (224 << 24, (1 << 32) - 1)),
+    6: ((0, 0), (0xFF << 120, (1 << 128) - 1)),
+}
+"""What nobody has: the unspecified addresses, multicast, broadcast and reserved ones."""
+_UNMENTIONED_PROTOCOL = 253
+"""For experiments (RFC 3692): stands for all that no rule mentions."""
+
+
+class Destination(Struct, frozen=True):
+    """A class of destinations: one of its addresses stands for all."""
+
+    address: int
+    ranges: Ranges
+    is_local: bool
+
+
+class Classes:
+    """The classes of one family. ``own`` are the addresses that the node is known to have."""
+
+    def __init__(self, version: IpVersion, constants: Constants, own: Ranges) -> None:
+        """Sort what the rule sets mention."""
+        self._version = version
+        self._own = ranges((*own, *_LOOPBACK[version]))
+        self._constants = constants
+        self._real = without(ADDRESSES[version], _NO_ADDRESSES[version])
+        self._interfaces = frozenset(_names(constants.interfaces))
+
+    def destinations(self) -> list[Destination]:
+        """Return all classes of destinations."""
+        mentioned = self._constants.destinations()
+        alone = {address for address in singles(mentioned) if contains(self._real, address)}
+        alone |= {first for first, last in self._own if first == last}
+        found = [Destination(address, ((address, address),), contains(self._own, address)) for address in sorted(alone)]
+        there = ranges((address, address) for address in alone)
+        for group in _groups(wide(chain(mentioned, self._own)), self._real):
+            rest = without(group, there)
+            for is_local in (False, True):
+                # An address that nobody has spoken of may be the node's; of its own only it has all.
+                where = common(rest, self._own) if is_local else without(rest, self._own)
+                where = where or (rest if is_local else NOTHING)
+                if where:
+                    found.append(Destination(where[0][0], where, is_local))
+        return found
+
+    def packets(self, destination: Destination) -> Iterator[Packets]:
+        """Yield the packets to a destination: from outside and from the node, of each protocol."""
+        for origin in self._origins(destination):
+            box = self._box(origin, destination)
+            for protocol in self.protocols():
+                yield Packets(origin, protocol, destination.address, destination.is_local, box)
+
+    def protocols(self) -> list[int]:
+        """Return the protocols that are told apart, one for all others among them."""
+        return sorted({*PROTOCOLS, *self._constants.protocols(), _UNMENTIONED_PROTOCOL})
+
+    def _origins(self, destination: Destination) -> tuple[Origin, ...]:
+        # The kernel takes no packet to a loopback address from outside.
+        return ("node",) if contains(_LOOPBACK[self._version], destination.address) else ("network", "node")
+
+    def _box(self, origin: Origin, destination: Destination) -> Box:
+        loopback = _LOOPBACK[self._version]
+        if origin == "network":
+            return Box(PORTS, without(self._real, self._own), inputs=self._interfaces, outputs=self._interfaces)
+        if contains(loopback, destination.address):
+            return Box(PORTS, loopback, outputs=self._interfaces)
+        return Box(PORTS, self._sources_of_node(), outputs=self._interfaces)
+
+    def _sources_of_node(self) -> Ranges:
+        """Return what the node may send from: its own addresses, and any that no rule knows for somebody else's."""
+        others = singles(self._constants.sources()) - {first for first, last in self._own if first == last}
+        known = ranges((address, address) for address in others)
+        return without(without(self._real, _LOOPBACK[self._version]), known)
+
+
+def _names(mentioned: set[str]) -> Iterator[str]:
+    """Yield a name for each class of interfaces but loopback."""
+    yield "*"
+    yield from mentioned - {"lo", ""}
+
+
+def _groups(networks: list[tuple[int, int]], everything: Ranges) -> Iterator[Ranges]:
+    """Yield addresses in groups that the same networks contain."""
+    edges = sorted({edge for first, last in (*networks, *everything) for edge in (first, last + 1)})
+    groups: dict[tuple[tuple[int, int], ...], list[tuple[int, int]]] = {}
+    for first, after in pairwise(edges):
+        if contains(everything, first):
+            around = tuple(network for network in networks if network[0] <= first <= network[1])
+            groups.setdefault(around, []).append((first, after - 1))
+    for pairs in groups.values():
+        yield ranges(pairs)
