@@ -23,7 +23,7 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
     where = {"family": transaction.family, "table": transaction.table}
     chains = (*transaction.made, *transaction.chains)
     for chain in chains:
-        yield {"add": {"chain": where | _chain_json(chain)}}
+        yield {"add": {"chain": where | chain_json(chain)}}
     for chain in chains:
         yield {"flush": {"chain": {**where, "name": chain.name}}}
         for rule in chain.rules:
@@ -40,7 +40,8 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
         yield {"delete": {"set": {**where, "name": name}}}
 
 
-def _chain_json(chain: Chain) -> Json:
+def chain_json(chain: Chain) -> Json:
+    """Return a chain as libnftables takes it, but for where it is."""
     if chain.hook is None:
         return {"name": chain.name}
     hook = chain.hook

@@ -1,0 +1,54 @@
+"""Rule sets with parts of them changed; what stays is shared with the original."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from knft.interpret.rules import Action, Chain, Element, Rule, RuleSet, Step, Test
+
+
+def edit_chain(rules: RuleSet, name: str, edit: Callable[[Rule], Iterable[Rule]]) -> RuleSet:
+    """Return a rule set in which each rule of a chain is replaced by what ``edit`` makes of it."""
+    chain = rules.chains.get(name)
+    if chain is None:
+        return rules
+    edited = Chain(name, tuple(made for rule in chain.rules for made in edit(rule)))
+    return replace(rules, chains={**rules.chains, name: edited})
+
+
+def without_rules(rules: RuleSet, name: str, is_meant: Callable[[Rule], bool]) -> RuleSet:
+    """Return a rule set without some rules of a chain."""
+    return edit_chain(rules, name, lambda rule: () if is_meant(rule) else (rule,))
+
+
+def with_tests(rule: Rule, *tests: Test) -> Rule:
+    """Return a rule that is met by packets alone that pass some more tests."""
+    return replace(rule, steps=(*tests, *rule.steps))
+
+
+def only_actions(rule: Rule) -> tuple[Step, ...]:
+    """Return what a rule does, without its tests."""
+    return tuple(step for step in rule.steps if isinstance(step, Action))
+
+
+def with_elements(rules: RuleSet, name: str, more: Iterable[Element]) -> RuleSet:
+    """Return a rule set with more elements in a collection; those that are there already change nothing."""
+    collection = rules.collections.get(name)
+    if collection is None:
+        return rules
+    there = {element.key for element in collection.elements}
+    added = {element.key: element for element in more if element.key not in there}
+    extended = replace(collection, elements=(*collection.elements, *added.values()))
+    return replace(rules, collections={**rules.collections, name: extended})
+
+
+def joined(one: RuleSet, other: RuleSet) -> RuleSet:
+    """Return both at once; names of chains and collections are told apart by their tables."""
+    return replace(
+        one,
+        bases=(*one.bases, *other.bases),
+        chains={**one.chains, **other.chains},
+        collections={**one.collections, **other.collections},
+        servers=(*one.servers, *other.servers),
+        bound=(*one.bound, *other.bound),
+    )

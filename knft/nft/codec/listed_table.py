@@ -1,0 +1,63 @@
+"""A table that nobody has loaded, as libnftables would list it: for those who read listings."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from knft.nft.codec.elements import element_json
+from knft.nft.codec.tables import chain_json, rule_json
+from knft.nft.objects import Container, Table
+
+Json = dict[str, Any]
+
+_TYPES = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
+
+
+def listed_table(table: Table) -> bytes:
+    """Return a whole table as ``nft -j list table`` of 1.0.6 prints it, apart from handles."""
+    return msgspec.json.encode({"nftables": list(_objects(table))})
+
+
+def _objects(table: Table) -> Iterator[Json]:
+    where = {"family": table.family, "table": table.name}
+    yield {"metainfo": {"json_schema_version": 1}}
+    yield {"table": {"family": table.family, "name": table.name}}
+    for container in table.containers:
+        elements = table.elements.get(container.name, {})
+        listed: Json = {**where, "name": container.name, **_declaration(container)}
+        if elements:
+            listed["elem"] = [element_json(key, value) for key, value in elements.items()]
+        yield {"map" if container.is_map else "set": listed}
+    for chain in table.chains:
+        yield {"chain": where | chain_json(chain)}
+    for chain in table.chains:
+        for rule in chain.rules:
+            yield {"rule": {**where, "chain": chain.name, **rule_json(rule)}}
+
+
+def _declaration(container: Container) -> Json:
+    declared: Json = {"type": _types(container.key)}
+    if container.is_map:
+        data = _types(container.data)
+        declared["map"] = data if isinstance(data, str) else " . ".join(data)
+    if container.dynamic_size:
+        declared |= {"size": container.dynamic_size, "flags": ["timeout"]}
+    if container.interval:
+        declared["flags"] = ["interval"]
+    return declared
+
+
+def _types(declared: str) -> str | list[str]:
+    parts = [_type(part) for part in declared.split(" . ")]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _type(part: str) -> str:
+    """Return a type; of what is declared by an expression, the type that this has."""
+    words = part.split()
+    if len(words) == 1:
+        return part
+    if words[0] == "numgen":
+        return "integer"
+    return _TYPES.get(words[0], "inet_service")
