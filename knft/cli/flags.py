@@ -1,6 +1,6 @@
 """Flags of several commands, and those of single backends; names are kube-proxy's where it has them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -78,34 +78,19 @@ def _nodeport_addresses(words: str) -> Callable[[Command], Command]:
     return click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR", help=words)
 
 
-_OF_BACKENDS = (
+_OF_SYNCS = (
     _of(NFTABLES, "--declarations", is_flag=True, help="Print the declarations alone, as nft text."),
     _of(LEGACY, "--part", metavar="NAME", help="Print what one tool reads, such as iptables-restore or ipset."),
-    _of(LEGACY, "--local-address", multiple=True, metavar="IP",
-                 help="An address that the machine has, beside those of the Node object."),
-    _of(LEGACY, "--random-fully/--no-random-fully", default=True, show_default=True,
-                 help="Whether iptables can choose masqueraded ports at random."),
     _of(LEGACY, "--before", multiple=True, metavar="PATH", of_sync=True,
                  help="The manifests of the sync before: what differs is what this one is about."),
     _of(LEGACY, "--cleanup", is_flag=True, help="Print what removes the mode's leftovers, not a sync."),
     _of(IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME", of_sync=True,
                  help="Print a partial sync, of these Services."),
     _of(IPTABLES, "--existing", metavar="FILE", help="What iptables-save printed; stale chains are deleted."),
-    _of(IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True, show_default=True,
-                 help="Whether NodePorts answer on loopback addresses."),
-    _of(IPTABLES, "--conntrack-tcp-be-liberal", is_flag=True,
-                 help="Conntrack takes packets outside the window as valid: no rule drops INVALID ones."),
-    _of(IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
-                 help="Whether the kernel has nfacct's counters."),
-    _of(IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
-                 help="Which kube-proxy's rules are meant: 1.23, 1.26, 1.29 or newest; endpoints are chosen as the "
-                      "newest does."),
     _of(IPVS, "--existing-ipvs", metavar="FILE", of_sync=True,
                  help="The virtual servers that are there: ipvsadm -Sn, or -Ln, which counts connections, or both."),
     _of(IPVS, "--existing-addresses", metavar="FILE", of_sync=True,
                  help="The addresses on kube-ipvs0: a line each, or as ip address show prints them."),
-    _of(IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
-                 help="How connections are spread."),
     _of(IPVS, "--ipvs-exclude-cidrs", multiple=True, metavar="CIDR",
                  help="Virtual servers in these networks are left alone."),
     _of(IPVS, "--ipvs-strict-arp", is_flag=True, help="Set arp_ignore to 1 and arp_announce to 2."),
@@ -116,6 +101,26 @@ _OF_BACKENDS = (
     _of(IPVS, "--kernel", default="6.1", show_default=True, metavar="VERSION",
                  help="The node's kernel, which decides on one sysctl."),
 )  # fmt: skip
+"""What only those ask for who want to see or to carry out a sync."""
+
+_OF_RULES = (
+    _of(LEGACY, "--local-address", multiple=True, metavar="IP",
+                 help="An address that the machine has, beside those of the Node object."),
+    _of(LEGACY, "--random-fully/--no-random-fully", default=True, show_default=True,
+                 help="Whether iptables can choose masqueraded ports at random."),
+    _of(IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True, show_default=True,
+                 help="Whether NodePorts answer on loopback addresses."),
+    _of(IPTABLES, "--conntrack-tcp-be-liberal", is_flag=True,
+                 help="Conntrack takes packets outside the window as valid: no rule drops INVALID ones."),
+    _of(IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
+                 help="Whether the kernel has nfacct's counters."),
+    _of(IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
+                 help="Which kube-proxy's rules are meant: 1.23, 1.26, 1.29 or newest; endpoints are chosen as the "
+                      "newest does."),
+    _of(IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
+                 help="How connections are spread."),
+)  # fmt: skip
+"""What the rules themselves depend on."""
 
 
 def shared_flags(command: Command) -> Command:
@@ -129,13 +134,31 @@ def shared_flags_of_modes(command: Command) -> Command:
 
 
 def _with_shared(command: Command, about_nodeports: str) -> Command:
-    for option in reversed((*_SHARED, _nodeport_addresses(about_nodeports))):
-        command = option(command)
-    return command
+    return _with(command, (*_SHARED, _nodeport_addresses(about_nodeports)))
 
 
 def backend_flags(command: Command) -> Command:
     """Give a command the flags that only some backends know."""
-    for option in reversed(_OF_BACKENDS):
+    return _with(command, (*_OF_SYNCS, *_OF_RULES))
+
+
+def rule_flags(command: Command) -> Command:
+    """Give a command those of them that the rules depend on."""
+    return _with(command, _OF_RULES)
+
+
+def _with(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def defaults_of_syncs() -> dict[str, Any]:
+    """Return the flags of backends that ``rule_flags`` leaves out, as if nobody had given them."""
+
+    @click.command
+    @backend_flags
+    def nothing() -> None:
+        """Carry the options."""
+
+    return nothing.make_context("nothing", []).params

@@ -65,7 +65,7 @@ def clusters_of(given: Objects, config: Config, options: dict[str, Any]) -> Iter
     """Yield the cluster of each family; raise UsageError, naming a flag."""
     now = _settled(config, given.now)
     before = None if given.before is None else _settled(config, given.before)
-    own = (*_own_addresses(given.now, config), *parse_any_addresses("--local-address", options["local_address"]))
+    own = (*own_addresses(given.now, config), *parse_any_addresses("--local-address", options["local_address"]))
     for family, state in now.items():
         earlier = None if before is None else before[family]
         node_ip = state.node.node_ip
@@ -88,7 +88,7 @@ def _settled(config: Config, changes: tuple[Change, ...]) -> dict[Family, Servic
     return states
 
 
-def _own_addresses(changes: tuple[Change, ...], config: Config) -> tuple[str, ...]:
+def own_addresses(changes: tuple[Change, ...], config: Config) -> tuple[str, ...]:
     """Return the addresses that an interface of the node has; an ExternalIP is often its router's."""
     nodes = (change.current for change in changes if isinstance(change.current, objects.Node))
     status = (node.status for node in nodes if node.metadata.name == config.node_name)

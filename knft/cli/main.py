@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from knft.cli.flags import BACKENDS, backend_flags, refuse_foreign_flags, shared_flags, shared_flags_of_modes
+from knft.cli.flags import (
+    BACKENDS,
+    backend_flags,
+    refuse_foreign_flags,
+    rule_flags,
+    shared_flags,
+    shared_flags_of_modes,
+)
 from knft.errors import KernelError, KnftError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
@@ -65,6 +72,34 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     from knft.cli.legacy import render_legacy  # noqa: PLC0415
 
     render_legacy(backend, **options)
+
+
+@cli.command(short_help="Tell what would become of packets with knft in kube-proxy's place.")
+@click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
+              help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
+@click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
+              help="The mode of kube-proxy to compare with, for the same objects.")  # fmt: skip
+@click.option("--iptables-save", metavar="FILE", help="Compare with what iptables-save printed on a node.")
+@click.option("--ip6tables-save", metavar="FILE", help="The same of ip6tables-save.")
+@click.option("--ipset-save", metavar="FILE", help="What ipset save printed there, for rules that name sets.")
+@click.option(
+    "--ipvsadm-save", metavar="FILE", help="What ipvsadm -Sn printed there, in mode ipvs."
+)
+@click.option("--nft-json", metavar="FILE", help="Compare with what nft -j list ruleset printed on a node.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
+              help="table: for people; json: for programs; html: one page to attach to a change request.")  # fmt: skip
+@shared_flags_of_modes
+@rule_flags
+@click.pass_context
+def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Compare knft's rules with kube-proxy's, by what becomes of every class of packets.
+
+    Exit status 0 means that packets fare alike, or differ by intent alone; 1 that some fare otherwise, or that a rule
+    cannot be interpreted; 2 that a rule set could not be read.
+    """
+    from knft.cli.diff import diff as diff_command  # noqa: PLC0415
+
+    context.exit(diff_command(**options))
 
 
 @cli.command(short_help="Remove what knft made on this machine, or kube-proxy left.")

@@ -11,6 +11,8 @@ PORTS: Ranges = ((0, 65535),)
 PROTOCOLS: Ranges = ((0, 255),)
 ADDRESSES: dict[int, Ranges] = {4: ((0, (1 << 32) - 1),), 6: ((0, (1 << 128) - 1),)}
 """All addresses, by the version of IP."""
+LOOPBACK: dict[int, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}
+"""The addresses that every machine has, and that never come in from outside."""
 
 
 def ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:

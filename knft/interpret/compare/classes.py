@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from knft.interpret.compare.constants import Constants, singles, wide
 from knft.interpret.outcomes import Box, Origin, Packets
-from knft.interpret.ranges import ADDRESSES, NOTHING, PORTS, Ranges, common, contains, ranges, without
+from knft.interpret.ranges import ADDRESSES, LOOPBACK, NOTHING, PORTS, Ranges, common, contains, ranges, without
 from knft.interpret.rules import IpVersion
 
 PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
-_LOOPBACK: dict[IpVersion, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}
 _NO_ADDRESSES: dict[IpVersion, Ranges] = {
     4: ((0, (1 << 24) - 1), (224 << 24, (1 << 32) - 1)),
     6: ((0, 0), (0xFF << 120, (1 << 128) - 1)),
@@ -40,7 +39,7 @@ class Classes:
     def __init__(self, version: IpVersion, constants: Constants, own: Ranges) -> None:
         """Sort what the rule sets mention."""
         self._version = version
-        self._own = ranges((*own, *_LOOPBACK[version]))
+        self._own = ranges((*own, *LOOPBACK[version]))
         self._constants = constants
         self._real = without(ADDRESSES[version], _NO_ADDRESSES[version])
         self._interfaces = frozenset(_names(constants.interfaces))
@@ -75,10 +74,10 @@ class Classes:
 
     def _origins(self, destination: Destination) -> tuple[Origin, ...]:
         # The kernel takes no packet to a loopback address from outside.
-        return ("node",) if contains(_LOOPBACK[self._version], destination.address) else ("network", "node")
+        return ("node",) if contains(LOOPBACK[self._version], destination.address) else ("network", "node")
 
     def _box(self, origin: Origin, destination: Destination) -> Box:
-        loopback = _LOOPBACK[self._version]
+        loopback = LOOPBACK[self._version]
         if origin == "network":
             return Box(PORTS, without(self._real, self._own), inputs=self._interfaces, outputs=self._interfaces)
         if contains(loopback, destination.address):
@@ -89,7 +88,7 @@ class Classes:
         """Return what the node may send from: its own addresses, and any that no rule knows for somebody else's."""
         others = singles(self._constants.sources()) - {first for first, last in self._own if first == last}
         known = ranges((address, address) for address in others)
-        return without(without(self._real, _LOOPBACK[self._version]), known)
+        return without(without(self._real, LOOPBACK[self._version]), known)
 
 
 def _names(mentioned: set[str]) -> Iterator[str]:

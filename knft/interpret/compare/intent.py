@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from knft.interpret.compare.comparison import Variant
 from knft.interpret.compare.edit import edit_chain, only_actions, with_elements, with_tests, without_rules
-from knft.interpret.ranges import Ranges
+from knft.interpret.ranges import LOOPBACK
 from knft.interpret.rules import (
     AddressType,
     Element,
@@ -28,7 +28,6 @@ from knft.takeover.names import Mode
 
 _FRONTEND = (Field.DESTINATION, Field.PROTOCOL, Field.DESTINATION_PORT)
 _LOCAL = AddressType(Field.DESTINATION, frozenset({"local"}))
-_LOOPBACK: dict[int, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}
 _PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 
 
@@ -75,6 +74,18 @@ def _without_comment(chain: str, comment: str) -> Callable[[RuleSet], RuleSet]:
     return lambda rules: without_rules(rules, _own(rules, chain), lambda rule: rule.comment == comment)
 
 
+def _undefined_ports(rules: RuleSet) -> RuleSet:
+    """Have packets to ports that a cluster IP does not have go their way, as if the address were anybody's."""
+    marked = "masquerade"
+    served = InSet(_own(rules, "service-ips"), _FRONTEND)
+    let_go = _without_comment("cluster-ips-check", "undefined ports of cluster IPs")(rules)
+    return edit_chain(
+        let_go,
+        _own(rules, "services"),
+        lambda rule: (with_tests(rule, served) if rule.comment.startswith(marked) else rule,),
+    )
+
+
 def _node_ports(chain: str, tests: Callable[[RuleSet], Iterable[Test]]) -> Callable[[RuleSet], RuleSet]:
     """Change which addresses a chain's rule about NodePorts is for."""
 
@@ -92,12 +103,12 @@ def _node_ports(chain: str, tests: Callable[[RuleSet], Iterable[Test]]) -> Calla
 
 
 def _local_but_loopback(rules: RuleSet) -> tuple[Test, ...]:
-    return (_LOCAL, Within(Field.DESTINATION, _LOOPBACK[rules.version], inverted=True))
+    return (_LOCAL, Within(Field.DESTINATION, LOOPBACK[rules.version], inverted=True))
 
 
 def _loopback(rules: RuleSet) -> tuple[Test, ...]:
     # kube-proxy's iptables mode does it for IPv4 alone.
-    return (Within(Field.DESTINATION, _LOOPBACK[4] if rules.version == 4 else ()),)  # noqa: PLR2004
+    return (Within(Field.DESTINATION, LOOPBACK[4] if rules.version == 4 else ()),)  # noqa: PLR2004
 
 
 def _own_refusals(rules: RuleSet) -> RuleSet:
@@ -153,7 +164,7 @@ INTENTS = (
         _IPTABLES,
         "a port that a live cluster IP does not have is not refused: the packet goes its way",
         "C.4(10)",
-        knft=_without_comment("cluster-ips-check", "undefined ports of cluster IPs"),
+        knft=_undefined_ports,
     ),
     Intent(
         "unallocated address",

@@ -1,0 +1,50 @@
+"""Rule sets that nobody has loaded: knft's own and kube-proxy's, for the same objects."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from knft.cli.captured import Texts, rule_sets
+from knft.cli.flags import defaults_of_syncs
+from knft.cli.legacy_clusters import Objects, clusters_of
+from knft.cli.legacy_options import iptables_settings, ipvs_settings
+from knft.cli.options import config_from_options
+from knft.config import Config
+from knft.interpret import nftables
+from knft.interpret.rules import IpVersion, RuleSet
+from knft.model.names import Family
+from knft.model.objects import Change
+from knft.nft.codec.listed_table import listed_table
+from knft.render.layout import whole_table
+from knft.sync.assemble import recorded_daemon
+from knft_compat import iptables, ipvs
+from knft_compat.saved import captures
+
+OF_FAMILY: dict[Family, IpVersion] = {Family.IPV4: 4, Family.IPV6: 6}
+
+
+def own_rules(changes: Iterable[Change], config: Config) -> dict[IpVersion, RuleSet]:
+    """Return knft's rule sets for some objects."""
+    daemon, recorders = recorded_daemon(config)
+    daemon.handle(changes)
+    daemon.sync()
+    found = {}
+    for family, recorder in recorders.items():
+        listed = listed_table(whole_table(*recorder.first_sync()))
+        found[OF_FAMILY[family]] = nftables.read(listed, OF_FAMILY[family])
+    return found
+
+
+def legacy_rules(mode: str, changes: tuple[Change, ...], options: dict[str, Any]) -> dict[IpVersion, RuleSet]:
+    """Return kube-proxy's rule sets for the same objects, in mode iptables or ipvs; raise UsageError, naming a flag."""
+    options = {**defaults_of_syncs(), **options}
+    # The mode's own default is every address, and one of its words is none of nftables' (I.5).
+    config = config_from_options({**options, "nodeport_addresses": ()})
+    make: Any = iptables.sync if mode == "iptables" else ipvs.sync
+    settings: Any = iptables_settings(options) if mode == "iptables" else ipvs_settings(options)
+    found: dict[IpVersion, RuleSet] = {}
+    for family, cluster in clusters_of(Objects(changes, None), config, options):
+        version = OF_FAMILY[family]
+        saved = captures(make(cluster, settings))
+        texts = Texts({version: saved.rules}, saved.sets, saved.servers, bound=saved.bound)
+        found |= rule_sets(texts)
+    return found

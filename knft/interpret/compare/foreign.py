@@ -1,0 +1,45 @@
+"""What of a captured rule set is neither kube-proxy's nor knft's: it stays in force whichever of the two is there."""
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from knft.interpret.ranges import Ranges, contains
+from knft.interpret.rules import Chain, Rule, RuleSet, Verdict
+from knft.takeover.names import TABLES, chain_owners
+
+_LEADING: tuple[Literal["jump", "goto"], ...] = ("jump", "goto")
+_OWN_TABLES = frozenset((*(f"{family} {name}" for family, name in TABLES), "ip knft", "ip6 knft"))
+
+
+def foreign(rules: RuleSet, own: Ranges) -> RuleSet:
+    """Return a rule set without kube-proxy's chains, tables and virtual servers, and without knft's tables.
+
+    Virtual servers are kube-proxy's at the addresses of its device, and at those of the node (``own``).
+    """
+    gone = frozenset(name for name in rules.chains if is_proxys(name))
+    jumps = frozenset(Verdict(kind, name) for name in gone for kind in _LEADING)
+    chains = {name: _without(chain, jumps) for name, chain in rules.chains.items() if name not in gone}
+    served = rules.bound, own
+    return replace(
+        rules,
+        bases=tuple(base for base in rules.bases if base.chain not in gone),
+        chains=chains,
+        servers=tuple(item for item in rules.servers if not any(contains(where, item.address) for where in served)),
+        bound=(),
+    )
+
+
+def is_proxys(chain: str) -> bool:
+    """Tell whether a chain is kube-proxy's or knft's, by its full name."""
+    table, _, name = chain.rpartition(" ")
+    return table in _OWN_TABLES or bool(chain_owners(table, name))
+
+
+def _without(chain: Chain, jumps: frozenset[Verdict]) -> Chain:
+    kept = tuple(rule for rule in chain.rules if not _leads_to(rule, jumps))
+    return chain if len(kept) == len(chain.rules) else replace(chain, rules=kept)
+
+
+def _leads_to(rule: Rule, targets: frozenset[Verdict]) -> bool:
+    return any(isinstance(step, Verdict) and step in targets for step in rule.steps)
