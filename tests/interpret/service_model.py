@@ -31,6 +31,7 @@ from tests.interpret.service_manifests import (
 )
 
 Mode = Literal["nftables", "iptables"]
+Detection = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
 Verdict = Literal["delivered", "rejected", "dropped", "untouched"]
 
 LOOPBACK: Mapping[Family, str] = {4: "127.0.0.1", 6: "::1"}
@@ -67,7 +68,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     service_cidrs: tuple[str, ...] = ()  # beside those of ServiceCIDRs
     masquerade_all: bool = False
     localhost_nodeports: bool = True  # of iptables mode alone
-    detect_local: Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"] = "ClusterCIDR"
+    detect_local: Detection = "ClusterCIDR"
     cluster_cidrs: tuple[str, ...] = ()
     interface: str = ""  # the bridge's name, or the prefix
     pod_interface: str = "cni0"
