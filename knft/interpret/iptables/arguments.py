@@ -34,6 +34,7 @@ _SAME = {"tcp": _OF_PORTS, "udp": _OF_PORTS, "sctp": _OF_PORTS, "dccp": _OF_PORT
 """Other names of a match's options."""
 
 _HEADER = {"-s": 1, "-d": 1, "-p": 1, "-i": 1, "-o": 1, "-f": 0}
+_ORDER = "-s-d-i-o-p-f"
 _IGNORED = {"-c": 2, "-4": 0, "-6": 0}
 
 _PORTS = {"--sport": 1, "--dport": 1}
@@ -167,16 +168,17 @@ class _Splitter:
     def split(self) -> Arguments:
         words = self._words
         while self._at < len(words):
-            inverted = words[self._at] == "!"
-            self._at += inverted
-            self._option(self._take("an option", 1)[0], inverted=inverted)
+            word = words[self._at]
+            self._at += 1
+            inverted = word == "!"
+            self._option(self._take("an option", 1)[0] if inverted else word, inverted=inverted)
         matches = [part for part in self._parts if part.jump == "-m"]
         targets = [part for part in self._parts if part.jump != "-m"]
         if len(targets) > 1:
             msg = f"two targets, {targets[0].name} and {targets[1].name}"
             raise CaptureError(msg)
         return Arguments(
-            tuple(self._header),
+            tuple(sorted(self._header, key=_printed_first)),
             tuple([Part(part.jump, part.name, tuple(part.options)) for part in matches if not _is_comment(part)]),
             Part(targets[0].jump, targets[0].name, tuple(targets[0].options)) if targets else None,
             _comment(matches),
@@ -242,6 +244,11 @@ class _Splitter:
         values = tuple(takewhile(lambda word: word != "!" and not word.startswith("-"), self._words[self._at :]))
         self._at += len(values)
         return values
+
+
+def _printed_first(option: Option) -> int:
+    """Sort options of the header as iptables-save prints them: rules that say the same are the same."""
+    return _ORDER.find(option.name)
 
 
 def _is_comment(part: _Open) -> bool:

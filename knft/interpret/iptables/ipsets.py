@@ -174,7 +174,7 @@ def _create_options(words: list[str]) -> dict[str, str]:
         elif word in _OPTIONS:
             next(rest, None)
         elif word not in _FLAGS:
-            found["unknown"] = plain(word)
+            found.setdefault("unknown", plain(word))
     return found
 
 

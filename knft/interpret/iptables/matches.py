@@ -13,7 +13,7 @@ Packets are taken for what a Service's are: routed, to one host, on a path that 
 from collections.abc import Callable, Iterable, Mapping
 
 from knft.interpret.iptables import conntrack, flags
-from knft.interpret.iptables.arguments import Option, Part
+from knft.interpret.iptables.arguments import VALUES, Option, Part
 from knft.interpret.iptables.errors import NotInterpretedError
 from knft.interpret.iptables.lookups import Lookups
 from knft.interpret.iptables.numbers import address, chance, masked, number, port, ports, protocol, span
@@ -29,7 +29,9 @@ PartReader = Callable[[Part, Lookups], Ways]
 def read_match(part: Part, lookups: Lookups) -> Ways:
     """Return what a match asks; what is not interpreted is Unknown."""
     read = MATCHES.get(part.name)
-    if read is None:
+    known = VALUES.get(part.name, {})
+    # Options of other versions may say anything; where each option stands for itself, _each sees to it.
+    if read is None or (part.name in _WHOLE and any(option.name not in known for option in part.options)):
         return _unknown(part.text)
     try:
         return read(part, lookups)
@@ -209,6 +211,16 @@ def _table(of_options: Iterable[tuple[str, Mapping[str, OptionReader]]]) -> dict
     return {name: _each(readers) for name, readers in of_options}
 
 
+_WHOLE: Mapping[str, PartReader] = {
+    "statistic": _statistic,
+    "recent": _recent,
+    "set": _match_set,
+    "physdev": _physdev,
+    "rpfilter": _rpfilter,
+    "ipvs": _ipvs,
+}
+"""Matches whose options say something together."""
+
 MATCHES: Mapping[str, PartReader] = {
     **_table(
         (
@@ -230,10 +242,5 @@ MATCHES: Mapping[str, PartReader] = {
             ("pkttype", {"--pkt-type": _packet_type}),
         )
     ),
-    "statistic": _statistic,
-    "recent": _recent,
-    "set": _match_set,
-    "physdev": _physdev,
-    "rpfilter": _rpfilter,
-    "ipvs": _ipvs,
+    **_WHOLE,
 }

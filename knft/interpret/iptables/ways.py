@@ -29,5 +29,8 @@ def together(asked: Iterable[Ways]) -> Ways:
     """Return what asks all of it."""
     found: Ways = ALWAYS
     for ways in asked:
-        found = tuple([(*before, *steps) for before, steps in product(found, ways)])
+        if len(ways) == 1 and len(found) == 1:  # nearly always
+            found = ((*found[0], *ways[0]),)
+        else:
+            found = tuple([(*before, *steps) for before, steps in product(found, ways)])
     return found
