@@ -33,6 +33,9 @@ class Field(enum.Enum):
     INPUT = "interface it came in by"
     OUTPUT = "interface it goes out by"
 
+    # Enum's own is written in Python; these are keys in every walk.
+    __hash__ = object.__hash__
+
 
 class Random(Struct, frozen=True):
     """A number that the kernel draws, ``offset`` to ``offset + modulus - 1``, all alike; or counted in turn."""

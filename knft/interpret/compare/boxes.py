@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from knft.interpret.outcomes import Box, Fate, Outcome, Path
-from knft.interpret.ranges import common, ranges
+from knft.interpret.ranges import Ranges, common, ranges
 
-Shares = tuple[tuple[Outcome, Fraction], ...]
-"""Every outcome and how many of the packets have it, sorted; together one."""
+Shares = frozenset[tuple[Outcome, Fraction]]
+"""Every outcome and how many of the packets have it; together one."""
 
 
 class Piece(NamedTuple):
@@ -62,6 +62,19 @@ def pieces(left: Sequence[Path], right: Sequence[Path]) -> list[Piece]:
     return [_piece(paths, merged, numbers) for parts in found.values() for merged, numbers in _merged(parts)]
 
 
+def by_ports(left: Sequence[Path], right: Sequence[Path]) -> Iterator[tuple[Ranges, list[Path], list[Path]]]:
+    """Yield the ports that both sides together tell apart, with the paths of each side to them."""
+    paths = (*left, *right)
+    for ports, numbers in _parts([path.box.ports for path in paths]):
+        sides: tuple[list[Path], list[Path]] = ([], [])
+        for number in numbers:
+            path = paths[number]
+            if path.box.ports != ports:
+                path = path._replace(box=path.box._replace(ports=ports))
+            sides[number >= len(left)].append(path)
+        yield ports, *sides
+
+
 def _piece(paths: Sequence[tuple[Path, bool]], box: Box, numbers: Iterable[int]) -> Piece:
     there = [paths[number] for number in numbers]
     return Piece(
@@ -76,7 +89,7 @@ def shares(paths: Iterable[Path]) -> Shares:
     found: dict[Outcome, Fraction] = {}
     for path in paths:
         found[path.outcome] = found.get(path.outcome, Fraction()) + path.share
-    return tuple(sorted(found.items(), key=repr))
+    return frozenset(found.items())
 
 
 def _split(

@@ -1,13 +1,14 @@
 """Goes through all classes of packets, and says of each what becomes of it in two rule sets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knft.interpret.compare.boxes import Piece, pieces, same, shares, within
+from knft.interpret.compare.boxes import Piece, by_ports, pieces, same, shares, within
 from knft.interpret.compare.classes import Classes, Destination
-from knft.interpret.outcomes import Memory, Packets, Path
+from knft.interpret.outcomes import Fate, Memory, Packets, Path
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
@@ -52,6 +53,18 @@ class Difference(Struct, frozen=True):
         return self.piece.is_undecided
 
 
+class Case(NamedTuple):
+    """Packets of one class, of clients of whom one thing is known."""
+
+    destination: Destination
+    packets: Packets
+    client: Client
+
+    def difference(self, piece: Piece, reason: str | None) -> Difference:
+        """Return a difference between some of the packets."""
+        return Difference(self.destination, self.packets, piece, self.client, reason)
+
+
 class Counts(Struct):
     """Classes of packets: parts that either side tells apart."""
 
@@ -74,7 +87,8 @@ class Comparison:
         self._right = self._walker(right)
         self._classes = classes
         self._variants = tuple(variants)
-        self._walkers: dict[int, Walker] = {}
+        self._order = list(range(len(self._variants)))
+        self._walkers: dict[int, Walker] = {id(left): self._left, id(right): self._right}
         self._sticky: dict[Memory, dict[Client, None]] = {}
         self._asking: list[tuple[Destination, Packets, frozenset[Memory]]] = []
         self.counts = Counts()
@@ -100,57 +114,65 @@ class Comparison:
         right = self._right.paths(packets, client.right)
         if client is FRESH:
             self._note_memory(destination, packets, left, right)
-        is_equal = same(left, right)
-        if is_equal and not any(path.outcome.fate.value == "undecided" for path in left):
-            self.counts.equal += len({path.box for path in left} | {path.box for path in right})
+        if _is_settled(left, right):
+            self._count_equal(left, right)
             return
+        for ports, of_left, of_right in by_ports(left, right):
+            if _is_settled(of_left, of_right):
+                self._count_equal(of_left, of_right)
+            else:
+                there = replace(packets, box=packets.box._replace(ports=ports))
+                yield from self._judged(Case(destination, there, client), of_left, of_right)
+
+    def _count_equal(self, left: Sequence[Path], right: Sequence[Path]) -> None:
+        self.counts.equal += len({path.box for path in left} | {path.box for path in right})
+
+    def _judged(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
+        differing = []
         for piece in pieces(left, right):
-            yield from self._judged(destination, packets, client, piece)
+            if piece.is_undecided:
+                self.counts.undecided += 1
+                yield case.difference(piece, None)
+            elif shares(piece.left) == shares(piece.right):
+                self.counts.equal += 1
+            else:
+                differing.append(piece)
+        if differing:
+            yield from self._explained(case, differing)
 
-    def _judged(self, destination: Destination, packets: Packets, client: Client, piece: Piece) -> Iterator[Difference]:
-        if piece.is_undecided:
-            self.counts.undecided += 1
-            yield Difference(destination, packets, piece, client, None)
-        elif shares(piece.left) == shares(piece.right):
-            self.counts.equal += 1
-        else:
-            yield from self._explained(destination, packets, client, piece)
-
-    def _explained(
-        self, destination: Destination, packets: Packets, client: Client, piece: Piece
-    ) -> Iterator[Difference]:
-        """Yield a difference in parts, each with the first reason that accounts for it."""
-        rest = [piece]
-        for number, variant in enumerate(self._variants):
-            left, right = self._of_variant(number)
+    def _explained(self, case: Case, differing: list[Piece]) -> Iterator[Difference]:
+        """Yield differences in parts, each with the first reason that accounts for it."""
+        for number in self._order:
             unexplained: list[Piece] = []
-            for part in rest:
-                there = replace(packets, box=part.box)
-                ways = left.paths(there, client.left), right.paths(there, client.right)
-                for piece_of_variant in pieces(*ways):
-                    box = piece_of_variant.box
-                    cut = Piece(box, tuple(within(part.left, box)), tuple(within(part.right, box)))
-                    if shares(piece_of_variant.left) != shares(piece_of_variant.right):
-                        unexplained.append(cut)
+            left, right = (walker.paths(case.packets, known) for walker, known in self._of_variant(number, case.client))
+            for piece in differing:
+                for part, is_equal in _parts(piece, left, right):
+                    if not is_equal:
+                        unexplained.append(part)
                         continue
                     self.counts.by_intent += 1
-                    yield Difference(destination, packets, cut, client, variant.reason)
-            rest = unexplained
-            if not rest:
+                    yield case.difference(part, self._variants[number].reason)
+            if len(unexplained) < len(differing):
+                self._prefer(number)
+            differing = unexplained
+            if not differing:
                 return
-        self.counts.different += len(rest)
-        for part in rest:
-            yield Difference(destination, packets, part, client, None)
+        self.counts.different += len(differing)
+        for piece in differing:
+            yield case.difference(piece, None)
 
-    def _of_variant(self, number: int) -> tuple[Walker, Walker]:
+    def _prefer(self, number: int) -> None:
+        """Have a variant tried first the next time: differences with the same reason come in a row."""
+        if number != self._order[-1]:
+            self._order = [number, *(other for other in self._order if other != number)]
+
+    def _of_variant(self, number: int, client: Client) -> Iterator[tuple[Walker, frozenset[Memory]]]:
         variant = self._variants[number]
-        walkers = []
-        for rules in (variant.left, variant.right):
+        for rules, known in ((variant.left, client.left), (variant.right, client.right)):
             found = self._walkers.get(id(rules))
             if found is None:
                 found = self._walkers[id(rules)] = self._walker(rules)
-            walkers.append(found)
-        return walkers[0], walkers[1]
+            yield found, known
 
     def _note_memory(
         self, destination: Destination, packets: Packets, left: Sequence[Path], right: Sequence[Path]
@@ -173,3 +195,19 @@ class Comparison:
             client = Client((address, port), of_left, of_right)
             for memory in of_left | of_right:
                 self._sticky.setdefault(memory, {})[client] = None
+
+
+def _is_settled(left: Sequence[Path], right: Sequence[Path]) -> bool:
+    """Tell whether both sides do the same, and know what they do."""
+    return same(left, right) and not any(path.outcome.fate is Fate.UNDECIDED for path in left)
+
+
+def _parts(piece: Piece, left: Sequence[Path], right: Sequence[Path]) -> Iterator[tuple[Piece, bool]]:
+    """Yield a piece in parts, with whether other ways treat each alike on both sides."""
+    cut = within(left, piece.box), within(right, piece.box)
+    if same(*cut):
+        yield piece, True
+        return
+    for part in pieces(*cut):
+        ways = tuple(within(piece.left, part.box)), tuple(within(piece.right, part.box))
+        yield Piece(part.box, *ways), shares(part.left) == shares(part.right)

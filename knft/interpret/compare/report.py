@@ -147,7 +147,7 @@ def _example(version: IpVersion, difference: Difference) -> Example:
 
 
 def _seen(version: IpVersion, found: Shares) -> Iterator[Seen]:
-    for outcome, share in found:
+    for outcome, share in words.in_order(found):
         endpoint = words.endpoint(version, outcome) if outcome.is_translated else ""
         source = words.source(version, outcome.source)
         yield Seen(str(share), outcome.fate.value, endpoint, source, outcome.seconds)

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterable
+from fractions import Fraction
 
 from knft.interpret.compare.boxes import Shares
 from knft.interpret.compare.classes import PROTOCOLS, Destination
@@ -107,11 +108,16 @@ def change(version: IpVersion, left: Shares, right: Shares) -> str:
 def outcomes(version: IpVersion, found: Shares) -> str:
     """Return what clients see, alike outcomes together."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for outcome, share in found:
+    for outcome, share in in_order(found):
         alike.setdefault((_fate(version, outcome), str(share)), []).append(
             endpoint(version, outcome) if outcome.is_translated else ""
         )
     return "; ".join(_said(fate, share, endpoints) for (fate, share), endpoints in alike.items())
+
+
+def in_order(found: Shares) -> list[tuple[Outcome, Fraction]]:
+    """Return what clients see in an order that is always the same: the likeliest first, then by endpoint."""
+    return sorted(found, key=lambda item: (-item[1], repr(item[0])))
 
 
 def _fate(version: IpVersion, outcome: Outcome) -> str:
