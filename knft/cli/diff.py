@@ -19,12 +19,12 @@ from knft.config import parse_any_addresses
 from knft.errors import UsageError
 from knft.interpret.compare.classes import Classes
 from knft.interpret.compare.comparison import Comparison, Progress
-from knft.interpret.compare.constants import Constants
 from knft.interpret.compare.edit import joined
 from knft.interpret.compare.foreign import foreign
 from knft.interpret.compare.intent import variants
 from knft.interpret.compare.report import FamilyReport, Report, summarise
 from knft.interpret.compare.services import ServiceNames
+from knft.interpret.constants import Constants
 from knft.interpret.ranges import LOOPBACK, Ranges, ranges
 from knft.interpret.rules import IpVersion, RuleSet
 from knft.takeover.names import Mode

@@ -1,12 +1,13 @@
 """What becomes of packets: classes of them, ways through the rules, and outcomes at their ends."""
 
 import enum
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from knft.interpret.ranges import PORTS, Ranges
+from knft.interpret.ranges import PORTS, Ranges, common
 from knft.interpret.rules import Rule, State
 
 Origin = Literal["network", "node"]
@@ -29,6 +30,20 @@ class Box(NamedTuple):
     inputs: frozenset[str] = frozenset({""})
     outputs: frozenset[str] = frozenset({"*"})
     states: frozenset[State] = STATES
+
+
+def overlap(one: Box, other: Box) -> Box | None:
+    """Return the packets that are in both boxes, or None."""
+    extents: list[Any] = []
+    sides: Iterable[tuple[Any, Any]] = zip(one, other, strict=True)
+    for mine, yours in sides:
+        both = mine
+        if mine is not yours and mine != yours:
+            both = mine & yours if isinstance(mine, frozenset) else common(mine, yours)
+            if not both:
+                return None
+        extents.append(both)
+    return Box(*extents)
 
 
 class Packets(Struct, frozen=True):
@@ -83,6 +98,22 @@ class Passed(NamedTuple):
     chain: str
     rule: Rule
     before: "Passed | None"
+
+
+def with_rules(trail: Passed | None, more: Iterable[tuple[str, Rule]]) -> Passed | None:
+    """Return a trail with rules after it, the first one first."""
+    for chain, rule in more:
+        trail = Passed(chain, rule, trail)
+    return trail
+
+
+def rules_of(trail: Passed | None) -> list[tuple[str, Rule]]:
+    """Return the rules of a trail with their chains, the first one first."""
+    found = []
+    while trail is not None:
+        found.append((trail.chain, trail.rule))
+        trail = trail.before
+    return found[::-1]
 
 
 class Path(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from knft.interpret.outcomes import Box, Fate, Outcome, Path
-from knft.interpret.ranges import Ranges, common, ranges
+from knft.interpret.outcomes import Box, Fate, Outcome, Path, overlap
+from knft.interpret.ranges import Ranges, ranges
 
 Shares = frozenset[tuple[Outcome, Fraction]]
 """Every outcome and how many of the packets have it; together one."""
@@ -162,18 +162,6 @@ def _joined(dimension: int, group: list[tuple[Box, tuple[int, ...]]]) -> tuple[B
     else:
         joined = ranges(pair for extent in extents for pair in extent)
     return box._replace(**{Box._fields[dimension]: joined}), numbers
-
-
-def overlap(one: Box, other: Box) -> Box | None:
-    """Return the packets that are in both boxes, or None."""
-    extents: list[Any] = []
-    sides: Iterable[tuple[Any, Any]] = zip(one, other, strict=True)
-    for mine, yours in sides:
-        both = mine & yours if isinstance(mine, frozenset) else common(mine, yours)
-        if not both:
-            return None
-        extents.append(both)
-    return Box(*extents)
 
 
 def within(paths: Iterable[Path], box: Box) -> list[Path]:

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 
 from msgspec import Struct
 
-from knft.interpret.compare.constants import Constants, singles, wide
+from knft.interpret.constants import Constants, singles, wide
 from knft.interpret.outcomes import Box, Origin, Packets
 from knft.interpret.ranges import ADDRESSES, LOOPBACK, NOTHING, PORTS, Ranges, common, contains, ranges, without
 from knft.interpret.rules import IpVersion

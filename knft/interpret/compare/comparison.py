@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from knft.interpret.compare.boxes import Piece, by_ports, pieces, same, shares, within
 from knft.interpret.compare.classes import Classes, Destination
 from knft.interpret.outcomes import Fate, Memory, Packets, Path
-from knft.interpret.ranges import Ranges
+from knft.interpret.ranges import Ranges, only
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.walker import Walker
@@ -87,7 +87,7 @@ class Comparison:
         self._right = self._walker(right)
         self._classes = classes
         self._variants = tuple(variants)
-        self._order = list(range(len(self._variants)))
+        self._orders: dict[tuple[str, int, bool], list[int]] = {}
         self._walkers: dict[int, Walker] = {id(left): self._left, id(right): self._right}
         self._sticky: dict[Memory, dict[Client, None]] = {}
         self._asking: list[tuple[Destination, Packets, frozenset[Memory]]] = []
@@ -138,13 +138,17 @@ class Comparison:
             else:
                 differing.append(piece)
         if differing:
-            yield from self._explained(case, differing)
+            yield from self._explained(case, differing, (left, right))
 
-    def _explained(self, case: Case, differing: list[Piece]) -> Iterator[Difference]:
+    def _explained(
+        self, case: Case, differing: list[Piece], ways: tuple[Sequence[Path], Sequence[Path]]
+    ) -> Iterator[Difference]:
         """Yield differences in parts, each with the first reason that accounts for it."""
-        for number in self._order:
+        kind = case.packets.origin, case.packets.protocol, only(case.packets.box.ports) is None
+        order = self._orders.setdefault(kind, list(range(len(self._variants))))
+        for number in tuple(order):
             unexplained: list[Piece] = []
-            left, right = (walker.paths(case.packets, known) for walker, known in self._of_variant(number, case.client))
+            left, right = self._ways_of_variant(number, case, ways)
             for piece in differing:
                 for part, is_equal in _parts(piece, left, right):
                     if not is_equal:
@@ -152,8 +156,10 @@ class Comparison:
                         continue
                     self.counts.by_intent += 1
                     yield case.difference(part, self._variants[number].reason)
-            if len(unexplained) < len(differing):
-                self._prefer(number)
+            if len(unexplained) < len(differing) and number != order[-1]:
+                # Differences of one kind nearly always have the same reason; the last variant is all of them at once.
+                order.remove(number)
+                order.insert(0, number)
             differing = unexplained
             if not differing:
                 return
@@ -161,18 +167,17 @@ class Comparison:
         for piece in differing:
             yield case.difference(piece, None)
 
-    def _prefer(self, number: int) -> None:
-        """Have a variant tried first the next time: differences with the same reason come in a row."""
-        if number != self._order[-1]:
-            self._order = [number, *(other for other in self._order if other != number)]
-
-    def _of_variant(self, number: int, client: Client) -> Iterator[tuple[Walker, frozenset[Memory]]]:
+    def _ways_of_variant(
+        self, number: int, case: Case, ways: tuple[Sequence[Path], Sequence[Path]]
+    ) -> Iterator[Sequence[Path]]:
+        """Yield the ways of both sides of a variant; those of a side that is as it was are known."""
         variant = self._variants[number]
-        for rules, known in ((variant.left, client.left), (variant.right, client.right)):
-            found = self._walkers.get(id(rules))
-            if found is None:
-                found = self._walkers[id(rules)] = self._walker(rules)
-            yield found, known
+        sides = (variant.left, self._left, case.client.left), (variant.right, self._right, case.client.right)
+        for known, (rules, original, memory) in zip(ways, sides, strict=True):
+            walker = self._walkers.get(id(rules))
+            if walker is None:
+                walker = self._walkers[id(rules)] = self._walker(rules)
+            yield known if walker is original else walker.paths(case.packets, memory)
 
     def _note_memory(
         self, destination: Destination, packets: Packets, left: Sequence[Path], right: Sequence[Path]

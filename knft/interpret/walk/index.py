@@ -13,6 +13,7 @@ from knft.interpret.rules import (
     Rule,
     Step,
     Unknown,
+    Verdict,
     Within,
 )
 
@@ -50,6 +51,8 @@ class IndexedRule(NamedTuple):
     rule: Rule
     steps: tuple[Step, ...]
     first_action: int
+    leads_to: str | None
+    """The chain that it jumps to, where that is all it does."""
 
 
 class IndexedChain:
@@ -92,7 +95,10 @@ def _indexed(rule: Rule) -> IndexedRule:
     # Addresses first: they are quick, and fail nearly always.
     known.sort(key=lambda step: not isinstance(step, Within))
     unknown = [step for step in steps[:tests] if isinstance(step, Unknown)]
-    return IndexedRule(rule, (*known, *unknown, *steps[tests:]), len(known))
+    last = steps[-1]
+    jumps = tests == len(steps) - 1 and isinstance(last, Verdict) and last.kind == "jump" and not unknown
+    leads_to = last.chain if jumps and isinstance(last, Verdict) else None
+    return IndexedRule(rule, (*known, *unknown, *steps[tests:]), len(known), leads_to)
 
 
 def _only_destination(steps: tuple[Step, ...]) -> int | None:

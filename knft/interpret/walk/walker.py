@@ -1,14 +1,30 @@
 """Walks packets through a rule set."""
 
-from knft.interpret.outcomes import Fate, Memory, NewSource, Outcome, Packets, Passed, Path
+from collections.abc import Hashable, Iterator
+from copy import copy
+from fractions import Fraction
+
+from knft.interpret.outcomes import (
+    Fate,
+    Memory,
+    NewSource,
+    Outcome,
+    Packets,
+    Passed,
+    Path,
+    overlap,
+    rules_of,
+    with_rules,
+)
 from knft.interpret.ranges import Ranges, contains
 from knft.interpret.rules import Field, InSet, Remember, RuleSet, Within
 from knft.interpret.walk.actions import Actions
-from knft.interpret.walk.index import Indexes
+from knft.interpret.walk.index import IndexedRule, Indexes
+from knft.interpret.walk.known import Ending, Unmentioned, state_of, whole_box
 from knft.interpret.walk.packet import Frame, Next, Packet
 from knft.interpret.walk.servers import ServerTable, sent
 from knft.interpret.walk.stages import IPVS, Stage, Stages
-from knft.interpret.walk.tests import DECIDE
+from knft.interpret.walk.tests import DECIDE, Decision, Split
 
 _LOOPBACK = frozenset({"lo"})
 _NO_INTERFACE = frozenset({""})
@@ -34,20 +50,28 @@ class Walker:
         self._actions = Actions(chains, collections, self._is_local)
         self._servers = ServerTable(rules.servers)
         self._seconds = _seconds(rules)
-        self._paths: list[Path] = []
+        self._unmentioned = Unmentioned(rules, own)
+        self._known: dict[Hashable, list[Ending]] = {}
+        self._version = rules.version
+        self._endings: list[Ending] = []
 
     def paths(self, packets: Packets, memory: frozenset[Memory] = frozenset()) -> list[Path]:
         """Return all ways that packets go; at each point of their box the shares sum to one.
 
         ``memory`` is what the rule set's collections know of the client beforehand.
         """
-        self._paths = []
         self._actions.memory = memory
-        waiting = self._actions.waiting
-        waiting.append(self._sent(packets))
-        while waiting:
-            self._go_on(waiting.pop())
-        return self._paths
+        return [self._path(ending) for ending in self._walked(self._sent(packets))]
+
+    def _walked(self, packet: Packet) -> list[Ending]:
+        """Follow a packet to all its ends; called again for the rest of ways on which it is."""
+        outer, self._endings = self._endings, []
+        waiting, self._actions.waiting = self._actions.waiting, [packet]
+        while self._actions.waiting:
+            self._go_on(self._actions.waiting.pop())
+        found, self._endings = self._endings, outer
+        self._actions.waiting = waiting
+        return found
 
     def _is_local(self, address: int) -> bool:
         return contains(self._own, address) or contains(self._bound, address)
@@ -91,8 +115,13 @@ class Walker:
             self._end(packet, _FATES[following])
 
     def _end(self, packet: Packet, fate: Fate) -> None:
+        self._endings.append(Ending(packet, fate, ()))
+
+    def _path(self, ending: Ending) -> Path:
+        packet, fate, rules = ending
         outcome = self._delivered(packet) if fate is Fate.DELIVERED else Outcome(fate)
-        self._paths.append(Path(packet.box, packet.share, outcome, packet.trail, packet.looked_up, packet.remembered))
+        trail = with_rules(packet.trail, rules)
+        return Path(packet.box, packet.share, outcome, trail, packet.looked_up, packet.remembered)
 
     def _delivered(self, packet: Packet) -> Outcome:
         source: NewSource = "kept" if packet.source is None else "frontend"
@@ -135,7 +164,37 @@ class Walker:
             self._end(packet, Fate.DELIVERED)
             return Next.GONE
         self._enter(packet, stage)
-        return Next.RULE
+        group = self._unmentioned.group(packet.destination)
+        if group is None:
+            return Next.RULE
+        self._end_as_known(packet, group)
+        return Next.GONE
+
+    def _end_as_known(self, packet: Packet, group: int) -> None:
+        """End a packet as others of the same state have ended, whatever their boxes."""
+        state = state_of(packet, group, self._actions.memory)
+        known = self._known.get(state)
+        if known is None:
+            known = self._known[state] = list(self._rest_of_way(packet))
+        for rest, fate, rules in known:
+            box = overlap(packet.box, rest.box)
+            if box is None:
+                continue
+            ended = copy(packet)
+            ended.box = box
+            ended.share = packet.share * rest.share
+            ended.new_source = rest.new_source
+            ended.looked_up |= rest.looked_up
+            ended.remembered |= rest.remembered
+            self._endings.append(Ending(ended, fate, rules))
+
+    def _rest_of_way(self, packet: Packet) -> Iterator[Ending]:
+        """Yield how packets of every box end that are where this one is."""
+        probe = copy(packet)
+        probe.box, probe.share, probe.trail = whole_box(self._version, packet), Fraction(1), None
+        probe.looked_up = probe.remembered = frozenset()
+        for ended, fate, rules in self._walked(probe):
+            yield Ending(ended, fate, (*rules_of(ended.trail), *rules))
 
     def _enter(self, packet: Packet, stage: Stage) -> None:
         packet.stage, packet.stop, packet.frame = stage, -1, None
@@ -164,14 +223,19 @@ class Walker:
                 packet.resume = 0
                 if following is not Next.STEP:
                     return following
-                continue
-            decision = decide(packet, step)
-            if decision is False:
+            elif not self._passes(packet, item, decide(packet, step)):
                 break
-            if decision is not True:
-                self._actions.waiting.append(packet.within(decision.failing))
-                packet.box = decision.passing
         return Next.RULE
+
+    def _passes(self, packet: Packet, item: IndexedRule, decision: Decision) -> bool:
+        """Tell whether a packet passes a test of a rule; split off those of its class that do not."""
+        if not isinstance(decision, Split):
+            return decision
+        if item.leads_to is not None and self._actions.is_idle(packet, item.leads_to):
+            return False  # whoever goes there comes back as he was
+        self._actions.waiting.append(packet.within(decision.failing))
+        packet.box = decision.passing
+        return True
 
     def _through_servers(self, packet: Packet) -> Next:
         """Have IPVS look at a packet that it has not sent itself."""

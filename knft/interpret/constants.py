@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from knft.interpret.ranges import Ranges
 from knft.interpret.rules import (
     Choose,
     Collection,
@@ -37,6 +36,11 @@ class Constants:
     def destinations(self) -> set[tuple[int, int]]:
         """Return the ranges of destinations, those of the whole connection among them."""
         return self._found[Field.DESTINATION] | self._found[Field.ORIGINAL_DESTINATION]
+
+    @property
+    def tests_originals(self) -> bool:
+        """Whether a rule looks at where a connection went before it was translated."""
+        return bool(self._found[Field.ORIGINAL_DESTINATION] or self._found[Field.ORIGINAL_PORT])
 
     def sources(self) -> set[tuple[int, int]]:
         """Return the ranges of sources, likewise."""
@@ -77,6 +81,3 @@ def singles(pairs: Iterable[tuple[int, int]]) -> set[int]:
 def wide(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the others, sorted."""
     return sorted(pair for pair in pairs if pair[0] != pair[1])
-
-
-__all__ = ["Constants", "Ranges", "singles", "wide"]
