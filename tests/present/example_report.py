@@ -6,9 +6,7 @@ from pathlib import Path
 from knft.interpret.compare.comparison import Counts
 from knft.interpret.compare.intent import INTENTS
 from knft.interpret.compare.report import About, Example, FamilyReport, Group, Report, Seen, Unread
-from knft.present.document import json
-from knft.present.page import html
-from knft.present.text import table
+from knft.present import html, json, table
 
 LEFT, RIGHT = "kube-proxy (iptables)", "knft"
 

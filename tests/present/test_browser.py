@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from knft.interpret.compare.report import Report
-from knft.present.page import html
+from knft.present import html
 from tests.present import example_report
 from tests.present.browser import Browser, browser
 from tests.present.hostile import HARM, hostile

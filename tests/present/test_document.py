@@ -9,7 +9,7 @@ import pytest
 
 import knft.present
 from knft.interpret.compare.report import Report
-from knft.present.document import json
+from knft.present import json
 from tests.present import example_report
 from tests.present.hostile import HARM, hostile
 

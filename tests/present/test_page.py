@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 
 from knft.interpret.compare.report import Report
-from knft.present import page
-from knft.present.page import html, parted
+from knft.present import html, page
+from knft.present.page import parted
 from tests.present import example_report
 from tests.present.hostile import HARM, hostile
 
@@ -143,7 +143,10 @@ def test_a_passed_rule_is_told_apart(rule: str, chain: str, line: str, text: str
 
 
 def test_who_asks_for_json_loads_neither_library() -> None:
-    code = "import sys, knft.present.document; print({'rich', 'jinja2'} & sys.modules.keys())"
+    code = (
+        "import sys; from knft import present; from knft.interpret.compare.report import Report; "
+        "present.json(Report('a', 'b', [])); print({'rich', 'jinja2'} & sys.modules.keys())"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from knft.interpret.compare.comparison import Counts
 from knft.interpret.compare.report import FamilyReport, Report
-from knft.present.text import table
+from knft.present import table
 from knft.present.wording import visible
 from tests.present import example_report
 from tests.present.hostile import HARM, hostile
