@@ -100,15 +100,15 @@ def html(report: Report) -> str:
         icons=_ICONS,
         names=NAMES,
         parted=parted,
-        **_rows(found),
+        **_rows(report, found),
     )
 
 
-def _rows(found: Overview) -> dict[str, Any]:
+def _rows(report: Report, found: Overview) -> dict[str, Any]:
     """Return what of the rows is in the page, and in words what is not."""
     every = [row for section in found.sections for row in section.rows] + list(found.undecided)
     listed = every[:ROWS]
-    rules = _with_room(listed)
+    rules = _with_room(listed, len(report.left) + len(report.right))
     shown = [Shown(row.family, row.group, kept, _span(row)) for row, kept in zip(listed, rules, strict=True)]
     sections = []
     for section in found.sections:
@@ -127,8 +127,11 @@ def _span(row: Row) -> int:
     return 3 if row.group.cause == "undecided" else 5
 
 
-def _with_room(rows: list[Row]) -> list[tuple[Example, ...]]:
-    """Return for each row the examples whose rules are shown: first one of each row, then more."""
+def _with_room(rows: list[Row], names: int) -> list[tuple[Example, ...]]:
+    """Return for each row the examples whose rules are shown: first one of each row, then more.
+
+    ``names`` is how much an example takes to name both sides.
+    """
     room = RULES_SIZE
     kept: list[list[Example]] = [[] for _ in rows]
     for turn in range(max((len(row.group.examples) for row in rows), default=0)):
@@ -136,7 +139,7 @@ def _with_room(rows: list[Row]) -> list[tuple[Example, ...]]:
             # A row shows its examples from the first on: none after one that had no room.
             if turn == len(mine) < len(row.group.examples):
                 example = row.group.examples[turn]
-                size = _size(example)
+                size = _size(example) + names
                 if size <= room:
                     room -= size
                     mine.append(example)

@@ -112,7 +112,8 @@ def test_a_page_with_5000_groups_has_all_of_them_and_a_few_mib() -> None:
 
 def test_rules_have_room_for_one_example_of_each_row_before_the_second_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
     report = example_report.large(10)
-    monkeypatch.setattr(page, "RULES_SIZE", 15 * page._size(report.families[0].groups[0].examples[0]))
+    example = report.families[0].groups[0].examples[0]
+    monkeypatch.setattr(page, "RULES_SIZE", 15 * (page._size(example) + len(report.left + report.right)))
 
     text = html(report)
 
