@@ -32,8 +32,9 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
+# The browser is for the page of a report. Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
 pytest: $(INSTALLED)
+	@sh tests/present/install.sh
 	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
 
 # No KVM is needed, and the kernel is downloaded, never installed. tests/vm says how it works.

@@ -47,7 +47,8 @@ class Example(Struct, frozen=True):
 class Group(Struct):
     """Differences with one cause, of one Service port ("" where it is nobody's); ``classes`` counts them.
 
-    ``intent`` names the intended difference, ``sentence`` says what clients would see.
+    ``intent`` names the intended difference, ``sentence`` says what clients would see; ``left`` and ``right`` are what
+    they see on either side, empty where that is not the same for all of the group.
     """
 
     cause: str
@@ -56,6 +57,8 @@ class Group(Struct):
     sentence: str
     classes: int = 0
     examples: list[Example] = []
+    left: str = ""
+    right: str = ""
 
 
 class Unread(Struct, frozen=True):
@@ -76,6 +79,22 @@ class FamilyReport(Struct):
     unread: list[Unread] = []
 
 
+class About(Struct, frozen=True):
+    """Where a report is from, for those who read it later; what is empty is not known.
+
+    ``date`` is when it was made and ``command`` what was typed, as text; ``left`` and ``right`` are the files or places
+    that the sides were read from.
+    """
+
+    node: str = ""
+    addresses: tuple[str, ...] = ()
+    date: str = ""
+    command: str = ""
+    version: str = ""
+    left: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+
+
 class Report(Struct):
     """The result: ``left`` and ``right`` are what the sides are called."""
 
@@ -84,6 +103,7 @@ class Report(Struct):
     families: list[FamilyReport]
     seconds: float = 0.0
     remarks: list[str] = []
+    about: About = About()
 
     @property
     def is_equal(self) -> bool:
@@ -118,7 +138,8 @@ def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> G
         return Group("undecided", name or "", None, "a rule that is not interpreted decides on it")
     if difference.reason is not None:
         return Group("intent", name or "", difference.reason, explained(difference.reason))
-    return Group(_cause(left, right), name or "", None, words.change(version, left, right))
+    seen = words.outcomes(version, left), words.outcomes(version, right)
+    return Group(_cause(left, right), name or "", None, words.change(*seen), left=seen[0], right=seen[1])
 
 
 def _cause(left: Shares, right: Shares) -> str:

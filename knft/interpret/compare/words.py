@@ -100,9 +100,9 @@ def rule(found: Rule) -> str:
     return f"line {found.line}: {found.text}" if found.line else found.text
 
 
-def change(version: IpVersion, left: Shares, right: Shares) -> str:
-    """Return what clients see on the left, and what on the right."""
-    return f"{outcomes(version, left)} → {outcomes(version, right)}"
+def change(left: str, right: str) -> str:
+    """Return what clients see on the left, and what on the right, of the words for either."""
+    return f"{left} → {right}"
 
 
 def outcomes(version: IpVersion, found: Shares) -> str:

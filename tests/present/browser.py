@@ -1,0 +1,137 @@
+"""Chromium without a window, driven through the two pipes that it offers: pages, their requests, and what they say."""
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+COMMANDS = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = (
+    "--headless",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",  # containers have little of it
+)
+_PATIENCE = 60.0
+"""Seconds in which a browser answers, on a machine that does much beside."""
+
+
+class Browser:
+    """One page of a browser.
+
+    ``requests`` are all addresses that it tried to ask for, ``stopped`` those of them that its own policy forbade, and
+    ``complaints`` whatever it logs.
+    """
+
+    def __init__(self, out: int, back: int) -> None:
+        """Attach to a new page; ``out`` and ``back`` are the pipes to the browser and from it."""
+        self._out, self._back = out, back
+        self._read = b""
+        self._number = 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        self.stopped: list[str] = []
+        self.complaints: list[str] = []
+        self._urls: dict[str, str] = {}
+        self._loads = 0
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log", "Audits"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command of the DevTools protocol, and return its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def open(self, url: str) -> None:
+        """Open a page, and wait until it has loaded."""
+        for log in (self.requests, self.stopped, self.complaints):
+            log.clear()
+        loads = self._loads
+        self.send("Page.navigate", url=url)
+        while self._loads == loads:
+            self._next()
+
+    def run(self, script: str) -> Any:
+        """Return the value of an expression of JavaScript in the page."""
+        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def _next(self) -> dict[str, Any]:
+        """Return the next message, having noted what it tells."""
+        deadline = time.monotonic() + _PATIENCE
+        while b"\0" not in self._read:
+            readable, _, _ = select.select([self._back], [], [], max(0, deadline - time.monotonic()))
+            assert readable, "the browser does not answer"
+            found = os.read(self._back, 1 << 20)
+            assert found, "the browser has ended"
+            self._read += found
+        text, _, self._read = self._read.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        self._note(message.get("method", ""), message.get("params", {}))
+        return message
+
+    def _note(self, event: str, details: dict[str, Any]) -> None:
+        if event == "Page.loadEventFired":
+            self._loads += 1
+        elif event == "Network.requestWillBeSent":
+            self.requests.append(details["request"]["url"])
+            self._urls[details["requestId"]] = details["request"]["url"]
+        elif event == "Network.loadingFailed" and details.get("blockedReason") == "csp":
+            self.stopped.append(self._urls[details["requestId"]])
+        elif event in ("Log.entryAdded", "Runtime.exceptionThrown", "Audits.issueAdded"):
+            self.complaints.append(json.dumps(details))
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """Start a browser that keeps its own things in a folder, and end it."""
+    program = next((found for found in map(shutil.which, COMMANDS) if found), None)
+    assert program, f"none of {', '.join(COMMANDS)} is installed: sh tests/present/install.sh"
+    theirs_in, out = _pipe()
+    back, theirs_out = _pipe()
+    flags = [*_FLAGS, f"--user-data-dir={folder}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    # It reads commands from 3 and answers at 4.
+    actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in ((theirs_in, 3), (theirs_out, 4))]
+    silence = [(os.POSIX_SPAWN_DUP2, nowhere, number) for number in (1, 2)]
+    pid = os.posix_spawn(program, [program, *flags], os.environ, file_actions=[*actions, *silence], setpgroup=0)
+    for number in (theirs_in, theirs_out, nowhere):
+        os.close(number)
+    try:
+        yield Browser(out, back)
+    finally:
+        os.close(out)
+        os.close(back)
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _pipe() -> tuple[int, int]:
+    """Return a pipe whose numbers are none of those that the browser expects."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]

@@ -1,0 +1,230 @@
+"""Reports made by hand; ``python -m tests.present.example_report FOLDER`` writes a realistic one in all forms there."""
+
+import sys
+from pathlib import Path
+
+from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.intent import INTENTS
+from knft.interpret.compare.report import About, Example, FamilyReport, Group, Report, Seen, Unread
+from knft.present import html, json, table
+
+LEFT, RIGHT = "kube-proxy (iptables)", "knft"
+
+ABOUT = About(
+    node="worker-3",
+    addresses=("192.0.2.13", "2001:db8::13"),
+    date="2026-10-19 14:02 UTC",
+    command="knft diff --kube-proxy iptables --manifests /etc/knft/manifests -o html",
+    version="0.6.0",
+    left=("iptables-save.txt", "ip6tables-save.txt", "ipset-save.txt"),
+    right=("knft render of /etc/knft/manifests",),
+)
+
+_LEFT_RULES = (
+    "nat PREROUTING: line 41: -A PREROUTING -m comment --comment 'kubernetes service portals' -j KUBE-SERVICES",
+    (
+        "nat KUBE-SERVICES: line 96: -A KUBE-SERVICES -d 10.96.14.7/32 -p tcp -m comment --comment "
+        '"shop/checkout:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-4N57TFCL4MD7ZTDA'
+    ),
+    (
+        "nat KUBE-SVC-4N57TFCL4MD7ZTDA: line 231: -A KUBE-SVC-4N57TFCL4MD7ZTDA ! -s 10.244.0.0/16 -d 10.96.14.7/32 "
+        "-p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ"
+    ),
+    (
+        "nat KUBE-SEP-XBBZ4K3Z4RVY4WRO: line 188: -A KUBE-SEP-XBBZ4K3Z4RVY4WRO -p tcp -m tcp "
+        "-j DNAT --to-destination 10.244.1.17:8080"
+    ),
+)
+_RIGHT_RULES = (
+    "ip knft nat-prerouting: jump services",
+    "ip knft services: ip daddr . meta l4proto . th dport vmap @service-ips",
+    "ip knft filter-forward: ct state new jump service-endpoints-check",
+    "ip knft service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services",
+)
+
+
+def example(
+    left: tuple[Seen, ...], right: tuple[Seen, ...], destination: str = "10.96.14.7 port 80/tcp", client: str = "new"
+) -> Example:
+    return Example(
+        sender="the network from any by eth0",
+        destination=destination,
+        client=client,
+        left=left,
+        right=right,
+        left_rules=_LEFT_RULES,
+        right_rules=_RIGHT_RULES,
+    )
+
+
+def delivered(endpoint: str, share: str = "1", source: str = "kept", seconds: int | None = None) -> Seen:
+    return Seen(share, "delivered", endpoint, source, seconds)
+
+
+REJECTED, DROPPED, UNDECIDED = Seen("1", "rejected"), Seen("1", "dropped"), Seen("1", "undecided")
+
+
+def group(cause: str, service: str, left: str, right: str, examples: list[Example], *, classes: int = 1) -> Group:
+    return Group(cause, service, None, f"{left} → {right}", classes, examples, left, right)
+
+
+def meant(number: int, service: str, classes: int = 2) -> Group:
+    intent = INTENTS[number]
+    examples = [example((delivered("10.244.1.17:8080"),), (DROPPED,), "127.0.0.1 (the node's) port 30080/tcp")]
+    return Group("intent", service, intent.reason, intent.what, classes, examples)
+
+
+def doubtful(service: str, classes: int) -> Group:
+    examples = [example((UNDECIDED,), (delivered("10.244.2.5:5432"),), "10.96.3.3 port 5432/tcp")]
+    return Group("undecided", service, None, "a rule that is not interpreted decides on it", classes, examples)
+
+
+def _differences() -> list[Group]:
+    three = tuple(delivered(f"10.244.{number}.17:8080", "1/3") for number in (1, 2, 3))
+    two = tuple(delivered(f"10.244.{number}.17:8080", "1/2") for number in (1, 2))
+    return [
+        group(
+            "verdict",
+            "shop/checkout:http",
+            "reaches 10.244.1.17:8080",
+            "is refused",
+            [
+                example((delivered("10.244.1.17:8080"),), (REJECTED,)),
+                example((delivered("10.244.1.17:8080"),), (REJECTED,), "192.0.2.13 (the node's) port 31080/tcp"),
+            ],
+            classes=14,
+        ),
+        group(
+            "verdict",
+            "shop/metrics",
+            "passes untranslated",
+            "is dropped",
+            [example((delivered(""),), (DROPPED,), "10.96.200.9 port 9090/tcp")],
+            classes=2,
+        ),
+        group(
+            "verdict",
+            "",
+            "is dropped",
+            "passes untranslated",
+            [example((DROPPED,), (delivered(""),), "198.51.100.0/24 port any/tcp")],
+        ),
+        group(
+            "endpoints",
+            "shop/cart:grpc",
+            "reaches 10.244.1.17:8080, 10.244.2.17:8080, 10.244.3.17:8080 (1/3 each)",
+            "reaches 10.244.1.17:8080, 10.244.2.17:8080 (1/2 each)",
+            [example(three, two, "10.96.20.1 port 9000/tcp")],
+            classes=6,
+        ),
+        group(
+            "masquerade",
+            "shop/frontend:https",
+            "reaches 10.244.4.2:8443, source masqueraded",
+            "reaches 10.244.4.2:8443",
+            [example((delivered("10.244.4.2:8443", source="masqueraded"),), (delivered("10.244.4.2:8443"),))],
+            classes=3,
+        ),
+        group(
+            "affinity",
+            "auth/keycloak:http",
+            "reaches 10.244.6.9:8080, stays for 10800 s",
+            "reaches 10.244.6.9:8080, stays for 600 s",
+            [
+                example(
+                    (delivered("10.244.6.9:8080", seconds=10800),),
+                    (delivered("10.244.6.9:8080", seconds=600),),
+                    "10.96.77.1 port 8080/tcp",
+                    "was sent to 10.244.6.9:8080",
+                )
+            ],
+            classes=4,
+        ),
+    ]
+
+
+def realistic() -> Report:
+    """Return a report with something of everything, of a node with both families."""
+    shops = ("shop/checkout:http", "shop/cart:grpc", "shop/frontend:https", "auth/keycloak:http")
+    first = FamilyReport(
+        "IPv4",
+        Counts(equal=18_412, by_intent=212, different=30, undecided=3),
+        [
+            *_differences(),
+            doubtful("data/postgres:sql", 3),
+            *(meant(number, service, 11) for number in (1, 2, 3, 7) for service in shops),
+            meant(8, "", 36),
+        ],
+        [
+            Unread(
+                "left",
+                "filter FORWARD",
+                17,
+                "-A FORWARD -p tcp -m string --string 'GET /admin' --algo bm --to 65535 -j REJECT",
+            )
+        ],
+    )
+    second = FamilyReport(
+        "IPv6",
+        Counts(equal=11_020, by_intent=88, different=5),
+        [
+            group(
+                "verdict",
+                "shop/checkout:http",
+                "reaches [fd00:244:1::17]:8080",
+                "is refused",
+                [example((delivered("[fd00:244:1::17]:8080"),), (REJECTED,), "fd00:96::e07 port 80/tcp")],
+                classes=5,
+            ),
+            *(meant(number, service, 11) for number in (1, 3) for service in shops),
+        ],
+    )
+    remark = "the host's own table inet firewall was read from both sides alike"
+    return Report(LEFT, RIGHT, [first, second], 2.38, [remark], ABOUT)
+
+
+def equal() -> Report:
+    """Return a report without any difference."""
+    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=1204)), FamilyReport("IPv6", Counts(equal=980))])
+
+
+def intended() -> Report:
+    """Return a report of differences that are meant, and no others."""
+    groups = [meant(1, "default/web:http"), meant(1, "default/web:https"), meant(8, "")]
+    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, by_intent=6), groups)])
+
+
+def undecided() -> Report:
+    """Return a report without a difference that is known, with a rule that nobody understands."""
+    rule = Unread("right", "inet firewall input", 0, "meta cgroupv2 5 drop")
+    family = FamilyReport("IPv4", Counts(equal=40, undecided=2), [doubtful("default/db", 2)], [rule])
+    return Report(LEFT, RIGHT, [family])
+
+
+def large(groups: int) -> Report:
+    """Return a report with so many differences."""
+    left, right = (delivered("10.244.1.17:8080"),), (REJECTED,)
+    listed = [
+        group("verdict", f"team-{number % 40}/service-{number}:http", "reaches 10.244.1.17:8080", "is refused",
+              [example(left, right, f"10.{number >> 8}.{number & 255}.1 port 80/tcp")] * 3, classes=3)
+        for number in range(groups)
+    ]  # fmt: skip
+    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], about=ABOUT)
+
+
+def main(folder: Path) -> None:
+    """Write the realistic report, and the plain ones as pages, to a folder."""
+    Path(folder, "report.txt").write_text(table(realistic()))
+    Path(folder, "report.json").write_text(json(realistic()))
+    for name, report in (
+        ("report", realistic()),
+        ("equal", equal()),
+        ("intended", intended()),
+        ("undecided", undecided()),
+        ("large", large(5000)),
+    ):
+        Path(folder, f"{name}.html").write_text(html(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,57 @@
+"""The form for programs keeps to its schema, and has everything."""
+
+import json as parser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import knft.present
+from knft.interpret.compare.report import Report
+from knft.present import json
+from tests.present import example_report
+from tests.present.hostile import HARM, hostile
+
+_SCHEMA = parser.loads(Path(knft.present.__path__[0], "report.schema.json").read_text())
+
+
+def parsed(report: Report) -> Any:
+    return parser.loads(json(report))
+
+
+@pytest.mark.parametrize("name", ["realistic", "equal", "intended", "undecided"])
+def test_every_report_keeps_to_the_schema(name: str) -> None:
+    report = getattr(example_report, name)()
+
+    jsonschema.Draft202012Validator(_SCHEMA).validate(parsed(report))
+    jsonschema.Draft202012Validator(_SCHEMA).validate(parsed(hostile()))
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("realistic", "different"), ("equal", "equal"), ("intended", "equal"), ("undecided", "undecided")],
+)
+def test_the_verdict_is_a_word_for_programs(name: str, verdict: str) -> None:
+    assert parsed(getattr(example_report, name)())["verdict"] == verdict
+
+
+def test_groups_are_apart_by_what_they_mean() -> None:
+    first, second = parsed(example_report.realistic())["families"]
+
+    assert [item["cause"] for item in first["differences"]] == ["verdict"] * 3 + ["endpoints", "masquerade", "affinity"]
+    assert first["differences"][0]["left"] == "reaches 10.244.1.17:8080"
+    assert first["differences"][0]["right"] == "is refused"
+    assert len(first["differences"][0]["examples"]) == 2
+    assert [item["service"] for item in first["undecided"]] == ["data/postgres:sql"]
+    assert [item["line"] for item in first["unread"]] == [17]
+    assert {item["reason"] for item in second["by_intent"]} == {"unallocated address", "every address"}
+    assert first["counts"] == {"equal": 18412, "by_intent": 212, "different": 30, "undecided": 3}
+
+
+def test_others_words_are_whole_and_the_text_is_ascii() -> None:
+    text = json(hostile())
+
+    assert text.isascii()
+    services = [item["service"] for item in parser.loads(text)["families"][0]["differences"]]
+    assert services == list(HARM)
