@@ -23,6 +23,8 @@ class Constants:
         """Go through every rule and every element once."""
         self._found: dict[Field, set[tuple[int, int]]] = {field: set() for field in Field}
         self.interfaces: set[str] = set()
+        self.exceptions: set[int] = set()
+        """Destinations that a rule mentions in another way than as the only ones that it is about."""
         for rules in rule_sets:
             for server in rules.servers:
                 self._found[Field.DESTINATION].add((server.address, server.address))
@@ -53,6 +55,8 @@ class Constants:
     def _note(self, step: Step, looked_up: dict[str, set[tuple[int, Field]]]) -> None:
         if isinstance(step, Within):
             self._found[step.field].update(step.ranges)
+            if step.field is Field.DESTINATION and (step.inverted or len(step.ranges) > 1):
+                self.exceptions.update(singles(step.ranges))
         elif isinstance(step, Interface):
             self.interfaces.update(step.names)
         elif isinstance(step, InSet | Choose | TranslateBy | Remember):

@@ -5,6 +5,7 @@ sets of networks around them, each twice: an address of somebody else, and one t
 said so. Sources, ports, interfaces and states are split on the way through the rules.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
@@ -31,6 +32,8 @@ class Destination(Struct, frozen=True):
     address: int
     ranges: Ranges
     is_local: bool
+    group: int | None = None
+    """The same for destinations that the same networks contain; None where a rule makes an exception of this one."""
 
 
 class Classes:
@@ -60,6 +63,14 @@ class Classes:
                 if where:
                     found.append(Destination(where[0][0], where, is_local))
         return found
+
+    def _grouped(self, addresses: list[int], groups: list[Ranges]) -> Iterator[tuple[int, int | None]]:
+        constants = self._constants
+        edges = sorted((first, number) for number, group in enumerate(groups) for first, _ in group)
+        for address in addresses:
+            is_exception = constants.tests_originals or address in constants.exceptions
+            _, number = edges[bisect_right(edges, (address, len(groups))) - 1]
+            yield address, None if is_exception else number
 
     def packets(self, destination: Destination) -> Iterator[Packets]:
         """Yield the packets to a destination: from outside and from the node, of each protocol."""

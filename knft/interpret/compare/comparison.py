@@ -1,6 +1,7 @@
 """Goes through all classes of packets, and says of each what becomes of it in two rule sets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -9,9 +10,10 @@ from msgspec.structs import replace
 from knft.interpret.compare.boxes import Piece, by_ports, pieces, same, shares, within
 from knft.interpret.compare.classes import Classes, Destination
 from knft.interpret.outcomes import Fate, Memory, Packets, Path
-from knft.interpret.ranges import Ranges, only
+from knft.interpret.ranges import Ranges, contains, only, ranges
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
+from knft.interpret.walk.journal import Question
 from knft.interpret.walk.walker import Walker
 
 Progress = Callable[[int, int], None]
@@ -73,6 +75,23 @@ class Counts(Struct):
     different: int = 0
     undecided: int = 0
 
+    def add(self, other: "Counts") -> None:
+        """Count what another counts as well."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def since(self, before: "Counts") -> "Counts":
+        """Return what has been counted since."""
+        return Counts(*(getattr(self, name) - getattr(before, name) for name in self.__struct_fields__))
+
+
+class _Known(NamedTuple):
+    """What a comparison has found for one destination, and what has to be true of another for the same to hold."""
+
+    questions: tuple[tuple[Question, bool], ...]
+    differences: tuple[Difference, ...]
+    counts: Counts
+
 
 class Comparison:
     """Two rule sets, left and right, and all that they tell apart; ``counts`` grows while differences are asked for."""
@@ -83,6 +102,8 @@ class Comparison:
         """Prepare both; variants are prepared when one is first needed."""
         self._indexes = Indexes()
         self._own = own
+        self._bound = ranges((*left.bound, *right.bound))
+        self._known: dict[tuple[int, bool, bool, str, int], list[_Known]] = {}
         self._left = self._walker(left)
         self._right = self._walker(right)
         self._classes = classes
@@ -102,12 +123,33 @@ class Comparison:
         for number, destination in enumerate(destinations):
             progress(number, len(destinations))
             for packets in self._classes.packets(destination):
-                yield from self._compared(destination, packets, FRESH)
+                yield from self._of_new_clients(destination, packets)
         progress(len(destinations), len(destinations))
         for destination, packets, looked_up in self._asking:
             clients = {client: None for memory in looked_up for client in self._sticky.get(memory, ())}
             for client in clients:
                 yield from self._compared(destination, packets, client)
+
+    def _of_new_clients(self, destination: Destination, packets: Packets) -> Iterator[Difference]:
+        """Yield the differences of clients that nobody remembers, as for another destination where that is alike."""
+        if destination.group is None:
+            yield from self._compared(destination, packets, FRESH)
+            return
+        bound = contains(self._bound, destination.address)
+        kind = destination.group, destination.is_local, bound, packets.origin, packets.protocol
+        for known in self._known.setdefault(kind, []):
+            if all(question.answer(destination.address) is answer for question, answer in known.questions):
+                self.counts.add(known.counts)
+                for difference in known.differences:
+                    yield replace(difference, destination=destination, packets=packets)
+                return
+        journal, before, asking = self._indexes.journal, copy(self.counts), len(self._asking)
+        journal.begin()
+        differences = tuple(self._compared(destination, packets, FRESH))
+        questions = journal.end()
+        if questions is not None and len(self._asking) == asking:
+            self._known[kind].append(_Known(questions, differences, self.counts.since(before)))
+        yield from differences
 
     def _compared(self, destination: Destination, packets: Packets, client: Client) -> Iterator[Difference]:
         left = self._left.paths(packets, client.left)

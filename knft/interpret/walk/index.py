@@ -16,9 +16,7 @@ from knft.interpret.rules import (
     Verdict,
     Within,
 )
-
-_LONG = 8
-"""Chains of so many rules are indexed by destination address."""
+from knft.interpret.walk.journal import Journal
 
 
 class Indexes:
@@ -26,6 +24,7 @@ class Indexes:
 
     def __init__(self) -> None:
         """Begin with none."""
+        self.journal = Journal()
         # The value keeps the chain alive, so that no other gets its identity.
         self._chains: dict[int, tuple[Chain, IndexedChain]] = {}
         self._collections: dict[int, tuple[Collection, IndexedCollection]] = {}
@@ -34,14 +33,14 @@ class Indexes:
         """Return a chain's index."""
         found = self._chains.get(id(chain))
         if found is None:
-            found = self._chains[id(chain)] = (chain, IndexedChain(chain))
+            found = self._chains[id(chain)] = (chain, IndexedChain(chain, self.journal))
         return found[1]
 
     def of_collection(self, collection: Collection) -> "IndexedCollection":
         """Return a collection's index."""
         found = self._collections.get(id(collection))
         if found is None:
-            found = self._collections[id(collection)] = (collection, IndexedCollection(collection))
+            found = self._collections[id(collection)] = (collection, IndexedCollection(collection, self.journal))
         return found[1]
 
 
@@ -58,27 +57,26 @@ class IndexedRule(NamedTuple):
 class IndexedChain:
     """A chain's rules, and which of them a packet to some address can match."""
 
-    def __init__(self, chain: Chain) -> None:
-        """Prepare a chain."""
+    def __init__(self, chain: Chain, journal: Journal) -> None:
+        """Prepare a chain; ``journal`` is told where it says something of one address."""
+        self._journal = journal
         self.name = chain.name
         # A rule without an action says nothing, whatever it looks at.
         self.rules = tuple(_indexed(rule) for rule in chain.rules if _acts(rule))
         self._to: dict[int, list[int]] = {}
         self._anywhere: list[int] = []
-        self._all = range(len(self.rules))
-        self._is_long = len(self.rules) >= _LONG
-        if self._is_long:
-            for number, rule in enumerate(self.rules):
-                address = _only_destination(rule.steps)
-                listed = self._anywhere if address is None else self._to.setdefault(address, [])
-                listed.append(number)
+        for number, rule in enumerate(self.rules):
+            address = _only_destination(rule.steps)
+            listed = self._anywhere if address is None else self._to.setdefault(address, [])
+            listed.append(number)
 
-    def concerning(self, destination: int) -> "range | list[int]":
+    def concerning(self, destination: int) -> list[int]:
         """Return the numbers of the rules that a packet to an address can match, in order."""
-        if not self._is_long:
-            return self._all
         found = self._to.get(destination)
-        return sorted((*found, *self._anywhere)) if found else self._anywhere
+        if found is None:
+            return self._anywhere
+        self._journal.learn()
+        return sorted((*found, *self._anywhere))
 
 
 def _acts(rule: Rule) -> bool:
@@ -116,8 +114,9 @@ def _only_destination(steps: tuple[Step, ...]) -> int | None:
 class IndexedCollection:
     """A set's or a map's elements, found by whichever parts of the key are known."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, journal: Journal) -> None:
         """Prepare a collection; indexes are made when they are first needed."""
+        self.journal = journal
         self.name = collection.name
         self.remembers = collection.remembers
         self.seconds = collection.seconds

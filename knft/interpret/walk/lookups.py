@@ -42,8 +42,16 @@ def look_up(packet: Packet, collection: IndexedCollection, key: tuple[Part, ...]
             else:
                 open_[position] = part
         else:
+            _note(packet, collection, key, known)
             elements = collection.matching(known)
             yield from _split(packet, elements, tuple(open_.items()), share)
+
+
+def _note(packet: Packet, collection: IndexedCollection, key: tuple[Part, ...], known: dict[int, int]) -> None:
+    """Have the journal know what is asked about the destination."""
+    for position, part in enumerate(key):
+        if part is Field.DESTINATION:
+            collection.journal.ask(collection, known, position, packet.destination)
 
 
 def _drawn(key: tuple[Part, ...]) -> Iterator[tuple[Fraction, tuple[Field | int, ...]]]:

@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     """Where a packet goes on in a chain, and in the one that led there."""
 
     chain: IndexedChain
-    rules: "range | list[int]"
+    rules: list[int]
     """The numbers of those that can concern the packet."""
     next: int
     """Which of them is next."""

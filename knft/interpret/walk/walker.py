@@ -42,6 +42,7 @@ class Walker:
     def __init__(self, rules: RuleSet, own: Ranges = (), indexes: Indexes | None = None) -> None:
         """Prepare a rule set."""
         indexes = indexes or Indexes()
+        self._journal = indexes.journal
         chains = {name: indexes.of_chain(chain) for name, chain in rules.chains.items()}
         collections = {name: indexes.of_collection(item) for name, item in rules.collections.items()}
         self._own = own
@@ -241,7 +242,10 @@ class Walker:
         """Have IPVS look at a packet that it has not sent itself."""
         if packet.server is not None or packet.box.states <= _NOT_FOR_NAT:
             return Next.RULE
-        for port, server in self._servers.at(packet.destination, packet.protocol).items():
+        servers = self._servers.at(packet.destination, packet.protocol)
+        if servers:
+            self._journal.learn()
+        for port, server in servers.items():
             decision = DECIDE[Within](packet, Within(Field.DESTINATION_PORT, ((port, port),)))
             if decision is False:
                 continue
