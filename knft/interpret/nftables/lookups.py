@@ -165,7 +165,7 @@ def value_parts(listed: Any) -> list[Any]:
         if not isinstance(listed["concat"], list):
             msg = f"{listed!r} is no concatenation"
             raise Malformed(msg)
-        return listed["concat"]
+        return list(listed["concat"])
     if listed is None:
         msg = "an element of a map has no value"
         raise Malformed(msg)

@@ -32,7 +32,7 @@ def read_statement(listed: Any, scope: Scope) -> Effect:
     """Return what a statement does; what is not interpreted is an ``Unknown`` that acts."""
     if isinstance(listed, str):
         # libnftables lists as text what it has no JSON for.
-        return Effect(((Unknown(listed),),), acts=True)
+        return Effect(((Unknown(statement_text(listed)),),), acts=True)
     if not isinstance(listed, dict) or len(listed) != 1:
         msg = f"{listed!r} is no statement"
         raise Malformed(msg)
