@@ -33,9 +33,9 @@ MOST_WAYS = 256
 
 def in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inverted: bool, text: str) -> Ways:
     """Return the test that a key is in a set."""
-    if opaque := _opaque(selectors):
-        return ((*opaque, Unknown(text)),)
     container = scope.container(data)
+    if (needs := _opaque(selectors)) is not None:
+        return ((*needs, Unknown(text)),)
     if len(selectors) == 1 and not _is_collection(selectors[0], container):
         keys = [element.key for element in container.fixed_elements()]
         return equal(selectors[0], keys, inverted=inverted, text=text)
@@ -98,9 +98,9 @@ class Use(Struct, frozen=True):
 
 def choose(scope: Scope, selectors: Sequence[Selector], data: Any, use: Use, text: str) -> Ways:
     """Return what becomes of a key for which a map has a value; the rule ends where it has none."""
-    if opaque := _opaque(selectors):
-        return ((*opaque, Unknown(text)),)
     container = scope.container(data)
+    if (needs := _opaque(selectors)) is not None:
+        return ((*needs, Unknown(text)),)
     if container.remembers or container.blurred:
         raise Uninterpreted
     try:

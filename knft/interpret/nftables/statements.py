@@ -79,10 +79,10 @@ def _match(inner: Any, scope: Scope, text: str) -> Ways:
             msg = f"{inner!r} is no match"
             raise Malformed(msg)
     found = selectors[0]
-    if len(selectors) == 1 and isinstance(found, Opaque):
-        return ((*found.needs, Unknown(text)),)
     if _is_set(right) or len(selectors) > 1:
         return _in_set(scope, selectors, operator, right, text)
+    if isinstance(found, Opaque):
+        return ((*found.needs, Unknown(text)),)
     if operator in _ORDERS:
         return _ordered(found, operator, right)
     if operator in ("in", "!"):
