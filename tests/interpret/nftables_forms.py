@@ -28,7 +28,7 @@ from knft.interpret.rules import (
     Within,
 )
 
-ACCEPT, DROP, REJECT, RETURN = (Verdict(kind) for kind in ("accept", "drop", "reject", "return"))  # type: ignore[arg-type]
+ACCEPT, DROP, REJECT, RETURN = (Verdict(kind) for kind in ("accept", "drop", "reject", "return"))
 JUMP = Verdict("jump", "inet t there")
 TCP, UDP = Within(Field.PROTOCOL, ((6, 6),)), Within(Field.PROTOCOL, ((17, 17),))
 ALL = 0xFFFFFFFF
@@ -372,3 +372,10 @@ CHAINS: dict[str, tuple[Form, ...]] = {
     "nat hook postrouting priority srcnat": SOURCES,
 }  # fmt: skip
 PLACED = [(hook, form) for hook, forms in CHAINS.items() for form in forms]
+
+
+def chain(at: int) -> str:
+    """Return the chain of one form; nft must know that it is reached from the hook that the form is for."""
+    hook, form = PLACED[at]
+    kind, _, point, *_ = hook.split()
+    return f"chain c{at} {{ type {kind} hook {point} priority {at}; {form.text}\n}}"

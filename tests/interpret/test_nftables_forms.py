@@ -7,23 +7,16 @@ import pytest
 from knft.interpret.nftables import read
 from knft.interpret.rules import Choose, InSet, RuleSet, Step, TranslateBy, Unknown
 from tests.interpret.nftables_captures import fresh_namespace, listed
-from tests.interpret.nftables_forms import CONTAINERS, PLACED
+from tests.interpret.nftables_forms import CONTAINERS, PLACED, chain
 
 pytestmark = pytest.mark.kernel
-
-
-def _chain(at: int) -> str:
-    """Return the chain of one form; nft must know that it is reached from the hook that the form is for."""
-    hook, form = PLACED[at]
-    kind, _, point, *_ = hook.split()
-    return f"chain c{at} {{ type {kind} hook {point} priority {at}; {form.text}\n}}"
 
 
 @pytest.fixture(scope="module")
 def rules() -> Iterator[RuleSet]:
     """Every form in a chain of its own, read back in IPv4."""
     with fresh_namespace() as namespace:
-        yield read(listed(namespace, "\n".join((CONTAINERS, *map(_chain, range(len(PLACED))), "}"))), 4)
+        yield read(listed(namespace, "\n".join((CONTAINERS, *map(chain, range(len(PLACED))), "}"))), 4)
 
 
 def _as_expected(step: Step, expected: Step, here: str) -> bool:

@@ -1,6 +1,7 @@
 """Tables of other programs, and of proxies for Services, are read without a rule that is not interpreted."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -109,8 +110,11 @@ def test_knfts_own_table_is_interpreted(version: IpVersion) -> None:
     """After a sync of plain, local, sticky and guarded Services, and of one without endpoints."""
     with fresh_namespace() as own, own.entered():
         harness = KernelHarness(own)
-        sticky = {"sessionAffinity": "ClientIP"}
-        guarded = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}
+        sticky: dict[str, Any] = {"sessionAffinity": "ClientIP"}
+        guarded: dict[str, Any] = {
+            "type": "LoadBalancer",
+            "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"],
+        }
         harness.apply(
             service("plain", 1), *slices("plain", (1, 2, 3), local=(1,)),
             service("node", 2, node_port=30080, externalTrafficPolicy="Local"), *slices("node", (4, 5), local=(4,)),

@@ -97,7 +97,7 @@ def _form(form: str, inner: Any, whole: Any) -> str:
         case "payload", {"protocol": protocol, "field": field} if len(inner) == 2:  # noqa: PLR2004 - these two
             return f"{protocol} {field}"
         case "meta", {"key": key}:
-            return str(key) if key in _BARE_META else f"meta {key}"
+            return f"{key}" if isinstance(key, str) and key in _BARE_META else f"meta {key}"
         case "ct", {"key": key}:
             return f"ct {inner['dir']} {key}" if "dir" in inner else f"ct {key}"
         case "fib", {"result": result, "flags": flags}:
