@@ -229,7 +229,7 @@ STATES = (
         ((TCP, NEW, ACCEPT), (TCP, LATER, Unknown("{tcp flags}"), ACCEPT)),
     ),
     form("tcp flags & (fin|syn) == fin|syn drop", TCP, LATER, Unknown("{tcp flags}"), DROP),
-    form("ct state new tcp flags != syn drop", NEW, TCP, LATER, Unknown("tcp flags != syn"), DROP),
+    form("ct state new tcp flags != syn drop", Never()),
 )
 MARKS = (
     form("meta mark 0x10 accept", Marked(ALL, ((16, 16),)), ACCEPT),
