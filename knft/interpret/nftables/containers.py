@@ -55,12 +55,6 @@ class Container(Struct, frozen=True):
         """Return what it holds."""
         return self.held if isinstance(self.held, tuple) else read_elements(self.held.elements())
 
-    def fixed_elements(self) -> tuple[Listed, ...]:
-        """Return what it holds, for good."""
-        if self.remembers or self.blurred:
-            raise Uninterpreted
-        return self.elements()
-
 
 def read_elements(listed: list[Any]) -> tuple[Listed, ...]:
     """Return elements apart from what they are wrapped in."""
@@ -102,10 +96,14 @@ def is_random(key: Key) -> bool:
     return not all(isinstance(part.part, Field | int) for part in key)
 
 
-def collection(name: str, container: Container, key: Key, read_value: Callable[[Any], Value]) -> Collection:
+def collection(
+    container: Container, elements: Iterable[Listed], key: Key, read_value: Callable[[Any], Value]
+) -> Collection:
     """Return the collection of all elements but a map's catch-all one."""
-    elements = _collected(container.elements(), key, read_value)
-    return Collection(name, tuple(elements), container.remembers, container.seconds if container.remembers else None)
+    collected = tuple(_collected(elements, key, read_value))
+    return Collection(
+        container.name, collected, container.remembers, container.seconds if container.remembers else None
+    )
 
 
 def _collected(listed: Iterable[Listed], key: Key, read_value: Callable[[Any], Value]) -> Iterator[Element]:

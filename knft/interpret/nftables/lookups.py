@@ -23,7 +23,7 @@ from knft.interpret.nftables.containers import (
 from knft.interpret.nftables.marks import Mark
 from knft.interpret.nftables.matching import Way, Ways, equal
 from knft.interpret.nftables.problems import Malformed, Uninterpreted
-from knft.interpret.nftables.scope import Scope, catch_all
+from knft.interpret.nftables.scope import Scope
 from knft.interpret.nftables.selectors import Number, Opaque, Selector
 from knft.interpret.rules import InSet, Step, Unknown, Verdict
 
@@ -33,16 +33,16 @@ MOST_WAYS = 256
 
 def in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inverted: bool, text: str) -> Ways:
     """Return the test that a key is in a set."""
-    if opaque := _opaque(selectors):
-        return ((*opaque, Unknown(text)),)
     container = scope.container(data)
+    if (needs := _opaque(selectors)) is not None:
+        return ((*needs, Unknown(text)),)
     if len(selectors) == 1 and not _is_collection(selectors[0], container):
-        keys = [element.key for element in container.fixed_elements()]
+        keys = [element.key for element in scope.names.fixed_elements(container)]
         return equal(selectors[0], keys, inverted=inverted, text=text)
     try:
         key = numbers_only(selectors)
     except Uninterpreted:
-        return _one_by_one(selectors, container, text=text, inverted=inverted)
+        return _one_by_one(scope, selectors, container, text=text, inverted=inverted)
     name = scope.names.collected(container, key, _no_value)
     return ((*_needs(selectors), InSet(name, parts_of(key), inverted)),)
 
@@ -69,8 +69,10 @@ def _opaque(selectors: Sequence[Selector]) -> Way | None:
     return tuple(step for part in selectors if isinstance(part, Opaque | Number) for step in part.needs)
 
 
-def _one_by_one(selectors: Sequence[Selector], container: Container, *, inverted: bool, text: str) -> Ways:
-    elements = container.fixed_elements()
+def _one_by_one(
+    scope: Scope, selectors: Sequence[Selector], container: Container, *, inverted: bool, text: str
+) -> Ways:
+    elements = scope.names.fixed_elements(container)
     if inverted or len(elements) > MOST_WAYS:
         raise Uninterpreted
     return tuple(way for element in elements for way in _way_of(selectors, element, text))
@@ -98,24 +100,24 @@ class Use(Struct, frozen=True):
 
 def choose(scope: Scope, selectors: Sequence[Selector], data: Any, use: Use, text: str) -> Ways:
     """Return what becomes of a key for which a map has a value; the rule ends where it has none."""
-    if opaque := _opaque(selectors):
-        return ((*opaque, Unknown(text)),)
     container = scope.container(data)
+    if (needs := _opaque(selectors)) is not None:
+        return ((*needs, Unknown(text)),)
     if container.remembers or container.blurred:
         raise Uninterpreted
     try:
         return _by_collection(scope, selectors, container, use)
     except Uninterpreted:
-        return _by_value(selectors, container, use, text)
+        return _by_value(scope, selectors, container, use, text)
 
 
 def _by_collection(scope: Scope, selectors: Sequence[Selector], container: Container, use: Use) -> Ways:
     key = numbers_only(selectors)
     renamed = Container(f"{container.name}{use.suffix}", container.held)
-    other = catch_all(renamed)
+    name = scope.names.collected(renamed, key, use.read_value)
+    other = scope.names.catch_all(name)
     if other is not None and is_random(key):
         raise Uninterpreted
-    name = scope.names.collected(renamed, key, use.read_value)
     needs = _needs(selectors)
     found: Way = (*needs, use.by_collection(name, key))
     if other is None:
@@ -123,8 +125,8 @@ def _by_collection(scope: Scope, selectors: Sequence[Selector], container: Conta
     return found, (*needs, InSet(name, parts_of(key), inverted=True), *use.by_value(other.value))
 
 
-def _by_value(selectors: Sequence[Selector], container: Container, use: Use, text: str) -> Ways:
-    elements = container.fixed_elements()
+def _by_value(scope: Scope, selectors: Sequence[Selector], container: Container, use: Use, text: str) -> Ways:
+    elements = scope.names.fixed_elements(container)
     if len(elements) > MOST_WAYS:
         raise Uninterpreted
     if len(selectors) == 1:
@@ -165,7 +167,7 @@ def value_parts(listed: Any) -> list[Any]:
         if not isinstance(listed["concat"], list):
             msg = f"{listed!r} is no concatenation"
             raise Malformed(msg)
-        return listed["concat"]
+        return list(listed["concat"])
     if listed is None:
         msg = "an element of a map has no value"
         raise Malformed(msg)

@@ -201,8 +201,17 @@ def any_bit(selector: Selector, values: list[Any], *, inverted: bool, text: str)
 
 
 def symbols(selector: Symbol, values: Iterable[Any]) -> frozenset[str]:
-    """Return the words that are meant; in a set, a combination of bits is one that no packet has."""
+    """Return the words that are meant; several states at once, to be equal to, are none: a packet has one."""
+    if selector.domain == "state":
+        values = [value for value in values if not _is_combination(value)]
     return frozenset(_symbol(selector, value) for value in values)
+
+
+def _is_combination(value: Any) -> bool:
+    match value:
+        case {"|": [_, _, *_]}:
+            return True
+    return False
 
 
 def _symbol(selector: Symbol, value: Any) -> str:
@@ -226,6 +235,8 @@ def _status(names: frozenset[str], *, inverted: bool) -> Ways:
 
 
 def _state(names: frozenset[str], inverted: bool, _text: str) -> Ways:  # noqa: FBT001 - a row of the table
+    if not names:
+        return fixed(inverted)
     if not names <= {"new", "established", "related", "invalid", "untracked"}:
         raise Uninterpreted
     return ((HasState(cast("frozenset[State]", names), inverted),),)
@@ -251,7 +262,8 @@ def _type_on_interface(names: frozenset[str], inverted: bool, text: str) -> Ways
     if ("local" in names) == ("unicast" in names):
         return ((plain,),)
     local, elsewhere = (AddressType(Field.DESTINATION, _LOCAL, away) for away in (False, True))
-    return (local, Unknown(text)), (elsewhere, plain)
+    unknown: Way = (local, Unknown(text))
+    return (unknown,) if names == _LOCAL and not inverted else (unknown, (elsewhere, plain))
 
 
 _BY_PACKET_TYPE = frozenset({"broadcast", "multicast"})

@@ -1,7 +1,8 @@
 """One rule: its statements in, rules of the vocabulary out (several, where its tests have several ways to be said)."""
 
+from collections.abc import Iterable
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from knft.interpret.rules import (
     Never,
     Random,
     Rule,
+    State,
     Step,
     TranslateBy,
     Translated,
@@ -31,6 +33,7 @@ from knft.interpret.rules import (
 )
 
 _TESTS = (Within, Marked, Interface, HasState, Translated, AddressType, InSet, Chance)
+_STATES: frozenset[State] = frozenset(get_args(State))
 _ENDS = frozenset({"accept", "drop", "reject", "return", "goto"})
 
 
@@ -114,10 +117,19 @@ def _steps(parts: tuple[_Part, ...]) -> Way:
     return tuple(found)
 
 
+def _possible_states(tests: Iterable[Step]) -> frozenset[State]:
+    """Return the states that a packet may have that passes tests: they may exclude each other."""
+    left = _STATES
+    for test in tests:
+        if isinstance(test, HasState):
+            left = left - test.states if test.inverted else left & test.states
+    return left
+
+
 def _certain_first(tests: list[Step], steps: Way) -> list[Step]:
     """Return tests and what follows; what is not interpreted is last, as a packet may fail another test before."""
     known = [step for step in tests if not isinstance(step, Unknown)]
-    if Never() in known or Never() in steps:
+    if Never() in known or Never() in steps or not _possible_states(known):
         return [Never()]
     unknown = [step for step in tests if isinstance(step, Unknown)]
     return [*known, *unknown, *(step for step in steps if step not in known)]

@@ -10,6 +10,9 @@ from knft.interpret.nftables.problems import Malformed, Uninterpreted
 from knft.interpret.nftables.values import Kind
 from knft.interpret.rules import Collection, IpVersion, Verdict
 
+MOST_ELEMENTS = 4096
+"""How many elements of a named set are looked at one by one, for a test that is no lookup here."""
+
 
 def full_name(family: str, table: str, name: str) -> str:
     """Return what a chain or a container of a table is called in a rule set."""
@@ -34,6 +37,9 @@ class Names:
         self._written = written
         self._kinds: dict[str, tuple[Kind, ...]] = {}
         self._given: set[str] = set()
+        self._refused: set[str] = set()
+        self._others: dict[str, Listed | None] = {}
+        self._few: dict[str, tuple[Listed, ...] | None] = {}
 
     def chain(self, name: str) -> str:
         """Return the full name of a chain that is there."""
@@ -64,10 +70,38 @@ class Names:
         kinds = tuple(part.kind for part in key)
         if container.blurred or self._kinds.get(container.name, kinds) != kinds:
             raise Uninterpreted
+        if container.name in self._refused:
+            raise Uninterpreted
         if container.name not in self.collections:
-            self.collections[container.name] = containers.collection(container.name, container, key, read_value)
+            self._collect(container, key, read_value)
             self._kinds[container.name] = kinds
         return container.name
+
+    def _collect(self, container: Container, key: Key, read_value: Callable[[Any], Value]) -> None:
+        """Read all elements, once: many rules name the same large maps."""
+        elements = container.elements()
+        self._refused.add(container.name)
+        self.collections[container.name] = containers.collection(container, elements, key, read_value)
+        self._refused.remove(container.name)
+        self._others[container.name] = next((it for it in elements if it.key == CATCH_ALL), None)
+
+    def catch_all(self, collection: str) -> Listed | None:
+        """Return a map's element for all other keys."""
+        return self._others[collection]
+
+    def fixed_elements(self, container: Container) -> tuple[Listed, ...]:
+        """Return what a container holds for good, where that is little enough to be said one by one."""
+        if container.remembers or container.blurred:
+            raise Uninterpreted
+        if isinstance(container.held, tuple):
+            return container.held
+        if container.name not in self._few:
+            elements = container.elements()
+            self._few[container.name] = elements if len(elements) <= MOST_ELEMENTS else None
+        found = self._few[container.name]
+        if found is None:
+            raise Uninterpreted
+        return found
 
 
 class Scope:
@@ -110,9 +144,3 @@ class Scope:
 
     def _anonymous(self) -> str:
         return self.names.fresh(full_name(*self.table, self._owner))
-
-
-def catch_all(container: Container) -> Listed | None:
-    """Return a map's element for all other keys."""
-    elements = container.held if isinstance(container.held, tuple) else container.elements()
-    return next((element for element in elements if element.key == CATCH_ALL), None)

@@ -328,9 +328,9 @@ _READERS: dict[str, Callable[[Any, IpVersion], Selector]] = {
 def read_key(expression: Any, version: IpVersion) -> tuple[Selector, ...]:
     """Return what the parts of a key look at; an expression that is no concatenation is one part."""
     match expression:
-        case {"concat": list(parts)}:
+        case {"concat": [_, *_] as parts}:
             return tuple(read_selector(part, version) for part in parts)
-        case {"concat": _}:
-            msg = "a concatenation is no list"
+        case {"concat": nothing}:
+            msg = f"{nothing!r} is no concatenation"
             raise Malformed(msg)
     return (read_selector(expression, version),)

@@ -32,7 +32,7 @@ def read_statement(listed: Any, scope: Scope) -> Effect:
     """Return what a statement does; what is not interpreted is an ``Unknown`` that acts."""
     if isinstance(listed, str):
         # libnftables lists as text what it has no JSON for.
-        return Effect(((Unknown(listed),),), acts=True)
+        return Effect(((Unknown(statement_text(listed)),),), acts=True)
     if not isinstance(listed, dict) or len(listed) != 1:
         msg = f"{listed!r} is no statement"
         raise Malformed(msg)
@@ -79,10 +79,10 @@ def _match(inner: Any, scope: Scope, text: str) -> Ways:
             msg = f"{inner!r} is no match"
             raise Malformed(msg)
     found = selectors[0]
-    if len(selectors) == 1 and isinstance(found, Opaque):
-        return ((*found.needs, Unknown(text)),)
     if _is_set(right) or len(selectors) > 1:
         return _in_set(scope, selectors, operator, right, text)
+    if isinstance(found, Opaque):
+        return ((*found.needs, Unknown(text)),)
     if operator in _ORDERS:
         return _ordered(found, operator, right)
     if operator in ("in", "!"):

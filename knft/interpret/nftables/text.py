@@ -51,7 +51,12 @@ def _other(listed: Any) -> str:
         case {"log": {"prefix": prefix}}:
             return f'log prefix "{prefix}"'
         case {"limit": {"rate": rate, "per": per}}:
-            return f"limit rate {'over ' if listed['limit'].get('inv') else ''}{rate}/{per}"
+            unit = f" {listed['limit'].get('rate_unit', '')}".rstrip()
+            return f"limit rate {'over ' if listed['limit'].get('inv') else ''}{rate}{unit}/{per}"
+        case {"limit": str(name)} | {"quota": str(name)}:
+            return f'{next(iter(listed))} name "{name}"'
+        case {"reject": {"type": kind}}:
+            return f"reject with {kind}"
         case {"xt": {"type": kind, "name": name}}:
             return f'xt {kind} "{name}"'
         case {"counter": _} | {"accept": None} | {"drop": None} | {"return": None} | {"log": None}:
@@ -92,7 +97,7 @@ def _form(form: str, inner: Any, whole: Any) -> str:
         case "payload", {"protocol": protocol, "field": field} if len(inner) == 2:  # noqa: PLR2004 - these two
             return f"{protocol} {field}"
         case "meta", {"key": key}:
-            return str(key) if key in _BARE_META else f"meta {key}"
+            return f"{key}" if isinstance(key, str) and key in _BARE_META else f"meta {key}"
         case "ct", {"key": key}:
             return f"ct {inner['dir']} {key}" if "dir" in inner else f"ct {key}"
         case "fib", {"result": result, "flags": flags}:
@@ -100,6 +105,8 @@ def _form(form: str, inner: Any, whole: Any) -> str:
         case "numgen", {"mode": mode, "mod": modulus}:
             offset = f" offset {inner['offset']}" if inner.get("offset") else ""
             return f"numgen {mode} mod {modulus}{offset}"
+        case (("exthdr" | "ip option" | "tcp option"), {"name": name}):
+            return " ".join(str(word) for word in (form, name, inner.get("field")) if word)
         case (("&" | "|" | "^" | "<<" | ">>"), list(operands)):
             return f" {form} ".join(_operand(operand) for operand in operands)
     return _constant(form, inner, whole)

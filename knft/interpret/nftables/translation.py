@@ -104,7 +104,7 @@ def _by_map(
     except Uninterpreted:
         drawn = ()
     if len(drawn) == 1 and isinstance(drawn[0].part, Random):
-        return _all_alike(drawn[0].part, scope.container(data).fixed_elements(), maker)
+        return _all_alike(drawn[0].part, scope.names.fixed_elements(scope.container(data)), maker)
     return choose(scope, selectors, data, Use(_no_collection, maker.by_collection, maker.by_value), text)
 
 
