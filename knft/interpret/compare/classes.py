@@ -52,9 +52,13 @@ class Classes:
         mentioned = self._constants.destinations()
         alone = {address for address in singles(mentioned) if contains(self._real, address)}
         alone |= {first for first, last in self._own if first == last}
-        found = [Destination(address, ((address, address),), contains(self._own, address)) for address in sorted(alone)]
+        groups = list(_groups(wide(chain(mentioned, self._own)), self._real))
+        found = [
+            Destination(address, ((address, address),), contains(self._own, address), group)
+            for address, group in self._grouped(sorted(alone), groups)
+        ]
         there = ranges((address, address) for address in alone)
-        for group in _groups(wide(chain(mentioned, self._own)), self._real):
+        for group in groups:
             rest = without(group, there)
             for is_local in (False, True):
                 # An address that nobody has spoken of may be the node's; of its own only it has all.

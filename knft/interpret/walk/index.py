@@ -63,17 +63,19 @@ class IndexedChain:
         self.name = chain.name
         # A rule without an action says nothing, whatever it looks at.
         self.rules = tuple(_indexed(rule) for rule in chain.rules if _acts(rule))
-        self._to: dict[int, list[int]] = {}
+        self._to: dict[int, list[tuple[int, int | None]]] = {}
         self._anywhere: list[int] = []
         for number, rule in enumerate(self.rules):
-            address = _only_destination(rule.steps)
-            listed = self._anywhere if address is None else self._to.setdefault(address, [])
-            listed.append(number)
+            address = _only(rule.steps, Field.DESTINATION)
+            if address is None:
+                self._anywhere.append(number)
+            else:
+                self._to.setdefault(address, []).append((number, _only(rule.steps, Field.PROTOCOL)))
 
-    def concerning(self, destination: int) -> list[int]:
-        """Return the numbers of the rules that a packet to an address can match, in order."""
-        found = self._to.get(destination)
-        if found is None:
+    def concerning(self, destination: int, protocol: int) -> list[int]:
+        """Return the numbers of the rules that such packets can match, in order."""
+        found = [number for number, about in self._to.get(destination, ()) if about is None or about == protocol]
+        if not found:
             return self._anywhere
         self._journal.learn()
         return sorted((*found, *self._anywhere))
@@ -99,15 +101,15 @@ def _indexed(rule: Rule) -> IndexedRule:
     return IndexedRule(rule, (*known, *unknown, *steps[tests:]), len(known), leads_to)
 
 
-def _only_destination(steps: tuple[Step, ...]) -> int | None:
-    """Return the one address that a rule is about, or None where there are more."""
+def _only(steps: tuple[Step, ...], field: Field) -> int | None:
+    """Return the one number of a field that a rule is about, or None where there are more."""
     for step in steps:
         if isinstance(step, Action):
             return None
-        if isinstance(step, Within) and step.field is Field.DESTINATION and not step.inverted:
-            address = only(step.ranges)
-            if address is not None:
-                return address
+        if isinstance(step, Within) and step.field is field and not step.inverted:
+            number = only(step.ranges)
+            if number is not None:
+                return number
     return None
 
 

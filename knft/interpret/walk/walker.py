@@ -144,7 +144,7 @@ class Walker:
             return self._through_servers(packet)
         packet.in_nat = stop.kind == "nat"
         if stop.chain is not None and (not packet.in_nat or self._is_for_nat(packet)):
-            packet.frame = Frame(stop.chain, stop.chain.concerning(packet.destination), 0, None)
+            packet.frame = Frame(stop.chain, stop.chain.concerning(packet.destination, packet.protocol), 0, None)
         return Next.RULE
 
     def _is_for_nat(self, packet: Packet) -> bool:
