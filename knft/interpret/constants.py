@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from knft.interpret.ranges import Ranges, only, ranges
 from knft.interpret.rules import (
     Choose,
     Collection,
@@ -9,6 +10,7 @@ from knft.interpret.rules import (
     InSet,
     Interface,
     Remember,
+    Rule,
     RuleSet,
     Step,
     TranslateBy,
@@ -23,6 +25,7 @@ class Constants:
         """Go through every rule and every element once."""
         self._found: dict[Field, set[tuple[int, int]]] = {field: set() for field in Field}
         self.interfaces: set[str] = set()
+        self._ports: set[tuple[int, int]] = set()
         self.exceptions: set[int] = set()
         """Destinations that a rule mentions in another way than as the only ones that it is about."""
         for rules in rule_sets:
@@ -30,8 +33,10 @@ class Constants:
                 self._found[Field.DESTINATION].add((server.address, server.address))
                 self._found[Field.PROTOCOL].add((server.protocol, server.protocol))
             looked_up: dict[str, set[tuple[int, Field]]] = {}
-            for step in _steps(rules):
-                self._note(step, looked_up)
+            for rule in _rules(rules):
+                for step in rule.steps:
+                    self._note(step, looked_up)
+                self._note_ports(rule, rules)
             for name, positions in looked_up.items():
                 self._note_elements(rules.collections[name], positions)
 
@@ -43,6 +48,10 @@ class Constants:
     def tests_originals(self) -> bool:
         """Whether a rule looks at where a connection went before it was translated."""
         return bool(self._found[Field.ORIGINAL_DESTINATION] or self._found[Field.ORIGINAL_PORT])
+
+    def ports(self) -> Ranges:
+        """Return the destination ports that are mentioned without one destination."""
+        return ranges(self._ports)
 
     def sources(self) -> set[tuple[int, int]]:
         """Return the ranges of sources, likewise."""
@@ -63,6 +72,18 @@ class Constants:
             positions = looked_up.setdefault(step.collection, set())
             positions.update((number, part) for number, part in enumerate(step.key) if isinstance(part, Field))
 
+    def _note_ports(self, rule: Rule, rules: RuleSet) -> None:
+        if _is_about_one(rule):
+            return
+        for step in rule.steps:
+            if isinstance(step, Within) and step.field is Field.DESTINATION_PORT:
+                self._ports.update(step.ranges)
+            elif isinstance(step, InSet | Choose | TranslateBy) and Field.DESTINATION not in step.key:
+                for position, part in enumerate(step.key):
+                    if part is Field.DESTINATION_PORT:
+                        parts = (element.key[position] for element in rules.collections[step.collection].elements)
+                        self._ports.update((item, item) if isinstance(item, int) else item for item in parts)
+
     def _note_elements(self, collection: Collection, positions: set[tuple[int, Field]]) -> None:
         for position, field in positions:
             found = self._found[field]
@@ -71,10 +92,15 @@ class Constants:
                 found.add((part, part) if isinstance(part, int) else part)
 
 
-def _steps(rules: RuleSet) -> Iterator[Step]:
+def _rules(rules: RuleSet) -> Iterator[Rule]:
     for chain in rules.chains.values():
-        for rule in chain.rules:
-            yield from rule.steps
+        yield from chain.rules
+
+
+def _is_about_one(rule: Rule) -> bool:
+    """Tell whether a rule is about one destination."""
+    tests = (step for step in rule.steps if isinstance(step, Within) and step.field is Field.DESTINATION)
+    return any(not test.inverted and only(test.ranges) is not None for test in tests)
 
 
 def singles(pairs: Iterable[tuple[int, int]]) -> set[int]:

@@ -30,12 +30,17 @@ class Piece(NamedTuple):
 
 def same(left: Sequence[Path], right: Sequence[Path]) -> bool:
     """Tell whether the same packets fare alike on both sides."""
+    return all(_cancels(boxes, 0) for boxes in _signed(left, right))
+
+
+def _signed(left: Sequence[Path], right: Sequence[Path]) -> Iterable[list[tuple[Box, Fraction]]]:
+    """Return the boxes of each outcome with their shares, those of the right side being negative."""
     signed: dict[Outcome, list[tuple[Box, Fraction]]] = {}
     for path in left:
         signed.setdefault(path.outcome, []).append((path.box, path.share))
     for path in right:
         signed.setdefault(path.outcome, []).append((path.box, -path.share))
-    return all(_cancels(boxes, 0) for boxes in signed.values())
+    return signed.values()
 
 
 def _cancels(boxes: list[tuple[Box, Fraction]], dimension: int) -> bool:
@@ -47,6 +52,17 @@ def _cancels(boxes: list[tuple[Box, Fraction]], dimension: int) -> bool:
         return not sum(share for _, share in boxes)
     parts = _parts([box[dimension] for box, _ in boxes])
     return all(_cancels([boxes[number] for number in numbers], dimension + 1) for _, numbers in parts)
+
+
+def a_difference(left: Sequence[Path], right: Sequence[Path]) -> Piece:
+    """Return packets that fare alike on either side, but not on both; raise LookupError where there are none."""
+    for boxes in _signed(left, right):
+        for box, numbers in _split([box for box, _ in boxes], tuple(range(len(boxes))), 0, ()):
+            if sum(boxes[number][1] for number in numbers):
+                parts = pieces(within(left, box), within(right, box))
+                return next(part for part in parts if shares(part.left) != shares(part.right))
+    msg = "both sides do the same"
+    raise LookupError(msg)
 
 
 def pieces(left: Sequence[Path], right: Sequence[Path]) -> list[Piece]:

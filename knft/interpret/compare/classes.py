@@ -47,6 +47,11 @@ class Classes:
         self._real = without(ADDRESSES[version], _NO_ADDRESSES[version])
         self._interfaces = frozenset(_names(constants.interfaces))
 
+    @property
+    def mentioned_ports(self) -> Ranges:
+        """The destination ports that rules speak of, whoever is dialled."""
+        return self._constants.ports()
+
     def destinations(self) -> list[Destination]:
         """Return all classes of destinations."""
         mentioned = self._constants.destinations()

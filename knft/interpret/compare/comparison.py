@@ -7,10 +7,10 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knft.interpret.compare.boxes import Piece, by_ports, pieces, same, shares, within
+from knft.interpret.compare.boxes import Piece, a_difference, by_ports, pieces, same, shares, within
 from knft.interpret.compare.classes import Classes, Destination
 from knft.interpret.outcomes import Fate, Memory, Packets, Path
-from knft.interpret.ranges import Ranges, contains, only, ranges
+from knft.interpret.ranges import Ranges, common, contains, only, ranges, without
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.journal import Question
@@ -41,18 +41,30 @@ FRESH = Client((None, None), frozenset(), frozenset())
 
 
 class Difference(Struct, frozen=True):
-    """Packets that fare otherwise on the other side; ``reason`` says which intended difference it is, if any is."""
+    """Packets that fare otherwise on the other side; ``reason`` says which intended difference it is, if any is.
+
+    ``ways`` are all ways of such packets on either side; ``located`` are those packets that differ, None where nobody
+    has looked for them yet.
+    """
 
     destination: Destination
     packets: Packets
-    piece: Piece
     client: Client
     reason: str | None
+    ways: tuple[Sequence[Path], Sequence[Path]]
+    located: Piece | None = None
+
+    @property
+    def piece(self) -> Piece:
+        """Some of the packets that differ, alike among each other on either side."""
+        found = a_difference(*self.ways) if self.located is None else self.located
+        ports = common(found.box.ports, self.packets.box.ports) or self.packets.box.ports
+        return found._replace(box=found.box._replace(ports=ports))
 
     @property
     def is_undecided(self) -> bool:
         """Whether nobody knows what becomes of them on one of the sides."""
-        return self.piece.is_undecided
+        return self.located is not None and self.located.is_undecided
 
 
 class Case(NamedTuple):
@@ -64,7 +76,8 @@ class Case(NamedTuple):
 
     def difference(self, piece: Piece, reason: str | None) -> Difference:
         """Return a difference between some of the packets."""
-        return Difference(self.destination, self.packets, piece, self.client, reason)
+        ways = piece.left, piece.right
+        return Difference(self.destination, self.packets, self.client, reason, ways, piece)
 
 
 class Counts(Struct):
@@ -85,12 +98,31 @@ class Counts(Struct):
         return Counts(*(getattr(self, name) - getattr(before, name) for name in self.__struct_fields__))
 
 
-class _Known(NamedTuple):
-    """What a comparison has found for one destination, and what has to be true of another for the same to hold."""
+class Known(NamedTuple):
+    """What was found for some ports of a destination, and what has to be so of another for the same to hold."""
 
+    ports: Ranges
     questions: tuple[tuple[Question, bool], ...]
     differences: tuple[Difference, ...]
     counts: Counts
+
+    def holds(self, destination: Destination, packets: Packets, mentioned: Ranges) -> bool:
+        """Tell whether it holds for other packets; ``mentioned`` are ports that rules speak of, whoever is dialled."""
+        ports, address = packets.box.ports, destination.address
+        others = ranges((*without(ports, self.ports), *without(self.ports, ports)))
+        if others and (common(others, mentioned) or not all(self._is_of_all_ports(item) for item in self.differences)):
+            return False
+        return all(question.answer(address, ports) is answer for question, answer in self.questions)
+
+    def _is_of_all_ports(self, difference: Difference) -> bool:
+        return difference.located is None or difference.located.box.ports == self.ports
+
+    def again(self, difference: Difference, destination: Destination, packets: Packets) -> Difference:
+        """Return one of its differences for others."""
+        located = difference.located
+        if located is not None and located.box.ports == self.ports:
+            located = located._replace(box=located.box._replace(ports=packets.box.ports))
+        return replace(difference, destination=destination, packets=packets, located=located)
 
 
 class Comparison:
@@ -103,10 +135,11 @@ class Comparison:
         self._indexes = Indexes()
         self._own = own
         self._bound = ranges((*left.bound, *right.bound))
-        self._known: dict[tuple[int, bool, bool, str, int], list[_Known]] = {}
+        self._known: dict[tuple[int, bool, bool, str, int], list[Known]] = {}
         self._left = self._walker(left)
         self._right = self._walker(right)
         self._classes = classes
+        self._ports = classes.mentioned_ports
         self._variants = tuple(variants)
         self._orders: dict[tuple[str, int, bool], list[int]] = {}
         self._walkers: dict[int, Walker] = {id(left): self._left, id(right): self._right}
@@ -135,27 +168,50 @@ class Comparison:
         if destination.group is None:
             yield from self._compared(destination, packets, FRESH)
             return
-        bound = contains(self._bound, destination.address)
-        kind = destination.group, destination.is_local, bound, packets.origin, packets.protocol
-        for known in self._known.setdefault(kind, []):
-            if all(question.answer(destination.address) is answer for question, answer in known.questions):
-                self.counts.add(known.counts)
-                for difference in known.differences:
-                    yield replace(difference, destination=destination, packets=packets)
-                return
-        journal, before, asking = self._indexes.journal, copy(self.counts), len(self._asking)
+        kind = (destination.group, destination.is_local, contains(self._bound, destination.address), packets.origin)
+        alike = self._known.setdefault((*kind, packets.protocol), [])
+        known = next((item for item in alike if item.holds(destination, packets, self._ports)), None)
+        if known is not None:
+            self.counts.add(known.counts)
+            yield from (known.again(difference, destination, packets) for difference in known.differences)
+            return
+        journal, before = self._indexes.journal, copy(self.counts)
         journal.begin()
-        differences = tuple(self._compared(destination, packets, FRESH))
+        left, right = self._ways(packets, FRESH)
+        self._note_memory(destination, packets, left, right)
+        if journal.is_particular:
+            journal.end()
+            yield from self._port_by_port(destination, packets, left, right)
+            return
+        differences = tuple(self._differing(Case(destination, packets, FRESH), left, right))
         questions = journal.end()
-        if questions is not None and len(self._asking) == asking:
-            self._known[kind].append(_Known(questions, differences, self.counts.since(before)))
+        if questions is not None:
+            alike.append(Known(packets.box.ports, questions, differences, self.counts.since(before)))
         yield from differences
 
+    def _port_by_port(
+        self, destination: Destination, packets: Packets, left: Sequence[Path], right: Sequence[Path]
+    ) -> Iterator[Difference]:
+        """Yield the differences of packets to a destination of which something particular is said of some ports."""
+        for ports, of_left, of_right in by_ports(left, right):
+            there = replace(packets, box=packets.box._replace(ports=ports))
+            if _is_settled(of_left, of_right):
+                self._count_equal(of_left, of_right)
+            elif only(ports) is None and ports != packets.box.ports:
+                yield from self._of_new_clients(destination, there)
+            else:
+                yield from self._judged(Case(destination, there, FRESH), of_left, of_right)
+
     def _compared(self, destination: Destination, packets: Packets, client: Client) -> Iterator[Difference]:
-        left = self._left.paths(packets, client.left)
-        right = self._right.paths(packets, client.right)
+        left, right = self._ways(packets, client)
         if client is FRESH:
             self._note_memory(destination, packets, left, right)
+        yield from self._differing(Case(destination, packets, client), left, right)
+
+    def _ways(self, packets: Packets, client: Client) -> tuple[list[Path], list[Path]]:
+        return self._left.paths(packets, client.left), self._right.paths(packets, client.right)
+
+    def _differing(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
         if _is_settled(left, right):
             self._count_equal(left, right)
             return
@@ -163,13 +219,20 @@ class Comparison:
             if _is_settled(of_left, of_right):
                 self._count_equal(of_left, of_right)
             else:
-                there = replace(packets, box=packets.box._replace(ports=ports))
-                yield from self._judged(Case(destination, there, client), of_left, of_right)
+                packets = replace(case.packets, box=case.packets.box._replace(ports=ports))
+                yield from self._judged(case._replace(packets=packets), of_left, of_right)
 
     def _count_equal(self, left: Sequence[Path], right: Sequence[Path]) -> None:
         self.counts.equal += len({path.box for path in left} | {path.box for path in right})
 
     def _judged(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
+        usual = self._usual_reason(case, left, right)
+        if usual is not None:
+            self._count_equal(left, right)
+            self.counts.equal -= 1
+            self.counts.by_intent += 1
+            yield Difference(case.destination, case.packets, case.client, usual, (left, right))
+            return
         differing = []
         for piece in pieces(left, right):
             if piece.is_undecided:
@@ -182,12 +245,24 @@ class Comparison:
         if differing:
             yield from self._explained(case, differing, (left, right))
 
+    def _usual_reason(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> str | None:
+        """Return the reason of the last such differences where it accounts for all of these as well."""
+        order = self._order(case)
+        if not order or any(path.outcome.fate is Fate.UNDECIDED for path in (*left, *right)):
+            return None
+        reason = self._variants[order[0]].reason
+        return reason if _is_settled(*self._ways_of_variant(order[0], case, (left, right))) else None
+
+    def _order(self, case: Case) -> list[int]:
+        """Return the variants in the order in which they are tried: first the last that was right, all of them last."""
+        kind = case.packets.origin, case.packets.protocol, only(case.packets.box.ports) is None
+        return self._orders.setdefault(kind, list(range(len(self._variants))))
+
     def _explained(
         self, case: Case, differing: list[Piece], ways: tuple[Sequence[Path], Sequence[Path]]
     ) -> Iterator[Difference]:
         """Yield differences in parts, each with the first reason that accounts for it."""
-        kind = case.packets.origin, case.packets.protocol, only(case.packets.box.ports) is None
-        order = self._orders.setdefault(kind, list(range(len(self._variants))))
+        order = self._order(case)
         for number in tuple(order):
             unexplained: list[Piece] = []
             left, right = self._ways_of_variant(number, case, ways)

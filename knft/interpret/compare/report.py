@@ -1,5 +1,6 @@
 """What a comparison has found, as values for people and programs: differences in groups, with examples."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from knft.interpret.ranges import only
 from knft.interpret.rules import IpVersion, Unknown
 
 EXAMPLES = 3
-"""So many examples of a group are kept."""
+"""So many examples of a group are kept, and of an intended difference, whoever's it is."""
 
 
 class Seen(Struct, frozen=True):
@@ -117,27 +118,30 @@ def summarise(
     """Return the report of one family, having gone through all differences once."""
     groups: dict[tuple[str, str, str | None, str], Group] = {}
     unread: dict[Unread, None] = {}
+    shown: Counter[object] = Counter()
     for difference in differences:
         if difference.is_undecided:
             unread.update(dict.fromkeys(_unread(difference)))
         group = _group(version, difference, names)
         found = groups.setdefault((group.cause, group.service, group.intent, group.sentence), group)
         found.classes += 1
-        if len(found.examples) < EXAMPLES:
+        kind = group.intent or (group.cause, group.service, group.sentence)
+        if shown[kind] < EXAMPLES:
+            shown[kind] += 1
             found.examples.append(_example(version, difference))
     listed = sorted(groups.values(), key=lambda group: (group.intent or "", group.cause, group.service, group.sentence))
     return FamilyReport(f"IPv{version}", counts, listed, list(unread))
 
 
 def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> Group:
-    piece, packets = difference.piece, difference.packets
-    port = only(piece.box.ports)
+    packets, located = difference.packets, difference.located
+    port = only((packets if located is None else located).box.ports)
     name = names.name(packets.destination, packets.protocol, port, is_local=packets.is_local)
-    left, right = shares(piece.left), shares(piece.right)
     if difference.is_undecided:
         return Group("undecided", name or "", None, "a rule that is not interpreted decides on it")
     if difference.reason is not None:
         return Group("intent", name or "", difference.reason, explained(difference.reason))
+    left, right = shares(difference.piece.left), shares(difference.piece.right)
     seen = words.outcomes(version, left), words.outcomes(version, right)
     return Group(_cause(left, right), name or "", None, words.change(*seen), left=seen[0], right=seen[1])
 

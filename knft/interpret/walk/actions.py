@@ -67,10 +67,8 @@ class Actions:
     def is_idle(self, packet: Packet, chain: str) -> bool:
         """Tell whether a chain does nothing to a packet, as far as that can be seen without splitting the class."""
         there = self._chains[chain]
-        return all(
-            self._fails(packet, there.rules[number].steps)
-            for number in there.concerning(packet.destination, packet.protocol)
-        )
+        numbers = there.concerning(packet.destination, packet.protocol, packet.ports)
+        return all(self._fails(packet, there.rules[number].steps) for number in numbers)
 
     def _fails(self, packet: Packet, steps: tuple[Step, ...]) -> bool:
         """Tell whether a rule's first test or choice that can fail all packets does so."""
@@ -125,7 +123,9 @@ class Actions:
             case "jump" | "goto":
                 chain, frame = self._chains[verdict.chain], packet.frame
                 outer = frame if verdict.kind == "jump" or frame is None else frame.outer
-                packet.frame = Frame(chain, chain.concerning(packet.destination, packet.protocol), 0, outer)
+                packet.frame = Frame(
+                    chain, chain.concerning(packet.destination, packet.protocol, packet.ports), 0, outer
+                )
                 return Next.RULE
             case "return":
                 packet.frame = packet.frame.outer if packet.frame is not None else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from knft.interpret.ranges import only
+from knft.interpret.ranges import Ranges, common, contains, only
 from knft.interpret.rules import (
     Action,
     Chain,
@@ -63,22 +63,40 @@ class IndexedChain:
         self.name = chain.name
         # A rule without an action says nothing, whatever it looks at.
         self.rules = tuple(_indexed(rule) for rule in chain.rules if _acts(rule))
-        self._to: dict[int, list[tuple[int, int | None]]] = {}
+        self._to: dict[int, list[tuple[int, int | None, int | None]]] = {}
         self._anywhere: list[int] = []
         for number, rule in enumerate(self.rules):
             address = _only(rule.steps, Field.DESTINATION)
             if address is None:
                 self._anywhere.append(number)
             else:
-                self._to.setdefault(address, []).append((number, _only(rule.steps, Field.PROTOCOL)))
+                about = _only(rule.steps, Field.PROTOCOL), _only(rule.steps, Field.DESTINATION_PORT)
+                self._to.setdefault(address, []).append((number, *about))
 
-    def concerning(self, destination: int, protocol: int) -> list[int]:
+    def concerning(self, destination: int, protocol: int, ports: Ranges) -> list[int]:
         """Return the numbers of the rules that such packets can match, in order."""
-        found = [number for number, about in self._to.get(destination, ()) if about is None or about == protocol]
-        if not found:
-            return self._anywhere
-        self._journal.learn()
-        return sorted((*found, *self._anywhere))
+        self._journal.note(InChain(self, protocol), destination, ports)
+        found = self.particular(destination, protocol, ports)
+        return sorted((*found, *self._anywhere)) if found else self._anywhere
+
+    def particular(self, destination: int, protocol: int, ports: Ranges) -> list[int]:
+        """Return those of them that are for no other destination."""
+        return [
+            number
+            for number, about, port in self._to.get(destination, ())
+            if about in (None, protocol) and (port is None or contains(ports, port))
+        ]
+
+
+class InChain(NamedTuple):
+    """The question whether a chain has rules for a destination alone."""
+
+    chain: IndexedChain
+    protocol: int
+
+    def answer(self, destination: int, ports: Ranges) -> bool | None:
+        """Return False where it has none, and None where it has some."""
+        return None if self.chain.particular(destination, self.protocol, ports) else False
 
 
 def _acts(rule: Rule) -> bool:
@@ -164,3 +182,30 @@ def _inside(ranged: list[Element], known: dict[int, int]) -> Iterator[Element]:
 def covers(part: int | tuple[int, int], number: int) -> bool:
     """Tell whether a part of an element's key stands for a number."""
     return part == number if isinstance(part, int) else part[0] <= number <= part[1]
+
+
+class InCollection(NamedTuple):
+    """The question what a collection has for a destination.
+
+    ``known`` are the other numbers of the key, ``position`` is where the destination is in it, and ``port`` where a
+    port is that may be any of several.
+    """
+
+    collection: IndexedCollection
+    known: tuple[tuple[int, int], ...]
+    position: int
+    port: int | None
+
+    def answer(self, destination: int, ports: Ranges) -> bool | None:
+        """Return whether the destination is in a set of addresses; None where more is said of it."""
+        known = {position: destination if position == self.position else number for position, number in self.known}
+        found = [element for element in self.collection.matching(known) if self._is_for(element, ports)]
+        if not found:
+            return False
+        return True if all(len(element.key) == 1 and element.value is None for element in found) else None
+
+    def _is_for(self, element: Element, ports: Ranges) -> bool:
+        if self.port is None:
+            return True
+        part = element.key[self.port]
+        return bool(common(ports, ((part, part) if isinstance(part, int) else part,)))

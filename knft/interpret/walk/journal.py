@@ -4,32 +4,22 @@ Nearly all packets to the addresses of a large cluster fare alike, but for one p
 only found out whether its address is in this set or that one is a walk to any address of which the same is true.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from knft.interpret.rules import Element
-
-
-class Collection(Protocol):
-    """A set or a map whose elements can be found."""
-
-    def matching(self, known: dict[int, int]) -> list[Element]:
-        """Return the elements that have these numbers at these positions of their keys."""
+from knft.interpret.ranges import Ranges
 
 
-class Question(NamedTuple):
-    """What has been looked up: the numbers known of a key, and the position in it of the destination."""
+class Question(Protocol):
+    """Something that was asked about a destination; equal questions are the same question."""
 
-    collection: Collection
-    known: tuple[tuple[int, int], ...]
-    position: int
+    def answer(self, destination: int, ports: Ranges) -> bool | None:
+        """Return what is so of another destination, for packets to some ports.
 
-    def answer(self, destination: int) -> bool | None:
-        """Return whether a destination is in the collection, None where that is not all that is said of it."""
-        known = {position: destination if position == self.position else number for position, number in self.known}
-        elements = self.collection.matching(known)
-        if not elements:
-            return False
-        return True if all(len(element.key) == 1 and element.value is None for element in elements) else None
+        None means that it has something of its own there: then nothing is known of its packets.
+        """
+
+    def __hash__(self) -> int:
+        """Return what equal questions have alike."""
 
 
 class Journal:
@@ -37,7 +27,7 @@ class Journal:
 
     def __init__(self) -> None:
         """Begin with nothing, and write nothing yet."""
-        self._answers: dict[tuple[int, tuple[tuple[int, int], ...], int], tuple[Question, bool]] = {}
+        self._answers: dict[Question, bool] = {}
         self._writes = False
         self.is_particular = False
 
@@ -50,23 +40,14 @@ class Journal:
     def end(self) -> tuple[tuple[Question, bool], ...] | None:
         """Write no more; return the questions and answers, or None where more was learnt than these."""
         self._writes = False
-        return None if self.is_particular else tuple(self._answers.values())
+        return None if self.is_particular else tuple(self._answers.items())
 
-    def ask(self, collection: Collection, known: dict[int, int], position: int, destination: int) -> None:
-        """Note that a key with a destination in it was looked up."""
-        if not self._writes or self.is_particular:
+    def note(self, question: Question, destination: int, ports: Ranges) -> None:
+        """Note that something was asked."""
+        if not self._writes or self.is_particular or question in self._answers:
             return
-        numbers = tuple((at, 0 if at == position else number) for at, number in known.items())
-        key = id(collection), numbers, position
-        if key in self._answers:
-            return
-        question = Question(collection, numbers, position)
-        answer = question.answer(destination)
+        answer = question.answer(destination, ports)
         if answer is None:
             self.is_particular = True
         else:
-            self._answers[key] = question, answer
-
-    def learn(self) -> None:
-        """Note that a rule, or something else, is about this one destination."""
-        self.is_particular = True
+            self._answers[question] = answer

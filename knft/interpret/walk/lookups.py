@@ -8,7 +8,7 @@ from typing import NamedTuple
 from knft.interpret.outcomes import Box
 from knft.interpret.ranges import Ranges, common, ranges, without
 from knft.interpret.rules import Element, Field, Part, Random
-from knft.interpret.walk.index import IndexedCollection
+from knft.interpret.walk.index import InCollection, IndexedCollection
 from knft.interpret.walk.packet import Packet
 
 _ALL = Fraction(1)
@@ -49,9 +49,13 @@ def look_up(packet: Packet, collection: IndexedCollection, key: tuple[Part, ...]
 
 def _note(packet: Packet, collection: IndexedCollection, key: tuple[Part, ...], known: dict[int, int]) -> None:
     """Have the journal know what is asked about the destination."""
-    for position, part in enumerate(key):
-        if part is Field.DESTINATION:
-            collection.journal.ask(collection, known, position, packet.destination)
+    if Field.DESTINATION in key:
+        about = key.index(Field.DESTINATION)
+        port = (
+            None if packet.port is not None or Field.DESTINATION_PORT not in key else key.index(Field.DESTINATION_PORT)
+        )
+        numbers = tuple((at, 0 if at == about else number) for at, number in known.items() if at != port)
+        collection.journal.note(InCollection(collection, numbers, about, port), packet.destination, packet.box.ports)
 
 
 def _drawn(key: tuple[Part, ...]) -> Iterator[tuple[Fraction, tuple[Field | int, ...]]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from knft.interpret.outcomes import Box, Memory, NewSource, Origin, Passed
-from knft.interpret.ranges import Ranges
+from knft.interpret.ranges import Ranges, single
 from knft.interpret.rules import Field, Server
 from knft.interpret.walk.index import IndexedChain
 from knft.interpret.walk.stages import Stage
@@ -78,6 +78,11 @@ class Packet(Struct, kw_only=True):
     """The step of the rule before the frame's next at which they go on, where it is not the first."""
     pending: Next = Next.RULE
     """What follows first, when they go on."""
+
+    @property
+    def ports(self) -> Ranges:
+        """The ports that they may go to."""
+        return self.box.ports if self.port is None else single(self.port)
 
     def within(self, box: Box) -> "Packet":
         """Return a copy of a part of the class."""

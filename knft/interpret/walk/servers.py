@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from fractions import Fraction
+from typing import NamedTuple
 
 from knft.interpret.outcomes import Memory
+from knft.interpret.ranges import Ranges
 from knft.interpret.rules import Server
 from knft.interpret.walk.packet import Packet
 
@@ -24,6 +26,17 @@ class ServerTable:
     def at(self, address: int, protocol: int) -> dict[int, Server]:
         """Return the servers at an address, by port."""
         return self._ports.get((address, protocol), {})
+
+
+class AtServers(NamedTuple):
+    """The question whether there are virtual servers at a destination."""
+
+    servers: ServerTable
+    protocol: int
+
+    def answer(self, destination: int, _: Ranges) -> bool | None:
+        """Return False where there are none, and None where there are some."""
+        return None if self.servers.at(destination, self.protocol) else False
 
 
 def sent(

@@ -22,7 +22,7 @@ from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import IndexedRule, Indexes
 from knft.interpret.walk.known import Ending, Unmentioned, state_of, whole_box
 from knft.interpret.walk.packet import Frame, Next, Packet
-from knft.interpret.walk.servers import ServerTable, sent
+from knft.interpret.walk.servers import AtServers, ServerTable, sent
 from knft.interpret.walk.stages import IPVS, Stage, Stages
 from knft.interpret.walk.tests import DECIDE, Decision, Split
 
@@ -144,7 +144,9 @@ class Walker:
             return self._through_servers(packet)
         packet.in_nat = stop.kind == "nat"
         if stop.chain is not None and (not packet.in_nat or self._is_for_nat(packet)):
-            packet.frame = Frame(stop.chain, stop.chain.concerning(packet.destination, packet.protocol), 0, None)
+            packet.frame = Frame(
+                stop.chain, stop.chain.concerning(packet.destination, packet.protocol, packet.ports), 0, None
+            )
         return Next.RULE
 
     def _is_for_nat(self, packet: Packet) -> bool:
@@ -242,10 +244,9 @@ class Walker:
         """Have IPVS look at a packet that it has not sent itself."""
         if packet.server is not None or packet.box.states <= _NOT_FOR_NAT:
             return Next.RULE
-        servers = self._servers.at(packet.destination, packet.protocol)
-        if servers:
-            self._journal.learn()
-        for port, server in servers.items():
+        question = AtServers(self._servers, packet.protocol)
+        self._journal.note(question, packet.destination, packet.ports)
+        for port, server in self._servers.at(packet.destination, packet.protocol).items():
             decision = DECIDE[Within](packet, Within(Field.DESTINATION_PORT, ((port, port),)))
             if decision is False:
                 continue
