@@ -5,7 +5,6 @@ sets of networks around them, each twice: an address of somebody else, and one t
 said so. Sources, ports, interfaces and states are split on the way through the rules.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import chain, pairwise
 
@@ -32,8 +31,8 @@ class Destination(Struct, frozen=True):
     address: int
     ranges: Ranges
     is_local: bool
-    group: int | None = None
-    """The same for destinations that the same networks contain; None where a rule makes an exception of this one."""
+    is_plain: bool = True
+    """Whether rules that mention it are about it alone."""
 
 
 class Classes:
@@ -57,29 +56,23 @@ class Classes:
         mentioned = self._constants.destinations()
         alone = {address for address in singles(mentioned) if contains(self._real, address)}
         alone |= {first for first, last in self._own if first == last}
-        groups = list(_groups(wide(chain(mentioned, self._own)), self._real))
         found = [
-            Destination(address, ((address, address),), contains(self._own, address), group)
-            for address, group in self._grouped(sorted(alone), groups)
+            Destination(address, ((address, address),), contains(self._own, address), self._is_plain(address))
+            for address in sorted(alone)
         ]
         there = ranges((address, address) for address in alone)
-        for group in groups:
+        for group in _groups(wide(chain(mentioned, self._own)), self._real):
             rest = without(group, there)
             for is_local in (False, True):
                 # An address that nobody has spoken of may be the node's; of its own only it has all.
                 where = common(rest, self._own) if is_local else without(rest, self._own)
                 where = where or (rest if is_local else NOTHING)
                 if where:
-                    found.append(Destination(where[0][0], where, is_local))
+                    found.append(Destination(where[0][0], where, is_local, not self._constants.tests_originals))
         return found
 
-    def _grouped(self, addresses: list[int], groups: list[Ranges]) -> Iterator[tuple[int, int | None]]:
-        constants = self._constants
-        edges = sorted((first, number) for number, group in enumerate(groups) for first, _ in group)
-        for address in addresses:
-            is_exception = constants.tests_originals or address in constants.exceptions
-            _, number = edges[bisect_right(edges, (address, len(groups))) - 1]
-            yield address, None if is_exception else number
+    def _is_plain(self, address: int) -> bool:
+        return not self._constants.tests_originals and address not in self._constants.exceptions
 
     def packets(self, destination: Destination) -> Iterator[Packets]:
         """Yield the packets to a destination: from outside and from the node, of each protocol."""

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from knft.interpret.compare.boxes import Piece, a_difference, by_ports, pieces, same, shares, within
 from knft.interpret.compare.classes import Classes, Destination
-from knft.interpret.outcomes import Fate, Memory, Packets, Path
-from knft.interpret.ranges import Ranges, common, contains, only, ranges, without
+from knft.interpret.outcomes import Box, Fate, Memory, Packets, Path
+from knft.interpret.ranges import PORTS, Ranges, common, contains, only, ranges, without
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.journal import Question
@@ -135,7 +135,7 @@ class Comparison:
         self._indexes = Indexes()
         self._own = own
         self._bound = ranges((*left.bound, *right.bound))
-        self._known: dict[tuple[int, bool, bool, str, int], list[Known]] = {}
+        self._known: dict[tuple[bool, bool, int, Box], list[Known]] = {}
         self._left = self._walker(left)
         self._right = self._walker(right)
         self._classes = classes
@@ -165,17 +165,18 @@ class Comparison:
 
     def _of_new_clients(self, destination: Destination, packets: Packets) -> Iterator[Difference]:
         """Yield the differences of clients that nobody remembers, as for another destination where that is alike."""
-        if destination.group is None:
+        if not destination.is_plain:
             yield from self._compared(destination, packets, FRESH)
             return
-        kind = (destination.group, destination.is_local, contains(self._bound, destination.address), packets.origin)
-        alike = self._known.setdefault((*kind, packets.protocol), [])
+        is_bound = contains(self._bound, destination.address)
+        everywhere = packets.box._replace(ports=PORTS)
+        alike = self._known.setdefault((destination.is_local, is_bound, packets.protocol, everywhere), [])
         known = next((item for item in alike if item.holds(destination, packets, self._ports)), None)
         if known is not None:
             self.counts.add(known.counts)
             yield from (known.again(difference, destination, packets) for difference in known.differences)
             return
-        journal, before = self._indexes.journal, copy(self.counts)
+        journal, before, asking = self._indexes.journal, copy(self.counts), len(self._asking)
         journal.begin()
         left, right = self._ways(packets, FRESH)
         self._note_memory(destination, packets, left, right)
@@ -185,7 +186,7 @@ class Comparison:
             return
         differences = tuple(self._differing(Case(destination, packets, FRESH), left, right))
         questions = journal.end()
-        if questions is not None:
+        if questions is not None and len(self._asking) == asking:
             alike.append(Known(packets.box.ports, questions, differences, self.counts.since(before)))
         yield from differences
 

@@ -20,11 +20,13 @@ from knft.interpret.rules import (
     TranslateBy,
     Unknown,
     Verdict,
+    Within,
 )
 from knft.interpret.walk.index import IndexedChain, IndexedCollection
+from knft.interpret.walk.journal import InRanges, Journal
 from knft.interpret.walk.lookups import Found, look_up
 from knft.interpret.walk.packet import Frame, Next, Packet
-from knft.interpret.walk.tests import DECIDE
+from knft.interpret.walk.tests import DECIDE, Decision
 
 _MANY = 4096
 """So many targets of one rule are told apart, and no more."""
@@ -41,11 +43,13 @@ class Actions:
         chains: dict[str, IndexedChain],
         collections: dict[str, IndexedCollection],
         is_local: Callable[[int], bool],
+        journal: Journal,
     ) -> None:
         """Prepare for a rule set; ``is_local`` tells whether the node has an address."""
         self._chains = chains
         self._collections = collections
         self._is_local = is_local
+        self._journal = journal
         self.waiting: list[Packet] = []
         self.memory: frozenset[Memory] = frozenset()
         self._do: dict[type, Callable[[Packet, Any], Next]] = {
@@ -67,26 +71,32 @@ class Actions:
     def is_idle(self, packet: Packet, chain: str) -> bool:
         """Tell whether a chain does nothing to a packet, as far as that can be seen without splitting the class."""
         there = self._chains[chain]
-        numbers = there.concerning(packet.destination, packet.protocol, packet.ports)
+        numbers = there.concerning(packet)
         return all(self._fails(packet, there.rules[number].steps) for number in numbers)
 
     def _fails(self, packet: Packet, steps: tuple[Step, ...]) -> bool:
-        """Tell whether a rule's first test or choice that can fail all packets does so."""
+        """Tell whether one of a rule's tests, or the choice after them, fails all packets."""
         for step in steps:
-            decide = DECIDE.get(type(step))
-            if decide is not None:
-                if decide(packet, step) is False:
+            if isinstance(step, InSet | Choose):
+                if self._finds_nothing(packet, step):
                     return True
-                continue
-            if not isinstance(step, InSet | Choose) or self._collections[step.collection].remembers:
+            elif type(step) not in DECIDE:
                 return False
-            if isinstance(step, InSet) and step.inverted:
-                continue
-            if all(found.element is None for found in look_up(packet, self._collections[step.collection], step.key)):
+            elif self.decide(packet, step) is False:
                 return True
-            if isinstance(step, Choose):
-                return False
         return False
+
+    def _finds_nothing(self, packet: Packet, step: InSet | Choose) -> bool:
+        collection = self._collections[step.collection]
+        if collection.remembers or (isinstance(step, InSet) and step.inverted):
+            return False
+        return all(found.element is None for found in look_up(packet, collection, step.key))
+
+    def decide(self, packet: Packet, step: Step) -> Decision:
+        """Decide a plain test, and have the journal know of those about the destination."""
+        if type(step) is Within and step.field is Field.DESTINATION:
+            self._journal.note(InRanges(step.ranges), packet.destination, packet.ports)
+        return DECIDE[type(step)](packet, step)
 
     def _wait(self, packet: Packet, box: Box, share: Fraction, resume: int) -> Packet:
         other = packet.within(box)
@@ -123,9 +133,7 @@ class Actions:
             case "jump" | "goto":
                 chain, frame = self._chains[verdict.chain], packet.frame
                 outer = frame if verdict.kind == "jump" or frame is None else frame.outer
-                packet.frame = Frame(
-                    chain, chain.concerning(packet.destination, packet.protocol, packet.ports), 0, outer
-                )
+                packet.frame = Frame(chain, chain.concerning(packet), 0, outer)
                 return Next.RULE
             case "return":
                 packet.frame = packet.frame.outer if packet.frame is not None else None

@@ -1,17 +1,22 @@
 """Chains and collections prepared for many walks: only what can concern a packet is looked at."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from knft.interpret.ranges import Ranges, common, contains, only
 from knft.interpret.rules import (
     Action,
+    AddressType,
     Chain,
     Collection,
     Element,
     Field,
+    Marked,
+    Never,
     Rule,
     Step,
+    ThroughServer,
+    Translated,
     Unknown,
     Verdict,
     Within,
@@ -54,6 +59,17 @@ class IndexedRule(NamedTuple):
     """The chain that it jumps to, where that is all it does."""
 
 
+class Addressed(Protocol):
+    """What is asked of a packet to find the rules for it."""
+
+    destination: int
+    protocol: int
+
+    @property
+    def ports(self) -> Ranges:
+        """The ports that it may go to."""
+
+
 class IndexedChain:
     """A chain's rules, and which of them a packet to some address can match."""
 
@@ -73,8 +89,9 @@ class IndexedChain:
                 about = _only(rule.steps, Field.PROTOCOL), _only(rule.steps, Field.DESTINATION_PORT)
                 self._to.setdefault(address, []).append((number, *about))
 
-    def concerning(self, destination: int, protocol: int, ports: Ranges) -> list[int]:
-        """Return the numbers of the rules that such packets can match, in order."""
+    def concerning(self, packet: Addressed) -> list[int]:
+        """Return the numbers of the rules that a packet can match, in order."""
+        destination, protocol, ports = packet.destination, packet.protocol, packet.ports
         self._journal.note(InChain(self, protocol), destination, ports)
         found = self.particular(destination, protocol, ports)
         return sorted((*found, *self._anywhere)) if found else self._anywhere
@@ -110,13 +127,19 @@ def _indexed(rule: Rule) -> IndexedRule:
     while tests < len(steps) and not isinstance(steps[tests], Action):
         tests += 1
     known = [step for step in steps[:tests] if not isinstance(step, Unknown)]
-    # Addresses first: they are quick, and fail nearly always.
-    known.sort(key=lambda step: not isinstance(step, Within))
+    # First what splits no class: it is quick, and fails nearly always.
+    known.sort(key=_can_split)
     unknown = [step for step in steps[:tests] if isinstance(step, Unknown)]
     last = steps[-1]
     jumps = tests == len(steps) - 1 and isinstance(last, Verdict) and last.kind == "jump" and not unknown
     leads_to = last.chain if jumps and isinstance(last, Verdict) else None
     return IndexedRule(rule, (*known, *unknown, *steps[tests:]), len(known), leads_to)
+
+
+def _can_split(step: Step) -> bool:
+    if isinstance(step, Within):
+        return step.field not in (Field.DESTINATION, Field.PROTOCOL, Field.ORIGINAL_DESTINATION)
+    return not isinstance(step, Marked | Translated | AddressType | ThroughServer | Never)
 
 
 def _only(steps: tuple[Step, ...], field: Field) -> int | None:

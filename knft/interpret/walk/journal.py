@@ -4,9 +4,9 @@ Nearly all packets to the addresses of a large cluster fare alike, but for one p
 only found out whether its address is in this set or that one is a walk to any address of which the same is true.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from knft.interpret.ranges import Ranges
+from knft.interpret.ranges import Ranges, contains
 
 
 class Question(Protocol):
@@ -20,6 +20,16 @@ class Question(Protocol):
 
     def __hash__(self) -> int:
         """Return what equal questions have alike."""
+
+
+class InRanges(NamedTuple):
+    """The question whether a destination is in some ranges."""
+
+    ranges: Ranges
+
+    def answer(self, destination: int, _: Ranges) -> bool | None:
+        """Return whether it is."""
+        return contains(self.ranges, destination)
 
 
 class Journal:

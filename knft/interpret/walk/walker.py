@@ -48,7 +48,7 @@ class Walker:
         self._own = own
         self._bound = rules.bound
         self._stages = Stages(rules, chains)
-        self._actions = Actions(chains, collections, self._is_local)
+        self._actions = Actions(chains, collections, self._is_local, indexes.journal)
         self._servers = ServerTable(rules.servers)
         self._seconds = _seconds(rules)
         self._unmentioned = Unmentioned(rules, own)
@@ -144,9 +144,7 @@ class Walker:
             return self._through_servers(packet)
         packet.in_nat = stop.kind == "nat"
         if stop.chain is not None and (not packet.in_nat or self._is_for_nat(packet)):
-            packet.frame = Frame(
-                stop.chain, stop.chain.concerning(packet.destination, packet.protocol, packet.ports), 0, None
-            )
+            packet.frame = Frame(stop.chain, stop.chain.concerning(packet), 0, None)
         return Next.RULE
 
     def _is_for_nat(self, packet: Packet) -> bool:
@@ -167,7 +165,7 @@ class Walker:
             self._end(packet, Fate.DELIVERED)
             return Next.GONE
         self._enter(packet, stage)
-        group = self._unmentioned.group(packet.destination)
+        group = self._unmentioned.group(packet.destination) if packet.is_redirected else None
         if group is None:
             return Next.RULE
         self._end_as_known(packet, group)
@@ -217,17 +215,17 @@ class Walker:
         item = frame.chain.rules[frame.rules[frame.next - 1 if first else frame.next]]
         for number in range(first, len(item.steps)):
             step = item.steps[number]
-            decide = DECIDE.get(type(step))
-            if decide is None:
-                if number == item.first_action:
-                    packet.trail = Passed(frame.chain.name, item.rule, packet.trail)
-                packet.resume = number + 1
-                following = self._actions.do(packet, step)
-                packet.resume = 0
-                if following is not Next.STEP:
-                    return following
-            elif not self._passes(packet, item, decide(packet, step)):
-                break
+            if type(step) in DECIDE:
+                if not self._passes(packet, item, self._actions.decide(packet, step)):
+                    break
+                continue
+            if number == item.first_action:
+                packet.trail = Passed(frame.chain.name, item.rule, packet.trail)
+            packet.resume = number + 1
+            following = self._actions.do(packet, step)
+            packet.resume = 0
+            if following is not Next.STEP:
+                return following
         return Next.RULE
 
     def _passes(self, packet: Packet, item: IndexedRule, decision: Decision) -> bool:
