@@ -89,7 +89,7 @@ class Walker:
         )
         if contains(self._bound, packets.destination):
             packet.is_local = True
-            if packets.origin == "node":
+            if packets.origin == "node" and contains(packets.box.sources, packets.destination):
                 packet.source = packets.destination  # what the kernel chooses towards an address that it has
         self._enter(packet, packet.stage)
         return packet
