@@ -16,6 +16,7 @@ from tests.lab.traffic import dial
 from tests.packets.families import addresses, in_family
 from tests.packets.modes import Mode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expected, Packet, Scenario
+from tests.packets.sources import seen_by
 
 TRIES = 100
 """Within so many connections each of 4 endpoints answers, but for once in 10^12 tests."""
@@ -168,17 +169,5 @@ class _Trial:
         outcome = self._dial()
         assert isinstance(outcome, Answered), outcome
         assert outcome.server in allowed
-        assert outcome.source in self._sources(outcome.server)
+        assert outcome.source in seen_by(outcome.server, self._expected.source, self._packet, self._version)
         return outcome.server
-
-    def _sources(self, server: str) -> set[str]:
-        """Return the source addresses that an endpoint may have seen."""
-        node, packet, version = plan.NODE, self._packet, self._version
-        if self._expected.source == "kept":
-            return {in_family(packet.source_address, version) or self._lab.host(packet.client).address(version)}
-        if self._expected.source == "frontend":
-            return {in_family(packet.to, version).rpartition(":")[0]}
-        if server == node.host:  # Which of its addresses the node takes towards itself is the kernel's business.
-            return {node.lan.of(version), node.gateway.of(version)}
-        on_node = server.startswith(f"{node.pod_prefix}-")
-        return {(node.gateway if on_node else node.lan).of(version)}
