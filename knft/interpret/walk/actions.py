@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from knft.interpret.outcomes import Box, Memory
+from knft.interpret.outcomes import Box, Memory, NewSource
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import (
     Chance,
@@ -109,8 +109,8 @@ class Actions:
         return Next.GONE
 
     def _chance(self, packet: Packet, test: Chance) -> Next:
-        if test.probability >= 1:
-            return Next.STEP
+        if test.probability in (0, 1):
+            return Next.STEP if test.probability else Next.RULE
         self._wait(packet, packet.box, 1 - test.probability, resume=0)
         packet.share *= test.probability
         return Next.STEP
@@ -154,8 +154,7 @@ class Actions:
 
     def _translate(self, packet: Packet, action: Translate) -> Next:
         if action.what == "snat":
-            packet.new_source = "masqueraded" if action.to_self else _one(action.addresses)
-            return Next.STOP
+            return self._translate_source(packet, action)
         if action.to_self:
             packet.redirect(packet.destination, _one(action.ports), is_local=True)
             packet.translated = True
@@ -166,6 +165,18 @@ class Actions:
         if len(targets) > _MANY:
             return Next.UNKNOWN
         return self._send_to(packet, [(packet.box, Fraction(1, len(targets)), target) for target in targets])
+
+    def _translate_source(self, packet: Packet, action: Translate) -> Next:
+        sources: list[NewSource] = ["masqueraded"] if action.to_self else list(_each(action.addresses))
+        if len(sources) > _MANY:
+            return Next.UNKNOWN
+        share = Fraction(1, max(len(sources), 1))
+        for source in sources[1:]:
+            other = self._wait(packet, packet.box, share, resume=0)
+            other.new_source, other.pending = source, Next.STOP
+        packet.share *= share
+        packet.new_source = sources[0] if sources else "kept"
+        return Next.STOP
 
     def _translate_by(self, packet: Packet, action: TranslateBy) -> Next:
         targets: list[tuple[Box, Fraction, tuple[int, int | None]]] = []

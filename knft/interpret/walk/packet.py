@@ -108,6 +108,8 @@ class Packet(Struct, kw_only=True):
             return self.destination
         if field is Field.PROTOCOL:
             return self.protocol
+        if field is Field.SOURCE and isinstance(self.new_source, int):
+            return self.new_source
         if field in (Field.SOURCE, Field.ORIGINAL_SOURCE):
             return self.box.sources if self.source is None else self.source
         if field is Field.ORIGINAL_DESTINATION:

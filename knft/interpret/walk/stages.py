@@ -48,7 +48,8 @@ class Stages:
         """Return the stage after another, or None where a packet has arrived or left."""
         match stage.hook:
             case "prerouting":
-                return self._at["input" if is_local else "forward"]
+                at = self._again if stage.again else self._at
+                return at["input" if is_local else "forward"]
             case "forward" | "output":
                 return self._at["postrouting"]
             case "postrouting" if is_local and origin == "node":

@@ -28,6 +28,7 @@ from knft.interpret.walk.tests import DECIDE, Decision, Split
 
 _LOOPBACK = frozenset({"lo"})
 _NO_INTERFACE = frozenset({""})
+_ARRIVING = ("prerouting", "input")
 _NOT_FOR_NAT = frozenset({"invalid"})
 _FATES = {Next.DROP: Fate.DROPPED, Next.REJECT: Fate.REJECTED, Next.UNKNOWN: Fate.UNDECIDED}
 
@@ -201,13 +202,12 @@ class Walker:
 
     def _enter(self, packet: Packet, stage: Stage) -> None:
         packet.stage, packet.stop, packet.frame = stage, -1, None
-        if stage.hook == "input":
-            packet.outputs = _NO_INTERFACE
-        elif packet.origin == "node" and packet.is_local:
-            packet.outputs = _LOOPBACK
-            packet.inputs = _LOOPBACK if stage.hook == "prerouting" else packet.inputs
+        is_looped = packet.origin == "node" and packet.is_local
+        if stage.hook in _ARRIVING:
+            packet.inputs, packet.outputs = _LOOPBACK if packet.origin == "node" else None, _NO_INTERFACE
         else:
-            packet.outputs = None
+            packet.inputs = _NO_INTERFACE if stage.hook == "output" else None
+            packet.outputs = _LOOPBACK if is_looped else None
 
     def _rule(self, packet: Packet, frame: Frame) -> Next:
         """Have a packet meet its frame's next rule, or go on in the one before."""
