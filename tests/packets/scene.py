@@ -17,6 +17,7 @@ from tests.packets.families import addresses, in_family
 from tests.packets.modes import Mode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expected, Packet, Scenario
 from tests.packets.sources import seen_by
+from tests.packets.traced import Tracer
 
 TRIES = 100
 """Within so many connections each of 4 endpoints answers, but for once in 10^12 tests."""
@@ -64,11 +65,17 @@ class Scene:
             # A flow of UDP outlives the rules that translated it, and clients use their ports again.
             forget_flows(self.namespace)
             self.mode.program(self.namespace, self._folder, scenario, earlier=False)
-            self.mode.listed(self.namespace)
+            captured = self.mode.capture(self.namespace)
+            # Only knft drops by itself whatever shall not be answered.
+            knows_silence = self.mode.name == "nftables"
+            self._tracer = Tracer(scenario, captured.rules, captured.own, tells_silence=knows_silence)
         return self.servers
 
     def try_packet(self, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
-        """Send a packet of the scenario, and hold its outcome against what the scenario expects in this mode."""
+        """Send a packet of the scenario, and hold its outcome against what the scenario expects in this mode.
+
+        The same of its trace through the rules that are in force: so the interpreters are held to the kernel.
+        """
         servers = self.show(scenario)
         expected = packet.expected_in(self.mode.name, version)
         trial = _Trial(self.lab, servers, packet, expected, version)
@@ -78,6 +85,7 @@ class Scene:
             trial.expect_one_server()
         else:
             trial.expect_refusal()
+        self._tracer.hold(packet, version, expected)
         if packet is scenario.packets[-1]:
             # Again now, because packets can change what is listed.
             self.mode.listed(self.namespace)
