@@ -17,7 +17,7 @@ from tests.packets.families import addresses
 from tests.packets.node import NODE_FLAG, write_manifests
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import cases
-from tests.packets.traced import Tracer
+from tests.packets.traced import Tracer, untraced
 
 SCENARIOS = read_scenarios()
 MODES = ("nftables", "iptables", "ipvs")
@@ -68,3 +68,9 @@ def test_traced_through_rendered_rules(
 ) -> None:
     """The trace ends as the packet does."""
     rendered.tracer(scenario, mode).hold(packet, version, packet.expected_in(mode, version))
+
+
+def test_the_packets_that_cannot_be_traced_are_these() -> None:
+    """UNTRACED says why: there is nothing on the node to trace."""
+    left_out = [str(packet) for scenario in SCENARIOS for packet in scenario.packets if untraced(packet)]
+    assert left_out == ["C.4(8) local-1 to $local-1:8080/tcp"]

@@ -12,6 +12,7 @@ from knft.interpret.rules import (
     Element,
     Field,
     HasState,
+    Hook,
     SetMark,
     Step,
     Translate,
@@ -180,3 +181,49 @@ def test_a_map_translates_what_it_has_and_the_rest_goes_on() -> None:
     assert outcome(rules, from_outside(port=80)) == Outcome(Fate.DELIVERED, POD, 8080)
     assert outcome(rules, from_outside(port=81)) == Outcome(Fate.DELIVERED, OTHER_POD)
     assert outcome(rules, from_outside(port=82)).fate is Fate.DROPPED
+
+
+@pytest.mark.parametrize("packets", [from_outside(), established(from_outside()), from_node()])
+def test_before_conntrack_no_packet_has_a_connection(packets: Packets) -> None:
+    """Scenarios of ``tests/packets/test_traced_ways.py`` show it."""
+    hook: Hook = "output" if packets.origin == "node" else "prerouting"
+    for test, passes in (
+        (HasState(frozenset({"invalid"})), True),
+        (HasState(packets.box.states), False),
+        (HasState(packets.box.states, inverted=True), True),
+        (Translated("dnat", inverted=True), False),
+        (Within(Field.ORIGINAL_DESTINATION, single(packets.destination)), False),
+        (Within(Field.DESTINATION, single(packets.destination)), True),
+    ):
+        early = rule_set(base(hook, (test, DROP), priority=-201))
+        assert (outcome(early, packets).fate is Fate.DROPPED) is passes
+
+
+def test_coming_back_through_the_loopback_device_a_packet_has_its_connection() -> None:
+    rules = rule_set(base("prerouting", (NEW, DROP), priority=-300))
+    assert outcome(rules, from_node(NODE)).fate is Fate.DROPPED
+    assert outcome(rules, from_outside(NODE)).fate is Fate.DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("action", "what", "is_so"),
+    [
+        (Translate("dnat", single(FRONTEND)), "dnat", False),
+        (Translate("dnat", single(FRONTEND), single(80)), "dnat", False),
+        (Translate("dnat", single(FRONTEND), single(81)), "dnat", True),
+        (Translate("dnat", single(POD)), "dnat", True),
+        (Translate("snat", single(CLIENT)), "snat", False),
+        (Translate("snat", single(99)), "snat", True),
+        (MASQUERADE, "snat", True),
+    ],
+)
+def test_what_is_translated_to_what_it_was_is_not_translated(action: Translate, what: str, *, is_so: bool) -> None:
+    """But for that it is over (nf_nat_core.c)."""
+    hook: Hook = "prerouting" if action.what == "dnat" else "postrouting"
+    test = Translated(what)  # type: ignore[arg-type] # one of the words
+    rules = rule_set(
+        base(hook, (action,), kind="nat"),
+        base(hook, (DROP,), kind="nat", name="second"),
+        base("postrouting", (test, NOTE), priority=300, name="after"),
+    )
+    assert ("after: 0" in trail(rules, from_outside())) is is_so

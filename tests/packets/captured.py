@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from knft.cli.captured import SAVE_PROGRAMS, Texts, rule_sets
 from knft.interpret.rules import IpVersion, RuleSet
+from knft.kernel.addresses import local_addresses
 from tests.lab.namespace import Namespace
 
 DEVICE = "kube-ipvs0"
@@ -19,12 +20,12 @@ class Captured(Struct, frozen=True):
 def of_nftables(node: Namespace) -> Captured:
     """Read what ``nft`` lists."""
     listed = node.run(["nft", "-j", "list", "ruleset"]).stdout
-    return Captured(rule_sets(Texts(nftables=listed.encode())), _addresses(node)[0])
+    return Captured(rule_sets(Texts(nftables=listed.encode())), _local(node))
 
 
 def of_iptables(node: Namespace) -> Captured:
     """Read what ``iptables-save`` and ``ip6tables-save`` print."""
-    return Captured(rule_sets(Texts(_saved(node))), _addresses(node)[0])
+    return Captured(rule_sets(Texts(_saved(node))), _local(node))
 
 
 def of_ipvs(node: Namespace) -> Captured:
@@ -38,6 +39,12 @@ def of_ipvs(node: Namespace) -> Captured:
 def own_addresses(node: Namespace) -> tuple[str, ...]:
     """Return the addresses of all the node's interfaces, but kube-proxy's own."""
     return _addresses(node)[0]
+
+
+def _local(node: Namespace) -> tuple[str, ...]:
+    """Return the node's addresses where there is no device of kube-proxy's; without ``ip``, which is not everywhere."""
+    with node.entered():
+        return tuple(local_addresses())
 
 
 def _saved(node: Namespace) -> dict[IpVersion, str]:

@@ -144,6 +144,7 @@ class Walker:
         if stop.kind == IPVS:
             return self._through_servers(packet)
         packet.in_nat = stop.kind == "nat"
+        packet.is_tracked = packet.stage.again or not stop.is_early
         if stop.chain is not None and (not packet.in_nat or self._is_for_nat(packet)):
             packet.frame = Frame(
                 stop.chain, stop.chain.concerning(packet.destination, packet.protocol, packet.ports), 0, None
