@@ -12,10 +12,9 @@ from knft.kernel.process import LibraryProcess
 from knft.source.directory import read_paths
 from knft.sync.assemble import live_daemon
 from tests.lab.namespace import Namespace
+from tests.packets.captured import DEVICE, Captured, of_iptables, of_ipvs, of_nftables, own_addresses
 from tests.packets.node import NODE_FLAG, listed, sync_once, write_manifests
 from tests.packets.scenario import Scenario
-
-DEVICE = "kube-ipvs0"
 
 
 class Mode(Protocol):
@@ -25,6 +24,9 @@ class Mode(Protocol):
 
     def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         """Put a scenario's cluster in force, or the one before it; ``folder`` is for its files."""
+
+    def capture(self, node: Namespace) -> Captured:
+        """Read what is in force, for the interpreters."""
 
     def listed(self, node: Namespace) -> None:
         """List what is in force, and fail where that cannot be done."""
@@ -46,6 +48,9 @@ class Nftables:
     def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
         sync_once(node, folder, *scenario.arguments())
+
+    def capture(self, node: Namespace) -> Captured:
+        return of_nftables(node)
 
     def listed(self, node: Namespace) -> None:
         assert "table ip knft" in listed(node)
@@ -96,6 +101,9 @@ class Iptables:
         # The kernel here has none of nfacct's counters.
         return render(node, folder, scenario, self.name, "--family", family, "--no-nfacct", *existing, *more)
 
+    def capture(self, node: Namespace) -> Captured:
+        return of_iptables(node)
+
     def listed(self, node: Namespace) -> None:
         for program in self._saves.values():
             assert ":KUBE-SERVICES " in node.run([program, "-t", "nat"]).stdout
@@ -132,6 +140,9 @@ class Ipvs:
             _run(node, _without(script, skipped))
             self._prepared.add(family)
 
+    def capture(self, node: Namespace) -> Captured:
+        return of_ipvs(node)
+
     def listed(self, node: Namespace) -> None:
         assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout
         assert DEVICE in node.run(["ip", "link", "show", "dev", DEVICE]).stdout
@@ -167,18 +178,16 @@ def render(node: Namespace, folder: Path, scenario: Scenario, backend: str, *mor
 
     In this process: to start another one takes seconds in the virtual machine.
     """
-    flags = (*NODE_FLAG, *scenario.arguments(), *own_addresses(node))
+    flags = (*NODE_FLAG, *scenario.arguments(), *_local_addresses(node))
     arguments = ["render", "-f", str(folder / "objects.yaml"), "--backend", backend, *flags, *more]
     result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def own_addresses(node: Namespace) -> list[str]:
-    """Return the flags that name the addresses of all the node's interfaces, but kube-proxy's own."""
-    fields = [line.split() for line in node.run(["ip", "-o", "address", "show"]).stdout.splitlines()]
-    found = [words[3].partition("/")[0] for words in fields if words[1] != DEVICE]
-    return [f"--local-address={address}" for address in found]
+def _local_addresses(node: Namespace) -> list[str]:
+    """Return the flags that name the node's own addresses."""
+    return [f"--local-address={address}" for address in own_addresses(node)]
 
 
 def _run(node: Namespace, script: str) -> None:

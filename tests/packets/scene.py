@@ -16,6 +16,8 @@ from tests.lab.traffic import dial
 from tests.packets.families import addresses, in_family
 from tests.packets.modes import Mode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expected, Packet, Scenario
+from tests.packets.sources import seen_by
+from tests.packets.traced import Tracer
 
 TRIES = 100
 """Within so many connections each of 4 endpoints answers, but for once in 10^12 tests."""
@@ -63,11 +65,17 @@ class Scene:
             # A flow of UDP outlives the rules that translated it, and clients use their ports again.
             forget_flows(self.namespace)
             self.mode.program(self.namespace, self._folder, scenario, earlier=False)
-            self.mode.listed(self.namespace)
+            captured = self.mode.capture(self.namespace)
+            # Only knft drops by itself whatever shall not be answered.
+            knows_silence = self.mode.name == "nftables"
+            self._tracer = Tracer(scenario, captured.rules, captured.own, tells_silence=knows_silence)
         return self.servers
 
     def try_packet(self, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
-        """Send a packet of the scenario, and hold its outcome against what the scenario expects in this mode."""
+        """Send a packet of the scenario, and hold its outcome against what the scenario expects in this mode.
+
+        The same of its trace through the rules that are in force: so the interpreters are held to the kernel.
+        """
         servers = self.show(scenario)
         expected = packet.expected_in(self.mode.name, version)
         trial = _Trial(self.lab, servers, packet, expected, version)
@@ -77,6 +85,7 @@ class Scene:
             trial.expect_one_server()
         else:
             trial.expect_refusal()
+        self._tracer.hold(packet, version, expected)
         if packet is scenario.packets[-1]:
             # Again now, because packets can change what is listed.
             self.mode.listed(self.namespace)
@@ -168,17 +177,5 @@ class _Trial:
         outcome = self._dial()
         assert isinstance(outcome, Answered), outcome
         assert outcome.server in allowed
-        assert outcome.source in self._sources(outcome.server)
+        assert outcome.source in seen_by(outcome.server, self._expected.source, self._packet, self._version)
         return outcome.server
-
-    def _sources(self, server: str) -> set[str]:
-        """Return the source addresses that an endpoint may have seen."""
-        node, packet, version = plan.NODE, self._packet, self._version
-        if self._expected.source == "kept":
-            return {in_family(packet.source_address, version) or self._lab.host(packet.client).address(version)}
-        if self._expected.source == "frontend":
-            return {in_family(packet.to, version).rpartition(":")[0]}
-        if server == node.host:  # Which of its addresses the node takes towards itself is the kernel's business.
-            return {node.lan.of(version), node.gateway.of(version)}
-        on_node = server.startswith(f"{node.pod_prefix}-")
-        return {(node.gateway if on_node else node.lan).of(version)}

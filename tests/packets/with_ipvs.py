@@ -7,7 +7,8 @@ import pytest
 
 from tests.lab import plan
 from tests.lab.topology import Lab
-from tests.packets.modes import DEVICE, Ipvs
+from tests.packets.captured import DEVICE
+from tests.packets.modes import Ipvs
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import Scene, cases, opened
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from knft.interpret.outcomes import Box, Memory
-from knft.interpret.ranges import Ranges
+from knft.interpret.outcomes import Box, Memory, NewSource
+from knft.interpret.ranges import Ranges, common, single, without
 from knft.interpret.rules import (
     Chance,
     Choose,
@@ -28,6 +28,8 @@ from knft.interpret.walk.lookups import Found, look_up
 from knft.interpret.walk.packet import Frame, Next, Packet
 from knft.interpret.walk.tests import DECIDE, Decision
 
+Target = tuple[Box, Fraction, tuple[int, int | None]]
+"""Some of the packets, how many of them, and the address and port that they are sent to."""
 _MANY = 4096
 """So many targets of one rule are told apart, and no more."""
 
@@ -119,8 +121,8 @@ class Actions:
         return Next.GONE
 
     def _chance(self, packet: Packet, test: Chance) -> Next:
-        if test.probability >= 1:
-            return Next.STEP
+        if test.probability in (0, 1):
+            return Next.STEP if test.probability else Next.RULE
         self._wait(packet, packet.box, 1 - test.probability, resume=0)
         packet.share *= test.probability
         return Next.STEP
@@ -162,8 +164,7 @@ class Actions:
 
     def _translate(self, packet: Packet, action: Translate) -> Next:
         if action.what == "snat":
-            packet.new_source = "masqueraded" if action.to_self else _one(action.addresses)
-            return Next.STOP
+            return self._translate_source(packet, action)
         if action.to_self:
             packet.redirect(packet.destination, _one(action.ports), is_local=True)
             packet.translated = True
@@ -175,8 +176,20 @@ class Actions:
             return Next.UNKNOWN
         return self._send_to(packet, [(packet.box, Fraction(1, len(targets)), target) for target in targets])
 
+    def _translate_source(self, packet: Packet, action: Translate) -> Next:
+        sources: list[NewSource] = ["masqueraded"] if action.to_self else list(_each(action.addresses))
+        if len(sources) > _MANY:
+            return Next.UNKNOWN
+        share = Fraction(1, max(len(sources), 1))
+        for source in sources[1:]:
+            other = self._wait(packet, packet.box, share, resume=0)
+            other.new_source, other.pending = source, Next.STOP
+        packet.share *= share
+        packet.new_source = sources[0] if sources else "kept"
+        return Next.STOP
+
     def _translate_by(self, packet: Packet, action: TranslateBy) -> Next:
-        targets: list[tuple[Box, Fraction, tuple[int, int | None]]] = []
+        targets: list[Target] = []
         missed = 0
         for found in look_up(packet, self._collections[action.collection], action.key):
             if found.element is None:
@@ -190,20 +203,21 @@ class Actions:
             return Next.RULE
         return self._send_to(packet, targets) if targets else Next.GONE
 
-    def _send_to(self, packet: Packet, targets: list[tuple[Box, Fraction, tuple[int, int | None]]]) -> Next:
-        for box, share, (address, port) in targets[1:]:
-            other = self._wait(packet, box, share, resume=0)
-            self._redirect(other, address, port)
+    def _send_to(self, packet: Packet, targets: list[Target]) -> Next:
+        first, *rest = [part for target in targets for part in _told_apart(packet, target)]
+        for target in rest:
+            other = self._wait(packet, target[0], target[1], resume=0)
+            self._redirect(other, *target[2])
             other.pending = Next.STOP
-        box, share, (address, port) = targets[0]
-        packet.box = box
-        packet.share *= share
-        self._redirect(packet, address, port)
+        packet.box = first[0]
+        packet.share *= first[1]
+        self._redirect(packet, *first[2])
         return Next.STOP
 
     def _redirect(self, packet: Packet, address: int, port: int | None) -> None:
+        is_same_port = port is None or packet.numbers(Field.DESTINATION_PORT) in (port, single(port))
+        packet.translated = address != packet.destination or not is_same_port
         packet.redirect(address, port, is_local=self._is_local(address))
-        packet.translated = True
 
     def _remember(self, packet: Packet, action: Remember) -> Next:
         packet.remembered |= {memory_of(packet, action.collection, action.key)}
@@ -216,6 +230,17 @@ _ENDS = {
     "reject": Next.REJECT,
     "continue": Next.RULE,
 }
+
+
+def _told_apart(packet: Packet, target: Target) -> Iterator[Target]:
+    """Yield those apart who dialled what they are sent to: the kernel does not call them translated (nf_nat_core.c)."""
+    box, share, (address, port) = target
+    if address != packet.destination or port is None or packet.port is not None:
+        yield target
+        return
+    for ports in (common(box.ports, single(port)), without(box.ports, single(port))):
+        if ports:
+            yield box._replace(ports=ports), share, (address, port)
 
 
 def _each(ranges: Ranges) -> Iterator[int]:

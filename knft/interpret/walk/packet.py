@@ -73,6 +73,8 @@ class Packet(Struct, kw_only=True):
     stop: int = -1
     """Which of the ``stage``'s stops they are at."""
     in_nat: bool = False
+    is_tracked: bool = True
+    """Whether conntrack has seen them by now."""
     frame: Frame | None = None
     resume: int = 0
     """The step of the rule before the frame's next at which they go on, where it is not the first."""
@@ -104,15 +106,23 @@ class Packet(Struct, kw_only=True):
 
     def numbers(self, field: Field) -> int | Ranges | None:
         """Return what a field holds: a number, all that it may be, or None where these packets have no such field."""
-        if field is Field.DESTINATION:
-            return self.destination
-        if field is Field.PROTOCOL:
-            return self.protocol
-        if field in (Field.SOURCE, Field.ORIGINAL_SOURCE):
-            return self.box.sources if self.source is None else self.source
-        if field is Field.ORIGINAL_DESTINATION:
-            return self.original
+        if field in _ORIGINAL and not self.is_tracked:
+            return None
+        match field:
+            case Field.DESTINATION:
+                return self.destination
+            case Field.PROTOCOL:
+                return self.protocol
+            case Field.SOURCE | Field.ORIGINAL_SOURCE:
+                return self._source(field)
+            case Field.ORIGINAL_DESTINATION:
+                return self.original
         return self._port(field) if self.protocol in _WITH_PORTS else None
+
+    def _source(self, field: Field) -> int | Ranges:
+        if field is Field.SOURCE and isinstance(self.new_source, int):
+            return self.new_source
+        return self.box.sources if self.source is None else self.source
 
     def _port(self, field: Field) -> int | Ranges | None:
         if field is Field.DESTINATION_PORT and self.port is not None:
@@ -130,5 +140,6 @@ class Packet(Struct, kw_only=True):
         return self.box._replace(ports=ranges)
 
 
+_ORIGINAL = frozenset({Field.ORIGINAL_SOURCE, Field.ORIGINAL_DESTINATION, Field.ORIGINAL_PORT})
 _WITH_PORTS = frozenset({6, 17, 33, 132, 136})
 """TCP, UDP, DCCP, SCTP and UDP-Lite have ports where nftables and iptables look for them."""

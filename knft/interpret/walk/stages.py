@@ -11,16 +11,20 @@ IPVS = "ipvs"
 
 _IPVS_AT: dict[Hook, int] = {"input": 99, "output": -98}
 _SOURCE_HOOKS = frozenset({"input", "postrouting"})
-_DESTINATION_PRIORITY, _SOURCE_PRIORITY = -100, 100
+_CONNTRACK_PRIORITY, _DESTINATION_PRIORITY, _SOURCE_PRIORITY = -200, -100, 100
 
 
 class Stop(NamedTuple):
-    """A place at a hook: a base chain, or IPVS' look at the packet, where there is no chain."""
+    """A place at a hook: a base chain, or IPVS' look at the packet, where there is no chain.
+
+    ``is_early`` tells whether a packet that comes in or is made has no connection yet.
+    """
 
     hook: Hook
     kind: str
     policy: str
     chain: IndexedChain | None
+    is_early: bool = False
 
 
 class Stage(NamedTuple):
@@ -48,7 +52,8 @@ class Stages:
         """Return the stage after another, or None where a packet has arrived or left."""
         match stage.hook:
             case "prerouting":
-                return self._at["input" if is_local else "forward"]
+                at = self._again if stage.again else self._at
+                return at["input" if is_local else "forward"]
             case "forward" | "output":
                 return self._at["postrouting"]
             case "postrouting" if is_local and origin == "node":
@@ -64,13 +69,18 @@ class Stages:
 
 def _stops(rules: RuleSet, chains: dict[str, IndexedChain], hook: Hook) -> tuple[Stop, ...]:
     stops = [
-        (_order(base), Stop(hook, base.kind, base.policy, chains[base.chain]))
+        (_order(base), Stop(hook, base.kind, base.policy, chains[base.chain], _is_early(base)))
         for base in rules.bases
         if base.hook == hook
     ]
     if rules.servers and hook in _IPVS_AT:
         stops.append(((_IPVS_AT[hook], 0), Stop(hook, IPVS, "accept", None)))
     return tuple(stop for _, stop in sorted(stops, key=lambda item: item[0]))
+
+
+def _is_early(base: BaseChain) -> bool:
+    """Tell whether a chain comes before conntrack."""
+    return base.hook in ("prerouting", "output") and base.kind != "nat" and base.priority < _CONNTRACK_PRIORITY
 
 
 def _order(base: BaseChain) -> tuple[int, int]:

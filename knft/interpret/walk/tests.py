@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from knft.interpret.outcomes import Box
-from knft.interpret.ranges import common, contains, without
+from knft.interpret.ranges import common, contains, single, without
 from knft.interpret.rules import (
     AddressType,
     Field,
@@ -51,8 +51,6 @@ def _marked(packet: Packet, test: Marked) -> Decision:
 
 def _interface(packet: Packet, test: Interface) -> Decision:
     names = packet.interfaces(test.field)
-    if test.needs_one and names == _NONE:
-        return False
     named = frozenset(name for name in names if any(_is_named(name, pattern) for pattern in test.names))
     if not named:
         return test.inverted
@@ -65,7 +63,6 @@ def _interface(packet: Packet, test: Interface) -> Decision:
     return Split(*(reversed(boxes) if test.inverted else boxes))
 
 
-_NONE = frozenset({""})
 _NEW: frozenset[State] = frozenset({"new"})
 
 
@@ -76,6 +73,9 @@ def _is_named(name: str, pattern: str) -> bool:
 def _has_state(packet: Packet, test: HasState) -> Decision:
     # nat chains are asked about a connection's first packet, and the answer holds for all (nf_nat_core.c).
     states = _NEW if packet.in_nat else packet.box.states
+    if not packet.is_tracked:
+        # What has no connection is invalid (nft_ct.c, xt_conntrack.c).
+        return ("invalid" in test.states) is not test.inverted
     there = states & test.states
     if not there:
         return test.inverted
@@ -86,7 +86,13 @@ def _has_state(packet: Packet, test: HasState) -> Decision:
 
 
 def _translated(packet: Packet, test: Translated) -> Decision:
-    is_so = packet.translated if test.what == "dnat" else packet.new_source is not None
+    if not packet.is_tracked:
+        return False
+    new = packet.new_source
+    if test.what == "snat" and isinstance(new, int) and packet.source is None:
+        # Who had that address is not called translated (nf_nat_core.c).
+        return _within(packet, Within(Field.ORIGINAL_SOURCE, single(new), not test.inverted))
+    is_so = packet.translated if test.what == "dnat" else new is not None and new != packet.source
     return is_so is not test.inverted
 
 

@@ -28,6 +28,7 @@ from knft.interpret.walk.tests import DECIDE, Decision, Split
 
 _LOOPBACK = frozenset({"lo"})
 _NO_INTERFACE = frozenset({""})
+_ARRIVING = ("prerouting", "input")
 _NOT_FOR_NAT = frozenset({"invalid"})
 _FATES = {Next.DROP: Fate.DROPPED, Next.REJECT: Fate.REJECTED, Next.UNKNOWN: Fate.UNDECIDED}
 
@@ -89,7 +90,7 @@ class Walker:
         )
         if contains(self._bound, packets.destination):
             packet.is_local = True
-            if packets.origin == "node":
+            if packets.origin == "node" and contains(packets.box.sources, packets.destination):
                 packet.source = packets.destination  # what the kernel chooses towards an address that it has
         self._enter(packet, packet.stage)
         return packet
@@ -143,6 +144,7 @@ class Walker:
         if stop.kind == IPVS:
             return self._through_servers(packet)
         packet.in_nat = stop.kind == "nat"
+        packet.is_tracked = packet.stage.again or not stop.is_early
         if stop.chain is not None and (not packet.in_nat or self._is_for_nat(packet)):
             packet.frame = Frame(stop.chain, stop.chain.concerning(packet), 0, None)
         return Next.RULE
@@ -199,13 +201,12 @@ class Walker:
 
     def _enter(self, packet: Packet, stage: Stage) -> None:
         packet.stage, packet.stop, packet.frame = stage, -1, None
-        if stage.hook == "input":
-            packet.outputs = _NO_INTERFACE
-        elif packet.origin == "node" and packet.is_local:
-            packet.outputs = _LOOPBACK
-            packet.inputs = _LOOPBACK if stage.hook == "prerouting" else packet.inputs
+        is_looped = packet.origin == "node" and packet.is_local
+        if stage.hook in _ARRIVING:
+            packet.inputs, packet.outputs = _LOOPBACK if packet.origin == "node" else None, _NO_INTERFACE
         else:
-            packet.outputs = None
+            packet.inputs = _NO_INTERFACE if stage.hook == "output" else None
+            packet.outputs = _LOOPBACK if is_looped else None
 
     def _rule(self, packet: Packet, frame: Frame) -> Next:
         """Have a packet meet its frame's next rule, or go on in the one before."""
