@@ -5,7 +5,7 @@ from typing import Any
 
 from knft.cli.captured import Texts, rule_sets
 from knft.cli.flags import defaults_of_syncs
-from knft.cli.legacy_clusters import Objects, clusters_of
+from knft.cli.legacy_clusters import Objects, clusters_of, own_addresses
 from knft.cli.legacy_options import iptables_settings, ipvs_settings
 from knft.cli.options import config_from_options
 from knft.config import Config
@@ -22,9 +22,13 @@ from knft_compat.saved import captures
 OF_FAMILY: dict[Family, IpVersion] = {Family.IPV4: 4, Family.IPV6: 6}
 
 
-def own_rules(changes: Iterable[Change], config: Config) -> dict[IpVersion, RuleSet]:
-    """Return knft's rule sets for some objects."""
+def own_rules(
+    changes: tuple[Change, ...], config: Config, more_addresses: Iterable[str] = ()
+) -> dict[IpVersion, RuleSet]:
+    """Return knft's rule sets for some objects, on a node that has more addresses than its object says."""
     daemon, recorders = recorded_daemon(config)
+    # --nodeport-addresses chooses from all that the machine has, as it does for kube-proxy.
+    daemon.note_addresses(frozenset((*own_addresses(changes, config), *more_addresses)))
     daemon.handle(changes)
     daemon.sync()
     found = {}

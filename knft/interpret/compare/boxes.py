@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from knft.interpret.outcomes import Box, Fate, Outcome, Path
-from knft.interpret.ranges import common, ranges
+from knft.interpret.ranges import ranges
 
 Shares = tuple[tuple[Outcome, Fraction], ...]
 """Every outcome and how many of the packets have it, sorted; together one."""
@@ -63,7 +63,8 @@ def pieces(left: Sequence[Path], right: Sequence[Path]) -> list[Piece]:
 
 
 def _piece(paths: Sequence[tuple[Path, bool]], box: Box, numbers: Iterable[int]) -> Piece:
-    there = [paths[number] for number in numbers]
+    """Return a piece; its paths are those of one of its parts, which stand for those of the others."""
+    there = [(paths[number][0]._replace(box=box), paths[number][1]) for number in numbers]
     return Piece(
         box,
         tuple(path for path, is_left in there if is_left),
@@ -151,19 +152,7 @@ def _joined(dimension: int, group: list[tuple[Box, tuple[int, ...]]]) -> tuple[B
     return box._replace(**{Box._fields[dimension]: joined}), numbers
 
 
-def overlap(one: Box, other: Box) -> Box | None:
-    """Return the packets that are in both boxes, or None."""
-    extents: list[Any] = []
-    sides: Iterable[tuple[Any, Any]] = zip(one, other, strict=True)
-    for mine, yours in sides:
-        both = mine & yours if isinstance(mine, frozenset) else common(mine, yours)
-        if not both:
-            return None
-        extents.append(both)
-    return Box(*extents)
-
-
-def within(paths: Iterable[Path], box: Box) -> list[Path]:
-    """Return what of some paths goes through a box."""
-    cut = ((path, overlap(path.box, box)) for path in paths)
-    return [path._replace(box=both) for path, both in cut if both is not None]
+def cut(piece: Piece, box: Box) -> Piece:
+    """Return those packets of a piece that are in a box, which is a part of its own."""
+    left, right = ([path._replace(box=box) for path in side] for side in (piece.left, piece.right))
+    return Piece(box, tuple(left), tuple(right))

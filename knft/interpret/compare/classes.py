@@ -81,7 +81,7 @@ class Classes:
         if origin == "network":
             return Box(PORTS, without(self._real, self._own), inputs=self._interfaces, outputs=self._interfaces)
         if contains(loopback, destination.address):
-            return Box(PORTS, loopback, outputs=self._interfaces)
+            return Box(PORTS, ranges((*loopback, *self._sources_of_node())), outputs=self._interfaces)
         return Box(PORTS, self._sources_of_node(), outputs=self._interfaces)
 
     def _sources_of_node(self) -> Ranges:

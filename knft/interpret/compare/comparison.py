@@ -1,13 +1,14 @@
 """Goes through all classes of packets, and says of each what becomes of it in two rule sets."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knft.interpret.compare.boxes import Piece, pieces, same, shares, within
+from knft.interpret.compare.boxes import Piece, cut, pieces, same, shares
 from knft.interpret.compare.classes import Classes, Destination
-from knft.interpret.outcomes import Memory, Packets, Path
+from knft.interpret.outcomes import Fate, Memory, Packets, Path
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
@@ -17,12 +18,13 @@ Progress = Callable[[int, int], None]
 """Told how many classes of destinations are done, and how many there are."""
 
 
-class Variant(Struct, frozen=True):
-    """The two rule sets with one intended difference taken out of one of them; ``reason`` names it."""
+class Intentions(Protocol):
+    """The intended differences, by name, and the two rule sets with any of them taken out."""
 
-    reason: str
-    left: RuleSet
-    right: RuleSet
+    reasons: tuple[str, ...]
+
+    def without(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
+        """Return left and right without some intended differences."""
 
 
 class Client(Struct, frozen=True):
@@ -38,13 +40,16 @@ FRESH = Client((None, None), frozenset(), frozenset())
 
 
 class Difference(Struct, frozen=True):
-    """Packets that fare otherwise on the other side; ``reason`` says which intended difference it is, if any is."""
+    """Packets that fare otherwise on the other side; ``reasons`` are the intended differences that it comes of.
+
+    Of several, each is needed. Without any it is not meant.
+    """
 
     destination: Destination
     packets: Packets
     piece: Piece
     client: Client
-    reason: str | None
+    reasons: tuple[str, ...] = ()
 
     @property
     def is_undecided(self) -> bool:
@@ -65,16 +70,17 @@ class Comparison:
     """Two rule sets, left and right, and all that they tell apart; ``counts`` grows while differences are asked for."""
 
     def __init__(
-        self, left: RuleSet, right: RuleSet, classes: Classes, own: Ranges, variants: Iterable[Variant]
+        self, left: RuleSet, right: RuleSet, classes: Classes, own: Ranges, intentions: Intentions
     ) -> None:
-        """Prepare both; variants are prepared when one is first needed."""
+        """Prepare both; rule sets without intended differences are prepared when one is first needed."""
         self._indexes = Indexes()
         self._own = own
         self._left = self._walker(left)
         self._right = self._walker(right)
         self._classes = classes
-        self._variants = tuple(variants)
-        self._walkers: dict[int, Walker] = {}
+        self._intentions = intentions
+        self._tried = [frozenset({reason}) for reason in intentions.reasons]
+        self._walkers: dict[frozenset[str], tuple[Walker, Walker]] = {}
         self._sticky: dict[Memory, dict[Client, None]] = {}
         self._asking: list[tuple[Destination, Packets, frozenset[Memory]]] = []
         self.counts = Counts()
@@ -101,7 +107,7 @@ class Comparison:
         if client is FRESH:
             self._note_memory(destination, packets, left, right)
         is_equal = same(left, right)
-        if is_equal and not any(path.outcome.fate.value == "undecided" for path in left):
+        if is_equal and not any(path.outcome.fate is Fate.UNDECIDED for path in left):
             self.counts.equal += len({path.box for path in left} | {path.box for path in right})
             return
         for piece in pieces(left, right):
@@ -110,66 +116,103 @@ class Comparison:
     def _judged(self, destination: Destination, packets: Packets, client: Client, piece: Piece) -> Iterator[Difference]:
         if piece.is_undecided:
             self.counts.undecided += 1
-            yield Difference(destination, packets, piece, client, None)
+            yield Difference(destination, packets, piece, client)
         elif shares(piece.left) == shares(piece.right):
             self.counts.equal += 1
         else:
-            yield from self._explained(destination, packets, client, piece)
+            for part in self._existing(packets, client, piece):
+                yield from self._explained(destination, packets, client, part)
+
+    def _existing(self, packets: Packets, client: Client, piece: Piece) -> list[Piece]:
+        """Return the packets that there are: later ones follow a first one that was let through on both sides."""
+        states = piece.box.states
+        if "new" in states or "established" not in states:
+            return [piece]
+        first = replace(packets, box=piece.box._replace(states=frozenset({"new"})))
+        opened = [
+            cut(piece, part.box._replace(states=frozenset({"established"})))
+            for part in pieces(self._left.paths(first, client.left), self._right.paths(first, client.right))
+            if all(any(path.outcome.fate is Fate.DELIVERED for path in side) for side in (part.left, part.right))
+        ]
+        others = states - {"established"}
+        return [*opened, *([cut(piece, piece.box._replace(states=others))] if others else [])]
 
     def _explained(
         self, destination: Destination, packets: Packets, client: Client, piece: Piece
     ) -> Iterator[Difference]:
-        """Yield a difference in parts, each with the first reason that accounts for it."""
+        """Yield a difference in parts, each with the first reason that accounts for it, or with all that it takes."""
         rest = [piece]
-        for number, variant in enumerate(self._variants):
-            left, right = self._of_variant(number)
-            unexplained: list[Piece] = []
-            for part in rest:
-                there = replace(packets, box=part.box)
-                ways = left.paths(there, client.left), right.paths(there, client.right)
-                for piece_of_variant in pieces(*ways):
-                    box = piece_of_variant.box
-                    cut = Piece(box, tuple(within(part.left, box)), tuple(within(part.right, box)))
-                    if shares(piece_of_variant.left) != shares(piece_of_variant.right):
-                        unexplained.append(cut)
-                        continue
-                    self.counts.by_intent += 1
-                    yield Difference(destination, packets, cut, client, variant.reason)
-            rest = unexplained
+        for reasons in self._tried:
+            equal, rest = self._split(packets, client, rest, reasons)
+            for part in equal:
+                yield self._meant(destination, packets, client, part, reasons)
             if not rest:
                 return
+        every = frozenset(self._intentions.reasons)
+        equal, rest = self._split(packets, client, rest, every)
+        for part in equal:
+            reasons = self._needed(packets, client, part)
+            if reasons not in self._tried:
+                self._tried.append(reasons)
+            yield self._meant(destination, packets, client, part, reasons)
         self.counts.different += len(rest)
         for part in rest:
-            yield Difference(destination, packets, part, client, None)
+            yield Difference(destination, packets, part, client)
 
-    def _of_variant(self, number: int) -> tuple[Walker, Walker]:
-        variant = self._variants[number]
-        walkers = []
-        for rules in (variant.left, variant.right):
-            found = self._walkers.get(id(rules))
-            if found is None:
-                found = self._walkers[id(rules)] = self._walker(rules)
-            walkers.append(found)
-        return walkers[0], walkers[1]
+    def _meant(
+        self, destination: Destination, packets: Packets, client: Client, piece: Piece, reasons: frozenset[str]
+    ) -> Difference:
+        self.counts.by_intent += 1
+        listed = tuple(reason for reason in self._intentions.reasons if reason in reasons)
+        return Difference(destination, packets, piece, client, listed)
+
+    def _needed(self, packets: Packets, client: Client, piece: Piece) -> frozenset[str]:
+        """Return as few reasons as account for a difference of which all together do."""
+        needed = frozenset(self._intentions.reasons)
+        for reason in self._intentions.reasons:
+            _, unequal = self._split(packets, client, [piece], needed - {reason})
+            if not unequal:
+                needed -= {reason}
+        return needed
+
+    def _split(
+        self, packets: Packets, client: Client, parts: list[Piece], reasons: frozenset[str]
+    ) -> tuple[list[Piece], list[Piece]]:
+        """Return what fares alike on both sides without some intended differences, and what does not."""
+        left, right = self._without(reasons)
+        found: tuple[list[Piece], list[Piece]] = ([], [])
+        for part in parts:
+            there = replace(packets, box=part.box)
+            for other in pieces(left.paths(there, client.left), right.paths(there, client.right)):
+                found[shares(other.left) != shares(other.right)].append(cut(part, other.box))
+        return found
+
+    def _without(self, reasons: frozenset[str]) -> tuple[Walker, Walker]:
+        found = self._walkers.get(reasons)
+        if found is None:
+            left, right = self._intentions.without(reasons)
+            found = self._walkers[reasons] = (self._walker(left), self._walker(right))
+        return found
 
     def _note_memory(
         self, destination: Destination, packets: Packets, left: Sequence[Path], right: Sequence[Path]
     ) -> None:
         """Keep what either side will know of clients, and who asks for it, port by port."""
         asked: dict[Ranges, frozenset[Memory]] = {}
-        memories: dict[tuple[Ranges, int | None, int | None], list[frozenset[Memory]]] = {}
-        for number, side in enumerate((left, right)):
+        # A client whom one side alone would have sent there fared otherwise before: that is a difference by itself.
+        memories: list[dict[tuple[Ranges, int | None, int | None], frozenset[Memory]]] = [{}, {}]
+        for known, side in zip(memories, (left, right), strict=True):
             for path in side:
                 ports = path.box.ports
                 if path.looked_up:
                     asked[ports] = asked.get(ports, frozenset()) | path.looked_up
-                if path.remembered:
+                if path.outcome.is_translated:
                     endpoint = (ports, path.outcome.address, path.outcome.port)
-                    memories.setdefault(endpoint, [frozenset(), frozenset()])[number] |= path.remembered
+                    known[endpoint] = known.get(endpoint, frozenset()) | path.remembered
         for ports, looked_up in asked.items():
             narrowed = replace(packets, box=packets.box._replace(ports=ports))
             self._asking.append((destination, narrowed, looked_up))
-        for (_, address, port), (of_left, of_right) in memories.items():
-            client = Client((address, port), of_left, of_right)
-            for memory in of_left | of_right:
+        for endpoint in memories[0].keys() & memories[1].keys():
+            client = Client(endpoint[1:], memories[0][endpoint], memories[1][endpoint])
+            for memory in client.left | client.right:
                 self._sticky.setdefault(memory, {})[client] = None

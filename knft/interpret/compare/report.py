@@ -47,7 +47,8 @@ class Example(Struct, frozen=True):
 class Group(Struct):
     """Differences with one cause, of one Service port ("" where it is nobody's); ``classes`` counts them.
 
-    ``intent`` names the intended difference, ``sentence`` says what clients would see.
+    ``intent`` names the intended difference, or several with ``+`` where each is needed; ``sentence`` says what clients
+    would see.
     """
 
     cause: str
@@ -116,8 +117,8 @@ def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> G
     left, right = shares(piece.left), shares(piece.right)
     if difference.is_undecided:
         return Group("undecided", name or "", None, "a rule that is not interpreted decides on it")
-    if difference.reason is not None:
-        return Group("intent", name or "", difference.reason, explained(difference.reason))
+    if difference.reasons:
+        return Group("intent", name or "", " + ".join(difference.reasons), explained(difference.reasons))
     return Group(_cause(left, right), name or "", None, words.change(version, left, right))
 
 

@@ -1,0 +1,75 @@
+"""What ``knft diff`` compares, for clusters that are values: random ones, and those of scenarios."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from knft.cli.diff import Sides, rendered_sides
+from knft.cli.main import diff
+from knft.source.directory import read_paths
+from knft.takeover.names import Mode
+from tests.interpret.random_clusters import World
+from tests.interpret.service_model import Settings
+from tests.lab import plan
+from tests.packets.families import VERSIONS, address
+from tests.packets.scenario import Scenario
+
+Objects = Sequence[dict[str, Any]]
+
+
+def sides_of(mode: Mode, objects: Objects, arguments: Sequence[str]) -> Sides:
+    """Return knft and kube-proxy in a mode for some objects and flags."""
+    found = read_paths(("-",), _as_list(objects).encode())
+
+    options = diff.make_context("diff", ["--filename=-", *arguments]).params
+    return rendered_sides(mode, found.changes, options)
+
+
+def _as_list(objects: Objects) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def sides_of_world(mode: Mode, world: World) -> Sides:
+    """Return both sides for a random cluster."""
+    return sides_of(mode, world.objects, world_arguments(world))
+
+
+def as_command(mode: Mode, world: World) -> str:
+    """Return what shows a random cluster's comparison to people."""
+    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{_as_list(world.objects)}\nEND"
+
+
+def world_arguments(world: World) -> list[str]:
+    """Return a random cluster's settings as flags."""
+    return [f"--node={world.node}", *_flags(world.settings)]
+
+
+def _flags(settings: Settings) -> Iterator[str]:
+    lists = {
+        "--local-address": settings.addresses,
+        "--node-ip": settings.node_ips,
+        "--nodeport-addresses": settings.nodeport_addresses or (),
+        "--service-cidr": settings.service_cidrs,
+        "--cluster-cidr": settings.cluster_cidrs,
+    }
+    for name, values in lists.items():
+        yield from (f"{name}={value}" for value in values)
+    yield f"--detect-local-mode={settings.detect_local}"
+    if settings.interface:
+        is_bridge = settings.detect_local == "BridgeInterface"
+        yield f"--{'pod-bridge-interface' if is_bridge else 'pod-interface-name-prefix'}={settings.interface}"
+    if settings.masquerade_all:
+        yield "--masquerade-all"
+
+
+def sides_of_scenario(mode: Mode, scenario: Scenario) -> Sides:
+    """Return both sides for a scenario, on its node in the lab."""
+    return sides_of(mode, scenario.manifests(), [*scenario.arguments(), *_of_node(scenario)])
+
+
+def _of_node(scenario: Scenario) -> Iterator[str]:
+    yield f"--node={plan.NODE.node_name}"
+    given = [name.removeprefix("$") for name in scenario.addresses.get("node", ())]
+    for name in ("node", "node.pods", *given):
+        yield from (f"--local-address={address(name, version)}" for version in VERSIONS)
