@@ -64,14 +64,12 @@ class Marked(Struct, frozen=True):
 class Interface(Struct, frozen=True):
     """Test: an interface has one of these names, where ``*`` at the end stands for anything.
 
-    A packet of a local process has no interface to come in by. nftables ends a rule that asks for it, inverted or
-    not (``needs_one``); iptables compares the empty name.
+    A packet of a local process comes in by no interface: nftables and iptables compare the empty name.
     """
 
     field: Literal[Field.INPUT, Field.OUTPUT]
     names: tuple[str, ...]
     inverted: bool = False
-    needs_one: bool = False
 
 
 State = Literal["new", "established", "related", "invalid", "untracked"]

@@ -49,7 +49,7 @@ def _flags(settings: Settings) -> Iterator[str]:
     lists = {
         "--local-address": settings.addresses,
         "--node-ip": settings.node_ips,
-        "--nodeport-addresses": settings.nodeport_addresses or (),
+        "--nodeport-addresses": _spelled(settings.nodeport_addresses or ()),
         "--service-cidr": settings.service_cidrs,
         "--cluster-cidr": settings.cluster_cidrs,
     }
@@ -61,6 +61,12 @@ def _flags(settings: Settings) -> Iterator[str]:
         yield f"--{'pod-bridge-interface' if is_bridge else 'pod-interface-name-prefix'}={settings.interface}"
     if settings.masquerade_all:
         yield "--masquerade-all"
+
+
+def _spelled(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words for NodePort addresses; ``localhost`` is none that knft takes, and its networks are the same."""
+    for word in words:
+        yield from ("127.0.0.0/8", "::1/128") if word == "localhost" else (word,)
 
 
 def sides_of_scenario(mode: Mode, scenario: Scenario) -> Sides:

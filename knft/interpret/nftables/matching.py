@@ -123,7 +123,7 @@ def _(selector: InterfaceName, values: list[Any], *, inverted: bool, text: str) 
     del text
     names = tuple(_interface(value) for value in values)
     field = selector.field
-    return ((Interface(field, names, inverted, needs_one=True),),)
+    return ((Interface(field, names, inverted),),)
 
 
 def _interface(value: Any) -> str:

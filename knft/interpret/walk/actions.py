@@ -38,11 +38,16 @@ class Actions:
         self,
         chains: dict[str, IndexedChain],
         collections: dict[str, IndexedCollection],
+        seconds: dict[str, int | None],
         is_local: Callable[[int], bool],
     ) -> None:
-        """Prepare for a rule set; ``is_local`` tells whether the node has an address."""
+        """Prepare for a rule set; ``is_local`` tells whether the node has an address.
+
+        ``seconds`` is for how long a collection remembers, where an action does not say it.
+        """
         self._chains = chains
         self._collections = collections
+        self._seconds = seconds
         self._is_local = is_local
         self.waiting: list[Packet] = []
         self.memory: frozenset[Memory] = frozenset()
@@ -171,6 +176,7 @@ class Actions:
 
     def _remember(self, packet: Packet, action: Remember) -> Next:
         packet.remembered |= {memory_of(packet, action.collection, action.key)}
+        packet.seconds = self._seconds.get(action.collection) if action.seconds is None else action.seconds
         return Next.STEP
 
 

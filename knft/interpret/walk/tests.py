@@ -51,8 +51,6 @@ def _marked(packet: Packet, test: Marked) -> Decision:
 
 def _interface(packet: Packet, test: Interface) -> Decision:
     names = packet.interfaces(test.field)
-    if test.needs_one and names == _NONE:
-        return False
     named = frozenset(name for name in names if any(_is_named(name, pattern) for pattern in test.names))
     if not named:
         return test.inverted
@@ -65,7 +63,6 @@ def _interface(packet: Packet, test: Interface) -> Decision:
     return Split(*(reversed(boxes) if test.inverted else boxes))
 
 
-_NONE = frozenset({""})
 _NEW: frozenset[State] = frozenset({"new"})
 
 

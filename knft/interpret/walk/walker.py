@@ -2,7 +2,7 @@
 
 from knft.interpret.outcomes import Fate, Memory, NewSource, Outcome, Packets, Passed, Path
 from knft.interpret.ranges import Ranges, contains
-from knft.interpret.rules import Field, InSet, Remember, RuleSet, Within
+from knft.interpret.rules import Field, InSet, RuleSet, Within
 from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.packet import Frame, Next, Packet
@@ -31,9 +31,8 @@ class Walker:
         self._own = own
         self._bound = rules.bound
         self._stages = Stages(rules, chains)
-        self._actions = Actions(chains, collections, self._is_local)
+        self._actions = Actions(chains, collections, _seconds(rules), self._is_local)
         self._servers = ServerTable(rules.servers)
-        self._seconds = _seconds(rules)
         self._paths: list[Path] = []
 
     def paths(self, packets: Packets, memory: frozenset[Memory] = frozenset()) -> list[Path]:
@@ -98,9 +97,7 @@ class Walker:
         source: NewSource = "kept" if packet.source is None else "frontend"
         if packet.new_source is not None:
             source = packet.new_source
-        seconds = next((self._seconds.get(collection) for collection, _ in packet.remembered), None)
-        if packet.server is not None:
-            seconds = packet.server.seconds
+        seconds = packet.seconds if packet.server is None else packet.server.seconds
         if not packet.is_redirected:
             return Outcome(Fate.DELIVERED, None, None, source, seconds)
         return Outcome(Fate.DELIVERED, packet.destination, packet.port, source, seconds)
@@ -196,12 +193,12 @@ class Walker:
 
 
 def _seconds(rules: RuleSet) -> dict[str, int | None]:
-    """Return for how long each collection remembers; iptables says it where it looks, nftables where it writes."""
+    """Return for how long collections remember where no rule says it that writes there: iptables does where it looks."""
     found = {name: collection.seconds for name, collection in rules.collections.items() if collection.remembers}
     if found:
         for chain in rules.chains.values():
             for rule in chain.rules:
                 for step in rule.steps:
-                    if isinstance(step, InSet | Remember) and step.seconds is not None and step.collection in found:
+                    if isinstance(step, InSet) and step.seconds is not None and step.collection in found:
                         found[step.collection] = step.seconds
     return found
