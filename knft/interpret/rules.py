@@ -255,7 +255,11 @@ class Server(Struct, frozen=True):
 
 
 class RuleSet(Struct, frozen=True, kw_only=True):
-    """All rules of one IP family. ``bound`` are addresses that are local because of IPVS' device."""
+    """All rules of one IP family.
+
+    ``bound`` are addresses that are local because of IPVS' device, and that processes of the node have as their source
+    where they dial them (``binds_sources``; not if somebody asks what would be without that).
+    """
 
     version: IpVersion
     bases: tuple[BaseChain, ...] = ()
@@ -263,3 +267,4 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     collections: dict[str, Collection] = {}
     servers: tuple[Server, ...] = ()
     bound: Ranges = ()
+    binds_sources: bool = True

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from knft.interpret.compare.constants import Constants, singles, wide
 from knft.interpret.outcomes import Box, Origin, Packets
-from knft.interpret.ranges import ADDRESSES, LOOPBACK, NOTHING, PORTS, Ranges, common, contains, ranges, without
+from knft.interpret.ranges import ADDRESSES, LOOPBACK, NOTHING, PORTS, Ranges, common, contains, ranges, single, without
 from knft.interpret.rules import IpVersion
 
 PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
@@ -79,7 +79,9 @@ class Classes:
     def _box(self, origin: Origin, destination: Destination) -> Box:
         loopback = LOOPBACK[self._version]
         if origin == "network":
-            return Box(PORTS, without(self._real, self._own), inputs=self._interfaces, outputs=self._interfaces)
+            # Nobody sends to himself by way of others.
+            others = without(without(self._real, self._own), single(destination.address))
+            return Box(PORTS, others, inputs=self._interfaces, outputs=self._interfaces)
         if contains(loopback, destination.address):
             return Box(PORTS, ranges((*loopback, *self._sources_of_node())), outputs=self._interfaces)
         return Box(PORTS, self._sources_of_node(), outputs=self._interfaces)

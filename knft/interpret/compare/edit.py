@@ -47,6 +47,11 @@ def with_collection(rules: RuleSet, collection: Collection) -> RuleSet:
     return replace(rules, collections={**rules.collections, collection.name: collection})
 
 
+def with_chain(rules: RuleSet, chain: Chain) -> RuleSet:
+    """Return a rule set with a chain more, or with another of that name."""
+    return replace(rules, chains={**rules.chains, chain.name: chain})
+
+
 def joined(one: RuleSet, other: RuleSet) -> RuleSet:
     """Return both at once; names of chains and collections are told apart by their tables."""
     return replace(

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from knft.interpret.compare import meant_of_knft, meant_of_proxy
+from knft.interpret.compare import meant_of_ipvs as of_ipvs
+from knft.interpret.compare import meant_of_knft as of_knft
+from knft.interpret.compare import meant_of_proxy as of_proxy
 from knft.interpret.rules import RuleSet
 from knft.takeover.names import Mode
 
@@ -17,120 +19,164 @@ Change = Callable[[RuleSet, RuleSet], RuleSet]
 """Takes a difference out of the first rule set, having seen the other side's."""
 
 
-class Intent(Struct, frozen=True):
-    """A difference that is meant: the modes that have it, what they do otherwise, and where behaviour.md says so.
+class Changes(Struct, frozen=True):
+    """What takes a difference out of the rule set of one side, or of both."""
 
-    ``knft`` or ``kube_proxy`` is the change that takes it out of the rule set of that side.
-    """
-
-    reason: str
-    modes: tuple[Mode, ...]
-    what: str
-    source: str
     knft: Change | None = None
     kube_proxy: Change | None = None
 
 
-_IPTABLES, _IPVS, _BOTH = (Mode.IPTABLES,), (Mode.IPVS,), (Mode.IPTABLES, Mode.IPVS)
+class Intent(Struct, frozen=True):
+    """A difference that is meant: what modes do otherwise, where behaviour.md says so, and what takes it out."""
+
+    reason: str
+    what: str
+    source: str
+    iptables: Changes | None = None
+    ipvs: Changes | None = None
+
+    def of(self, mode: Mode) -> Changes | None:
+        """Return the changes in a mode, None where it does not differ."""
+        return {Mode.IPTABLES: self.iptables, Mode.IPVS: self.ipvs}.get(mode)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that differ."""
+        return tuple(mode for mode in (Mode.IPTABLES, Mode.IPVS) if self.of(mode) is not None)
+
 
 INTENTS = (
     Intent(
         "undefined port",
-        _IPTABLES,
         "a port that a live cluster IP does not have is not refused: the packet goes its way",
         "C.4(10)",
-        knft=meant_of_knft.undefined_ports,
+        iptables=Changes(knft=of_knft.undefined_ports),
     ),
     Intent(
         "unallocated address",
-        _BOTH,
         "cluster IPs that no Service has are not dropped",
         "C.4(11)",
-        knft=meant_of_knft.unallocated_addresses,
+        iptables=Changes(knft=of_knft.unallocated_addresses),
+        ipvs=Changes(knft=of_knft.unallocated_addresses),
     ),
     Intent(
         "localhost",
-        _IPTABLES,
         "NodePorts answer on loopback addresses of IPv4",
         "C.11, D.5",
-        knft=meant_of_knft.node_ports_on_loopback,
+        iptables=Changes(knft=of_knft.node_ports_on_loopback),
     ),
     Intent(
         "every address",
-        _BOTH,
         "without `--nodeport-addresses`, NodePorts answer on every address, not on the primary one",
         "C.11, I.5",
-        knft=meant_of_knft.node_ports_everywhere,
+        iptables=Changes(knft=of_knft.node_ports_everywhere),
+        ipvs=Changes(knft=of_ipvs.node_ports_everywhere),
     ),
     Intent(
         "refused everywhere",
-        _IPTABLES,
         "NodePorts that nobody answers are refused or dropped on every local address",
         "D.5(5)",
-        knft=meant_of_knft.node_ports_refused_everywhere,
+        iptables=Changes(knft=of_knft.node_ports_refused_everywhere),
     ),
     Intent(
         "own refusal",
-        _IPTABLES,
         "the node's own packets to external IPs that nobody answers are not refused",
         "D.3",
-        kube_proxy=meant_of_proxy.own_refusals,
+        iptables=Changes(kube_proxy=of_proxy.own_refusals),
     ),
     Intent(
         "guard without endpoints",
-        _IPTABLES,
         "source ranges guard nothing while the Service has no endpoints",
         "D.5",
-        knft=meant_of_knft.guards_of_endpoints,
+        iptables=Changes(knft=of_knft.guards_of_endpoints),
+    ),
+    Intent(
+        "any own source",
+        "a node whose address is in a source range may dial from every address it has",
+        "E.6, E.7(9)",
+        ipvs=Changes(knft=of_ipvs.own_guards),
+    ),
+    Intent(
+        "policy Local, nobody here",
+        "where policy Local finds no endpoint on the node, others answer or the client is refused; nothing is dropped",
+        "E.6",
+        ipvs=Changes(knft=of_ipvs.local_to_others, kube_proxy=of_ipvs.nobody_here),
+    ),
+    Intent(
+        "policy Local, from here",
+        "under external policy Local, the node and its pods reach the endpoints on the node alone",
+        "E.6",
+        ipvs=Changes(knft=of_ipvs.local_from_here),
+    ),
+    Intent(
+        "bound addresses",
+        "the node's own packets to a frontend have its address as their source, as it is bound to the node",
+        "E.6, E.7(3)",
+        ipvs=Changes(kube_proxy=of_ipvs.unbound_sources),
+    ),
+    Intent(
+        "refused ports",
+        "ports that an external IP does not have are refused, as the address is bound to the node",
+        "E.7(13)",
+        ipvs=Changes(kube_proxy=of_ipvs.refused_ports),
+    ),
+    Intent(
+        "affinity by frontend",
+        "each frontend of a Service remembers its own clients",
+        "E.6",
+        ipvs=Changes(knft=of_ipvs.memory_by_frontend),
+    ),
+    Intent(
+        "marked everywhere",
+        "what the node sends to an address of its own is masqueraded where the port is the number of a NodePort",
+        "E.7(2), (6)",
+        ipvs=Changes(kube_proxy=of_ipvs.marked_node_ports),
     ),
     Intent(
         "claims",
-        _BOTH,
         "of two Services that claim one frontend, either may have it, or both",
         "D.5, E.6",
-        kube_proxy=meant_of_proxy.lost_claims,
+        iptables=Changes(kube_proxy=of_proxy.lost_claims),
+        ipvs=Changes(kube_proxy=of_ipvs.contested, knft=of_ipvs.contested_in_knft),
     ),
     Intent(
         "remote hairpin",
-        _BOTH,
         "a pod of another node that dials itself through this node is masqueraded",
         "C.6(1), D.5(12)",
-        knft=meant_of_knft.every_hairpin,
+        iptables=Changes(knft=of_knft.every_hairpin),
     ),
     Intent(
         "another's cluster IP",
-        _BOTH,
         "an external IP that is another Service's cluster IP does not hide clients as that cluster IP does",
         "C.4(23), D.5(8)",
-        knft=meant_of_knft.masquerade_by_frontend,
+        iptables=Changes(knft=of_knft.masquerade_by_frontend),
+        ipvs=Changes(knft=of_knft.masquerade_by_frontend),
     ),
     Intent(
         "localnet",
-        _IPTABLES,
         "what the node sends to IPv4 loopback from other addresses is dropped",
         "D.4",
-        kube_proxy=meant_of_proxy.localnet,
+        iptables=Changes(kube_proxy=of_proxy.localnet),
     ),
     Intent(
         "invalid packets",
-        _IPTABLES,
         "packets that conntrack can place nowhere are dropped when they are forwarded",
         "C.11, D.6",
-        kube_proxy=meant_of_proxy.invalid_packets,
+        iptables=Changes(kube_proxy=of_proxy.invalid_packets),
     ),
     Intent(
         "forwarding rules",
-        _BOTH,
         "forwarded Service traffic is accepted where the host's own rules would drop it",
-        "C.11, D.6",
-        kube_proxy=meant_of_proxy.forwarding_rules,
+        "C.11, D.6, E.7(11)",
+        iptables=Changes(kube_proxy=of_proxy.forwarding_rules),
+        ipvs=Changes(kube_proxy=of_proxy.forwarding_rules),
     ),
     Intent(
         "health check ports",
-        _BOTH,
         "healthCheckNodePorts are accepted where the host's own rules would drop them",
-        "C.11, D.5(6)",
-        kube_proxy=meant_of_proxy.health_check_ports,
+        "C.11, D.5(6), E.7(12), (13)",
+        iptables=Changes(kube_proxy=of_proxy.health_check_ports),
+        ipvs=Changes(kube_proxy=of_ipvs.health_check_ports),
     ),
 )
 """What differs by intent, in the order in which it is looked for."""
@@ -142,18 +188,19 @@ class Intended:
     def __init__(self, mode: Mode, kube_proxy: RuleSet, knft: RuleSet) -> None:
         """Take the rule sets as they are."""
         self._kube_proxy, self._knft = kube_proxy, knft
-        self._intents = tuple(intent for intent in INTENTS if mode in intent.modes)
-        self.reasons = tuple(intent.reason for intent in self._intents)
+        found = {intent.reason: intent.of(mode) for intent in INTENTS}
+        self._changes = {reason: changes for reason, changes in found.items() if changes is not None}
+        self.reasons = tuple(self._changes)
 
     def without(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
         """Return both, kube-proxy's first, without some of the differences."""
         kube_proxy, knft = self._kube_proxy, self._knft
-        for intent in self._intents:
-            if intent.reason in reasons:
-                if intent.kube_proxy is not None:
-                    kube_proxy = intent.kube_proxy(kube_proxy, self._knft)
-                if intent.knft is not None:
-                    knft = intent.knft(knft, self._kube_proxy)
+        for reason, changes in self._changes.items():
+            if reason in reasons:
+                if changes.kube_proxy is not None:
+                    kube_proxy = changes.kube_proxy(kube_proxy, self._knft)
+                if changes.knft is not None:
+                    knft = changes.knft(knft, self._kube_proxy)
         return kube_proxy, knft
 
 

@@ -95,8 +95,8 @@ def _is_external(element: Element) -> bool:
 NodePortTests = Callable[[RuleSet, RuleSet], Iterable[tuple[Test, ...]]]
 
 
-def _node_ports(chain: str, where: NodePortTests) -> Callable[[RuleSet, RuleSet], RuleSet]:
-    """Have a chain's rule about NodePorts apply to more addresses."""
+def node_ports(chain: str, where: NodePortTests) -> Callable[[RuleSet, RuleSet], RuleSet]:
+    """Return what has a chain's rule about NodePorts apply to more addresses."""
 
     def change(rules: RuleSet, proxy: RuleSet) -> RuleSet:
         def edit(rule: Rule) -> Iterator[Rule]:
@@ -117,11 +117,14 @@ def _led_to_node_ports(proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
             yield tuple(step for step in rule.steps if not isinstance(step, Action))
 
 
+def is_primary(rules: RuleSet) -> bool:
+    """Tell whether NodePorts are at knft's own choice of an address: several have been chosen by somebody."""
+    addresses = rules.collections.get(own(rules, "nodeport-ips"))
+    return addresses is not None and len(addresses.elements) <= 1
+
+
 def _everywhere(rules: RuleSet, proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
-    # Of several addresses somebody has chosen them.
-    chosen = rules.collections.get(own(rules, "nodeport-ips"))
-    is_everywhere = proxy.servers or any(_LOCAL in tests for tests in _led_to_node_ports(proxy))
-    if is_everywhere and chosen is not None and len(chosen.elements) <= 1:
+    if is_primary(rules) and any(_LOCAL in tests for tests in _led_to_node_ports(proxy)):
         yield (_LOCAL, Within(Field.DESTINATION, LOOPBACK[rules.version], inverted=True))
 
 
@@ -131,9 +134,9 @@ def _loopback(rules: RuleSet, proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
         yield from ((*tests, Within(Field.DESTINATION, LOOPBACK[IPV4])) for tests in _led_to_node_ports(proxy))
 
 
-node_ports_everywhere = _node_ports("services", _everywhere)
-node_ports_on_loopback = _node_ports("services", _loopback)
-node_ports_refused_everywhere = _node_ports("nodeport-endpoints-check", lambda _, __: ((_LOCAL,),))
+node_ports_everywhere = node_ports("services", _everywhere)
+node_ports_on_loopback = node_ports("services", _loopback)
+node_ports_refused_everywhere = node_ports("nodeport-endpoints-check", lambda _, __: ((_LOCAL,),))
 
 
 def guards_of_endpoints(rules: RuleSet, _: RuleSet) -> RuleSet:

@@ -56,10 +56,7 @@ def forwarding_rules(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 def health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Leave health checks to the host's own rules."""
-    without = rules
-    for chain in ("filter KUBE-NODEPORTS", "filter KUBE-NODE-PORT"):
-        without = without_rules(without, chain, lambda rule: Verdict("accept") in rule.steps)
-    return without
+    return without_rules(rules, "filter KUBE-NODEPORTS", lambda rule: Verdict("accept") in rule.steps)
 
 
 def lost_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from knft.interpret.outcomes import Box, Memory
-from knft.interpret.ranges import Ranges
+from knft.interpret.ranges import Ranges, only
 from knft.interpret.rules import (
     Chance,
     Choose,
@@ -207,5 +207,6 @@ def memory_of(packet: Packet, collection: str, key: tuple[Part, ...]) -> Memory:
             parts.append(part)
         elif part is not Field.SOURCE:
             held = packet.numbers(part)
-            parts.append(held if isinstance(held, int) else -1)
+            one = held if held is None or isinstance(held, int) else only(held)
+            parts.append(-1 if one is None else one)
     return collection, tuple(parts)

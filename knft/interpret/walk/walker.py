@@ -29,7 +29,7 @@ class Walker:
         chains = {name: indexes.of_chain(chain) for name, chain in rules.chains.items()}
         collections = {name: indexes.of_collection(item) for name, item in rules.collections.items()}
         self._own = own
-        self._bound = rules.bound
+        self._bound, self._binds_sources = rules.bound, rules.binds_sources
         self._stages = Stages(rules, chains)
         self._actions = Actions(chains, collections, _seconds(rules), self._is_local)
         self._servers = ServerTable(rules.servers)
@@ -63,7 +63,7 @@ class Walker:
         )
         if contains(self._bound, packets.destination):
             packet.is_local = True
-            if packets.origin == "node":
+            if packets.origin == "node" and self._binds_sources:
                 packet.source = packets.destination  # what the kernel chooses towards an address that it has
         self._enter(packet, packet.stage)
         return packet
