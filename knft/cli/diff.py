@@ -23,6 +23,7 @@ from knft.interpret.compare.constants import Constants
 from knft.interpret.compare.edit import joined
 from knft.interpret.compare.foreign import foreign
 from knft.interpret.compare.intent import Intended
+from knft.interpret.compare.meant_of_ipvs import node_addresses
 from knft.interpret.compare.report import FamilyReport, Report, summarise
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.ranges import LOOPBACK, Ranges, ranges
@@ -150,7 +151,10 @@ def _compare_family(version: IpVersion, sides: Sides, progress: Progress) -> Fam
     if sides.captured:
         # What others have on the node stays there, whoever serves Services.
         right = joined(foreign(left, own), right)
-    classes = Classes(version, Constants((left, right)), own)
+    is_ipvs = sides.mode is Mode.IPVS
+    if is_ipvs:
+        own = ranges((*own, *node_addresses(left)))
+    classes = Classes(version, Constants((left, right)), own, bound=left.bound if is_ipvs else None)
     comparison = Comparison(left, right, classes, own, Intended(sides.mode, left, right))
     names = ServiceNames((right, left))
     return summarise(version, comparison.counts, comparison.differences(progress), names)

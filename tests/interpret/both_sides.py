@@ -32,12 +32,27 @@ def _as_list(objects: Objects) -> str:
 
 def sides_of_world(mode: Mode, world: World) -> Sides:
     """Return both sides for a random cluster."""
-    return sides_of(mode, world.objects, world_arguments(world))
+    return sides_of(mode, _expressible(mode, world.objects), world_arguments(world))
+
+
+_HALVES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
+
+
+def _expressible(mode: Mode, objects: Objects) -> Objects:
+    """Return objects that a mode can express: IPVS' sets hold no source range of all addresses, but both halves."""
+    return [_halved(item) if item["kind"] == "Service" else item for item in objects] if mode is Mode.IPVS else objects
+
+
+def _halved(service: dict[str, Any]) -> dict[str, Any]:
+    spec = service["spec"]
+    given = spec.get("loadBalancerSourceRanges", ())
+    halves = [half for text in given for half in _HALVES.get(text, [text])]
+    return {**service, "spec": {**spec, "loadBalancerSourceRanges": halves}}
 
 
 def as_command(mode: Mode, world: World) -> str:
     """Return what shows a random cluster's comparison to people."""
-    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{_as_list(world.objects)}\nEND"
+    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{_as_list(_expressible(mode, world.objects))}\nEND"
 
 
 def world_arguments(world: World) -> list[str]:

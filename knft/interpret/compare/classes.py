@@ -34,10 +34,16 @@ class Destination(Struct, frozen=True):
 
 
 class Classes:
-    """The classes of one family. ``own`` are the addresses that the node is known to have."""
+    """The classes of one family.
 
-    def __init__(self, version: IpVersion, constants: Constants, own: Ranges) -> None:
+    ``own`` are the addresses that the node is known to have; it may have any other too. Where IPVS works, it does not:
+    kube-proxy has listed the node's addresses, and nobody else sends from those that are ``bound`` to its device.
+    """
+
+    def __init__(self, version: IpVersion, constants: Constants, own: Ranges, bound: Ranges | None = None) -> None:
         """Sort what the rule sets mention."""
+        self._knows_all = bound is not None
+        self._taken = ranges((*(bound or ()), *own, *LOOPBACK[version]))
         self._version = version
         self._own = ranges((*own, *LOOPBACK[version]))
         self._constants = constants
@@ -56,7 +62,7 @@ class Classes:
             for is_local in (False, True):
                 # An address that nobody has spoken of may be the node's; of its own only it has all.
                 where = common(rest, self._own) if is_local else without(rest, self._own)
-                where = where or (rest if is_local else NOTHING)
+                where = where or (rest if is_local and not self._knows_all else NOTHING)
                 if where:
                     found.append(Destination(where[0][0], where, is_local))
         return found
@@ -80,7 +86,7 @@ class Classes:
         loopback = LOOPBACK[self._version]
         if origin == "network":
             # Nobody sends to himself by way of others.
-            others = without(without(self._real, self._own), single(destination.address))
+            others = without(without(self._real, self._taken), single(destination.address))
             return Box(PORTS, others, inputs=self._interfaces, outputs=self._interfaces)
         if contains(loopback, destination.address):
             return Box(PORTS, ranges((*loopback, *self._sources_of_node())), outputs=self._interfaces)

@@ -1,6 +1,8 @@
 """Goes through all classes of packets, and says of each what becomes of it in two rule sets."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from operator import attrgetter
 from typing import Protocol
 
 from msgspec import Struct
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 
 from knft.interpret.compare.boxes import Piece, cut, pieces, same, shares
 from knft.interpret.compare.classes import Classes, Destination
-from knft.interpret.outcomes import Fate, Memory, Packets, Path
+from knft.interpret.outcomes import Fate, Memory, Origin, Packets, Path
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
@@ -37,6 +39,18 @@ class Client(Struct, frozen=True):
 
 FRESH = Client((None, None), frozenset(), frozenset())
 """A client that nobody remembers."""
+
+
+Kind = tuple[Origin, bool, bool, frozenset[Fate], frozenset[Fate]]
+"""What differences of one kind are alike in: it is likely that they come of the same."""
+
+
+def _kind(packets: Packets, client: Client, parts: Sequence[Piece]) -> Kind:
+    left, right = (
+        frozenset(path.outcome.fate for part in parts for path in side(part))
+        for side in (attrgetter("left"), attrgetter("right"))
+    )
+    return packets.origin, packets.is_local, client is FRESH, left, right
 
 
 class Difference(Struct, frozen=True):
@@ -80,6 +94,7 @@ class Comparison:
         self._classes = classes
         self._intentions = intentions
         self._tried = [frozenset({reason}) for reason in intentions.reasons]
+        self._latest: dict[Kind, frozenset[str]] = {}
         self._walkers: dict[frozenset[str], tuple[Walker, Walker]] = {}
         self._sticky: dict[Memory, dict[Client, None]] = {}
         self._asking: list[tuple[Destination, Packets, frozenset[Memory]]] = []
@@ -120,11 +135,13 @@ class Comparison:
         elif shares(piece.left) == shares(piece.right):
             self.counts.equal += 1
         else:
-            for part in self._existing(packets, client, piece):
-                yield from self._explained(destination, packets, client, part)
+            yield from self._explained(destination, packets, client, self._existing(packets, client, [piece]))
 
-    def _existing(self, packets: Packets, client: Client, piece: Piece) -> list[Piece]:
+    def _existing(self, packets: Packets, client: Client, parts: list[Piece]) -> list[Piece]:
         """Return the packets that there are: later ones follow a first one that was let through on both sides."""
+        return [there for part in parts for there in self._following(packets, client, part)]
+
+    def _following(self, packets: Packets, client: Client, piece: Piece) -> list[Piece]:
         states = piece.box.states
         if "new" in states or "established" not in states:
             return [piece]
@@ -138,18 +155,20 @@ class Comparison:
         return [*opened, *([cut(piece, piece.box._replace(states=others))] if others else [])]
 
     def _explained(
-        self, destination: Destination, packets: Packets, client: Client, piece: Piece
+        self, destination: Destination, packets: Packets, client: Client, rest: list[Piece]
     ) -> Iterator[Difference]:
-        """Yield a difference in parts, each with the first reason that accounts for it, or with all that it takes."""
-        rest = [piece]
-        for reasons in self._tried:
+        """Yield differences in parts, each with the first reason that accounts for it, or with all that it takes."""
+        kind = _kind(packets, client, rest)
+        for reasons in self._in_order(self._latest.get(kind, frozenset())):
             equal, rest = self._split(packets, client, rest, reasons)
+            if equal:
+                self._latest[kind] = reasons
             for part in equal:
                 yield self._meant(destination, packets, client, part, reasons)
             if not rest:
                 return
         every = frozenset(self._intentions.reasons)
-        equal, rest = self._split(packets, client, rest, every)
+        equal, rest = self._split(packets, client, self._existing(packets, client, rest), every)
         for part in equal:
             reasons = self._needed(packets, client, part)
             if reasons not in self._tried:
@@ -158,6 +177,13 @@ class Comparison:
         self.counts.different += len(rest)
         for part in rest:
             yield Difference(destination, packets, part, client)
+
+    def _in_order(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
+        """Yield sets of reasons to try: first what a difference like it came of, and parts of that."""
+        sizes = range(1, len(latest) + 1)
+        first = [frozenset(chosen) for size in sizes for chosen in combinations(sorted(latest), size)]
+        yield from first
+        yield from (reasons for reasons in self._tried if reasons not in first)
 
     def _meant(
         self, destination: Destination, packets: Packets, client: Client, piece: Piece, reasons: frozenset[str]

@@ -128,9 +128,15 @@ INTENTS = (
     ),
     Intent(
         "marked everywhere",
-        "what the node sends to an address of its own is masqueraded where the port is the number of a NodePort",
+        "what the node sends to itself is masqueraded where the port is a NodePort's number or an endpoint's",
         "E.7(2), (6)",
-        ipvs=Changes(kube_proxy=of_ipvs.marked_node_ports),
+        ipvs=Changes(kube_proxy=of_ipvs.masquerade_of_served),
+    ),
+    Intent(
+        "guarded throughout",
+        "source ranges apply to packets that conntrack can place nowhere",
+        "E.7(2)",
+        ipvs=Changes(kube_proxy=of_ipvs.guards_of_connections),
     ),
     Intent(
         "claims",

@@ -97,21 +97,39 @@ def refused_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
 def health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Leave health checks to the host's own rules, and have their ports refused like others of bound addresses."""
     about = _set(rules, "HEALTH-CHECK-NODE-PORT")
-
-    def is_meant(rule: Rule) -> bool:
-        return any(isinstance(step, InSet) and step.collection == about for step in rule.steps)
-
-    return without_rules(without_rules(rules, "filter KUBE-NODE-PORT", is_meant), "filter KUBE-IPVS-FILTER", is_meant)
+    chains = ("filter KUBE-NODE-PORT", "filter KUBE-IPVS-FILTER")
+    return reduce(lambda found, chain: without_rules(found, chain, lambda rule: _looks_up(rule, about)), chains, rules)
 
 
-def marked_node_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have NodePorts masqueraded where they are served alone."""
-    served = Within(Field.DESTINATION, node_addresses(rules))
-    return edit_chain(
-        rules,
+def masquerade_of_served(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have masqueraded what virtual servers send on alone."""
+    servers = tuple(Element((server.address, server.protocol, server.port)) for server in rules.servers)
+    served = InSet("virtual servers", _FRONTEND)
+    marked = edit_chain(
+        with_collection(rules, Collection(served.collection, servers)),
         "nat KUBE-NODE-PORT",
         lambda rule: (with_tests(rule, served) if Verdict("jump", "nat KUBE-MARK-MASQ") in rule.steps else rule,),
     )
+    endpoints = tuple(Element(element.key[:3]) for element in _members(rules, "LOOP-BACK"))
+    dialled = (Field.ORIGINAL_DESTINATION, Field.PROTOCOL, Field.ORIGINAL_PORT)
+    known = with_collection(marked, Collection("endpoints of this node", endpoints))
+    by_server = InSet("endpoints of this node", dialled, inverted=True)
+    hairpins = _set(rules, "LOOP-BACK")
+    return edit_chain(
+        known,
+        "nat KUBE-POSTROUTING",
+        lambda rule: (with_tests(rule, by_server) if _looks_up(rule, hairpins) else rule,),
+    )
+
+
+def _looks_up(rule: Rule, collection: str) -> bool:
+    return any(isinstance(step, InSet) and step.collection == collection for step in rule.steps)
+
+
+def guards_of_connections(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have source ranges apply to packets that conntrack can place."""
+    known = HasState(frozenset({"invalid"}), inverted=True)
+    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, known),))
 
 
 def nobody_here(rules: RuleSet, knft: RuleSet) -> RuleSet:
@@ -225,12 +243,16 @@ local_to_others = _external_local(_to_others)
 
 def own_guards(rules: RuleSet, proxy: RuleSet) -> RuleSet:
     """Have the node kept from guarded frontends where kube-proxy's rule for its own packets keeps it from them."""
-    fenced = {
+    answered = {(server.address, server.protocol, server.port) for server in proxy.servers if server.targets}
+    chain = proxy.chains.get("filter KUBE-IPVS-OUT-FILTER")
+    through = {
         (step.address, step.protocol, step.port)
-        for rule in (proxy.chains["filter KUBE-IPVS-OUT-FILTER"].rules if proxy.servers else ())
+        for rule in (chain.rules if chain is not None else ())
         for step in rule.steps
         if isinstance(step, ThroughServer)
     }
+    # Where nobody answers, the node is refused before that rule.
+    fenced = through & answered
     guarded = set(_frontends(_elements(rules, own(rules, "guarded-frontends"))))
     name, check = own(rules, "guards against the node"), own(rules, "firewall-check-of-node")
     elements = tuple(Element(key) for key in sorted(fenced & guarded))
