@@ -82,9 +82,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @click.option("--iptables-save", metavar="FILE", help="Compare with what iptables-save printed on a node.")
 @click.option("--ip6tables-save", metavar="FILE", help="The same of ip6tables-save.")
 @click.option("--ipset-save", metavar="FILE", help="What ipset save printed there, for rules that name sets.")
-@click.option(
-    "--ipvsadm-save", metavar="FILE", help="What ipvsadm -Sn printed there, in mode ipvs."
-)
+@click.option("--ipvsadm-save", metavar="FILE", help="What ipvsadm -Sn printed there, in mode ipvs.")
 @click.option("--nft-json", metavar="FILE", help="Compare with what nft -j list ruleset printed on a node.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
               help="table: for people; json: for programs; html: one page to attach to a change request.")  # fmt: skip

@@ -52,7 +52,8 @@ def _halved(service: dict[str, Any]) -> dict[str, Any]:
 
 def as_command(mode: Mode, world: World) -> str:
     """Return what shows a random cluster's comparison to people."""
-    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{_as_list(_expressible(mode, world.objects))}\nEND"
+    objects = _as_list(_expressible(mode, world.objects))
+    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{objects}\nEND"
 
 
 def world_arguments(world: World) -> list[str]:

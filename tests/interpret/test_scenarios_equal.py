@@ -3,9 +3,9 @@
 import pytest
 
 from knft.cli.diff import compare
-from knft.interpret.compare.report import Report
 from knft.takeover.names import Mode
 from tests.interpret.both_sides import sides_of_scenario
+from tests.interpret.reports import reasons_of, unmeant
 from tests.packets.scenario import Scenario, read_scenarios
 
 MODES = (Mode.IPTABLES, Mode.IPVS)
@@ -15,22 +15,6 @@ CASES = [
     for mode in MODES
     if mode.value not in scenario.cannot
 ]
-
-
-def reasons_of(report: Report) -> set[str]:
-    """Return why some packets fare otherwise, each reason by itself."""
-    intents = (group.intent for family in report.families for group in family.groups)
-    return {reason for intent in intents if intent is not None for reason in intent.split(" + ")}
-
-
-def unmeant(report: Report) -> list[str]:
-    """Return what differs and is not meant, in words."""
-    return [
-        f"{family.family} {group.service}: {group.sentence}; {group.examples[0]}"
-        for family in report.families
-        for group in family.groups
-        if group.intent is None
-    ]
 
 
 @pytest.mark.parametrize(("scenario", "mode"), CASES)

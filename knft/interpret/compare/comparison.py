@@ -83,9 +83,7 @@ class Counts(Struct):
 class Comparison:
     """Two rule sets, left and right, and all that they tell apart; ``counts`` grows while differences are asked for."""
 
-    def __init__(
-        self, left: RuleSet, right: RuleSet, classes: Classes, own: Ranges, intentions: Intentions
-    ) -> None:
+    def __init__(self, left: RuleSet, right: RuleSet, classes: Classes, own: Ranges, intentions: Intentions) -> None:
         """Prepare both; rule sets without intended differences are prepared when one is first needed."""
         self._indexes = Indexes()
         self._own = own

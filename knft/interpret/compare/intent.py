@@ -218,5 +218,7 @@ def explained(reasons: Iterable[str]) -> str:
 
 def table() -> str:
     """Return the list as the README's table."""
-    rows = (f"| {', '.join(intent.modes)} | {intent.what} | {intent.source} |" for intent in INTENTS)
+    rows = (
+        f"| {', '.join(mode.value for mode in intent.modes)} | {intent.what} | {intent.source} |" for intent in INTENTS
+    )
     return "\n".join(["| modes | what they do otherwise | behaviour.md |", "| --- | --- | --- |", *rows])

@@ -295,4 +295,3 @@ node_ports_refused = node_ports("nodeport-endpoints-check", _served_node_ports)
 def node_ports_everywhere(rules: RuleSet, proxy: RuleSet) -> RuleSet:
     """Have NodePorts answered and refused at every address that has virtual servers."""
     return node_ports_refused(node_ports_served(rules, proxy), proxy)
-

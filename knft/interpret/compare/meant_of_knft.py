@@ -72,9 +72,7 @@ def _masquerading(rules: RuleSet, test: Test) -> RuleSet:
 
 def unallocated_addresses(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Have packets to cluster IPs that nobody has go their way."""
-    return without_rules(
-        rules, own(rules, "cluster-ips-check"), lambda rule: rule.comment == "unallocated cluster IPs"
-    )
+    return without_rules(rules, own(rules, "cluster-ips-check"), lambda rule: rule.comment == "unallocated cluster IPs")
 
 
 def masquerade_by_frontend(rules: RuleSet, _: RuleSet) -> RuleSet:

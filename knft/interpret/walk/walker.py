@@ -193,7 +193,7 @@ class Walker:
 
 
 def _seconds(rules: RuleSet) -> dict[str, int | None]:
-    """Return for how long collections remember where no rule says it that writes there: iptables does where it looks."""
+    """Return for how long collections remember; iptables says it where it looks, nftables where it writes."""
     found = {name: collection.seconds for name, collection in rules.collections.items() if collection.remembers}
     if found:
         for chain in rules.chains.values():
