@@ -21,12 +21,14 @@ from knft.interpret.compare.classes import Classes
 from knft.interpret.compare.comparison import Comparison, Progress
 from knft.interpret.compare.edit import joined
 from knft.interpret.compare.foreign import foreign
-from knft.interpret.compare.intent import variants
+from knft.interpret.compare.intent import Intended
+from knft.interpret.compare.meant_of_ipvs import node_addresses
 from knft.interpret.compare.report import FamilyReport, Report, summarise
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.constants import Constants
 from knft.interpret.ranges import LOOPBACK, Ranges, ranges
 from knft.interpret.rules import IpVersion, RuleSet
+from knft.model.objects import Change
 from knft.takeover.names import Mode
 
 EQUAL, DIFFERENT = 0, 1
@@ -60,22 +62,30 @@ def _printed(report: Report, output: str) -> str:
 
 def _sides(options: dict[str, Any]) -> Sides:
     """Return what is to be compared; raise UsageError, SourceError or CaptureError."""
-    config = config_from_options(options)
-    changes = read_manifests(options["paths"])
-    addresses = (
-        *own_addresses(changes, config),
-        *parse_any_addresses("--local-address", options["local_address"]),
-    )
-    own = {version: _own(addresses, version) for version in VERSIONS}
     texts = _texts(options)
+    changes = read_manifests(options["paths"])
     if texts is None:
-        mode = Mode(options["against"])
-        legacy = legacy_rules(mode.value, changes, {**options, "family": None})
-        return Sides(mode, f"kube-proxy in mode {mode.value}", legacy, own_rules(changes, config), own, captured=False)
+        return rendered_sides(Mode(options["against"]), changes, options)
+    addresses, knft = _knft(changes, options)
     captured = rule_sets(texts)
-    return Sides(
-        _mode(captured), ", ".join(texts.names.values()), captured, own_rules(changes, config), own, captured=True
-    )
+    return Sides(_mode(captured), ", ".join(texts.names.values()), captured, knft, addresses, captured=True)
+
+
+def rendered_sides(mode: Mode, changes: tuple[Change, ...], options: dict[str, Any]) -> Sides:
+    """Return knft and kube-proxy in a mode, for the same objects; raise UsageError."""
+    addresses, knft = _knft(changes, options)
+    legacy = legacy_rules(mode.value, changes, {**options, "family": None})
+    return Sides(mode, f"kube-proxy in mode {mode.value}", legacy, knft, addresses, captured=False)
+
+
+def _knft(
+    changes: tuple[Change, ...], options: dict[str, Any]
+) -> tuple[dict[IpVersion, Ranges], dict[IpVersion, RuleSet]]:
+    """Return the node's addresses, and knft's rule sets there."""
+    config = config_from_options(options)
+    more = parse_any_addresses("--local-address", options["local_address"])
+    addresses = (*own_addresses(changes, config), *more)
+    return {version: _own(addresses, version) for version in VERSIONS}, own_rules(changes, config, more)
 
 
 def _own(addresses: Iterable[str], version: IpVersion) -> Ranges:
@@ -141,7 +151,10 @@ def _compare_family(version: IpVersion, sides: Sides, progress: Progress) -> Fam
     if sides.captured:
         # What others have on the node stays there, whoever serves Services.
         right = joined(foreign(left, own), right)
-    classes = Classes(version, Constants((left, right)), own)
-    comparison = Comparison(left, right, classes, own, variants(sides.mode, left, right))
+    is_ipvs = sides.mode is Mode.IPVS
+    if is_ipvs:
+        own = ranges((*own, *node_addresses(left)))
+    classes = Classes(version, Constants((left, right)), own, bound=left.bound if is_ipvs else None)
+    comparison = Comparison(left, right, classes, own, Intended(sides.mode, left, right))
     names = ServiceNames((right, left))
     return summarise(version, comparison.counts, comparison.differences(progress), names)

@@ -1,6 +1,7 @@
 """Rule sets that nobody has loaded: knft's own and kube-proxy's, for the same objects."""
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Any
 
 from knft.cli.captured import Texts, rule_sets
@@ -9,16 +10,20 @@ from knft.cli.legacy_clusters import Objects, clusters_of, own_addresses
 from knft.cli.legacy_options import iptables_settings, ipvs_settings
 from knft.cli.options import config_from_options
 from knft.config import Config
+from knft.decide.frontends import Lost
 from knft.interpret import nftables
-from knft.interpret.rules import IpVersion, RuleSet
+from knft.interpret.compare.edit import with_collection
+from knft.interpret.compare.meant_of_ipvs import CONTESTED
+from knft.interpret.rules import Collection, Element, IpVersion, RuleSet
 from knft.model.names import Family
 from knft.model.objects import Change
 from knft.nft.codec.listed_table import listed_table
 from knft.render.layout import whole_table
-from knft.sync.assemble import recorded_daemon
+from knft.sync.assemble import recorded_daemon, settled_states
 from knft_compat import iptables, ipvs
 from knft_compat.saved import captures
 
+_PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 OF_FAMILY: dict[Family, IpVersion] = {Family.IPV4: 4, Family.IPV6: 6}
 
 
@@ -31,11 +36,28 @@ def own_rules(
     daemon.note_addresses(frozenset((*own_addresses(changes, config), *more_addresses)))
     daemon.handle(changes)
     daemon.sync()
+    contested = _contested(changes, config)
     found = {}
     for family, recorder in recorders.items():
         listed = listed_table(whole_table(*recorder.first_sync()))
-        found[OF_FAMILY[family]] = nftables.read(listed, OF_FAMILY[family])
+        rules = nftables.read(listed, OF_FAMILY[family])
+        found[OF_FAMILY[family]] = with_collection(rules, contested[family])
     return found
+
+
+def _contested(changes: Iterable[Change], config: Config) -> dict[Family, Collection]:
+    """Return the frontends that several Services claim."""
+    (states,) = settled_states(config, changes)
+    return {
+        family: Collection(CONTESTED, tuple(Element(key) for key in sorted({_key(lost) for lost in state.lost()})))
+        for family, state in states.items()
+    }
+
+
+def _key(lost: Lost) -> tuple[int, ...]:
+    frontend = lost.frontend
+    address = () if frontend.address is None else (int(ip_address(frontend.address)),)
+    return (*address, _PROTOCOLS[frontend.protocol], frontend.port)
 
 
 def legacy_rules(mode: str, changes: tuple[Change, ...], options: dict[str, Any]) -> dict[IpVersion, RuleSet]:

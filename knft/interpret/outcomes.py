@@ -15,6 +15,8 @@ Origin = Literal["network", "node"]
 
 STATES: frozenset[State] = frozenset({"new", "established", "invalid"})
 """Packets that open a connection, later ones, and those that conntrack can place nowhere."""
+CONNECTIONS: frozenset[State] = STATES - {"invalid"}
+"""Those that belong to a connection."""
 
 
 class Box(NamedTuple):

@@ -67,7 +67,7 @@ class Marked(Struct, frozen=True):
 class Interface(Struct, frozen=True):
     """Test: an interface has one of these names, where ``*`` at the end stands for anything.
 
-    A packet of a local process has no interface to come in by: the empty name is compared (nft_meta.c, from 5.5 on).
+    A packet of a local process comes in by no interface: nftables and iptables compare the empty name.
     """
 
     field: Literal[Field.INPUT, Field.OUTPUT]
@@ -258,7 +258,11 @@ class Server(Struct, frozen=True):
 
 
 class RuleSet(Struct, frozen=True, kw_only=True):
-    """All rules of one IP family. ``bound`` are addresses that are local because of IPVS' device."""
+    """All rules of one IP family.
+
+    ``bound`` are addresses that are local because of IPVS' device, and that processes of the node have as their source
+    where they dial them (``binds_sources``; not if somebody asks what would be without that).
+    """
 
     version: IpVersion
     bases: tuple[BaseChain, ...] = ()
@@ -266,3 +270,4 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     collections: dict[str, Collection] = {}
     servers: tuple[Server, ...] = ()
     bound: Ranges = ()
+    binds_sources: bool = True

@@ -245,7 +245,9 @@ class Proxy:
         own = [str(ip_network(ip)) for ip in self._node_ips if not ip_address(ip).is_loopback]
         words = {"primary": own, "localhost": ["127.0.0.0/8", "::1/128"], "all": [*_EVERYWHERE]}
         wanted = networks([cidr for word in given for cidr in words.get(word, [word])], self._family)
-        if not wanted or any(network.prefixlen == 0 for network in wanted):
+        # knft: a family without a primary address has none, where kube-proxy opens all (README).
+        is_open = not wanted and not (self.nftables and "primary" in given)
+        if is_open or any(network.prefixlen == 0 for network in wanted):
             return None
         return {address for address in self._interfaces if within(address, wanted)}
 

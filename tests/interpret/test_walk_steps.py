@@ -26,6 +26,7 @@ from knft.interpret.rules import (
     Within,
 )
 from knft.interpret.walk.actions import Actions
+from knft.interpret.walk.journal import Journal
 from knft.interpret.walk.tests import DECIDE
 from tests.interpret.walking import (
     CLIENT,
@@ -104,7 +105,7 @@ def test_tests_fail(test: Test) -> None:
 
 def test_every_kind_of_step_is_carried_out() -> None:
     """So a new kind cannot be forgotten here."""
-    carried_out = {*DECIDE, *Actions({}, {}, bool)._do}
+    carried_out = {*DECIDE, *Actions({}, {}, {}, bool, Journal())._do}
     assert carried_out == {*get_args(Test), *get_args(Action)}
 
 

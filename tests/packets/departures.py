@@ -1,57 +1,28 @@
-"""Where kube-proxy's other modes differ from nftables by intent: a list for packets to refer to, and for the README."""
+"""Where kube-proxy's other modes differ by intent, as packets of scenarios name it: knft's own list."""
 
-from msgspec import Struct
+from knft.interpret.compare.intent import INTENTS, table
+from knft.takeover.names import Mode
 
+__all__ = ["UNSEEN", "departures", "table"]
 
-class Reason(Struct, frozen=True):
-    """A difference: the modes that have it, what they do, and where behaviour.md says so."""
-
-    modes: tuple[str, ...]
-    what: str
-    source: str
-
-
-_BOTH = ("iptables", "ipvs")
-
-DEPARTURES = {
-    "undefined port": Reason(
-        ("iptables",), "a port that a live cluster IP does not have is not refused: the packet goes its way", "C.4(10)"
-    ),
-    "unallocated address": Reason(_BOTH, "cluster IPs that no Service has are not dropped", "C.4(11)"),
-    "localhost": Reason(("iptables",), "NodePorts answer on loopback addresses of IPv4", "C.11, D.5"),
-    "every address": Reason(
-        _BOTH, "without `--nodeport-addresses`, NodePorts answer on every address, not on the primary one", "C.11, I.5"
-    ),
-    "refused everywhere": Reason(
-        ("iptables",), "NodePorts that nobody answers are refused or dropped on every local address", "D.5(5)"
-    ),
-    "own refusal": Reason(
-        ("iptables",), "the node's own packets to external IPs that nobody answers are not refused", "D.3"
-    ),
-    "guard without endpoints": Reason(
-        ("iptables",), "source ranges guard nothing while the Service has no endpoints", "D.5"
-    ),
-    "any own source": Reason(
-        ("ipvs",), "a node whose address is in a source range may dial from every address it has", "E.6, E.7(9)"
-    ),
-    "policy Local, nobody here": Reason(
-        ("ipvs",),
-        "where policy Local finds no endpoint on the node, others answer or the client is refused; nothing is dropped",
-        "E.6",
-    ),
-    "policy Local, from here": Reason(
-        ("ipvs",), "under external policy Local, the node and its pods reach the endpoints on the node alone", "E.6"
-    ),
-    "bound addresses": Reason(
-        ("ipvs",),
-        "the node's own packets to a frontend have its address as their source, as it is bound to the node",
-        "E.6, E.7(3)",
-    ),
-    "claims": Reason(_BOTH, "of two Services that claim one frontend, either may have it, or both", "D.5, E.6"),
+UNSEEN = {
+    ("remote hairpin", Mode.IPTABLES): "no pod of another node sends to itself through this one",
+    ("another's cluster IP", Mode.IPTABLES): "no external IP is another Service's cluster IP",
+    ("another's cluster IP", Mode.IPVS): "the same",
+    ("localnet", Mode.IPTABLES): "no process takes another address to dial loopback",
+    ("invalid packets", Mode.IPTABLES): "every packet is the first of a connection",
+    ("guarded throughout", Mode.IPVS): "the same",
+    ("affinity by frontend", Mode.IPVS): "a packet is sent to one frontend",
+    ("refused ports", Mode.IPVS): "no port of an external IP is dialled that it does not have",
+    ("marked everywhere", Mode.IPVS): "the node sends nothing to itself that nobody serves",
+    ("forwarding rules", Mode.IPTABLES): "the node in the lab has no rules of its own",
+    ("forwarding rules", Mode.IPVS): "the same",
+    ("health check ports", Mode.IPTABLES): "the same",
+    ("health check ports", Mode.IPVS): "the same",
 }
+"""Differences that no packet of a scenario shows, and why; ``tests/interpret/test_intents.py`` shows them."""
 
 
-def table() -> str:
-    """Return the list as the README's table."""
-    rows = [f"| {', '.join(reason.modes)} | {reason.what} | {reason.source} |" for reason in DEPARTURES.values()]
-    return "\n".join(["| modes | what they do otherwise | behaviour.md |", "| --- | --- | --- |", *rows])
+def departures(mode: str) -> set[str]:
+    """Return the reasons that packets can give in a mode."""
+    return {intent.reason for intent in INTENTS if Mode(mode) in intent.modes}

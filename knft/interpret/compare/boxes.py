@@ -92,7 +92,8 @@ def by_ports(left: Sequence[Path], right: Sequence[Path]) -> Iterator[tuple[Rang
 
 
 def _piece(paths: Sequence[tuple[Path, bool]], box: Box, numbers: Iterable[int]) -> Piece:
-    there = [paths[number] for number in numbers]
+    """Return a piece; its paths are those of one of its parts, which stand for those of the others."""
+    there = [(paths[number][0]._replace(box=box), paths[number][1]) for number in numbers]
     return Piece(
         box,
         tuple(path for path, is_left in there if is_left),
@@ -184,3 +185,9 @@ def within(paths: Iterable[Path], box: Box) -> list[Path]:
     """Return what of some paths goes through a box."""
     cut = ((path, overlap(path.box, box)) for path in paths)
     return [path._replace(box=both) for path, both in cut if both is not None]
+
+
+def cut(piece: Piece, box: Box) -> Piece:
+    """Return those packets of a piece that are in a box, which is a part of its own."""
+    left, right = ([path._replace(box=box) for path in side] for side in (piece.left, piece.right))
+    return Piece(box, tuple(left), tuple(right))

@@ -6,13 +6,13 @@ said so. Sources, ports, interfaces and states are split on the way through the 
 """
 
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 
 from msgspec import Struct
 
 from knft.interpret.constants import Constants, singles, wide
-from knft.interpret.outcomes import Box, Origin, Packets
-from knft.interpret.ranges import ADDRESSES, LOOPBACK, NOTHING, PORTS, Ranges, common, contains, ranges, without
+from knft.interpret.outcomes import CONNECTIONS, STATES, Box, Origin, Packets
+from knft.interpret.ranges import ADDRESSES, LOOPBACK, NOTHING, PORTS, Ranges, common, contains, ranges, single, without
 from knft.interpret.rules import IpVersion
 
 PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
@@ -36,13 +36,20 @@ class Destination(Struct, frozen=True):
 
 
 class Classes:
-    """The classes of one family. ``own`` are the addresses that the node is known to have."""
+    """The classes of one family.
 
-    def __init__(self, version: IpVersion, constants: Constants, own: Ranges) -> None:
+    ``own`` are the addresses that the node is known to have; it may have any other too. Where IPVS works, it does not:
+    kube-proxy has listed the node's addresses, and nobody else sends from those that are ``bound`` to its device.
+    """
+
+    def __init__(self, version: IpVersion, constants: Constants, own: Ranges, bound: Ranges | None = None) -> None:
         """Sort what the rule sets mention."""
+        self._knows_all = bound is not None
+        self._taken = ranges((*(bound or ()), *own, *LOOPBACK[version]))
         self._version = version
         self._own = ranges((*own, *LOOPBACK[version]))
         self._constants = constants
+        self._senders = singles(constants.sources())
         self._real = without(ADDRESSES[version], _NO_ADDRESSES[version])
         self._interfaces = frozenset(_names(constants.interfaces))
 
@@ -66,7 +73,7 @@ class Classes:
             for is_local in (False, True):
                 # An address that nobody has spoken of may be the node's; of its own only it has all.
                 where = common(rest, self._own) if is_local else without(rest, self._own)
-                where = where or (rest if is_local else NOTHING)
+                where = where or (rest if is_local and not self._knows_all else NOTHING)
                 if where:
                     found.append(Destination(where[0][0], where, is_local, not self._constants.tests_originals))
         return found
@@ -75,11 +82,12 @@ class Classes:
         return not self._constants.tests_originals and address not in self._constants.exceptions
 
     def packets(self, destination: Destination) -> Iterator[Packets]:
-        """Yield the packets to a destination: from outside and from the node, of each protocol."""
+        """Yield the packets to a destination: from outside and from the node, of each protocol, in connections or not."""
         for origin in self._origins(destination):
             box = self._box(origin, destination)
-            for protocol in self.protocols():
-                yield Packets(origin, protocol, destination.address, destination.is_local, box)
+            for protocol, states in product(self.protocols(), (CONNECTIONS, STATES - CONNECTIONS)):
+                there = box._replace(states=states)
+                yield Packets(origin, protocol, destination.address, destination.is_local, there)
 
     def protocols(self) -> list[int]:
         """Return the protocols that are told apart, one for all others among them."""
@@ -92,14 +100,18 @@ class Classes:
     def _box(self, origin: Origin, destination: Destination) -> Box:
         loopback = LOOPBACK[self._version]
         if origin == "network":
-            return Box(PORTS, without(self._real, self._own), inputs=self._interfaces, outputs=self._interfaces)
+            others = without(self._real, self._taken)
+            if destination.address in self._senders:
+                # Nobody sends to himself by way of others; where no rule speaks of him as a sender, it is all the same.
+                others = without(others, single(destination.address))
+            return Box(PORTS, others, inputs=self._interfaces, outputs=self._interfaces)
         if contains(loopback, destination.address):
-            return Box(PORTS, loopback, outputs=self._interfaces)
+            return Box(PORTS, ranges((*loopback, *self._sources_of_node())), outputs=self._interfaces)
         return Box(PORTS, self._sources_of_node(), outputs=self._interfaces)
 
     def _sources_of_node(self) -> Ranges:
         """Return what the node may send from: its own addresses, and any that no rule knows for somebody else's."""
-        others = singles(self._constants.sources()) - {first for first, last in self._own if first == last}
+        others = self._senders - {first for first, last in self._own if first == last}
         known = ranges((address, address) for address in others)
         return without(without(self._real, LOOPBACK[self._version]), known)
 

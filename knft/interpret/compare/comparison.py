@@ -1,15 +1,16 @@
 """Goes through all classes of packets, and says of each what becomes of it in two rule sets."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import NamedTuple
+from itertools import combinations
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knft.interpret.compare.boxes import Piece, a_difference, by_ports, pieces, same, shares, within
+from knft.interpret.compare.boxes import Piece, a_difference, by_ports, cut, pieces, same, shares, within
 from knft.interpret.compare.classes import Classes, Destination
-from knft.interpret.outcomes import Box, Fate, Memory, Packets, Path
+from knft.interpret.outcomes import Box, Fate, Memory, Origin, Packets, Path
 from knft.interpret.ranges import PORTS, Ranges, common, contains, only, ranges, without
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
@@ -20,12 +21,13 @@ Progress = Callable[[int, int], None]
 """Told how many classes of destinations are done, and how many there are."""
 
 
-class Variant(Struct, frozen=True):
-    """The two rule sets with one intended difference taken out of one of them; ``reason`` names it."""
+class Intentions(Protocol):
+    """The intended differences, by name, and the two rule sets with any of them taken out."""
 
-    reason: str
-    left: RuleSet
-    right: RuleSet
+    reasons: tuple[str, ...]
+
+    def without(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
+        """Return left and right without some intended differences."""
 
 
 class Client(Struct, frozen=True):
@@ -41,16 +43,16 @@ FRESH = Client((None, None), frozenset(), frozenset())
 
 
 class Difference(Struct, frozen=True):
-    """Packets that fare otherwise on the other side; ``reason`` says which intended difference it is, if any is.
+    """Packets that fare otherwise on the other side; ``reasons`` are the intended differences that it comes of.
 
-    ``ways`` are all ways of such packets on either side; ``located`` are those packets that differ, None where nobody
-    has looked for them yet.
+    Of several, each is needed. Without any it is not meant. ``ways`` are all ways of such packets on either side;
+    ``located`` are those packets that differ, None where nobody has looked for them yet.
     """
 
     destination: Destination
     packets: Packets
     client: Client
-    reason: str | None
+    reasons: tuple[str, ...]
     ways: tuple[Sequence[Path], Sequence[Path]]
     located: Piece | None = None
 
@@ -74,10 +76,22 @@ class Case(NamedTuple):
     packets: Packets
     client: Client
 
-    def difference(self, piece: Piece, reason: str | None) -> Difference:
+    def difference(self, piece: Piece, reasons: tuple[str, ...] = ()) -> Difference:
         """Return a difference between some of the packets."""
-        ways = piece.left, piece.right
-        return Difference(self.destination, self.packets, self.client, reason, ways, piece)
+        return Difference(self.destination, self.packets, self.client, reasons, (piece.left, piece.right), piece)
+
+
+Kind = tuple[Origin, bool, bool, bool, frozenset[Fate], frozenset[Fate]]
+"""What differences of one kind are alike in: it is likely that they come of the same."""
+
+Ways = tuple[Sequence[Path], Sequence[Path]]
+"""All ways of some packets, on the left and on the right."""
+
+
+def _kind(case: Case, ways: Ways) -> Kind:
+    left, right = (frozenset(path.outcome.fate for path in side) for side in ways)
+    packets = case.packets
+    return packets.origin, packets.is_local, case.client is FRESH, only(packets.box.ports) is None, left, right
 
 
 class Counts(Struct):
@@ -128,21 +142,21 @@ class Known(NamedTuple):
 class Comparison:
     """Two rule sets, left and right, and all that they tell apart; ``counts`` grows while differences are asked for."""
 
-    def __init__(
-        self, left: RuleSet, right: RuleSet, classes: Classes, own: Ranges, variants: Iterable[Variant]
-    ) -> None:
-        """Prepare both; variants are prepared when one is first needed."""
+    def __init__(self, left: RuleSet, right: RuleSet, classes: Classes, own: Ranges, intentions: Intentions) -> None:
+        """Prepare both; rule sets without intended differences are prepared when one is first needed."""
         self._indexes = Indexes()
         self._own = own
         self._bound = ranges((*left.bound, *right.bound))
         self._known: dict[tuple[bool, bool, int, Box], list[Known]] = {}
         self._left = self._walker(left)
         self._right = self._walker(right)
+        self._sides = left, right
         self._classes = classes
         self._ports = classes.mentioned_ports
-        self._variants = tuple(variants)
-        self._orders: dict[tuple[str, int, bool], list[int]] = {}
-        self._walkers: dict[int, Walker] = {id(left): self._left, id(right): self._right}
+        self._intentions = intentions
+        self._tried = [frozenset({reason}) for reason in intentions.reasons]
+        self._latest: dict[Kind, frozenset[str]] = {}
+        self._walkers: dict[frozenset[str], tuple[Walker, Walker]] = {}
         self._sticky: dict[Memory, dict[Client, None]] = {}
         self._asking: list[tuple[Destination, Packets, frozenset[Memory]]] = []
         self.counts = Counts()
@@ -227,96 +241,141 @@ class Comparison:
         self.counts.equal += len({path.box for path in left} | {path.box for path in right})
 
     def _judged(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
-        usual = self._usual_reason(case, left, right)
-        if usual is not None:
+        ways = left, right
+        kind = _kind(case, ways)
+        reasons = self._usual_reasons(case, ways, self._latest.get(kind, frozenset()))
+        if reasons is not None:
             self._count_equal(left, right)
             self.counts.equal -= 1
-            self.counts.by_intent += 1
-            yield Difference(case.destination, case.packets, case.client, usual, (left, right))
+            yield self._meant(case, reasons, ways)
             return
         differing = []
         for piece in pieces(left, right):
             if piece.is_undecided:
                 self.counts.undecided += 1
-                yield case.difference(piece, None)
+                yield case.difference(piece)
             elif shares(piece.left) == shares(piece.right):
                 self.counts.equal += 1
             else:
                 differing.append(piece)
         if differing:
-            yield from self._explained(case, differing, (left, right))
+            yield from self._explained(case, ways, kind, self._existing(case, differing))
 
-    def _usual_reason(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> str | None:
-        """Return the reason of the last such differences where it accounts for all of these as well."""
-        order = self._order(case)
-        if not order or any(path.outcome.fate is Fate.UNDECIDED for path in (*left, *right)):
+    def _usual_reasons(self, case: Case, ways: Ways, latest: frozenset[str]) -> frozenset[str] | None:
+        """Return those reasons of the last differences like these that account for all of these as well."""
+        if any(path.outcome.fate is Fate.UNDECIDED for path in (*ways[0], *ways[1])):
             return None
-        reason = self._variants[order[0]].reason
-        return reason if _is_settled(*self._ways_of_variant(order[0], case, (left, right))) else None
+        tried = _parts_of(latest)
+        return next((reasons for reasons in tried if _is_settled(*self._without(case, ways, reasons))), None)
 
-    def _order(self, case: Case) -> list[int]:
-        """Return the variants in the order in which they are tried: first the last that was right, all of them last."""
-        kind = case.packets.origin, case.packets.protocol, only(case.packets.box.ports) is None
-        return self._orders.setdefault(kind, list(range(len(self._variants))))
+    def _existing(self, case: Case, parts: list[Piece]) -> list[Piece]:
+        """Return the packets that there are: later ones follow a first one that was let through on both sides."""
+        return [there for part in parts for there in self._following(case, part)]
 
-    def _explained(
-        self, case: Case, differing: list[Piece], ways: tuple[Sequence[Path], Sequence[Path]]
-    ) -> Iterator[Difference]:
-        """Yield differences in parts, each with the first reason that accounts for it."""
-        order = self._order(case)
-        for number in tuple(order):
-            unexplained: list[Piece] = []
-            left, right = self._ways_of_variant(number, case, ways)
-            for piece in differing:
-                for part, is_equal in _parts(piece, left, right):
-                    if not is_equal:
-                        unexplained.append(part)
-                        continue
-                    self.counts.by_intent += 1
-                    yield case.difference(part, self._variants[number].reason)
-            if len(unexplained) < len(differing) and number != order[-1]:
-                # Differences of one kind nearly always have the same reason; the last variant is all of them at once.
-                order.remove(number)
-                order.insert(0, number)
-            differing = unexplained
-            if not differing:
+    def _following(self, case: Case, piece: Piece) -> list[Piece]:
+        states = piece.box.states
+        if "new" in states or "established" not in states:
+            return [piece]
+        first = replace(case.packets, box=piece.box._replace(states=frozenset({"new"})))
+        opened = [
+            cut(piece, part.box._replace(states=frozenset({"established"})))
+            for part in pieces(*self._ways(first, case.client))
+            if all(any(path.outcome.fate is Fate.DELIVERED for path in side) for side in (part.left, part.right))
+        ]
+        others = states - {"established"}
+        return [*opened, *([cut(piece, piece.box._replace(states=others))] if others else [])]
+
+    def _explained(self, case: Case, ways: Ways, kind: Kind, rest: list[Piece]) -> Iterator[Difference]:
+        """Yield differences in parts, each with the first reason that accounts for it, or with all that it takes."""
+        for reasons in self._in_order(self._latest.get(kind, frozenset())):
+            equal, rest = self._split(case, ways, rest, reasons)
+            if equal:
+                self._latest[kind] = reasons
+            for part in equal:
+                yield self._meant(case, reasons, (part.left, part.right), part)
+            if not rest:
                 return
-        self.counts.different += len(differing)
-        for piece in differing:
-            yield case.difference(piece, None)
+        every = frozenset(self._intentions.reasons)
+        equal, rest = self._split(case, ways, self._existing(case, rest), every)
+        for part in equal:
+            reasons = self._needed(case, ways, part)
+            if reasons not in self._tried:
+                self._tried.append(reasons)
+            yield self._meant(case, reasons, (part.left, part.right), part)
+        self.counts.different += len(rest)
+        for part in rest:
+            yield case.difference(part)
 
-    def _ways_of_variant(
-        self, number: int, case: Case, ways: tuple[Sequence[Path], Sequence[Path]]
-    ) -> Iterator[Sequence[Path]]:
-        """Yield the ways of both sides of a variant; those of a side that is as it was are known."""
-        variant = self._variants[number]
-        sides = (variant.left, self._left, case.client.left), (variant.right, self._right, case.client.right)
-        for known, (rules, original, memory) in zip(ways, sides, strict=True):
-            walker = self._walkers.get(id(rules))
-            if walker is None:
-                walker = self._walkers[id(rules)] = self._walker(rules)
-            yield known if walker is original else walker.paths(case.packets, memory)
+    def _in_order(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
+        """Yield sets of reasons to try: first what a difference like it came of, and parts of that."""
+        first = _parts_of(latest)
+        yield from first
+        yield from (reasons for reasons in self._tried if reasons not in first)
+
+    def _meant(self, case: Case, reasons: frozenset[str], ways: Ways, piece: Piece | None = None) -> Difference:
+        self.counts.by_intent += 1
+        listed = tuple(reason for reason in self._intentions.reasons if reason in reasons)
+        return Difference(case.destination, case.packets, case.client, listed, ways, piece)
+
+    def _needed(self, case: Case, ways: Ways, piece: Piece) -> frozenset[str]:
+        """Return as few reasons as account for a difference of which all together do."""
+        needed = frozenset(self._intentions.reasons)
+        for reason in self._intentions.reasons:
+            _, unequal = self._split(case, ways, [piece], needed - {reason})
+            if not unequal:
+                needed -= {reason}
+        return needed
+
+    def _split(
+        self, case: Case, ways: Ways, parts: list[Piece], reasons: frozenset[str]
+    ) -> tuple[list[Piece], list[Piece]]:
+        """Return what fares alike on both sides without some intended differences, and what does not."""
+        left, right = self._without(case, ways, reasons)
+        found: tuple[list[Piece], list[Piece]] = ([], [])
+        for part in parts:
+            inside = within(left, part.box), within(right, part.box)
+            if same(*inside):
+                found[0].append(part)
+                continue
+            for other in pieces(*inside):
+                found[shares(other.left) != shares(other.right)].append(cut(part, other.box))
+        return found
+
+    def _without(self, case: Case, ways: Ways, reasons: frozenset[str]) -> Ways:
+        """Return the ways without some intended differences; those of a side that is as it was are known."""
+        sides = self._walkers.get(reasons)
+        if sides is None:
+            left, right = self._intentions.without(reasons)
+            sides = self._walkers[reasons] = (
+                self._left if left is self._sides[0] else self._walker(left),
+                self._right if right is self._sides[1] else self._walker(right),
+            )
+        return (
+            ways[0] if sides[0] is self._left else sides[0].paths(case.packets, case.client.left),
+            ways[1] if sides[1] is self._right else sides[1].paths(case.packets, case.client.right),
+        )
 
     def _note_memory(
         self, destination: Destination, packets: Packets, left: Sequence[Path], right: Sequence[Path]
     ) -> None:
         """Keep what either side will know of clients, and who asks for it, port by port."""
         asked: dict[Ranges, frozenset[Memory]] = {}
-        memories: dict[tuple[Ranges, int | None, int | None], list[frozenset[Memory]]] = {}
-        for number, side in enumerate((left, right)):
+        # A client whom one side alone would have sent there fared otherwise before: that is a difference by itself.
+        memories: list[dict[tuple[Ranges, int | None, int | None], frozenset[Memory]]] = [{}, {}]
+        for known, side in zip(memories, (left, right), strict=True):
             for path in side:
                 ports = path.box.ports
                 if path.looked_up:
                     asked[ports] = asked.get(ports, frozenset()) | path.looked_up
-                if path.remembered:
+                if path.outcome.is_translated:
                     endpoint = (ports, path.outcome.address, path.outcome.port)
-                    memories.setdefault(endpoint, [frozenset(), frozenset()])[number] |= path.remembered
+                    known[endpoint] = known.get(endpoint, frozenset()) | path.remembered
         for ports, looked_up in asked.items():
             narrowed = replace(packets, box=packets.box._replace(ports=ports))
             self._asking.append((destination, narrowed, looked_up))
-        for (_, address, port), (of_left, of_right) in memories.items():
-            client = Client((address, port), of_left, of_right)
-            for memory in of_left | of_right:
+        for endpoint in memories[0].keys() & memories[1].keys():
+            client = Client(endpoint[1:], memories[0][endpoint], memories[1][endpoint])
+            for memory in client.left | client.right:
                 self._sticky.setdefault(memory, {})[client] = None
 
 
@@ -325,12 +384,7 @@ def _is_settled(left: Sequence[Path], right: Sequence[Path]) -> bool:
     return same(left, right) and not any(path.outcome.fate is Fate.UNDECIDED for path in left)
 
 
-def _parts(piece: Piece, left: Sequence[Path], right: Sequence[Path]) -> Iterator[tuple[Piece, bool]]:
-    """Yield a piece in parts, with whether other ways treat each alike on both sides."""
-    cut = within(left, piece.box), within(right, piece.box)
-    if same(*cut):
-        yield piece, True
-        return
-    for part in pieces(*cut):
-        ways = tuple(within(piece.left, part.box)), tuple(within(piece.right, part.box))
-        yield Piece(part.box, *ways), shares(part.left) == shares(part.right)
+def _parts_of(reasons: frozenset[str]) -> list[frozenset[str]]:
+    """Return all choices of some reasons, the smallest first."""
+    sizes = range(1, len(reasons) + 1)
+    return [frozenset(chosen) for size in sizes for chosen in combinations(sorted(reasons), size)]

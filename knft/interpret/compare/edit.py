@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from knft.interpret.rules import Action, Chain, Element, Rule, RuleSet, Step, Test
+from knft.interpret.rules import Action, Chain, Collection, Element, Rule, RuleSet, Step, Test
 
 
 def edit_chain(rules: RuleSet, name: str, edit: Callable[[Rule], Iterable[Rule]]) -> RuleSet:
@@ -40,6 +40,16 @@ def with_elements(rules: RuleSet, name: str, more: Iterable[Element]) -> RuleSet
     added = {element.key: element for element in more if element.key not in there}
     extended = replace(collection, elements=(*collection.elements, *added.values()))
     return replace(rules, collections={**rules.collections, name: extended})
+
+
+def with_collection(rules: RuleSet, collection: Collection) -> RuleSet:
+    """Return a rule set with a collection more, or with another of that name."""
+    return replace(rules, collections={**rules.collections, collection.name: collection})
+
+
+def with_chain(rules: RuleSet, chain: Chain) -> RuleSet:
+    """Return a rule set with a chain more, or with another of that name."""
+    return replace(rules, chains={**rules.chains, chain.name: chain})
 
 
 def joined(one: RuleSet, other: RuleSet) -> RuleSet:

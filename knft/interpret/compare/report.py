@@ -48,8 +48,9 @@ class Example(Struct, frozen=True):
 class Group(Struct):
     """Differences with one cause, of one Service port ("" where it is nobody's); ``classes`` counts them.
 
-    ``intent`` names the intended difference, ``sentence`` says what clients would see; ``left`` and ``right`` are what
-    they see on either side, empty where that is not the same for all of the group.
+    ``intent`` names the intended difference, or several with ``+`` where each is needed; ``sentence`` says what clients
+    would see. ``left`` and ``right`` are what they see on either side, empty where that is not the same for all of the
+    group.
     """
 
     cause: str
@@ -139,8 +140,8 @@ def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> G
     name = names.name(packets.destination, packets.protocol, port, is_local=packets.is_local)
     if difference.is_undecided:
         return Group("undecided", name or "", None, "a rule that is not interpreted decides on it")
-    if difference.reason is not None:
-        return Group("intent", name or "", difference.reason, explained(difference.reason))
+    if difference.reasons:
+        return Group("intent", name or "", " + ".join(difference.reasons), explained(difference.reasons))
     left, right = shares(difference.piece.left), shares(difference.piece.right)
     seen = words.outcomes(version, left), words.outcomes(version, right)
     return Group(_cause(left, right), name or "", None, words.change(*seen), left=seen[0], right=seen[1])

@@ -10,7 +10,7 @@ _FRONTENDS = ("service-ips", "no-endpoint-services")
 _NODE_PORTS = ("service-nodeports", "no-endpoint-nodeports")
 """Maps of knft and of kube-proxy's nftables mode alike (behaviour.md C.4)."""
 
-_CHAINS = frozenset(
+CHAINS = frozenset(
     {
         "nat KUBE-SERVICES",
         "nat KUBE-NODEPORTS",
@@ -19,6 +19,7 @@ _CHAINS = frozenset(
         "filter KUBE-PROXY-FIREWALL",
     }
 )
+"""Chains of the iptables mode whose rules are about one frontend each."""
 _NAME = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+(:\S+)?")
 """A Service port, as kube-proxy's comments begin."""
 
@@ -51,11 +52,8 @@ class ServiceNames:
 
 
 def _named(rules: RuleSet) -> Iterator[tuple[Frontend, str]]:
-    for name, collection in rules.collections.items():
-        kind = name.rpartition(" ")[2]
-        if kind in _FRONTENDS or kind in _NODE_PORTS:
-            yield from _elements(collection, has_address=kind in _FRONTENDS)
-    for name in _CHAINS & rules.chains.keys():
+    yield from owners(rules).items()
+    for name in CHAINS & rules.chains.keys():
         yield from _rules(rules.chains[name])
 
 
@@ -69,16 +67,28 @@ def _elements(collection: Collection, *, has_address: bool) -> Iterator[tuple[Fr
 
 def _rules(chain: Chain) -> Iterator[tuple[Frontend, str]]:
     for rule in chain.rules:
-        found = _NAME.match(rule.comment)
-        if found is None:
-            continue
-        values = {step.field: only(step.ranges) for step in _plain_tests(rule)}
-        protocol, port = values.get(Field.PROTOCOL), values.get(Field.DESTINATION_PORT)
-        if protocol is not None and port is not None:
-            yield (values.get(Field.DESTINATION), protocol, port), found[0]
+        found = claim(rule)
+        if found is not None:
+            yield found
 
 
-def _plain_tests(rule: Rule) -> Iterator[Within]:
-    for step in rule.steps:
-        if isinstance(step, Within) and not step.inverted:
-            yield step
+def claim(rule: Rule) -> tuple[Frontend, str] | None:
+    """Return the frontend that a rule of kube-proxy is about, and whose it is; None where it is about none."""
+    found = _NAME.match(rule.comment)
+    if found is None:
+        return None
+    values = {step.field: only(step.ranges) for step in rule.steps if isinstance(step, Within) and not step.inverted}
+    protocol, port = values.get(Field.PROTOCOL), values.get(Field.DESTINATION_PORT)
+    if protocol is None or port is None:
+        return None
+    return (values.get(Field.DESTINATION), protocol, port), found[0]
+
+
+def owners(rules: RuleSet) -> dict[Frontend, str]:
+    """Return to whom knft gives which frontend."""
+    found: dict[Frontend, str] = {}
+    for name, collection in rules.collections.items():
+        kind = name.rpartition(" ")[2]
+        if kind in (*_FRONTENDS, *_NODE_PORTS):
+            found.update(_elements(collection, has_address=kind in _FRONTENDS))
+    return found

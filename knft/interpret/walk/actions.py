@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from knft.interpret.outcomes import Box, Memory, NewSource
-from knft.interpret.ranges import Ranges, common, single, without
+from knft.interpret.ranges import Ranges, common, only, single, without
 from knft.interpret.rules import (
     Chance,
     Choose,
@@ -44,12 +44,17 @@ class Actions:
         self,
         chains: dict[str, IndexedChain],
         collections: dict[str, IndexedCollection],
+        seconds: dict[str, int | None],
         is_local: Callable[[int], bool],
         journal: Journal,
     ) -> None:
-        """Prepare for a rule set; ``is_local`` tells whether the node has an address."""
+        """Prepare for a rule set; ``is_local`` tells whether the node has an address.
+
+        ``seconds`` is for how long a collection remembers, where an action does not say it.
+        """
         self._chains = chains
         self._collections = collections
+        self._seconds = seconds
         self._is_local = is_local
         self._journal = journal
         self.waiting: list[Packet] = []
@@ -221,6 +226,7 @@ class Actions:
 
     def _remember(self, packet: Packet, action: Remember) -> Next:
         packet.remembered |= {memory_of(packet, action.collection, action.key)}
+        packet.seconds = self._seconds.get(action.collection) if action.seconds is None else action.seconds
         return Next.STEP
 
 
@@ -262,5 +268,6 @@ def memory_of(packet: Packet, collection: str, key: tuple[Part, ...]) -> Memory:
             parts.append(part)
         elif part is not Field.SOURCE:
             held = packet.numbers(part)
-            parts.append(held if isinstance(held, int) else -1)
+            one = held if held is None or isinstance(held, int) else only(held)
+            parts.append(-1 if one is None else one)
     return collection, tuple(parts)

@@ -69,6 +69,8 @@ class Packet(Struct, kw_only=True):
     server: Server | None = None
     looked_up: frozenset[Memory] = frozenset()
     remembered: frozenset[Memory] = frozenset()
+    seconds: int | None = None
+    """For how long that is remembered."""
     trail: Passed | None = None
     stop: int = -1
     """Which of the ``stage``'s stops they are at."""

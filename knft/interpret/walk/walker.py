@@ -17,7 +17,7 @@ from knft.interpret.outcomes import (
     with_rules,
 )
 from knft.interpret.ranges import Ranges, contains
-from knft.interpret.rules import Field, InSet, Remember, RuleSet, Within
+from knft.interpret.rules import Field, InSet, RuleSet, Within
 from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import IndexedRule, Indexes
 from knft.interpret.walk.known import Ending, Unmentioned, state_of, whole_box
@@ -47,11 +47,10 @@ class Walker:
         chains = {name: indexes.of_chain(chain) for name, chain in rules.chains.items()}
         collections = {name: indexes.of_collection(item) for name, item in rules.collections.items()}
         self._own = own
-        self._bound = rules.bound
+        self._bound, self._binds_sources = rules.bound, rules.binds_sources
         self._stages = Stages(rules, chains)
-        self._actions = Actions(chains, collections, self._is_local, indexes.journal)
+        self._actions = Actions(chains, collections, _seconds(rules), self._is_local, indexes.journal)
         self._servers = ServerTable(rules.servers)
-        self._seconds = _seconds(rules)
         self._unmentioned = Unmentioned(rules, own)
         self._known: dict[Hashable, list[Ending]] = {}
         self._version = rules.version
@@ -90,7 +89,7 @@ class Walker:
         )
         if contains(self._bound, packets.destination):
             packet.is_local = True
-            if packets.origin == "node" and contains(packets.box.sources, packets.destination):
+            if packets.origin == "node" and self._binds_sources and contains(packets.box.sources, packets.destination):
                 packet.source = packets.destination  # what the kernel chooses towards an address that it has
         self._enter(packet, packet.stage)
         return packet
@@ -129,9 +128,7 @@ class Walker:
         source: NewSource = "kept" if packet.source is None else "frontend"
         if packet.new_source is not None:
             source = packet.new_source
-        seconds = next((self._seconds.get(collection) for collection, _ in packet.remembered), None)
-        if packet.server is not None:
-            seconds = packet.server.seconds
+        seconds = packet.seconds if packet.server is None else packet.server.seconds
         if not packet.is_redirected:
             return Outcome(Fate.DELIVERED, None, None, source, seconds)
         return Outcome(Fate.DELIVERED, packet.destination, packet.port, source, seconds)
@@ -264,12 +261,12 @@ class Walker:
 
 
 def _seconds(rules: RuleSet) -> dict[str, int | None]:
-    """Return for how long each collection remembers; iptables says it where it looks, nftables where it writes."""
+    """Return for how long collections remember; iptables says it where it looks, nftables where it writes."""
     found = {name: collection.seconds for name, collection in rules.collections.items() if collection.remembers}
     if found:
         for chain in rules.chains.values():
             for rule in chain.rules:
                 for step in rule.steps:
-                    if isinstance(step, InSet | Remember) and step.seconds is not None and step.collection in found:
+                    if isinstance(step, InSet) and step.seconds is not None and step.collection in found:
                         found[step.collection] = step.seconds
     return found

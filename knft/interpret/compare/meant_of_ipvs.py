@@ -1,0 +1,297 @@
+"""Changes that take out what kube-proxy's IPVS mode does otherwise (behaviour.md E.6, E.7).
+
+Of kube-proxy's rule set where its rules say enough, of knft's where only knft's know whom else a frontend has.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+
+from msgspec.structs import replace
+
+from knft.interpret.compare.edit import edit_chain, with_chain, with_collection, with_tests, without_rules
+from knft.interpret.compare.meant_of_knft import is_primary, node_ports, own
+from knft.interpret.ranges import Ranges, contains, ranges
+from knft.interpret.rules import (
+    AddressType,
+    Chain,
+    Collection,
+    Element,
+    Field,
+    HasState,
+    InSet,
+    Remember,
+    Rule,
+    RuleSet,
+    Server,
+    SetMark,
+    Step,
+    Test,
+    ThroughServer,
+    Verdict,
+    Within,
+)
+
+_FRONTEND = (Field.DESTINATION, Field.PROTOCOL, Field.DESTINATION_PORT)
+_FROM_NODE = AddressType(Field.SOURCE, frozenset({"local"}))
+_LONGEST_NAME = 31
+"""Of an ipset; kube-proxy cuts its names of IPv6."""
+_SHORT = "short-circuit"
+"""What comments begin with of knft's rules for pods and the node under external policy Local."""
+
+_NODE_PORT = _FRONTEND[1:]
+_TO_NODE = AddressType(Field.DESTINATION, frozenset({"local"}))
+_NEW = HasState(frozenset({"new"}))
+
+_Frontend = tuple[int, int, int]
+Key = tuple[int, ...]
+
+CONTESTED = "frontends that several Services claim"
+"""The name of a collection that comes with knft's rule set, of what no rule says."""
+
+
+def _set(rules: RuleSet, name: str) -> str:
+    """Return the full name of one of kube-proxy's ipsets."""
+    return f"ipset {f'KUBE-6-{name}'[:_LONGEST_NAME] if rules.version == 6 else f'KUBE-{name}'}"  # noqa: PLR2004 - IPv6
+
+
+def _members(rules: RuleSet, name: str) -> tuple[Element, ...]:
+    collection = rules.collections.get(_set(rules, name))
+    return collection.elements if collection is not None else ()
+
+
+def node_addresses(proxy: RuleSet) -> Ranges:
+    """Return the node's addresses that have virtual servers of their own: those of NodePorts."""
+    found = {server.address for server in proxy.servers if not contains(proxy.bound, server.address)}
+    return ranges((address, address) for address in found)
+
+
+def unbound_sources(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have the node's own packets keep their source, whichever address they dial."""
+
+    def edit(rule: Rule) -> Iterator[Rule]:
+        # What keeps the node from dialling knows it by that source.
+        if any(isinstance(step, ThroughServer) for step in rule.steps):
+            others = (step for step in rule.steps if not _is_about_source(step))
+            yield replace(rule, steps=(_FROM_NODE, *others))
+        else:
+            yield rule
+
+    return replace(edit_chain(rules, "filter KUBE-IPVS-OUT-FILTER", edit), binds_sources=False)
+
+
+def _is_about_source(step: Step) -> bool:
+    return isinstance(step, Within) and step.field is Field.SOURCE
+
+
+def refused_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have other ports refused of cluster IPs alone, and not of every address that is bound."""
+    addresses = ranges((key[0], key[0]) for key in _frontends(_members(rules, "CLUSTER-IP")))
+    of_cluster = Within(Field.DESTINATION, addresses)
+    return edit_chain(
+        rules,
+        "filter KUBE-IPVS-FILTER",
+        lambda rule: (with_tests(rule, of_cluster) if Verdict("reject") in rule.steps else rule,),
+    )
+
+
+def health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Leave health checks to the host's own rules, and have their ports refused like others of bound addresses."""
+    about = _set(rules, "HEALTH-CHECK-NODE-PORT")
+    chains = ("filter KUBE-NODE-PORT", "filter KUBE-IPVS-FILTER")
+    return reduce(lambda found, chain: without_rules(found, chain, lambda rule: _looks_up(rule, about)), chains, rules)
+
+
+def masquerade_of_served(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have masqueraded what virtual servers send on alone."""
+    servers = tuple(Element((server.address, server.protocol, server.port)) for server in rules.servers)
+    served = InSet("virtual servers", _FRONTEND)
+    marked = edit_chain(
+        with_collection(rules, Collection(served.collection, servers)),
+        "nat KUBE-NODE-PORT",
+        lambda rule: (with_tests(rule, served) if Verdict("jump", "nat KUBE-MARK-MASQ") in rule.steps else rule,),
+    )
+    endpoints = tuple(Element(element.key[:3]) for element in _members(rules, "LOOP-BACK"))
+    dialled = (Field.ORIGINAL_DESTINATION, Field.PROTOCOL, Field.ORIGINAL_PORT)
+    known = with_collection(marked, Collection("endpoints of this node", endpoints))
+    by_server = InSet("endpoints of this node", dialled, inverted=True)
+    hairpins = _set(rules, "LOOP-BACK")
+    return edit_chain(
+        known,
+        "nat KUBE-POSTROUTING",
+        lambda rule: (with_tests(rule, by_server) if _looks_up(rule, hairpins) else rule,),
+    )
+
+
+def _looks_up(rule: Rule, collection: str) -> bool:
+    return any(isinstance(step, InSet) and step.collection == collection for step in rule.steps)
+
+
+def guards_of_connections(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have source ranges apply to packets that conntrack can place."""
+    known = HasState(frozenset({"invalid"}), inverted=True)
+    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, known),))
+
+
+def nobody_here(rules: RuleSet, knft: RuleSet) -> RuleSet:
+    """Have cluster IPs dropped whose policy is Local, and that have endpoints elsewhere alone.
+
+    Only knft's verdict tells such a Service from one without a policy.
+    """
+    dropped = {
+        key
+        for element in _elements(knft, own(knft, "no-endpoint-services"))
+        if element.value == Verdict("drop")
+        for key in _frontends((element,))
+    }
+    here = {element.key[:3] for element in _members(rules, "LOOP-BACK")}
+    of_cluster = {key for key in _frontends(_members(rules, "CLUSTER-IP")) if key in dropped}
+    elsewhere = {
+        (server.address, server.protocol, server.port) for server in rules.servers if not _has_target(server, here)
+    }
+    return _dropping(rules, "frontends of policy Local with nobody here", of_cluster & elsewhere, _FIRST)
+
+
+def _has_target(server: Server, endpoints: set[tuple[int | tuple[int, int], ...]]) -> bool:
+    return any((address, server.protocol, port) in endpoints for address, port, _ in server.targets)
+
+
+_FIRST = ("nat PREROUTING", "nat OUTPUT")
+"""Where kube-proxy's rules see a packet before IPVS does."""
+
+
+def _dropping(rules: RuleSet, name: str, frontends: Iterable[Key], chains: Iterable[str]) -> RuleSet:
+    """Have connections to some frontends dropped at the head of some chains; a NodePort is a key without an address."""
+    by_length: dict[int, list[Element]] = {len(_FRONTEND): [], len(_NODE_PORT): []}
+    for key in sorted(frontends):
+        by_length[len(key)].append(Element(key))
+    sets = tuple(Collection(f"{name} ({length})", tuple(found)) for length, found in by_length.items())
+    drops = (
+        Rule((_NEW, InSet(sets[0].name, _FRONTEND), Verdict("drop")), text=name),
+        Rule((_NEW, _TO_NODE, InSet(sets[1].name, _NODE_PORT), Verdict("drop")), text=name),
+    )
+    return reduce(
+        lambda found, chain: with_chain(found, Chain(chain, (*drops, *found.chains[chain].rules))),
+        (chain for chain in chains if chain in rules.chains),
+        reduce(with_collection, sets, rules),
+    )
+
+
+def contested(rules: RuleSet, knft: RuleSet) -> RuleSet:
+    """Have frontends dropped that several Services claim: rules of IPVS do not tell whose they are."""
+    return _dropping(rules, CONTESTED, _contested(knft), _FIRST)
+
+
+def contested_in_knft(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have the same dropped by knft."""
+    chains = (own(rules, "filter-prerouting-pre-dnat"), own(rules, "filter-output-pre-dnat"))
+    return _dropping(rules, own(rules, CONTESTED), _contested(rules), chains)
+
+
+def _contested(knft: RuleSet) -> Iterator[Key]:
+    for element in _elements(knft, CONTESTED):
+        yield tuple(part for part in element.key if isinstance(part, int))
+
+
+def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
+    collection = rules.collections.get(name)
+    return collection.elements if collection is not None else ()
+
+
+def _frontends(elements: Iterable[Element]) -> Iterator[_Frontend]:
+    for element in elements:
+        match element.key:
+            case (int(address), int(protocol), int(port)):
+                yield address, protocol, port
+
+
+def _external_local(edit: Callable[[Chain], tuple[Rule, ...]]) -> Callable[[RuleSet, RuleSet], RuleSet]:
+    """Edit knft's chains of external policy Local: two rules that short-circuit, and one where somebody is here."""
+
+    def change(rules: RuleSet, _: RuleSet) -> RuleSet:
+        found = [chain for chain in rules.chains.values() if any(_is_short(rule) for rule in chain.rules)]
+        return reduce(lambda known, chain: with_chain(known, Chain(chain.name, edit(chain))), found, rules)
+
+    return change
+
+
+def _is_short(rule: Rule) -> bool:
+    return rule.comment.startswith(_SHORT)
+
+
+def _from_here(chain: Chain) -> tuple[Rule, ...]:
+    others = tuple(rule for rule in chain.rules if not _is_short(rule))
+    if others:
+        return others
+    return tuple(
+        replace(rule, steps=tuple(step for step in rule.steps if not isinstance(step, SetMark))) for rule in chain.rules
+    )
+
+
+def _to_others(chain: Chain) -> tuple[Rule, ...]:
+    others = tuple(rule for rule in chain.rules if not _is_short(rule))
+    if others:
+        return chain.rules
+    to_cluster = next(step for step in chain.rules[-1].steps if isinstance(step, Verdict))
+    return (*chain.rules, Rule((to_cluster,), text="nobody here"))
+
+
+local_from_here = _external_local(_from_here)
+"""Have the node and its pods go where everybody goes, unmasqueraded."""
+local_to_others = _external_local(_to_others)
+"""Have everybody go to other nodes' endpoints where there are none here."""
+
+
+def own_guards(rules: RuleSet, proxy: RuleSet) -> RuleSet:
+    """Have the node kept from guarded frontends where kube-proxy's rule for its own packets keeps it from them."""
+    answered = {(server.address, server.protocol, server.port) for server in proxy.servers if server.targets}
+    chain = proxy.chains.get("filter KUBE-IPVS-OUT-FILTER")
+    through = {
+        (step.address, step.protocol, step.port)
+        for rule in (chain.rules if chain is not None else ())
+        for step in rule.steps
+        if isinstance(step, ThroughServer)
+    }
+    # Where nobody answers, the node is refused before that rule.
+    fenced = through & answered
+    guarded = set(_frontends(_elements(rules, own(rules, "guarded-frontends"))))
+    name, check = own(rules, "guards against the node"), own(rules, "firewall-check-of-node")
+    elements = tuple(Element(key) for key in sorted(fenced & guarded))
+    with_set = with_collection(rules, Collection(name, elements))
+    known = with_chain(with_set, Chain(check, (Rule((InSet(name, _FRONTEND), Verdict("drop")), text=check),)))
+    before, after = Verdict("jump", own(rules, "firewall-check")), Verdict("jump", check)
+    return edit_chain(
+        known,
+        own(rules, "filter-output-pre-dnat"),
+        lambda rule: (replace(rule, steps=tuple(after if step == before else step for step in rule.steps)),),
+    )
+
+
+def memory_by_frontend(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have each frontend remember its own clients."""
+
+    def by_frontend(step: Step) -> Step:
+        if isinstance(step, InSet | Remember) and rules.collections[step.collection].remembers:
+            return replace(step, key=(*step.key, Field.DESTINATION, Field.DESTINATION_PORT))
+        return step
+
+    chains = {
+        name: Chain(name, tuple(replace(rule, steps=tuple(map(by_frontend, rule.steps))) for rule in chain.rules))
+        if name.startswith(own(rules, ""))
+        else chain
+        for name, chain in rules.chains.items()
+    }
+    return replace(rules, chains=chains)
+
+
+def _served_node_ports(rules: RuleSet, proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
+    if is_primary(rules):
+        yield (Within(Field.DESTINATION, node_addresses(proxy)),)
+
+
+node_ports_served = node_ports("services", _served_node_ports)
+node_ports_refused = node_ports("nodeport-endpoints-check", _served_node_ports)
+
+
+def node_ports_everywhere(rules: RuleSet, proxy: RuleSet) -> RuleSet:
+    """Have NodePorts answered and refused at every address that has virtual servers."""
+    return node_ports_refused(node_ports_served(rules, proxy), proxy)

@@ -1,0 +1,102 @@
+"""Changes of kube-proxy's rule sets that take intended differences out of them."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from knft.interpret.compare.edit import edit_chain, without_rules
+from knft.interpret.compare.services import CHAINS, Frontend, claim, owners
+from knft.interpret.ranges import contains
+from knft.interpret.rules import Field, HasState, Rule, RuleSet, Verdict, Within
+
+_LOOPBACK_NUMBER = 0x7F000001
+_KINDS = ("cluster IP", "loadbalancer IP", "external IP")
+"""What comments of the iptables mode call frontends; of one Service's, knft has it be the first of these."""
+
+
+def own_refusals(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Have external IPs that nobody answers looked up for packets of the node as well, and for nobody else's."""
+    services, external = (Verdict("jump", f"filter KUBE-{name}") for name in ("SERVICES", "EXTERNAL-SERVICES"))
+
+    def edit(rule: Rule) -> Iterator[Rule]:
+        yield rule
+        if services in rule.steps:
+            steps = tuple(external if step == services else step for step in rule.steps)
+            yield replace(rule, steps=steps)
+
+    return edit_chain(rules, "filter OUTPUT", edit)
+
+
+def localnet(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Let loopback addresses be dialled from others."""
+    return without_rules(rules, "filter KUBE-FIREWALL", _blocks_localnet)
+
+
+def _blocks_localnet(rule: Rule) -> bool:
+    tests = [step for step in rule.steps if isinstance(step, Within)]
+    to_loopback = any(
+        step.field is Field.DESTINATION and not step.inverted and contains(step.ranges, _LOOPBACK_NUMBER)
+        for step in tests
+    )
+    return to_loopback and Verdict("drop") in rule.steps
+
+
+def invalid_packets(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Let packets pass that conntrack can place nowhere."""
+    invalid = HasState(frozenset({"invalid"}))
+    return without_rules(
+        rules, "filter KUBE-FORWARD", lambda rule: Verdict("drop") in rule.steps and invalid in rule.steps
+    )
+
+
+def forwarding_rules(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Leave forwarded packets to the host's own rules."""
+    return without_rules(rules, "filter KUBE-FORWARD", lambda rule: Verdict("accept") in rule.steps)
+
+
+def health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Leave health checks to the host's own rules."""
+    return without_rules(rules, "filter KUBE-NODEPORTS", lambda rule: Verdict("accept") in rule.steps)
+
+
+def lost_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:
+    """Take out the rules for a frontend that are not its owner's, where its owner has some too."""
+    claimed = _claims(rules)
+    owned = owners(knft)
+    kept: dict[Frontend, tuple[str, str]] = {}
+    for frontend, found in claimed.items():
+        mine = [kind for name, kind in found if name == owned.get(frontend)]
+        if mine and len(found) > 1:
+            kept[frontend] = owned[frontend], min(mine, key=_rank)
+
+    def is_lost(rule: Rule) -> bool:
+        found = claim(rule)
+        if found is None or found[0] not in kept:
+            return False
+        name, kind = kept[found[0]]
+        return found[1] != name or (_kind(rule) in _KINDS and _kind(rule) != kind)
+
+    without = rules
+    for chain in CHAINS if kept else ():
+        without = without_rules(without, chain, is_lost)
+    return without
+
+
+def _claims(rules: RuleSet) -> dict[Frontend, set[tuple[str, str]]]:
+    """Return who claims each frontend, and as what."""
+    found: dict[Frontend, set[tuple[str, str]]] = {}
+    for chain in CHAINS & rules.chains.keys():
+        for rule in rules.chains[chain].rules:
+            claimed = claim(rule)
+            if claimed is not None:
+                frontend, name = claimed
+                found.setdefault(frontend, set()).add((name, _kind(rule)))
+    return found
+
+
+def _kind(rule: Rule) -> str:
+    return next((kind for kind in _KINDS if rule.comment.endswith(f" {kind}")), "")
+
+
+def _rank(kind: str) -> int:
+    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)

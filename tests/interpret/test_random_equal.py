@@ -1,0 +1,93 @@
+"""Random clusters: knft, kube-proxy and the model say the same of every packet.
+
+knft's and kube-proxy's rules are compared by what becomes of every class of packets: no difference but by intent. And
+packets to every frontend, and just beside it, go through both: each fares as the model says, which has no rules.
+``KNFT_CLUSTERS`` and ``KNFT_CLUSTERS_SEED`` are how many clusters, and which.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from knft.cli.diff import Sides, compare
+from knft.takeover.names import Mode
+from tests.interpret.both_sides import as_command, sides_of_world
+from tests.interpret.random_clusters import World, clusters, packets_of
+from tests.interpret.reports import reasons_of, unmeant
+from tests.interpret.service_model import Mode as ModelMode
+from tests.interpret.service_model import Packet, Proxy
+from tests.interpret.walked import MixedOutcomeError, Walked
+from tests.packets.departures import departures
+
+EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "60"))
+SEED = int(os.environ.get("KNFT_CLUSTERS_SEED", "1"))
+ALONE_IN_CAPTURES = {"forwarding rules"}
+"""It takes rules of others to see these."""
+RARE = {"claims", "guarded throughout", "any own source", "marked everywhere", "own refusal", "guard without endpoints"}
+
+
+def for_clusters(look: Callable[[World], None]) -> None:
+    """Have something looked at in random clusters; one that fails is made as small as can be."""
+    chosen = settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        print_blob=False,
+    )
+    seed(SEED)(chosen(given(clusters())(look)))()
+
+
+@pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
+def test_rules_are_equal_by_outcome(mode: Mode) -> None:
+    """There is no difference but by intent, nothing is undecided, and every intended difference is seen."""
+    seen: Counter[str] = Counter()
+
+    def look(world: World) -> None:
+        report = compare(sides_of_world(mode, world), lambda _, __: None)
+        assert unmeant(report) == [], as_command(mode, world)
+        assert report.is_equal, as_command(mode, world)
+        seen.update(reasons_of(report))
+
+    for_clusters(look)
+    assert set(seen) >= departures(mode.value) - ALONE_IN_CAPTURES - RARE
+
+
+def test_rules_do_what_the_model_says() -> None:
+    """Of every packet: endpoints and how often each, masquerade, refusal, drop; who is remembered goes there again."""
+    tried: Counter[str] = Counter()
+
+    def look(world: World) -> None:
+        packets = list(packets_of(world.objects, world.settings))
+        sides = sides_of_world(Mode.IPTABLES, world)
+        wrong = [sentence for mode in _MODES for sentence in _wrong(mode, sides, world, packets)]
+        assert wrong == [], as_command(Mode.IPTABLES, world)
+        tried.update(packet.origin for packet in packets)
+
+    for_clusters(look)
+    assert min(tried.values()) > 100 * EXAMPLES
+
+
+_MODES: tuple[ModelMode, ...] = ("nftables", "iptables")
+
+
+def _wrong(mode: ModelMode, sides: Sides, world: World, packets: list[Packet]) -> list[str]:
+    """Return what rules of a mode do otherwise than the model, in words; no more than a few."""
+    found = []
+    for version, rules in (sides.knft if mode == "nftables" else sides.kube_proxy).items():
+        walked = Walked(rules, world.settings, packets)
+        proxy = Proxy(world.objects, world.node, world.settings, version, mode)
+        for packet in (packet for packet in packets if packet.family == version):
+            said = proxy.outcome(packet)
+            try:
+                done = walked.outcome(packet)
+            except MixedOutcomeError as error:
+                found.append(f"{mode}: {packet}: {error}")
+                continue
+            if done != said:
+                found.append(f"{mode}: {packet}: the model says {said}, the rules {done}")
+    return found[:3]
