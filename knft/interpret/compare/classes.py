@@ -82,7 +82,7 @@ class Classes:
         return not self._constants.tests_originals and address not in self._constants.exceptions
 
     def packets(self, destination: Destination) -> Iterator[Packets]:
-        """Yield the packets to a destination: from outside and from the node, of each protocol, in connections or not."""
+        """Yield the packets to a destination: from outside and from the node, by protocol, in connections or not."""
         for origin in self._origins(destination):
             box = self._box(origin, destination)
             for protocol, states in product(self.protocols(), (CONNECTIONS, STATES - CONNECTIONS)):
