@@ -5,7 +5,7 @@ before its postrouting (100), so that knft decides while another proxy's leftove
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
@@ -68,6 +68,7 @@ def containers(family: Family) -> tuple[Container, ...]:
             by_expression=True,
             comment="their endpoints, by index",
         ),
+        affinity_set(family),
         Container(names.SERVICE_IPS, frontend, "verdict", comment="frontends with an address"),
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
         Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends nobody answers"),
@@ -226,24 +227,15 @@ def skeleton(family: Family, config: Config) -> tuple[Chain, ...]:
     return (*base_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family, affinity_sets: int = 0) -> Table:
+def declarations(family: Family) -> Table:
     """Return the table with its containers alone: what is declared as text before the first sync."""
-    table = _bare_table(family, ())
-    sets = tuple(affinity_set(index, family) for index in range(affinity_sets))
-    return structs.replace(table, containers=table.containers + sets)
-
-
-def more_declarations(family: Family, existing: Collection[str], affinity_sets: int) -> Table:
-    """Return the affinity sets that a table lacks, as a declaration of their own."""
-    wanted = (affinity_set(index, family) for index in range(affinity_sets))
-    missing = tuple(item for item in wanted if item.name not in existing)
-    return Table(NFT_FAMILIES[family], names.TABLE, "", missing, (), {})
+    return _bare_table(family, ())
 
 
 def whole_table(declared: Table, first: Transaction, memories: Mapping[str, Mapping[Key, Value]] = {}) -> Table:
     """Return the table that its declarations and a first transaction make together.
 
-    ``memories`` are put into those affinity sets that are declared.
+    ``memories`` are put into the dynamic sets.
     """
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
     return structs.replace(declared, chains=(*first.made, *first.chains), elements={**memories, **elements})
@@ -277,7 +269,5 @@ def _leads_to(statement: nft.Statement) -> tuple[str, ...]:
     match statement:
         case nft.Jump(chain) | nft.Goto(chain):
             return (chain,)
-        case nft.RandomGoto(chains):
-            return chains
         case _:
             return ()

@@ -15,7 +15,7 @@ from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
 from knft.render.numbering import Numbering, StickyPort, identity
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_pools
-from knft.render.sticky import note, unneeded_sets
+from knft.render.sticky import note
 from knft.sync.basis import Basis, Note, Owner, Part
 from knft.sync.state import ServiceState
 
@@ -27,8 +27,8 @@ class Prepared(Struct, frozen=True):
 
     ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
     ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
-    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains and ``unneeded_sets`` can be deleted after it:
-    that is refused where somebody else's rule needs them, which is to stop nothing else.
+    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains can be deleted after it: that is
+    refused where somebody else's rule needs them, which is to stop nothing else.
     """
 
     wanted: Fragments
@@ -39,12 +39,6 @@ class Prepared(Struct, frozen=True):
     failed: dict[ServicePortName, Exception]
     sweeps: bool
     unwanted: tuple[str, ...]
-    unneeded_sets: tuple[str, ...]
-
-    @property
-    def affinity_sets(self) -> int:
-        """How many affinity sets the sticky ports need that this transaction is about."""
-        return max((len(sticky.slots) for sticky in self.sticky.values() if sticky), default=0)
 
     def contents(self) -> dict[Owner, Contents | None]:
         """Return what each owner will have."""
@@ -83,7 +77,6 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         rendering.failed,
         rendering.sweeps,
         _long_unwanted(basis, changes, now),
-        _unneeded_sets(basis, numbering) if basis.tidy else (),
     )
 
 
@@ -234,9 +227,3 @@ def _long_unwanted(basis: Basis, changes: Changes, now: float) -> tuple[str, ...
     written = {chain.name for chain in (*changes.written, *changes.made)}
     unwanted = basis.programmed.unwanted.items()
     return tuple(name for name, waiting in unwanted if waiting.due < now and name not in written)
-
-
-def _unneeded_sets(basis: Basis, numbering: Numbering) -> tuple[str, ...]:
-    known = {**basis.sticky, **numbering.changed}
-    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
-    return unneeded_sets(basis.programmed.containers, needed)
