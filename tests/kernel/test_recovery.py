@@ -247,7 +247,7 @@ def test_a_restart_sends_nothing_and_what_was_emptied_before_is_deleted_a_while_
     """The process before may have emptied it just now, and kernels before 6.2 would refuse to delete it at once."""
     now = 100.0
     harness = KernelHarness(namespace, timer=lambda: now)
-    for node_port in (30080, None):
+    for node_port in (30080, 0):
         harness.apply(service("web", sessionAffinity="ClientIP", node_port=node_port), *slices("web", [11, 12]))
         report = harness.sync()[Family.IPV4]
     assert report.again_within is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.topology import Lab
-from tests.packets.in_flight import new_chains, scaled
+from tests.packets.in_flight import made_sticky, new_chains, scaled
 
 pytestmark = pytest.mark.kernel
 
@@ -21,6 +21,16 @@ def test_no_packet_is_led_to_a_chain_that_was_empty_when_it_came(crowded_lab: La
 def test_a_packet_whose_pool_has_shrunk_meanwhile_finds_an_endpoint(crowded_lab: Lab, tmp_path: Path) -> None:
     """The second rule of each pool leads to the endpoint that is always there."""
     played = scaled(crowded_lab, tmp_path, seed=7, times=100)
+    print(played)
+    assert played.lost == []
+    assert played.across > 100
+
+
+def test_a_packet_finds_an_endpoint_while_a_service_becomes_sticky_and_changes(
+    crowded_lab: Lab, tmp_path: Path
+) -> None:
+    """Chains of sticky ports are new again and again; what they hold leads to endpoints, and never to an empty set."""
+    played = made_sticky(crowded_lab, tmp_path, seed=7, times=30)
     print(played)
     assert played.lost == []
     assert played.across > 100
