@@ -164,7 +164,7 @@ class Update(Struct, frozen=True, tag=True):
     seconds: int
 
 
-Verdict = Goto | Drop
+Verdict = Goto | Jump | Drop
 Translation = DnatFromMap | Dnat
 Statement = (
     Match

@@ -11,13 +11,13 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import Family
 from knft.model.node import NodeView
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, Traffic
-from knft.nft.expressions import Goto
+from knft.nft.expressions import Goto, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
 from knft.render import frontends, names
 from knft.render.numbering import StickyPort
 from knft.render.order import place
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain
-from knft.render.sticky import sticky_chains, sticky_entry_chain
+from knft.render.sticky import sticky_chains, sticky_verdict
 
 Orders = Mapping[ArrayName, Array]
 """The arrays of the last sync; what is not among them starts in the order of the endpoints."""
@@ -42,19 +42,20 @@ def render_plan(
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
     chains: dict[SharedChain, None] = {}
+    verdict: Verdict | None
     for frontend in plan.frontends:
         _refuse(plan, frontend, contents)
         needed = _shared_chains(plan, frontend)
         _fill(_pools(needed), plan, frontend, previous, contents)
         if sticky is None:
             chains.update(dict.fromkeys(needed))
-            entry = needed[0].name if needed else ""
+            verdict = Goto(needed[0].name) if needed else None
         else:
             # The pools are for clients that cannot be remembered.
             chains.update(dict.fromkeys(_pools(needed)))
-            entry = sticky_entry_chain(plan, frontend, sticky)
-        if entry:
-            contents.entries[frontends.service_element(frontend)] = Entry(Goto(entry), str(plan.name))
+            verdict = sticky_verdict(plan, frontend, sticky)
+        if verdict is not None:
+            contents.entries[frontends.service_element(frontend)] = Entry(verdict, str(plan.name))
     if sticky is not None:
         contents.chains.update(sticky_chains(plan, sticky, _pools(chains), family, config))
     return Fragment(contents, tuple(chains), sticky)

@@ -111,17 +111,21 @@ def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
     return found
 
 
-def sticky_entry_chain(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> str:
-    """Return the chain that a frontend's packets enter, "" where nobody answers."""
+def sticky_verdict(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> nft.Goto | nft.Jump | None:
+    """Return where a frontend's packets go, None where nobody answers.
+
+    Those to cluster IPs come back where the chain was empty when they came, and chain ``in-flight`` has them then: so
+    a chain that no others are led to may be made together with the verdict.
+    """
     match frontends.is_internal(frontend), frontends.traffic(plan, frontend):
         case True, Traffic.CLUSTER:
-            return _name(sticky, "cluster")
+            return nft.Jump(_name(sticky, "cluster"))
         case True, Traffic.LOCAL:
-            return _name(sticky, "local")
+            return nft.Jump(_name(sticky, "local"))
         case False, (Traffic.CLUSTER | Traffic.LOCAL | Traffic.DROP):
-            return _name(sticky, "external")
+            return nft.Goto(_name(sticky, "external"))
         case _:
-            return ""
+            return None
 
 
 def _name(sticky: StickyPort, what: str) -> str:

@@ -9,7 +9,8 @@ from knft.config import Config
 from knft.delta.contents import Changes
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
-from knft.nft.objects import Chain, Contents, Key
+from knft.nft.expressions import Goto
+from knft.nft.objects import Chain, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
@@ -54,12 +55,17 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         basis.trust_unchanged(wanted)
     changes = basis.programmed.compare(_contents(wanted))
     missing = _missing_shared(basis, wanted)
+    ahead = _led_to(changes)
     transaction = Transaction(
         names.NFT_FAMILIES[family],
         names.TABLE,
-        made=(*(shared_chain(spec, family, config) for spec in missing), *changes.made),
+        made=(
+            *(shared_chain(spec, family, config) for spec in missing),
+            *(chain for chain in changes.made if chain.name in ahead),
+        ),
         chains=(
             *_missing_skeleton(basis, state, config),
+            *(chain for chain in changes.made if chain.name not in ahead),
             *changes.written,
             *(Chain(name) for name in changes.unwanted),
         ),
@@ -220,6 +226,24 @@ def _missing_shared(basis: Basis, wanted: Fragments) -> list[SharedChain]:
     specs = itertools.chain.from_iterable((*fragments, (part for spec in basis.rewritten for part in with_pools(spec))))
     needed = {spec.name: spec for spec in specs if spec.name not in existing}
     return with_common_sizes(needed.values(), existing) if needed else []
+
+
+def _led_to(changes: Changes) -> set[str]:
+    """Return the new chains that packets are led to for good by new verdicts, of those whose rules are not shared.
+
+    Packets that jump to one which is empty come back to rules that have them (layout, ``in-flight``).
+    """
+    made = {chain.name: chain for chain in changes.made}
+    values = (value for added in changes.added.values() for value in added.values())
+    entries = (value.verdict for value in values if isinstance(value, Entry))
+    to_follow = [verdict.chain for verdict in entries if isinstance(verdict, Goto)]
+    found: set[str] = set()
+    while to_follow:
+        name = to_follow.pop()
+        if name in made and name not in found:
+            found.add(name)
+            to_follow.extend(made[name].leads_to())
+    return found
 
 
 def _long_unwanted(basis: Basis, changes: Changes, now: float) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from knft.config import Config
 from knft.model.names import Family, ServicePortName
 from knft.model.objects import Change, KubeObject
 from knft.nft.codec.listing import Listing
-from knft.nft.expressions import Goto
+from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, Entry, Target
 from knft.nft.transaction import Transaction
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
@@ -123,7 +123,7 @@ def _elements(contents: Contents, numbers: _Numbers) -> Iterator[tuple[str, Any]
     for (container, key), entry in contents.entries.items():
         if container != STICKY_PORTS:
             verdict = entry.verdict
-            said = numbers.neutral(verdict.chain) if isinstance(verdict, Goto) else type(verdict).__name__
+            said = numbers.neutral(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
             yield f"{container} {key}", (said, entry.comment)
     for container, key in contents.members:
         yield f"{container} {key}", True

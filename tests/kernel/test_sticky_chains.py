@@ -158,6 +158,26 @@ def test_rollouts_over_days_need_no_more_than_two_generations(namespace: Namespa
     assert _slots(harness) <= 4
 
 
+@pytest.mark.parametrize(
+    ("external", "ahead"), [({}, set()), ({"node_port": 30080}, {"external", "cluster", "cluster-known"})], ids=str
+)
+def test_new_chains_are_sent_ahead_where_packets_cannot_come_back_from_them(
+    namespace: Namespace, external: dict[str, Any], ahead: set[str]
+) -> None:
+    """Two transactions take twice as long; those to a cluster IP alone come back to where they are caught."""
+    harness = KernelHarness(namespace, timer=Clock())
+    harness.apply(service("plain", 20, node_port=30020), *slices("plain", [12]))
+    harness.sync()
+    sent = harness.ports[Family.IPV4].sent
+    sent.clear()
+    harness.apply(service("web", **STICKY, **external), *slices("web", [11, 12]))
+    harness.sync()
+    assert len(sent) == (2 if ahead else 1)
+    assert {chain.name.split("-", 2)[2] for chain in sent[0].made} == ahead
+    new = {chain.name.split("-", 2)[2] for part in sent for chain in (*part.made, *part.chains)}
+    assert new == ahead | {"cluster", "cluster-known"}
+
+
 def test_an_endpoint_that_flaps_gets_an_old_index_back(namespace: Namespace) -> None:
     clock = Clock()
     harness = KernelHarness(namespace, timer=clock)

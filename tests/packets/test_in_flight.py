@@ -26,11 +26,12 @@ def test_a_packet_whose_pool_has_shrunk_meanwhile_finds_an_endpoint(crowded_lab:
     assert played.across > 100
 
 
+@pytest.mark.parametrize("by_cluster_ip_alone", [False, True], ids=["all frontends", "cluster IP"])
 def test_a_packet_finds_an_endpoint_while_a_service_becomes_sticky_and_changes(
-    crowded_lab: Lab, tmp_path: Path
+    crowded_lab: Lab, tmp_path: Path, *, by_cluster_ip_alone: bool
 ) -> None:
-    """Chains of sticky ports are new again and again; what they hold leads to endpoints, and never to an empty set."""
-    played = made_sticky(crowded_lab, tmp_path, seed=7, times=30)
+    """Its chains are new again and again: sent ahead, or in one transaction where packets come back from them."""
+    played = made_sticky(crowded_lab, tmp_path, seed=7, times=60, by_cluster_ip_alone=by_cluster_ip_alone)
     print(played)
     assert played.lost == []
     assert played.across > 100
