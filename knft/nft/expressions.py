@@ -37,9 +37,10 @@ class FibType(Struct, frozen=True, tag=True):
 
 
 class RandomNumber(Struct, frozen=True, tag=True):
-    """A uniformly random number from 0 to ``modulus - 1``, drawn for each packet."""
+    """One of ``modulus`` numbers from ``offset`` on, each as likely as the others, drawn for each packet."""
 
     modulus: int
+    offset: int = 0
 
 
 class Constant(Struct, frozen=True, tag=True):
@@ -81,6 +82,13 @@ class Match(Struct, frozen=True, tag=True):
     left: Payload | Meta | Ct | FibType | Concat
     right: Reference | Network | Interface | str
     op: Comparison = "=="
+
+
+class Chance(Struct, frozen=True, tag=True):
+    """The rule goes on only for ``cases`` out of ``total`` packets, at random."""
+
+    cases: int
+    total: int
 
 
 class MarkIsSet(Struct, frozen=True, tag=True):
@@ -148,12 +156,6 @@ class Dnat(Struct, frozen=True, tag=True):
     port: int
 
 
-class RandomGoto(Struct, frozen=True, tag=True):
-    """Go for good to one of these chains, each as likely as the others."""
-
-    chains: tuple[str, ...]
-
-
 class Update(Struct, frozen=True, tag=True):
     """Put a key into a dynamic set, or renew it there, for ``seconds``."""
 
@@ -162,10 +164,11 @@ class Update(Struct, frozen=True, tag=True):
     seconds: int
 
 
-Verdict = Goto | Drop
+Verdict = Goto | Jump | Drop
 Translation = DnatFromMap | Dnat
 Statement = (
     Match
+    | Chance
     | MarkIsSet
     | SetMark
     | FlipMark
@@ -175,7 +178,6 @@ Statement = (
     | Reject
     | Masquerade
     | VerdictMap
-    | RandomGoto
     | Update
     | Translation
 )

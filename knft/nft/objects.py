@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from knft.nft.expressions import Rule, Verdict
+from knft.nft.expressions import Goto, Jump, Rule, Verdict
 
 Family = Literal["ip", "ip6"]
 
@@ -72,6 +72,11 @@ class Chain(Struct, frozen=True):
     name: str
     rules: tuple[Rule, ...] = ()
     hook: Hook | None = None
+
+    def leads_to(self) -> tuple[str, ...]:
+        """Return the chains that its rules name; the maps that they look into may lead to more."""
+        statements = (statement for rule in self.rules for statement in rule.statements)
+        return tuple(statement.chain for statement in statements if isinstance(statement, Goto | Jump))
 
 
 class Container(Struct, frozen=True):

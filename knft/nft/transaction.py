@@ -12,8 +12,7 @@ class Transaction(Struct, frozen=True):
 
     First ``made`` chains, to which nothing leads before, and ``chains``, which have exactly these rules afterwards
     whether or not they existed; then ``removed`` elements, then ``added`` ones: a verdict needs its chain, and a value
-    is replaced by removing and adding its key. Last ``dropped`` chains and ``dropped_sets``, which nothing may refer to
-    any more.
+    is replaced by removing and adding its key. Last ``dropped`` chains, which nothing may refer to any more.
     """
 
     family: Family
@@ -23,12 +22,11 @@ class Transaction(Struct, frozen=True):
     removed: Mapping[str, tuple[Key, ...]] = {}
     added: Mapping[str, Mapping[Key, Value]] = {}
     dropped: tuple[str, ...] = ()
-    dropped_sets: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to send."""
-        return not (self.made or self.chains or self.removed or self.added or self.dropped or self.dropped_sets)
+        return not (self.made or self.chains or self.removed or self.added or self.dropped)
 
     def ahead(self) -> "Transaction":
         """Return what can be sent before the rest, because no packet gets there."""

@@ -1,6 +1,6 @@
 """Fragments: one Service port's share of the table, and the node's own (C.6)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -11,13 +11,13 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import Family
 from knft.model.node import NodeView
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, Traffic
-from knft.nft.expressions import Goto
+from knft.nft.expressions import Goto, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
 from knft.render import frontends, names
 from knft.render.numbering import StickyPort
 from knft.render.order import place
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain
-from knft.render.sticky import sticky_chains, sticky_entry_chain
+from knft.render.sticky import sticky_chains, sticky_verdict
 
 Orders = Mapping[ArrayName, Array]
 """The arrays of the last sync; what is not among them starts in the order of the endpoints."""
@@ -39,17 +39,25 @@ def render_plan(
 ) -> Fragment:
     """Return the fragment of one Service port; ``sticky`` numbers its endpoints where it has session affinity."""
     contents = Contents.empty()
-    if sticky is not None:
-        contents.chains.update(sticky_chains(plan, sticky, family, config))
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
     chains: dict[SharedChain, None] = {}
+    verdict: Verdict | None
     for frontend in plan.frontends:
         _refuse(plan, frontend, contents)
+        needed = _shared_chains(plan, frontend)
+        _fill(_pools(needed), plan, frontend, previous, contents)
         if sticky is None:
-            chains.update(dict.fromkeys(_lead_to_pools(plan, frontend, previous, contents)))
-        elif entry := sticky_entry_chain(plan, frontend, sticky):
-            _lead_to(entry, plan, frontend, contents)
+            chains.update(dict.fromkeys(needed))
+            verdict = Goto(needed[0].name) if needed else None
+        else:
+            # The pools are for clients that cannot be remembered.
+            chains.update(dict.fromkeys(_pools(needed)))
+            verdict = sticky_verdict(plan, frontend, sticky)
+        if verdict is not None:
+            contents.entries[frontends.service_element(frontend)] = Entry(verdict, str(plan.name))
+    if sticky is not None:
+        contents.chains.update(sticky_chains(plan, sticky, _pools(chains), family, config))
     return Fragment(contents, tuple(chains), sticky)
 
 
@@ -91,23 +99,16 @@ def _refuse(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
         )
 
 
-def _lead_to(chain: str, plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
-    contents.entries[frontends.service_element(frontend)] = Entry(Goto(chain), str(plan.name))
+def _pools(chains: Iterable[SharedChain]) -> list[Pool]:
+    return [chain for chain in chains if isinstance(chain, Pool)]
 
 
-def _lead_to_pools(
-    plan: ServicePlan, frontend: Frontend, previous: Orders, contents: Contents
-) -> tuple[SharedChain, ...]:
-    """Lead a frontend to the chain of its traffic class, and give the pools behind that their endpoints."""
-    chains = _shared_chains(plan, frontend)
-    if chains:
-        _lead_to(chains[0].name, plan, frontend, contents)
-    for pool in chains:
-        if isinstance(pool, Pool):
-            array = ArrayName(pool.kind.map, frontends.array_prefix(frontend))
-            endpoints = plan.endpoints.local if pool.kind.local else plan.endpoints.cluster
-            contents.arrays[array] = place(previous.get(array, ()), _targets(endpoints))
-    return chains
+def _fill(pools: Iterable[Pool], plan: ServicePlan, frontend: Frontend, previous: Orders, contents: Contents) -> None:
+    """Give a frontend's pools their endpoints."""
+    for pool in pools:
+        array = ArrayName(pool.kind.map, frontends.array_prefix(frontend))
+        endpoints = plan.endpoints.local if pool.kind.local else plan.endpoints.cluster
+        contents.arrays[array] = place(previous.get(array, ()), _targets(endpoints))
 
 
 def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
@@ -115,7 +116,7 @@ def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
-    """Return the chains that a frontend without affinity needs, the one that its packets enter first."""
+    """Return the chains that a frontend needs without affinity, the one that its packets enter first."""
     protocol, nodeport = names.NFT_PROTOCOLS[frontend.protocol], frontend.address is None
     cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
     local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))

@@ -5,7 +5,7 @@ before its postrouting (100), so that knft decides while another proxy's leftove
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
@@ -16,7 +16,7 @@ from knft.nft.objects import Chain, Container, Entry, Hook, Key, Table, Value
 from knft.nft.transaction import Transaction
 from knft.render import names
 from knft.render.names import NFT_FAMILIES, NFT_PROTOCOLS, REJECT_CHAIN
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain, from_outside, shared_chain
+from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain, from_outside, pick, shared_chain
 from knft.render.sticky import affinity_set
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
@@ -68,6 +68,7 @@ def containers(family: Family) -> tuple[Container, ...]:
             by_expression=True,
             comment="their endpoints, by index",
         ),
+        affinity_set(family),
         Container(names.SERVICE_IPS, frontend, "verdict", comment="frontends with an address"),
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
         Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends nobody answers"),
@@ -89,6 +90,7 @@ def base_chains(family: Family, config: Config) -> tuple[Chain, ...]:
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
         Chain("firewall-check", _firewall_rules(family)),
+        Chain("in-flight", tuple(_in_flight_rules(family))),
         Chain("services", _services_rules(family, config)),
         Chain("service-endpoints-check", (_on_frontend(family, names.NO_ENDPOINT_SERVICES),)),
         Chain("nodeport-endpoints-check", (_on_nodeport(family, config, names.NO_ENDPOINT_NODEPORTS),)),
@@ -151,7 +153,19 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
         masquerade,
         _on_frontend(family, names.SERVICE_IPS),
         _on_nodeport(family, config, names.SERVICE_NODEPORTS),
+        nft.Rule((to_cluster_ip, nft.Jump("in-flight"))),
     )
+
+
+def _in_flight_rules(family: Family) -> Iterator[nft.Rule]:
+    """Yield what catches packets whose verdict led them to a chain that was new, and empty when they came.
+
+    Verdicts of cluster IPs jump to the chains of sticky ports, so that such a packet comes back. The first endpoint is
+    there as long as any; where a cluster IP has local endpoints, its policy is Local.
+    """
+    for kind in sorted(pool_kinds(), key=lambda kind: not kind.local):
+        if not kind.nodeport:
+            yield nft.Rule((pick(kind, 1, family),))
 
 
 def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
@@ -226,24 +240,15 @@ def skeleton(family: Family, config: Config) -> tuple[Chain, ...]:
     return (*base_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family, affinity_sets: int = 0) -> Table:
+def declarations(family: Family) -> Table:
     """Return the table with its containers alone: what is declared as text before the first sync."""
-    table = _bare_table(family, ())
-    sets = tuple(affinity_set(index, family) for index in range(affinity_sets))
-    return structs.replace(table, containers=table.containers + sets)
-
-
-def more_declarations(family: Family, existing: Collection[str], affinity_sets: int) -> Table:
-    """Return the affinity sets that a table lacks, as a declaration of their own."""
-    wanted = (affinity_set(index, family) for index in range(affinity_sets))
-    missing = tuple(item for item in wanted if item.name not in existing)
-    return Table(NFT_FAMILIES[family], names.TABLE, "", missing, (), {})
+    return _bare_table(family, ())
 
 
 def whole_table(declared: Table, first: Transaction, memories: Mapping[str, Mapping[Key, Value]] = {}) -> Table:
     """Return the table that its declarations and a first transaction make together.
 
-    ``memories`` are put into those affinity sets that are declared.
+    ``memories`` are put into the dynamic sets.
     """
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
     return structs.replace(declared, chains=(*first.made, *first.chains), elements={**memories, **elements})
@@ -260,24 +265,10 @@ def reachable(table: Table) -> Table:
         value.verdict.chain
         for elements in table.elements.values()
         for value in elements.values()
-        if isinstance(value, Entry) and isinstance(value.verdict, nft.Goto)
+        if isinstance(value, Entry) and isinstance(value.verdict, nft.Goto | nft.Jump)
     ]
     while to_follow:
         name = to_follow.pop()
         kept.add(name)
-        to_follow.extend(target for target in _targets(chains[name]) if target not in kept)
+        to_follow.extend(target for target in chains[name].leads_to() if target not in kept)
     return structs.replace(table, chains=tuple(chain for chain in table.chains if chain.name in kept))
-
-
-def _targets(chain: Chain) -> list[str]:
-    return [target for rule in chain.rules for statement in rule.statements for target in _leads_to(statement)]
-
-
-def _leads_to(statement: nft.Statement) -> tuple[str, ...]:
-    match statement:
-        case nft.Jump(chain) | nft.Goto(chain):
-            return (chain,)
-        case nft.RandomGoto(chains):
-            return chains
-        case _:
-            return ()

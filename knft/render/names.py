@@ -24,7 +24,7 @@ SOURCE_RANGES = "source-ranges"
 STICKY_PORTS = "sticky-ports"
 STICKY_ENDPOINTS = "sticky-endpoints"
 STICKY_PREFIX = "sticky-"
-AFFINITY_PREFIX = "affinity-"
+AFFINITY = "affinity"
 
 REJECT_CHAIN = "reject-chain"
 

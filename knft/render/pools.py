@@ -102,10 +102,11 @@ def _pool_rules(pool: Pool, family: Family) -> tuple[nft.Rule, ...]:
     # The second rule catches a packet that read its verdict before a commit and its map after: index 0 is there as
     # long as the pool is not empty.
     moduli = (pool.size, 1) if pool.size > 1 else (1,)
-    return tuple(nft.Rule((_pick(pool.kind, modulus, family),)) for modulus in moduli)
+    return tuple(nft.Rule((pick(pool.kind, modulus, family),)) for modulus in moduli)
 
 
-def _pick(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
+def pick(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
+    """Return what picks one of the first endpoints of a frontend, so many, and does nothing where there is none."""
     protocol = NFT_FAMILIES[family]
     port, number = nft.Payload(kind.protocol, "dport"), nft.RandomNumber(modulus)
     frontend = (port,) if kind.nodeport else (nft.Payload(protocol, "daddr"), port)

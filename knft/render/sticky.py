@@ -1,61 +1,83 @@
 """Session affinity (ClientIP): the one exception to "no object per Service", for sticky Service ports alone.
 
-A sticky port has a number K, and each of its endpoints an index i in it. Who is stuck to endpoint i stands in the
-dynamic set ``affinity-i``, shared by all sticky ports, under the client's address and K:
+A sticky port has a number K, and each of its endpoints an index i in it. Who is stuck to which endpoint stands in the
+dynamic set ``affinity``, shared by all sticky ports, as client . K . i:
 
-    sticky-K-cluster     client . K in affinity-i?  ─▶ sticky-K-endpoint-i     (each endpoint of this class of traffic)
-                         else one at random         ─▶ sticky-K-endpoint-i
-    sticky-K-endpoint-i  remember client . K in affinity-i, for the Service's timeout; then dnat
+    sticky-K-cluster        who is known goes to sticky-K-cluster-known
+                            others are remembered with one index at random, and go there too
+                            who cannot be remembered (the set is full) goes to the pool, as without affinity
+    sticky-K-cluster-known  client . K . i in affinity?  ─▶ renew that, for the Service's timeout; dnat to endpoint i
 
 So a client has one endpoint across all frontends of the port, and policy Local never follows a remembered remote
-endpoint, because ``sticky-K-local`` does not list it. Nothing is ever deleted from a dynamic set; an index that an
-endpoint left is not given to another before all who are remembered there have been forgotten.
+endpoint, because ``sticky-K-local-known`` does not list it. Nothing is ever deleted from a dynamic set; an index that
+an endpoint left is not given to another before all who are remembered there have been forgotten.
+
+Two chains for each class of traffic, with as few rules as can be, because the kernel walks all rules at each new
+verdict, and libnftables lists all chains before anything: with a chain for each endpoint, a change took five times as
+long.
 """
 
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from knft.config import Config
 from knft.model.endpoint import Endpoint
 from knft.model.names import Family
 from knft.model.plan import Frontend, ServicePlan, Traffic
 from knft.nft import expressions as nft
-from knft.nft.objects import ArrayName, Chain, Container, Contents, Entry, Target
+from knft.nft.objects import ArrayName, Chain, Container, Contents, Entry, Key, Target, Value
 from knft.render import frontends, names
-from knft.render.names import AFFINITY_PREFIX, NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
+from knft.render.names import NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import NUMBERS, Slot, StickyPort
-from knft.render.pools import from_pods
+from knft.render.pools import Pool, from_pods
 
-AFFINITY_SIZE = 1 << 20
-"""How many clients one affinity set remembers; where it is full, affinity is lost and nothing else."""
-
-
-def affinity_set(index: int, family: Family) -> Container:
-    """Return the declaration of one affinity set."""
-    key = f"{NFT_FAMILIES[family]} saddr . numgen random mod {NUMBERS}"
-    return Container(f"{AFFINITY_PREFIX}{index}", key, by_expression=True, dynamic_size=AFFINITY_SIZE)
+AFFINITY_SIZE = 1 << 22
+"""How many clients are remembered, each once for every sticky port; where that is full, affinity is lost and nothing
+else."""
 
 
-def unneeded_sets(existing: Collection[str], count: int) -> tuple[str, ...]:
-    """Return the affinity sets among ``existing`` that are not the first ``count``."""
-    return tuple(f"{AFFINITY_PREFIX}{index}" for index in _affinity_indexes(existing) if index >= count)
+def affinity_set(family: Family) -> Container:
+    """Return the declaration of the set of all who are remembered."""
+    number = f"numgen random mod {NUMBERS}"
+    key = f"{NFT_FAMILIES[family]} saddr . {number} . {number}"
+    comment = "clients, and the sticky port and endpoint of each"
+    return Container(names.AFFINITY, key, by_expression=True, dynamic_size=AFFINITY_SIZE, comment=comment)
 
 
-def affinity_sets_in(existing: Collection[str]) -> int:
-    """Return how many affinity sets there should be, for all that are among ``existing`` to be."""
-    return max(_affinity_indexes(existing), default=-1) + 1
+_SET_OF_ONE_INDEX = re.compile(r"affinity-(\d{1,5})")
 
 
-def _affinity_indexes(existing: Collection[str]) -> list[int]:
-    indexes = (name.removeprefix(AFFINITY_PREFIX) for name in existing if name.startswith(AFFINITY_PREFIX))
-    return sorted(int(index) for index in indexes if index.isdecimal() and int(index) < NUMBERS)
+def carried_over(memories: Mapping[str, Mapping[Key, Value]]) -> dict[str, dict[Key, Value]]:
+    """Return who is remembered in a table of any layout, as it is to be remembered now.
+
+    In layouts before, each index had a set of its own.
+    """
+    found: dict[Key, Value] = {}
+    for name, elements in memories.items():
+        one_index = _SET_OF_ONE_INDEX.fullmatch(name)
+        if one_index is None and name != names.AFFINITY:
+            continue
+        index = (int(one_index[1]),) if one_index is not None else ()
+        found |= {(*key, *index): value for key, value in elements.items() if _is_memory((*key, *index))}
+    return {names.AFFINITY: found}
 
 
-def sticky_chains(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> dict[str, Chain]:
-    """Return the chains of a sticky port, by name."""
-    return {chain.name: chain for chain in _chains(plan, sticky, family, config)}
+def _is_memory(key: Key) -> bool:
+    """Tell whether a key is one that knft's rules write: somebody may have put there a set of another kind."""
+    match key:
+        case (str(), int(number), int(index)):
+            return max(number, index) < NUMBERS
+        case _:
+            return False
+
+
+def sticky_chains(
+    plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
+) -> dict[str, Chain]:
+    """Return the chains of a sticky port, by name; ``pools`` are those that its frontends would have without it."""
+    return {chain.name: chain for chain in _chains(plan, sticky, pools, family, config)}
 
 
 def note(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
@@ -90,55 +112,98 @@ def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
     return found
 
 
-def sticky_entry_chain(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> str:
-    """Return the chain that a frontend's packets enter, "" where nobody answers."""
+def sticky_verdict(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> nft.Goto | nft.Jump | None:
+    """Return where a frontend's packets go, None where nobody answers.
+
+    Those to cluster IPs come back where the chain was empty when they came, and chain ``in-flight`` has them then: so
+    a chain that no others are led to may be made together with the verdict.
+    """
     match frontends.is_internal(frontend), frontends.traffic(plan, frontend):
         case True, Traffic.CLUSTER:
-            return _name(sticky, "cluster")
+            return nft.Jump(_name(sticky, "cluster"))
         case True, Traffic.LOCAL:
-            return _name(sticky, "local")
+            return nft.Jump(_name(sticky, "local"))
         case False, (Traffic.CLUSTER | Traffic.LOCAL | Traffic.DROP):
-            return _name(sticky, "external")
+            return nft.Goto(_name(sticky, "external"))
         case _:
-            return ""
+            return None
 
 
 def _name(sticky: StickyPort, what: str) -> str:
     return f"{STICKY_PREFIX}{sticky.number}-{what}"
 
 
-def _chains(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> Iterator[Chain]:
-    """Yield the chains of a sticky port: one for each endpoint, one for each class of traffic."""
-    for target, index in sticky.indexes().items():
-        yield _endpoint_chain(plan, sticky, index, target, family)
+def _chains(
+    plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
+) -> Iterator[Chain]:
+    """Yield the chains of a sticky port: two for each class of traffic that it has, one for what comes from outside."""
     for what, endpoints in (("cluster", plan.endpoints.cluster), ("local", plan.endpoints.local)):
-        if endpoints:
-            yield Chain(_name(sticky, what), tuple(_class_rules(sticky, endpoints, family)))
-    if plan.port.externally_accessible and plan.external is not Traffic.REJECT:
+        behind = sorted(pool.name for pool in pools if pool.kind.local == (what == "local"))
+        if behind:
+            listed = _listed(sticky, endpoints)
+            known = Chain(_name(sticky, f"{what}-known"), tuple(_known_rules(plan, sticky, listed, family)))
+            yield known
+            to_known = nft.Jump(known.name)
+            yield Chain(
+                _name(sticky, what),
+                (
+                    nft.Rule((to_known,)),
+                    *(nft.Rule((*pick, to_known)) for pick in _picks(plan, sticky, sorted(listed), family)),
+                    *(nft.Rule((nft.Jump(name),)) for name in behind),
+                ),
+            )
+    if plan.external is not Traffic.REJECT and not all(map(frontends.is_internal, plan.frontends)):
         yield Chain(_name(sticky, "external"), tuple(_external_rules(plan, sticky, family, config)))
 
 
-def _client(sticky: StickyPort, family: Family) -> nft.Concat:
-    return nft.Concat((nft.Payload(NFT_FAMILIES[family], "saddr"), nft.Constant(sticky.number)))
-
-
-def _endpoint_chain(plan: ServicePlan, sticky: StickyPort, index: int, target: Target, family: Family) -> Chain:
-    # Two rules: where the set is full, the update ends its rule, and the connection must go on.
-    remember = nft.Update(f"{AFFINITY_PREFIX}{index}", _client(sticky, family), plan.port.affinity_seconds)
-    protocol = nft.Match(nft.Meta("l4proto"), names.NFT_PROTOCOLS[plan.port.protocol])
-    rules = (nft.Rule((remember,)), nft.Rule((protocol, nft.Dnat(NFT_FAMILIES[family], *target))))
-    return Chain(_name(sticky, f"endpoint-{index}"), rules)
-
-
-def _class_rules(sticky: StickyPort, endpoints: tuple[Endpoint, ...], family: Family) -> Iterator[nft.Rule]:
+def _listed(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
+    """Return the endpoints of one class of traffic by index, in order."""
     indexes = sticky.indexes()
-    listed = sorted(indexes[endpoint.address, endpoint.port] for endpoint in endpoints)
-    for index in listed:
-        remembered = nft.Match(_client(sticky, family), nft.Reference(f"{AFFINITY_PREFIX}{index}"))
-        yield nft.Rule((remembered, nft.Goto(_name(sticky, f"endpoint-{index}"))))
-    yield nft.Rule((nft.RandomGoto(tuple(_name(sticky, f"endpoint-{index}") for index in listed)),))
-    # A packet on its way during a commit still has these rules, and finds the map above empty.
-    yield nft.Rule((nft.Goto(_name(sticky, f"endpoint-{listed[0]}")),))
+    targets = ((endpoint.address, endpoint.port) for endpoint in endpoints)
+    return dict(sorted((indexes[target], target) for target in targets))
+
+
+def _remember(
+    plan: ServicePlan, sticky: StickyPort, index: nft.Constant | nft.RandomNumber, family: Family
+) -> nft.Update:
+    client = nft.Payload(NFT_FAMILIES[family], "saddr")
+    key = nft.Concat((client, nft.Constant(sticky.number), index))
+    return nft.Update(names.AFFINITY, key, plan.port.affinity_seconds)
+
+
+def _known_rules(
+    plan: ServicePlan, sticky: StickyPort, listed: Mapping[int, Target], family: Family
+) -> Iterator[nft.Rule]:
+    protocol = nft.Match(nft.Meta("l4proto"), names.NFT_PROTOCOLS[plan.port.protocol])
+    for index, target in listed.items():
+        renew = _remember(plan, sticky, nft.Constant(index), family)
+        remembered = nft.Match(renew.key, nft.Reference(names.AFFINITY))
+        yield nft.Rule((remembered, renew, protocol, nft.Dnat(NFT_FAMILIES[family], *target)))
+
+
+def _picks(
+    plan: ServicePlan, sticky: StickyPort, indexes: Sequence[int], family: Family
+) -> Iterator[tuple[nft.Statement, ...]]:
+    """Yield what remembers a client with one of the indexes, each as likely: a rule for each run without a gap.
+
+    Where the set is full, the update ends its rule, and the connection must go on.
+    """
+    left = len(indexes)
+    for run in _runs(indexes):
+        update = _remember(plan, sticky, nft.RandomNumber(len(run), run.start), family)
+        yield (nft.Chance(len(run), left), update) if len(run) < left else (update,)
+        left -= len(run)
+
+
+def _runs(indexes: Sequence[int]) -> list[range]:
+    """Return sorted indexes as ranges."""
+    runs: list[range] = []
+    for index in indexes:
+        if runs and runs[-1].stop == index:
+            runs[-1] = range(runs[-1].start, index + 1)
+        else:
+            runs.append(range(index, index + 1))
+    return runs
 
 
 def _external_rules(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> Iterator[nft.Rule]:

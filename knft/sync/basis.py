@@ -16,7 +16,7 @@ from knft.render.fragment import Fragment
 from knft.render.names import NODE_SETS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import StickyPort
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
-from knft.render.sticky import read_sticky_ports
+from knft.render.sticky import carried_over, read_sticky_ports
 from knft.sync.doubts import Doubt
 
 
@@ -93,8 +93,8 @@ class Basis(Struct, frozen=True):
         return self.scope in (Scope.EVERYTHING, Scope.SWEEP)
 
     def memories(self) -> dict[str, dict[Key, Value]]:
-        """Return the clients that the table knows, by affinity set."""
-        return self.listing.memories() if self.listing is not None else {}
+        """Return the clients that the table knows, by the set that is to remember them."""
+        return carried_over(self.listing.memories()) if self.listing is not None else {}
 
     def replacing(self) -> "Basis":
         """Return the basis of a sync that replaces the table as a whole; its clients stay."""

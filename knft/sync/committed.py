@@ -73,22 +73,18 @@ class Committed:
 
     def _send(self, basis: Basis, prepared: Prepared) -> None:
         family, transaction = self._state.node.family, prepared.transaction
-        sets = _affinity_sets(basis, prepared)
         match basis.table:
             case TableState.READY:
-                more = layout.more_declarations(family, basis.programmed.containers, sets)
-                if more.containers:
-                    self._port.declare(more)
                 if transaction.made:
                     # A packet that entered before a commit finds its verdicts after it, and then the rules of before:
                     # none, where a chain is made together with what leads to it (Linux 6.18).
                     self._port.commit(transaction.ahead())
                 self._port.commit(transaction.rest())
             case TableState.MISSING:
-                self._port.declare(layout.declarations(family, sets))
+                self._port.declare(layout.declarations(family))
                 self._port.commit(transaction)
             case TableState.OTHER_LAYOUT:
-                declared = layout.declarations(family, sets)
+                declared = layout.declarations(family)
                 self._port.replace(layout.whole_table(declared, transaction, basis.memories()))
 
     def _adopt(self, basis: Basis, prepared: Prepared, now: float) -> None:
@@ -100,7 +96,7 @@ class Committed:
         changes, sent = prepared.changes, (*transaction.made, *transaction.chains)
         owned = {chain.name for chain in (*changes.written, *changes.made)} | set(changes.unwanted)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
-        declared = layout.declarations(self._state.node.family, _affinity_sets(basis, prepared))
+        declared = layout.declarations(self._state.node.family)
         programmed.containers.update(container.name for container in declared.containers)
         for identity, sticky in prepared.sticky.items():
             if sticky is None:
@@ -111,19 +107,14 @@ class Committed:
         self.programmed = programmed
 
     def _delete_unwanted(self, programmed: Programmed[Owner], prepared: Prepared, now: float) -> None:
-        """Delete the chains and sets that nothing of knft's leads to, but for those that somebody else's rule needs."""
+        """Delete the chains that nothing of knft's leads to, but for those that somebody else's rule needs."""
         nothing = Transaction(prepared.transaction.family, prepared.transaction.table)
 
         def delete_chains(names: Sequence[str]) -> None:
             self._port.commit(structs.replace(nothing, dropped=tuple(names)))
             programmed.note_deleted(names)
 
-        def delete_sets(names: Sequence[str]) -> None:
-            self._port.commit(structs.replace(nothing, dropped_sets=tuple(names)))
-            programmed.containers.difference_update(names)
-
         programmed.note_kept(halve(prepared.unwanted, delete_chains), now)
-        halve(prepared.unneeded_sets, delete_sets)
 
     def audit(self, port: TablePort) -> set[Place] | None:
         """Return where the kernel, as ``port`` reads it, differs from what was committed; from any thread.
@@ -159,9 +150,3 @@ class Committed:
         # What was found and is not wanted is as it should be only where it was kept on purpose.
         but = frozenset[Owner]() if self.swept else frozenset[Owner]({Part.FOUND})
         return Snapshot(programmed.everything(but), frozenset(programmed.chains))
-
-
-def _affinity_sets(basis: Basis, prepared: Prepared) -> int:
-    """Return how many affinity sets there have to be: a table that replaces another takes over all its clients."""
-    taken_over = len(basis.memories()) if basis.table is TableState.OTHER_LAYOUT else 0
-    return max(prepared.affinity_sets, taken_over)

@@ -9,13 +9,14 @@ from knft.config import Config
 from knft.delta.contents import Changes
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
-from knft.nft.objects import Chain, Contents, Key
+from knft.nft.expressions import Goto
+from knft.nft.objects import Chain, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import Fragment, Orders, render_node, render_plan
 from knft.render.numbering import Numbering, StickyPort, identity
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_pools
-from knft.render.sticky import note, unneeded_sets
+from knft.render.sticky import note
 from knft.sync.basis import Basis, Note, Owner, Part
 from knft.sync.state import ServiceState
 
@@ -27,8 +28,8 @@ class Prepared(Struct, frozen=True):
 
     ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
     ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
-    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains and ``unneeded_sets`` can be deleted after it:
-    that is refused where somebody else's rule needs them, which is to stop nothing else.
+    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains can be deleted after it: that is
+    refused where somebody else's rule needs them, which is to stop nothing else.
     """
 
     wanted: Fragments
@@ -39,12 +40,6 @@ class Prepared(Struct, frozen=True):
     failed: dict[ServicePortName, Exception]
     sweeps: bool
     unwanted: tuple[str, ...]
-    unneeded_sets: tuple[str, ...]
-
-    @property
-    def affinity_sets(self) -> int:
-        """How many affinity sets the sticky ports need that this transaction is about."""
-        return max((len(sticky.slots) for sticky in self.sticky.values() if sticky), default=0)
 
     def contents(self) -> dict[Owner, Contents | None]:
         """Return what each owner will have."""
@@ -60,12 +55,17 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         basis.trust_unchanged(wanted)
     changes = basis.programmed.compare(_contents(wanted))
     missing = _missing_shared(basis, wanted)
+    ahead = _led_to(changes)
     transaction = Transaction(
         names.NFT_FAMILIES[family],
         names.TABLE,
-        made=(*(shared_chain(spec, family, config) for spec in missing), *changes.made),
+        made=(
+            *(shared_chain(spec, family, config) for spec in missing),
+            *(chain for chain in changes.made if chain.name in ahead),
+        ),
         chains=(
             *_missing_skeleton(basis, state, config),
+            *(chain for chain in changes.made if chain.name not in ahead),
             *changes.written,
             *(Chain(name) for name in changes.unwanted),
         ),
@@ -83,7 +83,6 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         rendering.failed,
         rendering.sweeps,
         _long_unwanted(basis, changes, now),
-        _unneeded_sets(basis, numbering) if basis.tidy else (),
     )
 
 
@@ -229,14 +228,26 @@ def _missing_shared(basis: Basis, wanted: Fragments) -> list[SharedChain]:
     return with_common_sizes(needed.values(), existing) if needed else []
 
 
+def _led_to(changes: Changes) -> set[str]:
+    """Return the new chains that packets are led to for good by new verdicts, of those whose rules are not shared.
+
+    Packets that jump to one which is empty come back to rules that have them (layout, ``in-flight``).
+    """
+    made = {chain.name: chain for chain in changes.made}
+    values = (value for added in changes.added.values() for value in added.values())
+    entries = (value.verdict for value in values if isinstance(value, Entry))
+    to_follow = [verdict.chain for verdict in entries if isinstance(verdict, Goto)]
+    found: set[str] = set()
+    while to_follow:
+        name = to_follow.pop()
+        if name in made and name not in found:
+            found.add(name)
+            to_follow.extend(made[name].leads_to())
+    return found
+
+
 def _long_unwanted(basis: Basis, changes: Changes, now: float) -> tuple[str, ...]:
     """Return the chains that were emptied long enough ago."""
     written = {chain.name for chain in (*changes.written, *changes.made)}
     unwanted = basis.programmed.unwanted.items()
     return tuple(name for name, waiting in unwanted if waiting.due < now and name not in written)
-
-
-def _unneeded_sets(basis: Basis, numbering: Numbering) -> tuple[str, ...]:
-    known = {**basis.sticky, **numbering.changed}
-    needed = max((len(sticky.slots) for sticky in known.values() if sticky), default=0)
-    return unneeded_sets(basis.programmed.containers, needed)

@@ -15,7 +15,6 @@ from knft.errors import KernelError, LibraryDiedError, TableOwnedError, Unavaila
 from knft.model.names import Family, ServicePortName
 from knft.nft.objects import Contents
 from knft.render import layout
-from knft.render.sticky import affinity_sets_in
 from knft.sync.basis import Basis, Owner, Part, Scope, TableState, basis_from_listing
 from knft.sync.committed import Committed
 from knft.sync.doubts import Doubt, Doubts
@@ -193,7 +192,7 @@ class Proxier:
         if basis.table is not TableState.READY or not doubts.declarations:
             return basis.distrusting(doubts)
         try:
-            self._port.declare(layout.declarations(self.family, affinity_sets_in(found.programmed.containers)))
+            self._port.declare(layout.declarations(self.family))
         except UnavailableError:
             raise
         except KernelError:

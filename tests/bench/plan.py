@@ -47,7 +47,8 @@ def _all_cases(extent: Extent, profile: str) -> Iterator[Case]:
             yield Case(KNFT, shape)
         if profile:
             yield Case(KNFT, shape, extent.syncs, profile=profile)
-    yield Case(LATENCY, extent.shapes[0], dials=extent.dials, rulesets=tuple(_rulesets(extent)))
+    if any(shape.is_plain for shape in extent.shapes):
+        yield Case(LATENCY, extent.shapes[0], dials=extent.dials, rulesets=tuple(_rulesets(extent)))
     for peer in PEERS:
         for shape in extent.shapes:
             yield Case(peer, shape, extent.syncs, extent.seconds, patience=extent.patience)

@@ -1,12 +1,16 @@
 """Tables of other programs, and of proxies for Services, are read without a rule that is not interpreted."""
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
 from knft.interpret.nftables import read
+from knft.interpret.outcomes import Box, Packets
 from knft.interpret.rules import Choose, Field, InSet, IpVersion, Random, RuleSet, TranslateBy, Verdict, Within
+from knft.interpret.walk.walker import Walker
 from tests.bench.cluster import Cluster, Shape
 from tests.bench.peers.known import PEERS
 from tests.interpret.nftables_captures import fresh_namespace, listed, unknown
@@ -137,3 +141,26 @@ def test_knfts_own_table_is_interpreted(version: IpVersion) -> None:
     asked = [step for chain in rules.chains.values() for rule in chain.rules for step in rule.steps]
     named = {step.collection for step in asked if isinstance(step, Choose | InSet | TranslateBy)}
     assert named <= rules.collections.keys()
+
+
+def test_a_new_client_of_knfts_is_remembered_with_the_endpoint_that_it_gets() -> None:
+    """In one set, under an index that is drawn: each as likely, with a gap between them too, and kept from then on."""
+    with fresh_namespace() as own, own.entered():
+        harness = KernelHarness(own)
+        for numbers in ((6, 7, 8, 9), (6, 8, 9)):
+            harness.apply(service("sticky", 3, sessionAffinity="ClientIP"), *slices("sticky", numbers))
+            harness.sync()
+        rules = read(own.run(["nft", "-j", "list", "ruleset"]).stdout, 4)
+    client = int(IPv4Address("10.244.9.9"))
+    packets = Packets(
+        "network", 6, int(IPv4Address("10.96.0.3")), is_local=False, box=Box(((80, 80),), ((client, client),))
+    )
+    walker = Walker(rules)
+    paths = [path for path in walker.paths(packets) if path.outcome.is_translated]
+    assert {path.outcome.address: path.share for path in paths} == {
+        int(IPv4Address(f"10.244.2.{number}")): Fraction(1, 3) for number in (6, 8, 9)
+    }
+    for path in paths:
+        (again,) = [kept for kept in walker.paths(packets, path.remembered) if kept.outcome.is_translated]
+        assert again.outcome == path.outcome
+        assert again.outcome.seconds == 10800

@@ -9,24 +9,26 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from knft.config import Config
 from knft.model.names import Family, ServicePortName
 from knft.model.objects import Change, KubeObject
 from knft.nft.codec.listing import Listing
-from knft.nft.expressions import Goto
+from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, Entry, Target
 from knft.nft.transaction import Transaction
-from knft.render.names import AFFINITY_PREFIX, STICKY_ENDPOINTS, STICKY_PORTS
+from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
 from knft.render.pools import parse_shared_chain, shared_chain, with_pools
 from knft.sync.assemble import recorded_daemon
 from knft.sync.state import ServiceState
 
 Facts = dict[str, Any]
 
-_STICKY_CHAIN = re.compile(r"sticky-(\d+)-(cluster|local|external|endpoint-(\d+))")
-_CLASSES = ("cluster", "local", "external")
+_STICKY_CHAIN = re.compile(r"sticky-(\d+)-(external|(?:cluster|local)(?:-known)?)")
+_ROLES = ("cluster", "local", "external", "cluster-known", "local-known")
+_CLASSES = _ROLES[:2]
 
 
 def rendered(
@@ -93,13 +95,11 @@ class _Numbers:
         }
 
     def neutral(self, name: str) -> str:
-        """Return the name of a chain with the port's identity and the endpoint in the place of numbers."""
+        """Return the name of a chain with the port's identity in the place of its number."""
         found = _STICKY_CHAIN.fullmatch(name)
         if found is None or int(found[1]) not in self.ports:
             return name
-        number = int(found[1])
-        what = found[2] if found[3] is None else f"endpoint {self.targets[number].get(int(found[3]))}"
-        return f"sticky {self.ports[number]} {what}"
+        return f"sticky {self.ports[int(found[1])]} {found[2]}"
 
 
 def sticky_ports(listing: Listing) -> frozenset[str]:
@@ -115,7 +115,7 @@ def facts(listing: Listing, wanted: frozenset[str], family: Family, config: Conf
         **dict(_elements(listing.contents, numbers)),
         **dict(_chains(listing, numbers, family, config)),
         **dict(_sticky(listing, numbers)),
-        **{f"container {name}": True for name in listing.containers if not name.startswith(AFFINITY_PREFIX)},
+        **{f"container {name}": True for name in listing.containers},
     }
 
 
@@ -123,7 +123,7 @@ def _elements(contents: Contents, numbers: _Numbers) -> Iterator[tuple[str, Any]
     for (container, key), entry in contents.entries.items():
         if container != STICKY_PORTS:
             verdict = entry.verdict
-            said = numbers.neutral(verdict.chain) if isinstance(verdict, Goto) else type(verdict).__name__
+            said = numbers.neutral(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
             yield f"{container} {key}", (said, entry.comment)
     for container, key in contents.members:
         yield f"{container} {key}", True
@@ -148,60 +148,105 @@ def _chains(listing: Listing, numbers: _Numbers, family: Family, config: Config)
 
 
 def _needed(contents: Contents) -> set[str]:
-    """Return the shared chains that elements lead to."""
+    """Return the shared chains that elements lead to, or chains of sticky ports: a pool for every array."""
     gotos = {entry.verdict.chain for entry in contents.entries.values() if isinstance(entry.verdict, Goto)}
     specs = (spec for spec in map(parse_shared_chain, gotos) if spec is not None)
-    return {part.name for spec in specs for part in with_pools(spec)}
+    pools = {
+        f"{name.container.replace('endpoints', 'pool')}-{len(array)}"
+        for name, array in contents.arrays.items()
+        if name.container != STICKY_ENDPOINTS
+    }
+    return pools | {part.name for spec in specs for part in with_pools(spec)}
 
 
 def _sticky(listing: Listing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
     for number, identity in numbers.ports.items():
         yield f"sticky {identity} notes", numbers.notes[identity]
-        for what in _CLASSES:
-            yield f"sticky {identity} {what}", listing.chains.get(f"sticky-{number}-{what}", 0)
-        targets = {index: target for index, target in numbers.targets[number].items() if target is not None}
-        yield f"sticky {identity} endpoints", sorted(targets.values())
-        for index, target in targets.items():
-            remembered = f"{AFFINITY_PREFIX}{index}" in listing.containers
-            rules = listing.chains.get(f"sticky-{number}-endpoint-{index}", 0)
-            yield f"sticky {identity} endpoint {target}", (rules, remembered)
+        for what in _ROLES:
+            count = listing.chains.get(f"sticky-{number}-{what}", 0)
+            # How many rules pick an index depends on the gaps between them.
+            yield f"sticky {identity} {what}", bool(count) if what in _CLASSES else count
+        yield (
+            f"sticky {identity} endpoints",
+            sorted(target for target in numbers.targets[number].values() if target is not None),
+        )
 
 
 def rules(text: str, listing: Listing, wanted: frozenset[str]) -> Facts:
     """Return what the rules of a listing say, of the chains whose packets go somewhere."""
     numbers, needed = _Numbers(listing, wanted), _needed(listing.contents)
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for item in json.loads(text)["nftables"]:
-        if "rule" in item and (neutral := _of_interest(item["rule"]["chain"], numbers, needed)):
-            found.setdefault(f"rules {neutral}", []).append(_rule(item["rule"], numbers))
-    # A class of a sticky port lists its endpoints by index.
-    return {name: sorted(said) if name.startswith("rules sticky ") else said for name, said in found.items()}
+        if "rule" in item and _is_of_interest(item["rule"]["chain"], numbers, needed):
+            found.setdefault(item["rule"]["chain"], []).append(item["rule"])
+    return {f"rules {numbers.neutral(chain)}": _said(chain, rules, numbers) for chain, rules in found.items()}
 
 
-def _of_interest(chain: str, numbers: _Numbers, needed: set[str]) -> str:
-    """Return how a chain is called that has to be the same in every table, "" for another."""
+def _is_of_interest(chain: str, numbers: _Numbers, needed: set[str]) -> bool:
+    """Tell whether a chain has to be the same in every table."""
     found = _STICKY_CHAIN.fullmatch(chain)
     if found is None:
-        return chain if parse_shared_chain(chain) is None or chain in needed else ""
+        return parse_shared_chain(chain) is None or chain in needed
+    return int(found[1]) in numbers.ports
+
+
+def _said(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> list[str]:
+    """Return what a chain's rules say, with endpoints in the place of their indexes."""
+    found = _STICKY_CHAIN.fullmatch(chain)
+    if found is None:
+        return [_rule(rule) for rule in rules]
     number = int(found[1])
-    vacant = found[3] is not None and numbers.targets.get(number, {}).get(int(found[3])) is None
-    return "" if number not in numbers.ports or vacant else numbers.neutral(chain)
+    targets = numbers.targets[number]
+    if found[2] not in _CLASSES:
+        said = [_rule({**rule, "expr": _neutral(rule["expr"], number, targets)}) for rule in rules]
+        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in said)
+    updates = [index for index, rule in enumerate(rules) if any("set" in statement for statement in rule["expr"])]
+    if not updates:
+        return [_rule(rule) for rule in rules]
+    first, last = updates[0], updates[-1] + 1
+    around = [_rule(rule) for rule in (*rules[:first], *rules[last:])]
+    picks = f"picks {_chances(rules[first:last], number, targets)}"
+    return [*(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in around), picks]
 
 
-def _rule(rule: dict[str, Any], numbers: _Numbers) -> str:
-    said = json.dumps([rule["expr"], rule.get("comment", "")])
-    chain = _STICKY_CHAIN.fullmatch(rule["chain"])
-    if chain is None:
-        return said
-    number = int(chain[1])
-    if '"vmap"' in said:
-        # Who has which place in a random choice does not matter.
-        return f"random {sorted(numbers.neutral(found[0]) for found in _STICKY_CHAIN.finditer(said))}"
-    if chain[2] in _CLASSES[:2] and [*rule["expr"][0]] == ["goto"]:
-        return "one of them, for packets on their way during a commit"
-    said = _STICKY_CHAIN.sub(lambda found: numbers.neutral(found[0]), said)
-    said = said.replace(f'"offset": {number}}}', '"offset": "its number"}')
-    return re.sub(r"@affinity-(\d+)", lambda found: f"@affinity {numbers.targets[number].get(int(found[1]))}", said)
+def _rule(rule: dict[str, Any]) -> str:
+    return json.dumps([rule["expr"], rule.get("comment", "")])
+
+
+def _neutral(said: Any, number: int, targets: Mapping[int, Target | None]) -> Any:
+    """Return what a rule says, with "its number" and an endpoint where client, number and index are a key."""
+    match said:
+        case {"concat": [client, {"numgen": {"mod": 1, "offset": int(port)}}, {"numgen": {"mod": 1, "offset": index}}]}:
+            return {"concat": [client, "its number" if port == number else port, f"{targets.get(index)}"]}
+        case dict():
+            return {name: _neutral(part, number, targets) for name, part in said.items()}
+        case list():
+            return [_neutral(part, number, targets) for part in said]
+        case _:
+            return said
+
+
+def _chances(rules: list[dict[str, Any]], number: int, targets: Mapping[int, Target | None]) -> list[str]:
+    """Return with what probability each endpoint is remembered, and how: one rule after the other draws."""
+    chances: list[str] = []
+    left = Fraction(1)
+    for rule in rules:
+        *conditions, update, jump = rule["expr"]
+        taken = left
+        for condition in conditions:
+            match condition:
+                case {"match": {"op": "<", "left": {"numgen": {"mod": total, "offset": 0}}, "right": cases}}:
+                    taken *= Fraction(cases, total)
+        element = update["set"]["elem"]["elem"]
+        client, port, picked = element["val"]["concat"]
+        drawn = picked["numgen"]
+        how = (client, port["numgen"]["offset"] == number, element["timeout"], update["set"]["set"], len(jump))
+        chances += [
+            f"{taken / drawn['mod']} for {targets.get(index)} by {how}"
+            for index in range(drawn["offset"], drawn["offset"] + drawn["mod"])
+        ]
+        left -= taken
+    return sorted(chances)
 
 
 def stale_chains(listing: Listing, wanted: frozenset[str]) -> list[str]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kernel
         ("flush chain ip knft services", 1),
         ("flush chain ip knft pool-tcp-3", 1),
         ("flush chain ip knft sticky-{number}-cluster", 1),
-        ("flush map ip knft endpoints-tcp", 3),
+        ("flush map ip knft endpoints-tcp", 5),
         ("delete table ip knft", 1),
         ("add element ip knft pod-cidrs { 10.99.0.1-10.99.0.9 }", 1),
     ],

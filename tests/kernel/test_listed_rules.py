@@ -65,7 +65,7 @@ CHAINS = (
     "reject-chain",
     "services",
     "masquerading",
-    "sticky-{}-endpoint-0",
+    "sticky-{}-local-known",
     "sticky-{}-local",
 )
 

@@ -10,7 +10,7 @@ from knft.decide.frontends import FrontendLedger
 from knft.errors import KernelError
 from knft.model.names import Family
 from knft.nft.objects import Memory
-from knft.render.names import STICKY_PORTS
+from knft.render.names import AFFINITY, STICKY_PORTS
 from knft.sync.doubts import Doubt
 from tests.kernel.harness import (
     ALIEN,
@@ -141,31 +141,41 @@ def test_what_is_not_knfts_is_left_alone_in_its_table_too(namespace: Namespace) 
     assert namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == text
 
 
+REMEMBERED = {
+    "": "add element {protocol} knft affinity {{ {client} . {number} . 2 timeout 3h expires 2h }}",
+    "a set for each index, as in layouts before": """
+        add set {protocol} knft affinity-2 {{
+            typeof {protocol} saddr . numgen random mod 65536; size 1048576; flags dynamic,timeout;
+        }}
+        add element {protocol} knft affinity-2 {{ {client} . {number} timeout 3h expires 2h }}
+    """,
+}
+
+
+@pytest.mark.parametrize("remembered", REMEMBERED.values(), ids=REMEMBERED.keys())
 @pytest.mark.parametrize("family", list(Family))
-def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(namespace: Namespace, family: Family) -> None:
+def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(
+    namespace: Namespace, family: Family, remembered: str
+) -> None:
     """The layout's marker is taken away, as if another knft had made the table; its clients are known by hand."""
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
     harness.sync()
-    harness.apply(*slices("web", [12, 13]))
+    harness.apply(*slices("web", [11, 13]))
     harness.sync()
     before = harness.held(family)
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
     marker = next(name for name in before.chains if name.startswith("layout-"))
-    edit = f"""
-        delete chain {protocol} knft {marker}
-        add element {protocol} knft affinity-2 {{ {client} . {number} timeout 3h expires 2h }}
-    """
-    namespace.run(["nft", "-f", "-"], stdin=edit)
+    edit = remembered.format(protocol=protocol, client=client, number=number)
+    namespace.run(["nft", "-f", "-"], stdin=f"delete chain {protocol} knft {marker}\n{edit}")
 
     restarted(harness).sync()
 
     after = harness.held(family)
-    before.chains.pop(f"sticky-{number}-endpoint-0")  # It was empty, and waited to be deleted.
     assert (before.chains, before.contents) == (after.chains, after.contents)
-    ((key, memory),) = after.memories()["affinity-2"].items()
-    assert key == (client, number)
+    ((key, memory),) = after.memories()[AFFINITY].items()
+    assert key == (client, number, 2)
     assert isinstance(memory, Memory)
     assert memory.timeout == 3 * 3600
     assert 2 * 3600 - 60 < memory.expires <= 2 * 3600
@@ -222,7 +232,7 @@ def test_clients_stay_also_when_the_replacement_is_refused_at_first(namespace: N
     before = harness.held()
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     marker = next(name for name in before.chains if name.startswith("layout-"))
-    client = f"affinity-2 {{ 10.250.0.1 . {number} timeout 3h expires 2h }}"
+    client = f"affinity {{ 10.250.0.1 . {number} . 2 timeout 3h expires 2h }}"
     edit = f"delete chain ip knft {marker}\nadd element ip knft {client}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     second = restarted(harness)
@@ -230,15 +240,15 @@ def test_clients_stay_also_when_the_replacement_is_refused_at_first(namespace: N
     assert second.sync()[Family.IPV4].left_out == {}
     after = second.held()
     assert (before.chains, before.contents) == (after.chains, after.contents)
-    assert list(after.memories()["affinity-2"]) == [("10.250.0.1", number)]
+    assert list(after.memories()[AFFINITY]) == [("10.250.0.1", number, 2)]
 
 
 def test_a_restart_sends_nothing_and_what_was_emptied_before_is_deleted_a_while_after(namespace: Namespace) -> None:
     """The process before may have emptied it just now, and kernels before 6.2 would refuse to delete it at once."""
     now = 100.0
     harness = KernelHarness(namespace, timer=lambda: now)
-    for numbers in ([11, 12, 13], [12, 13]):
-        harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", numbers))
+    for node_port in (30080, 0):
+        harness.apply(service("web", sessionAffinity="ClientIP", node_port=node_port), *slices("web", [11, 12]))
         report = harness.sync()[Family.IPV4]
     assert report.again_within is not None
     second = KernelHarness(namespace, timer=lambda: now)
@@ -249,7 +259,7 @@ def test_a_restart_sends_nothing_and_what_was_emptied_before_is_deleted_a_while_
     now += again_within
     assert second.sync()[Family.IPV4].again_within is None
     (dropped,) = second.last().dropped
-    assert dropped.endswith("-endpoint-0")
+    assert dropped.endswith("-external")
 
 
 def test_no_verdict_leads_to_a_chain_that_is_made_with_it(namespace: Namespace) -> None:

@@ -5,6 +5,8 @@ Service with policy Local sizes of its two pools that no Service had so far, hen
 same once more, when no chain is new.
 
 ``scaled``: a packet has its verdict, for a pool of many, and looks for its endpoint in a pool of one.
+
+``made_sticky``: a packet enters before a Service becomes sticky, or while the endpoints of a sticky one come and go.
 """
 
 import itertools
@@ -12,18 +14,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.lab.answering import Answering
 from tests.lab.calls import NONE, Callers
 from tests.lab.topology import Lab
 from tests.packets import treacle
-from tests.packets.churn import EVERY, HERE, PODS, SERVICES, TARGET_PORTS, Kind, Pool, slices_between
-from tests.packets.frontends import Frontend, frontends
+from tests.packets.churn import EVERY, HERE, LOCAL, PODS, SERVICES, TARGET_PORTS, Kind, Pool, slices_between
+from tests.packets.crowd import STICKY
+from tests.packets.frontends import PLACES, Frontend, frontends
 from tests.packets.live import LiveNode
+from tests.packets.programmed import both_protocols, service
 
 NEAR = next(kind for kind in SERVICES if kind.name == "near")
 OPEN = next(kind for kind in SERVICES if kind.name == "open")
+KEPT = next(kind for kind in SERVICES if kind.name == "kept-near")
 CALLERS = ("outside", "local-4")
 SIZES = [(cluster, local) for cluster in range(2, 25) for local in range(1, min(cluster, len(HERE)) + 1)]
 MANY = 20
@@ -58,6 +63,33 @@ def scaled(lab: Lab, folder: Path, seed: int, times: int) -> Played:
     with _node(lab, OPEN, many) as node:
         treacle.pour(node.namespace, POOLS)
         return _play(lab, folder, seed, seen, lambda: _walk(node, OPEN, [many, few] * times))
+
+
+def made_sticky(lab: Lab, folder: Path, seed: int, times: int, *, by_cluster_ip_alone: bool) -> Played:
+    """Give a Service affinity and take it away, with endpoints that come and go meanwhile, so often."""
+    callers = CALLERS[1:] if by_cluster_ip_alone else CALLERS
+    places = ("cluster",) if by_cluster_ip_alone else PLACES
+    seen = {
+        name: [frontend for frontend in frontends(name) if frontend.kind is KEPT and frontend.place in places]
+        for name in callers
+    }
+    wandering = KEPT._replace(spec=LOCAL)
+    steps = [(KEPT, _pool(8, 2)), (KEPT, _pool(2, 1)), (wandering, _pool(2, 1)), (wandering, _pool(9, 4))] * times
+
+    def walk(node: LiveNode) -> Iterator[float]:
+        for (_, before), (kind, after) in itertools.pairwise(steps):
+            manifest = _by_cluster_ip(kind) if by_cluster_ip_alone else kind.manifest()
+            node.apply([manifest, *slices_between(kind.name, before, after)])
+            yield time.monotonic()
+
+    with _node(lab, *steps[0]) as node:
+        treacle.pour(node.namespace, ("services",))
+        return _play(lab, folder, seed, seen, lambda: list(walk(node)))
+
+
+def _by_cluster_ip(kind: Kind) -> dict[str, Any]:
+    affinity = {field: value for field, value in kind.spec.items() if field in STICKY}
+    return service(kind.name, kind.number, *both_protocols("http", 80), **affinity)
 
 
 @contextmanager

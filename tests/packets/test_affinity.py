@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from knft.render import sticky
 from tests.lab import plan
 from tests.packets.crowd import ADMIN, HTTP, PODS, STICKY, Dialler, clients, sticky_for
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
@@ -21,8 +22,8 @@ def test_a_client_stays_with_its_endpoint_on_all_frontends(
 ) -> None:
     """By cluster IP, NodePort, load balancer VIP and external IP; and other clients use the other endpoints."""
     ports = both_protocols("http", 80, 30050)
-    sticky = balanced(service("s", 50, *ports, externalIPs=["$external.5"], **STICKY), "$external.6")
-    node.apply([sticky, endpoints("s", *PODS, http=HTTP)])
+    on_all = balanced(service("s", 50, *ports, externalIPs=["$external.5"], **STICKY), "$external.6")
+    node.apply([on_all, endpoints("s", *PODS, http=HTTP)])
     crowd = clients(version, 60)
     first = outside.ask("cluster.50", 80, crowd)
     assert set(first.values()) == set(PODS)
@@ -49,9 +50,9 @@ def test_a_node_port_is_not_another_services_cluster_port(
     node: ProgrammedNode, outside: Dialler, version: plan.Version
 ) -> None:
     """The number is the same; the memory is not."""
-    sticky = service("s", 50, *both_protocols("http", 80, 30050), **STICKY)
+    one = service("s", 50, *both_protocols("http", 80, 30050), **STICKY)
     other = service("o", 51, *both_protocols("http", 30050), **STICKY)
-    node.apply([sticky, endpoints("s", "local-1", "remote-1", http=HTTP)])
+    node.apply([one, endpoints("s", "local-1", "remote-1", http=HTTP)])
     node.apply([other, endpoints("o", "local-2", "remote-2", http=HTTP)])
     crowd = clients(version, 60)
     mine, others = outside.ask("node", 30050, crowd), outside.ask("cluster.51", 30050, crowd)
@@ -81,8 +82,8 @@ def test_a_timeout_that_changes_counts_from_the_next_connection(
 
     def remember(shrinking: int, growing: int) -> None:
         for name, number, seconds in (("shrinks", 50, shrinking), ("grows", 51, growing)):
-            sticky = service(name, number, *both_protocols("http", 80), **sticky_for(seconds))
-            node.apply([sticky, endpoints(name, *PODS, http=HTTP)])
+            lasting = service(name, number, *both_protocols("http", 80), **sticky_for(seconds))
+            node.apply([lasting, endpoints(name, *PODS, http=HTTP)])
 
     remember(shrinking=10800, growing=2)
     shrunk, grown = (outside.ask(name, 80, crowd) for name in ("cluster.50", "cluster.51"))
@@ -129,6 +130,25 @@ def test_a_newcomer_does_not_inherit_the_clients_of_the_one_that_left(
     moved = [client for client, pod in first.items() if pod == "remote-1"]
     assert len(moved) > 20
     assert set(outside.ask("cluster.50", 80, moved).values()) & {"local-1", "local-2"}
+
+
+def test_where_nobody_more_can_be_remembered_all_are_served(
+    node: ProgrammedNode, outside: Dialler, version: plan.Version, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full set costs nothing but the affinity: those who are remembered stay, the others wander."""
+    monkeypatch.setattr(sticky, "AFFINITY_SIZE", 20)
+    node.doubt()
+    node.apply([service("s", 50, *both_protocols("http", 80, 30050), **STICKY), endpoints("s", *PODS, http=HTTP)])
+    crowd = clients(version, 200)
+    first = outside.ask("cluster.50", 80, crowd)
+    assert set(first.values()) == set(PODS)
+    stayed = set(first.items())
+    for _ in range(3):
+        for name, port in (("cluster.50", 80), ("node", 30050)):
+            answers = outside.ask(name, port, crowd)
+            assert set(answers.values()) == set(PODS)
+            stayed &= set(answers.items())
+    assert 20 <= len(stayed) <= 25
 
 
 def test_affinity_is_switched_on_and_off(node: ProgrammedNode, outside: Dialler, version: plan.Version) -> None:

@@ -117,7 +117,8 @@ class Actions:
         if collection.remembers:
             memory = memory_of(packet, test.collection, test.key)
             packet.looked_up |= {memory}
-            return Next.STEP if (memory in self.memory) is not test.inverted else Next.RULE
+            known = memory in self.memory or memory in packet.remembered
+            return Next.STEP if known is not test.inverted else Next.RULE
         results = [(found, (found.element is None) is test.inverted) for found in look_up(packet, collection, test.key)]
         if len(results) == 1:
             return Next.STEP if results[0][1] else Next.RULE
@@ -225,9 +226,17 @@ class Actions:
         packet.redirect(address, port, is_local=self._is_local(address))
 
     def _remember(self, packet: Packet, action: Remember) -> Next:
-        packet.remembered |= {memory_of(packet, action.collection, action.key)}
         packet.seconds = self._seconds.get(action.collection) if action.seconds is None else action.seconds
-        return Next.STEP
+        drawn = next((part for part in action.key if isinstance(part, Random) and part.modulus > 1), None)
+        if drawn is None:
+            packet.remembered |= {memory_of(packet, action.collection, action.key)}
+            return Next.STEP
+        # As many ways as there are numbers: later rules may look for the one that was drawn.
+        for number in range(drawn.offset, drawn.offset + drawn.modulus):
+            key = tuple(number if part is drawn else part for part in action.key)
+            other = self._wait(packet, packet.box, Fraction(1, drawn.modulus), packet.resume)
+            other.remembered |= {memory_of(other, action.collection, key)}
+        return Next.GONE
 
 
 _ENDS = {

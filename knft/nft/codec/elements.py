@@ -4,7 +4,7 @@ import ipaddress
 from typing import Any
 
 from knft.nft.codec.statements import statement_json, statement_text
-from knft.nft.expressions import Drop, Goto, Verdict
+from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import COMMENT_BYTES, Entry, Key, Memory, Value
 
 # Numbers, because libnftables 1.0.6 looks names up in /etc/protocols, which slim images do not have.
@@ -113,6 +113,8 @@ def _verdict_from_json(verdict: Any) -> Verdict | None:  # noqa: ANN401 - JSON h
     match verdict:
         case {"goto": {"target": str(chain)}}:
             return Goto(chain)
+        case {"jump": {"target": str(chain)}}:
+            return Jump(chain)
         case {"drop": None}:
             return Drop()
         case _:

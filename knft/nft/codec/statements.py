@@ -18,8 +18,8 @@ def expression_json(expression: Any) -> Any:  # noqa: ANN401 - JSON has every ty
             return {"ct": {"key": key}}
         case nft.FibType(field):
             return {"fib": {"result": "type", "flags": [field]}}
-        case nft.RandomNumber(modulus):
-            return {"numgen": {"mode": "random", "mod": modulus, "offset": 0}}
+        case nft.RandomNumber(modulus, offset):
+            return {"numgen": {"mode": "random", "mod": modulus, "offset": offset}}
         case nft.Constant(value):
             return {"numgen": {"mode": "random", "mod": 1, "offset": value}}
         case nft.Concat(parts):
@@ -46,8 +46,8 @@ def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side ma
             return f"ct {key}"
         case nft.FibType(field):
             return f"fib {field} type"
-        case nft.RandomNumber(modulus):
-            return f"numgen random mod {modulus}"
+        case nft.RandomNumber(modulus, offset):
+            return f"numgen random mod {modulus}" + (f" offset {offset}" if offset else "")
         case nft.Constant(value):
             return f"numgen random mod 1 offset {value}"
         case nft.Concat(parts):
@@ -70,6 +70,8 @@ def statement_json(statement: nft.Statement) -> Json:
     match statement:
         case nft.Match(left, right, op):
             return _match_json(op, expression_json(left), expression_json(right))
+        case nft.Chance(cases, total):
+            return _match_json("<", expression_json(nft.RandomNumber(total)), cases)
         case nft.MarkIsSet(mask):
             return _match_json("!=", {"&": [_MARK, mask]}, 0)
         case nft.SetMark(mask):
@@ -93,9 +95,6 @@ def statement_json(statement: nft.Statement) -> Json:
             return {"dnat": {"family": family, "addr": target}}
         case nft.Dnat(family, address, port):
             return {"dnat": {"family": family, "addr": address, "port": port}}
-        case nft.RandomGoto(chains):
-            choices = [[index, {"goto": {"target": chain}}] for index, chain in enumerate(chains)]
-            return {"vmap": {"key": expression_json(nft.RandomNumber(len(chains))), "data": {"set": choices}}}
         case nft.Update(name, key, seconds):
             element = {"elem": {"val": expression_json(key), "timeout": seconds}}
             return {"set": {"op": "update", "elem": element, "set": f"@{name}"}}
@@ -113,6 +112,8 @@ def statement_text(statement: nft.Statement) -> str:
         case nft.Match(left, right, op):
             sign = "!= " if op == "!=" else ""
             return f"{expression_text(left)} {sign}{expression_text(right)}"
+        case nft.Chance(cases, total):
+            return f"{expression_text(nft.RandomNumber(total))} < {cases}"
         case nft.MarkIsSet(mask):
             return f"meta mark & {mask:#010x} != 0"
         case nft.SetMark(mask):
@@ -135,9 +136,6 @@ def statement_text(statement: nft.Statement) -> str:
             return f"dnat {family} to {expression_text(key)} map @{name}"
         case nft.Dnat(_, address, port):
             return f"dnat to [{address}]:{port}" if ":" in address else f"dnat to {address}:{port}"
-        case nft.RandomGoto(chains):
-            choices = ", ".join(f"{index} : goto {chain}" for index, chain in enumerate(chains))
-            return f"numgen random mod {len(chains)} vmap {{ {choices} }}"
         case nft.Update(name, key, seconds):
             return f"update @{name} {{ {expression_text(key)} timeout {seconds}s }}"
         case _:

@@ -36,8 +36,6 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
         yield {"add": {"element": {**where, "name": name, "elem": elements}}}
     for name in transaction.dropped:
         yield {"delete": {"chain": {**where, "name": name}}}
-    for name in transaction.dropped_sets:
-        yield {"delete": {"set": {**where, "name": name}}}
 
 
 def chain_json(chain: Chain) -> Json:
