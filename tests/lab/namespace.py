@@ -82,7 +82,7 @@ class Namespace:
         finally:
             os.close(before)
 
-    def at_close(self, end: Callable[[], None]) -> None:
+    def at_close(self, end: Callable[[], object]) -> None:
         """Have this called when the namespace is let go of: it ends a process that would keep it alive."""
         self._at_close.callback(end)
 
