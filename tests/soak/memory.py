@@ -18,7 +18,8 @@ _libc = ctypes.CDLL(None)
 class Watch:
     """Samples of the resident memory of this process and of those it has started, in MiB.
 
-    Theirs counts because libnftables works there, for knft as for the tests, and grows with what it has been asked.
+    Theirs counts because libnftables works there, for knft as for the tests, and grows with what it is asked. They
+    live as long as the history, however often knft starts anew in it.
     """
 
     def __init__(self) -> None:
