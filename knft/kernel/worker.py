@@ -1,7 +1,8 @@
 """libnftables in a process of its own: ``python -m knft.kernel.worker``; LibraryProcess is the other end.
 
-The library can crash, on its own bugs or on what another version of it made (1.0.6 lists no set that 1.1.3 made),
-and keeps the memory of the largest transaction; the daemon must neither die with it nor grow.
+The library can crash, on its own bugs or on what another version of it made (1.0.6 lists no set that 1.1.3 made), or
+because its socket is the 1024th open file or later (it waits with select()); and it keeps the memory of the largest
+transaction. The daemon must neither die with it nor grow.
 """
 
 import contextlib

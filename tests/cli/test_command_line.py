@@ -10,8 +10,8 @@ import pytest
 
 from knft import __version__
 from knft.errors import KernelError, UnsupportedError
-from knft.kernel.libnftables import Library
 from knft.kernel.probe import probe
+from tests.kernel.library import library_in
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
 
@@ -162,9 +162,7 @@ def test_the_probe_leaves_nothing_behind() -> None:
 def test_one_sync_that_fails_is_status_1(tmp_path: Path) -> None:
     """A table of knft's name belongs to another process, and the kernel refuses to touch it; IPv6 is in force."""
     namespace = Namespace.create("owned")
-    with namespace.entered():
-        owner = Library()
-    owner.run("table ip knft { flags owner; }")
+    library_in(namespace).run("table ip knft { flags owner; }")
     (tmp_path / "service.yaml").write_text("")
     done = namespace.run([*KNFT, "run", "--once", "--manifests", str(tmp_path), *NODE], check=False)
     assert done.returncode == 1

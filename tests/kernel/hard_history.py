@@ -3,7 +3,6 @@
 from random import Random
 
 from knft.errors import KernelError, LibraryDiedError
-from knft.kernel.libnftables import Library
 from knft.model.names import Family
 from knft.model.objects import Service
 from knft.nft.objects import Key
@@ -75,8 +74,7 @@ class HardHistory(History):
 
     def _meddle(self, family: Family, command: str, chains: frozenset[str]) -> None:
         self._happens(f"somebody does: {command}")
-        with self._lived.entered():
-            Library().run(command)
+        self._somebody_does(command)
         self._harness.proxiers[family].doubt(Doubt(chains, declarations=True))
         self._quiet = False
 

@@ -12,7 +12,6 @@ from random import Random
 from knft.config import Config
 from knft.delta.programmed import LONGEST_PAUSE_SECONDS
 from knft.errors import KernelError
-from knft.kernel.libnftables import Library
 from knft.model.names import Family, ServicePortName
 from knft.model.objects import KubeObject
 from knft.nft.codec.listing import Listing, parse_listing
@@ -183,13 +182,16 @@ class History:
             return
         part = chance.choice(chance.choice(damageable(listing)))
         self._happens(f"somebody flushes {family.value} {part}")
-        with self._lived.entered():
-            verb, _, name = part.partition(" ")
-            place = f"{NFT_FAMILIES[family]} {TABLE} {name}"
-            replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
-            Library().run("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
+        verb, _, name = part.partition(" ")
+        place = f"{NFT_FAMILIES[family]} {TABLE} {name}"
+        replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
+        self._somebody_does("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
         self._quiet = False
         self.restart(chance)
+
+    def _somebody_does(self, commands: str) -> None:
+        """Have another program change the kernel."""
+        self._lived.run(["nft", "-f", "-"], stdin=commands)
 
     # And what must be so.
 

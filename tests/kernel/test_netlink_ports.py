@@ -4,24 +4,27 @@ import sys
 
 import pytest
 
-from knft.kernel.netlink_ports import netlink_ports
-from tests.kernel.sockets import library_and_port, netfilter_sockets
+from tests.kernel.library import library_in
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
+CODE = """
+import socket
+from knft.kernel.libnftables import Library
+from knft.kernel.netlink_ports import netlink_ports
+
+route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+route.bind((0, 0))
+print(len(netlink_ports()))
+library = Library()
+ports = netlink_ports()
+library.run("add table ip knft")
+print(len(ports), ports == netlink_ports())
+"""
+
 
 def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
     """Not sockets of other protocols, not other processes'; a library keeps the one it was given."""
-    library, port = library_and_port()
-    assert port in netlink_ports()
-    library.run("add table ip knft")
-    assert port in netfilter_sockets().values()
-    code = (
-        "import socket\n"
-        "from knft.kernel.netlink_ports import netlink_ports\n"
-        "route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)\n"
-        "route.bind((0, 0))\n"
-        "print(len(netlink_ports()))"
-    )
-    assert namespace.run([sys.executable, "-c", code]).stdout == "0\n"
+    library_in(namespace).run("list tables")
+    assert namespace.run([sys.executable, "-c", CODE]).stdout == "0\n1 True\n"

@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from knft.kernel import messages, notifications
-from knft.kernel.libnftables import Library
-from knft.kernel.netlink_ports import netlink_ports
 from knft.kernel.notifications import ForeignChange, ForeignChanges
 from knft.nft.objects import Family
-from tests.kernel.sockets import library_and_port
+from tests.kernel.library import library_and_ports
 from tests.lab import links
 from tests.lab.namespace import Namespace
 
@@ -63,9 +62,16 @@ class Node:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self.libnftables = Library()
+        self.libnftables, ports = library_and_ports()
         self.libnftables.run(_table("ip") + _table("ip6"))
-        self.changes = ForeignChanges("knft", netlink_ports())
+        self.changes = ForeignChanges("knft", ports)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.changes.close()
+        self.libnftables.close()
 
     def nft(self, commands: str) -> None:
         self.namespace.run(["nft", "-f", "-"], stdin=commands)
@@ -85,8 +91,7 @@ class Node:
 
 @pytest.fixture
 def node(namespace: Namespace) -> Iterator[Node]:
-    made = Node(namespace)
-    with made.changes:
+    with Node(namespace) as made:
         yield made
 
 
@@ -172,7 +177,7 @@ def test_the_process_is_told(node: Node) -> None:
     told = [change.process for _ in range(2) for change in node.changes.receive(GUARD)]
     assert [re.sub(r"\(pid [1-9][0-9]*\)", "(pid N)", process) for process in told] == [
         "nft (pid N)",
-        f"{Path('/proc/thread-self/comm').read_text().strip()} (pid N)",
+        f"{Path(f'/proc/{node.libnftables.pid}/comm').read_text().strip()} (pid N)",
     ]
 
 
@@ -222,15 +227,16 @@ def test_own_changes_are_silent_and_cost_nothing(node: Node) -> None:
 
 def test_another_process_of_knft_is_told_apart_once_its_port_is_known(node: Node) -> None:
     """A restart: the old context's port counts no more, and what waited from the new one is let go as well."""
-    second, port = library_and_port()
-    second.run("add element ip knft members { 10.0.0.9 }")
-    assert [change.sets for change in node.changes.receive(GUARD)] == [{"members"}]
+    second, ports = library_and_ports()
+    with second:
+        second.run("add element ip knft members { 10.0.0.9 }")
+        assert [change.sets for change in node.changes.receive(GUARD)] == [{"members"}]
 
-    second.run("add element ip knft members { 10.0.0.10 }")
-    node.changes.own_ports(frozenset({port}))
-    assert node.heard() == ()
-    second.run(_many(1000))
-    assert node.queued() == []
+        second.run("add element ip knft members { 10.0.0.10 }")
+        node.changes.own_ports(ports)
+        assert node.heard() == ()
+        second.run(_many(1000))
+        assert node.queued() == []
 
     node.libnftables.run("flush chain ip knft services")
     (change,) = node.changes.receive(GUARD)
@@ -318,8 +324,8 @@ def test_an_overrun_is_told_for_both_families_and_then_it_goes_on(
 ) -> None:
     """With nothing left of the transaction that was heard in part."""
     monkeypatch.setattr(notifications, "BUFFER_BYTES", 0)  # The kernel makes its minimum of it.
-    node = Node(namespace)
-    with node.changes as changes:
+    with Node(namespace) as node:
+        changes = node.changes
         changes._transaction._touched["ip"] = notifications._Touched()
         node.nft(_many(BIG))
         assert changes.receive(GUARD) == tuple(ForeignChange(family, overrun=True) for family in FAMILIES)
@@ -333,8 +339,7 @@ def test_neither_own_changes_nor_others_elsewhere_overrun_anything(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "BUFFER_BYTES", 0)
-    node = Node(namespace)
-    with node.changes:
+    with Node(namespace) as node:
         node.libnftables.run(_many(BIG))
         assert node.heard() == ()
         for _ in range(20):

@@ -137,6 +137,18 @@ def test_where_there_are_no_more_files_nothing_is_left_open(monkeypatch: pytest.
     assert _open_files() == before
 
 
+def test_however_many_files_the_daemon_has_open_the_library_works(namespace: Namespace) -> None:
+    """In the daemon's own process it would abort of this change: it waits with select()."""
+    code = (
+        "import os, resource; from knft.kernel.process import LibraryProcess\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))\n"
+        "kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]\n"
+        "with LibraryProcess() as library: library.run('add table ip knft')"
+    )
+    namespace.run([sys.executable, "-c", code])
+    assert namespace.run(["nft", "list", "tables"]).stdout == "table ip knft\n"
+
+
 def test_where_there_is_no_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['nftables'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

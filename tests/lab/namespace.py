@@ -8,8 +8,8 @@ import ctypes
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -43,6 +43,7 @@ class Namespace:
         """Take over ``fd``, an open file of the namespace."""
         self.name = name
         self.fd = fd
+        self._at_close = ExitStack()
 
     @classmethod
     def create(cls, name: str) -> "Namespace":
@@ -81,8 +82,13 @@ class Namespace:
         finally:
             os.close(before)
 
+    def at_close(self, end: Callable[[], object]) -> None:
+        """Have this called when the namespace is let go of: it ends a process that would keep it alive."""
+        self._at_close.callback(end)
+
     def close(self) -> None:
         """Let go of the namespace; closing twice is fine."""
+        self._at_close.close()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

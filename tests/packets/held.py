@@ -7,13 +7,13 @@ ports.
 from collections import Counter
 from typing import Any
 
-from knft.kernel.libnftables import Library
 from knft.kernel.table import KernelTable
 from knft.model.names import Family
 from knft.nft.codec.listing import Listing
 from knft.nft.objects import Key
 from knft.render.names import NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
+from tests.kernel.library import library_in
 from tests.lab.namespace import Namespace
 
 Held = dict[tuple[str, object], Any]
@@ -21,8 +21,9 @@ Held = dict[tuple[str, object], Any]
 
 def held(namespace: Namespace) -> dict[Family, Held]:
     """Return what both tables hold, fact by fact."""
+    library = library_in(namespace)
     with namespace.entered():
-        tables = {family: KernelTable(Library(), NFT_FAMILIES[family], TABLE).read() for family in Family}
+        tables = {family: KernelTable(library, NFT_FAMILIES[family], TABLE).read() for family in Family}
     return {family: _facts(listing) for family, listing in tables.items() if listing is not None}
 
 

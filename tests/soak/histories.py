@@ -43,7 +43,8 @@ def soak(steps: int, seed: int) -> None:
         while history.steps < steps * report // REPORTS:
             chance.choices(verbs, weights)[0](history, chance)
         history.finish()
-        print(f"soak: {history.steps} steps, {history.syncs} syncs compared, {watch.sample():.1f} MiB", flush=True)
+        sizes = " + ".join(f"{size:.1f}" for size in watch.sample())
+        print(f"soak: {history.steps} steps, {history.syncs} syncs compared, {sizes} MiB", flush=True)
     history.close()
     growth = watch.growth()
     print(f"soak: the law holds; memory grew by {growth:.2f} MiB in the second half ({ALLOWED} are allowed)")

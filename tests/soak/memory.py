@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -15,19 +16,24 @@ _libc = ctypes.CDLL(None)
 
 
 class Watch:
-    """Samples of this process's resident memory, in MiB."""
+    """Samples of the resident memory of this process and of those it has started, in MiB.
+
+    Theirs counts because libnftables works there, for knft as for the tests, and grows with what it is asked. They
+    live as long as the history, however often knft starts anew in it.
+    """
 
     def __init__(self) -> None:
         self.samples: list[float] = []
 
-    def sample(self) -> float:
-        """Return what is in use now: garbage is collected, and free memory given back, before it is looked at."""
+    def sample(self) -> list[float]:
+        """Return what each process has in use now, this one first."""
         # Each full sync freezes what there is, in a test also what a process that has "ended" leaves behind.
         gc.unfreeze()
         gc.collect()
         _libc.malloc_trim(0)
-        self.samples.append(int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / MIB)
-        return self.samples[-1]
+        sizes = [_resident(process) for process in (os.getpid(), *_children())]
+        self.samples.append(sum(sizes))
+        return sizes
 
     def growth(self) -> float:
         """Return by how many MiB the last quarter's median is above the second quarter's.
@@ -36,3 +42,19 @@ class Watch:
         """
         quarter = len(self.samples) // 4
         return median(self.samples[-quarter:]) - median(self.samples[quarter : 2 * quarter])
+
+
+def _children() -> list[int]:
+    """Return the processes that this one has started, in their order."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # It has ended.
+            # The name is in parentheses, and may have some; the state comes next, and then the parent.
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid():
+                found.append(int(stat.parent.name))
+    return sorted(found)
+
+
+def _resident(process: int) -> float:
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE / MIB
