@@ -48,7 +48,7 @@ def to(*ports: int) -> Within:
 
 
 def came(*names: str, inverted: bool = False) -> Interface:
-    return Interface(Field.INPUT, names, inverted, needs_one=True)
+    return Interface(Field.INPUT, names, inverted)
 
 
 def state(*states: State, inverted: bool = False) -> HasState:
@@ -185,12 +185,12 @@ INTERFACES = (
     form('iifname != "eth0" accept', came("eth0", inverted=True), ACCEPT),
     form("iif lo accept", came("lo"), ACCEPT),
     form("iifname @names accept", came("lo", "veth*"), ACCEPT),
-    form("oifname eth0 accept", Interface(Field.OUTPUT, ("eth0",), needs_one=True), ACCEPT),
+    form("oifname eth0 accept", Interface(Field.OUTPUT, ("eth0",)), ACCEPT),
     form("iif 99 accept", Unknown("iif 99"), ACCEPT),
     form(
         'iifname . oifname { "eth0" . "eth1" } accept',
         came("eth0"),
-        Interface(Field.OUTPUT, ("eth1",), needs_one=True),
+        Interface(Field.OUTPUT, ("eth1",)),
         ACCEPT,
     ),
     Form("iifname vmap @by_name", ((came("lo"), ACCEPT), (came("eth0", "eth1"), JUMP))),
