@@ -3,14 +3,17 @@
 ``tests/packets`` holds the same traces to rules that were captured from a kernel, and to what it did.
 """
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from knft.cli.main import cli
 from knft.cli.options import config_from_options
 from knft.cli.rendered import legacy_rules, own_rules
+from knft.interpret.rules import Chain, IpVersion, Remember, Rule, RuleSet
 from knft.source.directory import read_paths
 from tests.lab import plan
 from tests.packets.families import addresses
@@ -33,8 +36,8 @@ class Rendered:
     def tracer(self, scenario: Scenario, mode: str) -> Tracer:
         return self._made(SCENARIOS.index(scenario), mode)
 
-    def _make(self, number: int, mode: str) -> Tracer:
-        scenario = SCENARIOS[number]
+    def rules(self, scenario: Scenario, mode: str = "nftables") -> tuple[dict[IpVersion, RuleSet], list[str]]:
+        """Return a scenario's rules in a mode, and the node's addresses."""
         own = [*_own(plan.NODE.lan), *_own(plan.NODE.gateway)]
         own += [one for name in scenario.addresses.get("node", ()) for one in _own(addresses(name.removeprefix("$")))]
         write_manifests(self._folder, scenario.manifests())
@@ -42,8 +45,12 @@ class Rendered:
         flags = [*NODE_FLAG, *scenario.arguments(), *(f"--local-address={address}" for address in own)]
         options = cli.commands["diff"].make_context("diff", ["-f", str(self._folder), *flags]).params
         if mode == "nftables":
-            return Tracer(scenario, own_rules(changes, config_from_options(options), own), own, tells_silence=True)
-        return Tracer(scenario, legacy_rules(mode, changes, {**options, "family": None}), own, tells_silence=False)
+            return own_rules(changes, config_from_options(options), own), own
+        return legacy_rules(mode, changes, {**options, "family": None}), own
+
+    def _make(self, number: int, mode: str) -> Tracer:
+        rules, own = self.rules(SCENARIOS[number], mode)
+        return Tracer(SCENARIOS[number], rules, own, tells_silence=mode == "nftables")
 
 
 def _own(found: plan.Addresses) -> tuple[str, str]:
@@ -74,3 +81,43 @@ def test_the_packets_that_cannot_be_traced_are_these() -> None:
     """UNTRACED says why: there is nothing on the node to trace."""
     left_out = [str(packet) for scenario in SCENARIOS for packet in scenario.packets if untraced(packet)]
     assert left_out == ["C.4(8) local-1 to $local-1:8080/tcp"]
+
+
+BREAKS: dict[str, Callable[[RuleSet], RuleSet]] = {
+    "nothing is translated": lambda rules: replace(rules, bases=tuple(it for it in rules.bases if it.kind != "nat")),
+    "nothing is filtered": lambda rules: replace(rules, bases=tuple(it for it in rules.bases if it.kind == "nat")),
+    "nobody is masqueraded": lambda rules: replace(
+        rules, bases=tuple(it for it in rules.bases if it.hook != "postrouting")
+    ),
+    "nobody is remembered": lambda rules: _without(rules, Remember),
+    "each map leads to its first endpoint": lambda rules: replace(
+        rules, collections={name: replace(held, elements=held.elements[:1]) for name, held in rules.collections.items()}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_rules_that_do_something_else_are_found(rendered: Rendered, name: str) -> None:
+    """Scenario "affinity" has packets with every outcome; each break is seen by some of them, and not by all."""
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == "affinity")
+    rules, own = rendered.rules(scenario)
+    broken = Tracer(scenario, {version: BREAKS[name](held) for version, held in rules.items()}, own, tells_silence=True)
+    found = [_is_held(broken, packet, version) for packet in scenario.packets for version in packet.versions]
+    assert set(found) == {True, False}
+
+
+def _is_held(tracer: Tracer, packet: Packet, version: plan.Version) -> bool:
+    try:
+        tracer.hold(packet, version, packet)
+    except AssertionError:
+        return False
+    return True
+
+
+def _without(rules: RuleSet, kind: type) -> RuleSet:
+    def left(rule: Rule) -> Rule:
+        return replace(rule, steps=tuple(step for step in rule.steps if type(step) is not kind))
+
+    return replace(
+        rules, chains={name: Chain(name, tuple(map(left, chain.rules))) for name, chain in rules.chains.items()}
+    )

@@ -175,7 +175,7 @@ def classes(draw: st.DrawFn) -> Packets:
     return Packets(origin, draw(st.sampled_from((6, 1))), destination, contains(OWN, destination), box)  # type: ignore[arg-type]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(rule_sets(), classes())
 def test_shares_sum_to_one_at_each_point(held: RuleSet, packets: Packets) -> None:
     """And the pieces are the whole class: none is lost, none is there twice."""
@@ -190,7 +190,7 @@ def test_shares_sum_to_one_at_each_point(held: RuleSet, packets: Packets) -> Non
         assert volume == _points(packets.box)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(rule_sets(), classes(), st.data())
 def test_a_class_fares_as_each_of_its_packets_does(held: RuleSet, packets: Packets, data: st.DataObject) -> None:
     """Where it is split, where ways are known already, and where neither is so."""

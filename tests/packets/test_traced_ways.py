@@ -3,144 +3,15 @@
 Scenarios hold the outcomes; this holds the way there, of rules that no proxy has.
 """
 
-import ipaddress
-import json
-from collections.abc import Iterator
-
 import pytest
 
-from knft.interpret import nftables
-from knft.interpret.outcomes import Box, Origin, Packets, rules_of
-from knft.interpret.ranges import LOOPBACK, ranges, single
-from knft.interpret.rules import Verdict
-from knft.interpret.walk.walker import Walker
-from tests.lab import plan
-from tests.lab.links import forget_flows
-from tests.lab.namespace import Namespace
 from tests.lab.topology import Lab
-from tests.lab.traffic import dial
+from tests.packets.ways import SPECIAL, WAYS, compare
 
 pytestmark = pytest.mark.kernel
-
-PORT = 5353
-_KINDS = {
-    "prerouting": ("filter", "nat"),
-    "input": ("filter", "nat"),
-    "forward": ("filter",),
-    "output": ("filter", "nat", "route"),
-    "postrouting": ("filter", "nat"),
-}
-_PRIORITIES = {"filter": (-300, 0, 300), "nat": (-100, 100), "route": (-150,)}
-_TESTS = (
-    "",
-    'iifname "eth0"',
-    'iifname "lo"',
-    'iifname != "eth0"',
-    'oifname "eth0"',
-    'oifname "cni0"',
-    'oifname "lo"',
-    'oifname != "lo"',
-    "ct state new",
-    "ct status dnat",
-    "ct status snat",
-    "meta mark 0x1",
-    "fib daddr type local",
-    "ip saddr 192.0.2.11",
-    "ip daddr 192.0.2.11",
-    "ip daddr 10.96.0.99",
-)
-_NODE, _OUTSIDE = plan.NODE.lan.ipv4, plan.OUTSIDE.ipv4
-_POD, _BEYOND, _GATEWAY = "10.244.2.11", "10.96.0.99", "10.244.1.1"
-"""The pod is on the other node: so all that leaves leaves by eth0."""
-_NOTED = "ip way noted"
-
-
-def _rules(special: str) -> str:
-    """Return a ruleset that counts at every hook what each test lets pass; ``special`` are more chains."""
-    chains = [
-        f"chain {kind}-{hook}-{at} {{\n type {kind} hook {hook} priority {priority};\n"
-        + "".join(f" udp dport {{ {PORT}, {PORT + 1} }} {test} counter jump noted\n" for test in _TESTS)
-        + "}\n"
-        for hook, kinds in _KINDS.items()
-        for kind in kinds
-        for at, priority in enumerate(_PRIORITIES[kind])
-    ]
-    return f"table ip way {{\nchain noted {{ meta mark set meta mark; }}\n{''.join(chains)}{special}}}\n"
-
-
-def _special(kind: str, hook: str, priority: int, rule: str) -> str:
-    return f"chain special-{hook} {{\n type {kind} hook {hook} priority {priority};\n udp dport {PORT} {rule}\n}}\n"
-
-
-SPECIAL = {
-    "nothing": "",
-    "a mark": _special("filter", "prerouting", -200, "meta mark set 1")
-    + _special("route", "output", -200, "meta mark set 1"),
-    "to a pod": "".join(_special("nat", hook, -101, f"dnat to {_POD}:{PORT + 1}") for hook in ("prerouting", "output")),
-    "to the node": "".join(
-        _special("nat", hook, -101, f"dnat to {_NODE}:{PORT + 1}") for hook in ("prerouting", "output")
-    ),
-    "from another": _special("nat", "postrouting", 99, "snat to 192.0.2.11")
-    + _special("nat", "input", 99, "snat to 192.0.2.11"),
-    "nowhere": _special("filter", "forward", -1, "drop") + _special("filter", "input", -1, "drop"),
-}
-WAYS: dict[str, tuple[str, str, str]] = {
-    "forwarded": ("outside", _OUTSIDE, _BEYOND),
-    "to the node": ("outside", _OUTSIDE, _NODE),
-    "from the node": ("node", _NODE, _BEYOND),
-    "from the node to itself": ("node", _NODE, _NODE),
-}
-
-
-@pytest.fixture
-def node(lab: Lab) -> Iterator[Namespace]:
-    namespace = lab.host("node").namespace
-    forget_flows(namespace)
-    yield namespace
-    namespace.run(["nft", "delete", "table", "ip", "way"])
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("special", SPECIAL)
-def test_traced_rules_are_those_that_count(lab: Lab, node: Namespace, special: str, way: str) -> None:
-    client, source, target = WAYS[way]
-    node.run(["nft", "-f", "-"], stdin=_rules(SPECIAL[special]))
-    dial(lab.host(client), target, PORT, "udp", source=source, source_port=4000, timeout=0.2)
-    listed = node.run(["nft", "-j", "list", "ruleset"]).stdout
-    assert _traced(listed, client, source, target) == _counted(listed)
-
-
-def _counted(listed: str) -> set[tuple[str, int]]:
-    """Return the rules with a counter that have counted: their chains, and their numbers there."""
-    found: set[tuple[str, int]] = set()
-    seen: dict[str, int] = {}
-    for rule in (item["rule"] for item in json.loads(listed)["nftables"] if "rule" in item):
-        number = seen.setdefault(rule["chain"], 0)
-        seen[rule["chain"]] += 1
-        if any(part.get("counter", {}).get("packets") for part in rule["expr"] if isinstance(part, dict)):
-            found.add((rule["chain"], number))
-    return found
-
-
-def _traced(listed: str, client: str, source: str, target: str) -> set[tuple[str, int]]:
-    """Return the rules that count, on all ways of the packet."""
-    rules = nftables.read(listed, 4)
-    own = ranges((*(single(_number(address))[0] for address in (_NODE, _GATEWAY)), *LOOPBACK[4]))
-    origin: Origin = "node" if client == "node" else "network"
-    box = Box(
-        ports=single(PORT),
-        sources=single(_number(source)),
-        source_ports=single(4000),
-        inputs=frozenset({"" if client == "node" else "eth0"}),
-        outputs=frozenset({"eth0"}),
-        states=frozenset({"new"}),
-    )
-    packets = Packets(origin, 17, _number(target), target == _NODE, box)
-    met = [rule for path in Walker(rules, own).paths(packets) for rule in rules_of(path.trail)]
-    numbers = {id(rule): number for chain in rules.chains.values() for number, rule in enumerate(chain.rules)}
-    there = [(chain.removeprefix("ip way "), rule) for chain, rule in met if Verdict("jump", _NOTED) in rule.steps]
-    return {(chain, numbers[id(rule)]) for chain, rule in there}
-
-
-def _number(address: str) -> int:
-    return int(ipaddress.ip_address(address))
+def test_traced_rules_are_those_that_count(lab: Lab, special: str, way: str) -> None:
+    compare(lab, special, WAYS[way])
