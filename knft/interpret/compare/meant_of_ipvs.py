@@ -40,7 +40,8 @@ _SHORT = "short-circuit"
 
 _NODE_PORT = _FRONTEND[1:]
 _TO_NODE = AddressType(Field.DESTINATION, frozenset({"local"}))
-_NEW = HasState(frozenset({"new"}))
+_PLACED = HasState(frozenset({"invalid"}), inverted=True)
+"""Of packets that conntrack can place nowhere, nobody looks at frontends."""
 
 _Frontend = tuple[int, int, int]
 Key = tuple[int, ...]
@@ -128,8 +129,7 @@ def _looks_up(rule: Rule, collection: str) -> bool:
 
 def guards_of_connections(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Have source ranges apply to packets that conntrack can place."""
-    known = HasState(frozenset({"invalid"}), inverted=True)
-    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, known),))
+    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _PLACED),))
 
 
 def nobody_here(rules: RuleSet, knft: RuleSet) -> RuleSet:
@@ -166,8 +166,8 @@ def _dropping(rules: RuleSet, name: str, frontends: Iterable[Key], chains: Itera
         by_length[len(key)].append(Element(key))
     sets = tuple(Collection(f"{name} ({length})", tuple(found)) for length, found in by_length.items())
     drops = (
-        Rule((_NEW, InSet(sets[0].name, _FRONTEND), Verdict("drop")), text=name),
-        Rule((_NEW, _TO_NODE, InSet(sets[1].name, _NODE_PORT), Verdict("drop")), text=name),
+        Rule((_PLACED, InSet(sets[0].name, _FRONTEND), Verdict("drop")), text=name),
+        Rule((_PLACED, _TO_NODE, InSet(sets[1].name, _NODE_PORT), Verdict("drop")), text=name),
     )
     return reduce(
         lambda found, chain: with_chain(found, Chain(chain, (*drops, *found.chains[chain].rules))),
@@ -176,9 +176,26 @@ def _dropping(rules: RuleSet, name: str, frontends: Iterable[Key], chains: Itera
     )
 
 
+_WEAKER = (
+    ("CLUSTER-IP", ("LOAD-BALANCER", "LOAD-BALANCER-LOCAL", "LOAD-BALANCER-FW", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL")),
+    ("LOAD-BALANCER", ("EXTERNAL-IP", "EXTERNAL-IP-LOCAL")),
+)
+"""What a frontend is no longer for knft, if it is in a stronger set."""
+
+
 def contested(rules: RuleSet, knft: RuleSet) -> RuleSet:
-    """Have frontends dropped that several Services claim: rules of IPVS do not tell whose they are."""
-    return _dropping(rules, CONTESTED, _contested(knft), _FIRST)
+    """Have frontends dropped that several Services claim: rules of IPVS do not tell whose they are.
+
+    What one Service claims as more than one kind of frontend is of the strongest kind.
+    """
+    collections = dict(rules.collections)
+    for stronger, others in _WEAKER:
+        taken = {element.key for element in _members(rules, stronger)}
+        for name in (_set(rules, other) for other in others):
+            if name in collections:
+                kept = tuple(element for element in collections[name].elements if element.key not in taken)
+                collections[name] = replace(collections[name], elements=kept)
+    return _dropping(replace(rules, collections=collections), CONTESTED, _contested(knft), _FIRST)
 
 
 def contested_in_knft(rules: RuleSet, _: RuleSet) -> RuleSet:
