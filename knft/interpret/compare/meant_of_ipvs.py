@@ -38,12 +38,10 @@ _LONGEST_NAME = 31
 _SHORT = "short-circuit"
 """What comments begin with of knft's rules for pods and the node under external policy Local."""
 
-_NODE_PORT = _FRONTEND[1:]
-_TO_NODE = AddressType(Field.DESTINATION, frozenset({"local"}))
-_NEW = HasState(frozenset({"new"}))
+_PLACED = HasState(frozenset({"invalid"}), inverted=True)
+"""Of packets that conntrack can place nowhere, nobody looks at frontends."""
 
 _Frontend = tuple[int, int, int]
-Key = tuple[int, ...]
 
 CONTESTED = "frontends that several Services claim"
 """The name of a collection that comes with knft's rule set, of what no rule says."""
@@ -128,8 +126,7 @@ def _looks_up(rule: Rule, collection: str) -> bool:
 
 def guards_of_connections(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Have source ranges apply to packets that conntrack can place."""
-    known = HasState(frozenset({"invalid"}), inverted=True)
-    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, known),))
+    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _PLACED),))
 
 
 def nobody_here(rules: RuleSet, knft: RuleSet) -> RuleSet:
@@ -159,37 +156,56 @@ _FIRST = ("nat PREROUTING", "nat OUTPUT")
 """Where kube-proxy's rules see a packet before IPVS does."""
 
 
-def _dropping(rules: RuleSet, name: str, frontends: Iterable[Key], chains: Iterable[str]) -> RuleSet:
-    """Have connections to some frontends dropped at the head of some chains; a NodePort is a key without an address."""
-    by_length: dict[int, list[Element]] = {len(_FRONTEND): [], len(_NODE_PORT): []}
-    for key in sorted(frontends):
-        by_length[len(key)].append(Element(key))
-    sets = tuple(Collection(f"{name} ({length})", tuple(found)) for length, found in by_length.items())
-    drops = (
-        Rule((_NEW, InSet(sets[0].name, _FRONTEND), Verdict("drop")), text=name),
-        Rule((_NEW, _TO_NODE, InSet(sets[1].name, _NODE_PORT), Verdict("drop")), text=name),
-    )
+def _dropping(rules: RuleSet, name: str, frontends: Iterable[_Frontend], chains: Iterable[str]) -> RuleSet:
+    """Have connections to some frontends dropped at the head of some chains."""
+    elements = tuple(Element(key) for key in sorted(frontends))
+    drop = Rule((_PLACED, InSet(name, _FRONTEND), Verdict("drop")), text=name)
     return reduce(
-        lambda found, chain: with_chain(found, Chain(chain, (*drops, *found.chains[chain].rules))),
+        lambda found, chain: with_chain(found, Chain(chain, (drop, *found.chains[chain].rules))),
         (chain for chain in chains if chain in rules.chains),
-        reduce(with_collection, sets, rules),
+        with_collection(rules, Collection(name, elements)),
     )
+
+
+_WEAKER = (
+    ("CLUSTER-IP", ("LOAD-BALANCER", "LOAD-BALANCER-LOCAL", "LOAD-BALANCER-FW", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL")),
+    ("LOAD-BALANCER", ("EXTERNAL-IP", "EXTERNAL-IP-LOCAL")),
+)
+"""What a frontend is no longer for knft, if it is in a stronger set."""
 
 
 def contested(rules: RuleSet, knft: RuleSet) -> RuleSet:
-    """Have frontends dropped that several Services claim: rules of IPVS do not tell whose they are."""
-    return _dropping(rules, CONTESTED, _contested(knft), _FIRST)
+    """Have frontends dropped that several Services claim: rules of IPVS do not tell whose they are.
+
+    What one Service claims as more than one kind of frontend is of the strongest kind.
+    """
+    collections = dict(rules.collections)
+    for stronger, others in _WEAKER:
+        taken = {element.key for element in _members(rules, stronger)}
+        for name in (_set(rules, other) for other in others):
+            if name in collections:
+                kept = tuple(element for element in collections[name].elements if element.key not in taken)
+                collections[name] = replace(collections[name], elements=kept)
+    return _dropping(replace(rules, collections=collections), CONTESTED, _contested(knft, rules), _FIRST)
 
 
-def contested_in_knft(rules: RuleSet, _: RuleSet) -> RuleSet:
+def contested_in_knft(rules: RuleSet, proxy: RuleSet) -> RuleSet:
     """Have the same dropped by knft."""
     chains = (own(rules, "filter-prerouting-pre-dnat"), own(rules, "filter-output-pre-dnat"))
-    return _dropping(rules, own(rules, CONTESTED), _contested(rules), chains)
+    return _dropping(rules, own(rules, CONTESTED), _contested(rules, proxy), chains)
 
 
-def _contested(knft: RuleSet) -> Iterator[Key]:
+def _contested(knft: RuleSet, proxy: RuleSet) -> Iterator[_Frontend]:
     for element in _elements(knft, CONTESTED):
-        yield tuple(part for part in element.key if isinstance(part, int))
+        match element.key:
+            case (int(address), int(protocol), int(port)):
+                yield address, protocol, port
+            case (int(protocol), int(port)):
+                yield from (
+                    (address, protocol, port)
+                    for first, last in node_addresses(proxy)
+                    for address in range(first, last + 1)
+                )
 
 
 def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
