@@ -50,12 +50,14 @@ class End(Struct, frozen=True):
 class Way(Struct, frozen=True):
     """The packets that rules treat alike, which are all but where ``when`` says otherwise; their shares sum to one.
 
-    ``when`` names what was not said of the packet and decides: an interface, a source port. ``rules`` are met by all.
+    ``when`` names what was not said of the packet and decides: an interface, a source port. ``rules`` are met by all
+    of them before those of the ``ends``, and ``then`` after those.
     """
 
     when: tuple[str, ...]
     rules: tuple[Met, ...]
     ends: tuple[End, ...]
+    then: tuple[Met, ...]
 
 
 class Trace(Struct, frozen=True):
@@ -123,15 +125,17 @@ class Tracer:
     def _way(self, asked: Box, piece: Piece, *, to_cluster_ip: bool) -> Way:
         trails = [_trail(path) for path in piece.left]
         shared = _shared(trails)
+        last = _shared([trail[shared:][::-1] for trail in trails]) if len(trails) > 1 else 0
         ends: dict[tuple[Outcome, str, tuple[Met, ...]], Fraction] = {}
         for path, passed in zip(piece.left, trails, strict=True):
             reason = _reason(path.outcome, passed, to_cluster_ip=to_cluster_ip)
-            end = path.outcome, reason, tuple(map(self._met, passed[shared:]))
+            end = path.outcome, reason, tuple(map(self._met, passed[shared : len(passed) - last]))
             ends[end] = ends.get(end, Fraction()) + path.share
         return Way(
             when=tuple(_when(asked, piece.box)),
             rules=tuple(map(self._met, trails[0][:shared])),
             ends=tuple(self._end(*end, share) for end, share in sorted(ends.items(), key=lambda item: repr(item[0]))),
+            then=tuple(map(self._met, trails[0][len(trails[0]) - last :])),
         )
 
     def _end(self, outcome: Outcome, reason: str, rules: tuple[Met, ...], share: Fraction) -> End:
@@ -195,7 +199,7 @@ def _trail(path: Path) -> list[Passed]:
 
 
 def _shared(trails: Sequence[list[Passed]]) -> int:
-    """Return how many rules all trails begin with, where they do the same."""
+    """Return how many rules all trails begin with that do the same to all."""
     count = 0
     for rules in zip(*trails, strict=False):
         if any((other.rule is not rules[0].rule or other.did != rules[0].did) for other in rules):
