@@ -77,7 +77,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 
 @cli.command(short_help="Tell what would become of packets with knft in kube-proxy's place.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
-              help="Manifest, directory of manifests, or - for standard input: what knft is rendered from.")  # fmt: skip
+              help="Manifest, directory of manifests, or - for standard input: knft is rendered from it.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
               help="The mode of kube-proxy to compare with, for the same objects.")  # fmt: skip
 @click.option("--live", is_flag=True,
@@ -116,7 +116,7 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 @click.option("--remembered", metavar="IP:PORT",
               help="The endpoint that session affinity has sent this client to.")  # fmt: skip
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
-              help="Trace through rules rendered from this manifest or directory, or - for standard input.")  # fmt: skip
+              help="Render the rules from this manifest or directory, or - for standard input.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
               help="With -f: knft's own rules, or what kube-proxy installs in mode iptables or ipvs.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
