@@ -81,15 +81,15 @@ def look(library: LibraryProcess) -> Machine:
         raise CaptureError(msg) from error
 
 
-def unnotified(before: Machine) -> tuple[str, ...]:
+def unnotified(*, with_sets: bool) -> tuple[str, ...]:
     """Return what can change without a notification, apart from counters; raise CaptureError.
 
-    Sets are asked for where rules named some in the look before.
+    Sets are to be asked for where rules name some.
     """
     try:
         legacy = [backend for backend in xtables.backends() if backend.name.endswith("-legacy")]
         saved = [_COUNTED.sub("", xtables.save(backend, LOOK_SECONDS)) for backend in legacy]
-        sets = xtables.save_sets(LOOK_SECONDS) or "" if before.sets else ""
+        sets = (xtables.save_sets(LOOK_SECONDS) or "") if with_sets else ""
         return (*saved, _COUNTED.sub("", sets), _CONNECTIONS.sub("", ipvs.read_servers() or ""))
     except KernelError as error:
         msg = f"this machine's rules cannot be read: {error}"

@@ -17,6 +17,7 @@ from knft.cli.trace_text import as_text
 from knft.config import parse_addresses, parse_any_addresses
 from knft.errors import CaptureError, UsageError
 from knft.interpret.compare import words
+from knft.interpret.compare.classes import PROTOCOLS
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import Packets
 from knft.interpret.ranges import Ranges, without
@@ -63,7 +64,7 @@ def follow(question: Asked, source: Source) -> Trace:
         source=words.address(version, question.source),
         sender=packet.origin,
         interface=question.interface or "",
-        destination=f"{words.socket(version, to.address, to.port)}/{words.PROTOCOLS[question.protocol]}",
+        destination=f"{words.socket(version, to.address, to.port)}/{PROTOCOLS[question.protocol]}",
         service=names.name(to.address, question.protocol, to.port, is_local=packet.is_local),
         client=client.said,
         ways=tracer.ways(packet, client),

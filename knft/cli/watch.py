@@ -94,6 +94,7 @@ class _Watch:
         self._as_json = as_json
         self._seen: Machine | None = None
         self._polled: tuple[str, ...] = ()
+        self._has_sets = False
         self._told: tuple[object, ...] = ()
 
     def run(self) -> None:
@@ -108,12 +109,15 @@ class _Watch:
         """Compare, unless both sides are what they were."""
         try:
             self._read_manifests()
+            # Before the look, so that what changes during it is a change.
+            self._polled = unnotified(with_sets=self._has_sets)
             machine = self._live.look()
             if machine.likeness == self._seen:
                 return None
-            self._seen, self._polled = machine.likeness, unnotified(machine)
+            self._seen, self._has_sets = machine.likeness, bool(machine.sets)
             return _result(compare(self._live.of(machine), self._go_on))
         except KnftError as error:
+            self._seen = None  # to be tried again, whatever happens
             return Result("unreadable", error=str(error))
 
     def _read_manifests(self) -> None:
@@ -135,7 +139,7 @@ class _Watch:
                 self._changes.settle(QUIET_SECONDS, LONGEST_SECONDS)
                 return
             try:
-                if self._seen is None or unnotified(self._seen) != self._polled:
+                if self._seen is None or unnotified(with_sets=self._has_sets) != self._polled:
                     return
             except CaptureError:
                 return  # the look will say it

@@ -1,5 +1,7 @@
 """Tells that something has changed on this machine, and not what: transactions of nf_tables, and addresses."""
 
+import contextlib
+import errno
 import math
 import select
 import socket
@@ -23,8 +25,7 @@ class Changes:
         self._sockets = [_addresses()]
         if has_nf_tables():
             self._sockets.append(listen(netlink_filter.generations()))
-        self._wake, woken = socket.socketpair()
-        woken.setblocking(False)
+        self._wake, woken = socket.socketpair(type=socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._sockets.append(woken)
         self._poll = select.poll()
         for each in self._sockets:
@@ -40,8 +41,9 @@ class Changes:
             each.close()
 
     def wake(self) -> None:
-        """End a wait of another thread, or the next one, as if something had changed."""
-        self._wake.send(b"!")
+        """End a wait of another thread, or the next one, as if something had changed; harmless after the end."""
+        with contextlib.suppress(OSError):  # enough others wait to be read, or nobody waits any more
+            self._wake.send(b"!")
 
     def wait(self, seconds: float) -> bool:
         """Wait so long for a change; return whether there was one."""
@@ -75,5 +77,7 @@ def _drain(each: socket.socket) -> None:
             each.recv(_READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                msg = f"notifications of changes are not to be had any more: {error.strerror}"
+                raise KernelError(msg) from error

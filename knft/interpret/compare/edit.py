@@ -8,12 +8,17 @@ from knft.interpret.rules import Action, Chain, Collection, Element, Rule, RuleS
 
 
 def edit_chain(rules: RuleSet, name: str, edit: Callable[[Rule], Iterable[Rule]]) -> RuleSet:
-    """Return a rule set in which each rule of a chain is replaced by what ``edit`` makes of it."""
-    chain = rules.chains.get(name)
-    if chain is None:
+    """Return a rule set in which each rule of a chain is replaced by what ``edit`` makes of it.
+
+    A chain that has been ``renamed`` is meant too, by its name of before.
+    """
+    there = [chain for key, chain in rules.chains.items() if key == name or key.endswith(f" {name}")]
+    if not there:
         return rules
-    edited = Chain(name, tuple(made for rule in chain.rules for made in edit(rule)))
-    return replace(rules, chains={**rules.chains, name: edited})
+    edited = {
+        chain.name: Chain(chain.name, tuple(made for rule in chain.rules for made in edit(rule))) for chain in there
+    }
+    return replace(rules, chains={**rules.chains, **edited})
 
 
 def without_rules(rules: RuleSet, name: str, is_meant: Callable[[Rule], bool]) -> RuleSet:
