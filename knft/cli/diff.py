@@ -96,7 +96,8 @@ def compare(found: Sides, progress: Progress = lambda _, __: None) -> Report:
 def _compare_family(version: IpVersion, found: Sides, progress: Progress) -> FamilyReport:
     left, right, own = found.kube_proxy[version], found.knft[version], found.own[version]
     if version in found.foreign:
-        right = joined(found.foreign[version], right)
+        # What others have stays. Of base chains with one priority the youngest is first, and knft's would be.
+        right = joined(right, found.foreign[version])
     is_ipvs = found.mode is Mode.IPVS
     if is_ipvs:
         own = ranges((*own, *node_addresses(left)))

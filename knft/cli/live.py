@@ -90,7 +90,7 @@ class LiveSides:
         return Sides(
             mode=None,
             name=f"knft {_HERE}",
-            kube_proxy={version: joined(found.foreign[version], rules) for version, rules in knft.items()},
+            kube_proxy={version: joined(rules, found.foreign[version]) for version, rules in knft.items()},
             knft=rendered,
             own=found.own,
             foreign=found.foreign,

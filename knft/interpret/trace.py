@@ -64,7 +64,8 @@ class Trace(Struct, frozen=True):
     """A packet that opens a connection, and what a rule set does to it.
 
     ``service`` is whose frontend is dialled, null where it is nobody's; ``sender`` is ``node`` for a process of the
-    node itself; ``client`` is ``new``, or where affinity remembers that it was sent to.
+    node itself; ``interface`` is empty where none was said; ``client`` is ``new``, or what affinity remembers of it.
+    ``version`` is that of this form.
     """
 
     rule_set: str
@@ -77,12 +78,7 @@ class Trace(Struct, frozen=True):
     client: str
     ways: tuple[Way, ...]
     remarks: tuple[str, ...] = ()
-
-    @property
-    def is_nobodys(self) -> bool:
-        """Whether no Service has the frontend, and no packet is translated or refused."""
-        ends = [end for way in self.ways for end in way.ends]
-        return self.service is None and all(end.fate == "delivered" and not end.endpoint for end in ends)
+    version: int = 1
 
 
 class Client(Struct, frozen=True):
