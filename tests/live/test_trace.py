@@ -2,6 +2,8 @@
 
 import json
 import re
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +77,23 @@ def test_a_machine_without_tables_has_nothing_to_trace_through(node: Namespace) 
     done = node.run([*KNFT, "trace", "--from", "192.0.2.99", "--to", "10.96.0.10:80"], check=False)
     assert done.returncode == 2
     assert "this machine has no table of knft's: name manifests with -f" in done.stderr
+
+
+def test_of_chains_with_one_priority_the_youngest_is_met_first(node: Namespace, tmp_path: Path) -> None:
+    """Listings have them the other way round; the kernel's counters say which of them saw a packet."""
+    for table, verdict in (("older", "accept"), ("younger", "drop")):
+        for command in (
+            f"add table ip {table}",
+            f"add chain ip {table} c {{ type filter hook output priority 0; }}",
+            f"add rule ip {table} c counter {verdict}",
+        ):
+            node.run(["nft", command])
+    with node.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, suppress(PermissionError):
+        sender.sendto(b"packet", ("127.0.0.1", 9))
+    listed = node.run(["nft", "-j", "list", "ruleset"]).stdout
+    counted = re.findall(r'"counter": {"packets": (\d+)', listed)
+    capture = tmp_path / "nft.json"
+    capture.write_text(listed)
+    found = _trace(node, "127.0.0.1", "127.0.0.1:9/udp", "--nft-json", str(capture))
+    met = [rule["chain"] for way in found["ways"] for rule in way["rules"]]
+    assert (counted, met) == (["0", "1"], ["ip younger c"])
