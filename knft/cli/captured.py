@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from knft.errors import CaptureError, SourceError
+from knft.errors import CaptureError, SourceError, UsageError
 from knft.interpret import iptables, ipvs, nftables
 from knft.interpret.compare.edit import joined
 from knft.interpret.ranges import Ranges, ranges
-from knft.interpret.rules import IpVersion, RuleSet
+from knft.interpret.rules import IpVersion, RuleSet, Server
 from knft.source.files import shown_path
 
 SAVE_PROGRAMS: dict[IpVersion, str] = {4: "iptables-save", 6: "ip6tables-save"}
@@ -20,7 +21,10 @@ VERSIONS: tuple[IpVersion, ...] = (4, 6)
 
 
 class Texts(Struct, frozen=True):
-    """What the tools print on a node, None where nobody has asked them; ``bound`` are networks on kube-proxy's device.
+    """What the tools print on a node, None where nobody has asked them.
+
+    ``bound`` are the networks on kube-proxy's device; where they are not known it has, as kube-proxy sees to it, the
+    address of every virtual server.
 
     ``names`` says for messages where each comes from, by the program that printed it: iptables-save, ip6tables-save,
     ipvsadm, nft.
@@ -30,7 +34,7 @@ class Texts(Struct, frozen=True):
     sets: str = ""
     servers: str = ""
     nftables: bytes | None = None
-    bound: tuple[str, ...] = ()
+    bound: tuple[str, ...] | None = None
     names: dict[str, str] = {}
 
 
@@ -65,15 +69,42 @@ def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
             yield iptables.read(texts.rules[version], version, texts.sets)
         with _naming(texts, "ipvsadm"):
             servers = ipvs.servers(texts.servers, version)
-        yield RuleSet(version=version, servers=servers, bound=_bound(texts.bound, version))
+        yield RuleSet(version=version, servers=servers, bound=_bound(texts.bound, version, servers))
     if texts.nftables is not None:
         with _naming(texts, "nft"):
             yield nftables.read(texts.nftables, version)
 
 
-def _bound(networks: Iterable[str], version: IpVersion) -> Ranges:
+def _bound(networks: Iterable[str] | None, version: IpVersion, servers: Iterable[Server]) -> Ranges:
+    if networks is None:
+        return ranges((server.address, server.address) for server in servers)
     addresses = (ipaddress.ip_interface(network).ip for network in networks)
     return ranges((int(address), int(address)) for address in addresses if address.version == version)
+
+
+def captured_texts(options: dict[str, Any]) -> Texts | None:
+    """Return the captures that are named on the command line, None where none is.
+
+    Raises UsageError, SourceError or CaptureError, naming flag and file.
+    """
+    saves: dict[IpVersion, str] = {4: options["iptables_save"], 6: options["ip6tables_save"]}
+    given = {version: path for version, path in saves.items() if path is not None}
+    nft = options["nft_json"]
+    for flag in ("ipset_save", "ipvsadm_save"):
+        if options[flag] is not None and not given:
+            msg = f"--{flag.replace('_', '-')}: it says nothing without --iptables-save or --ip6tables-save"
+            raise UsageError(msg)
+    if not given and nft is None:
+        return None
+    names = {SAVE_PROGRAMS[version]: f"--{SAVE_PROGRAMS[version]} {path}" for version, path in given.items()}
+    others = {"ipvsadm": ("--ipvsadm-save", options["ipvsadm_save"]), "nft": ("--nft-json", nft)}
+    return Texts(
+        rules={version: as_text(f"--{SAVE_PROGRAMS[version]}", path) for version, path in given.items()},
+        sets="" if options["ipset_save"] is None else as_text("--ipset-save", options["ipset_save"]),
+        servers="" if options["ipvsadm_save"] is None else as_text("--ipvsadm-save", options["ipvsadm_save"]),
+        nftables=None if nft is None else read_file("--nft-json", nft),
+        names=names | {program: f"{flag} {path}" for program, (flag, path) in others.items() if path is not None},
+    )
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def refuse_foreign_flags(context: click.Context, backend: str) -> None:
             raise UsageError(msg)
 
 
-def _is_given(context: click.Context, option: BackendOption) -> bool:
+def _is_given(context: click.Context, option: click.Parameter) -> bool:
     source = None if option.name is None else context.get_parameter_source(option.name)
     return source is ParameterSource.COMMANDLINE
 
@@ -56,7 +56,6 @@ _NODEPORT_ADDRESSES = "Which local addresses accept NodePorts: primary (default)
 _THOSE_OF_MODES = "With iptables and ipvs all is the default, and localhost a word too."
 
 _SHARED = (
-    click.option("--node", "node", required=True, metavar="NAME", help="Name of this node, as in nodeName."),
     click.option("--node-ip", multiple=True, metavar="IP", help="The node's address; one of each family."),
     click.option("--detect-local-mode", default="ClusterCIDR", show_default=True,
                  type=click.Choice(["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
@@ -123,18 +122,52 @@ _OF_RULES = (
 """What the rules themselves depend on."""
 
 
+_CAPTURES = (
+    click.option("--iptables-save", metavar="FILE", help="What iptables-save printed on a node."),
+    click.option("--ip6tables-save", metavar="FILE", help="The same of ip6tables-save."),
+    click.option("--ipset-save", metavar="FILE", help="What ipset save printed there, for rules that name sets."),
+    click.option("--ipvsadm-save", metavar="FILE", help="What ipvsadm -Sn printed there, in mode ipvs."),
+    click.option("--nft-json", metavar="FILE", help="What nft -j list ruleset printed on a node."),
+)
+"""Rule sets that somebody has captured."""
+
+
 def shared_flags(command: Command) -> Command:
     """Give a command the flags that say what node and what cluster this is."""
     return _with_shared(command, _NODEPORT_ADDRESSES)
 
 
-def shared_flags_of_modes(command: Command) -> Command:
+def shared_flags_of_modes(command: Command, *, needs_node: bool = True) -> Command:
     """Give a command that has kube-proxy's modes as well the same flags."""
-    return _with_shared(command, f"{_NODEPORT_ADDRESSES} {_THOSE_OF_MODES}")
+    return _with_shared(command, f"{_NODEPORT_ADDRESSES} {_THOSE_OF_MODES}", needs_node=needs_node)
 
 
-def _with_shared(command: Command, about_nodeports: str) -> Command:
-    return _with(command, (*_SHARED, _nodeport_addresses(about_nodeports)))
+def reading_flags(command: Command) -> Command:
+    """Give a command that reads rule sets, rendered, captured or in force, the flags that say which, and of what."""
+    return shared_flags_of_modes(_with(command, (*_CAPTURES, *_OF_RULES)), needs_node=False)
+
+
+def _with_shared(command: Command, about_nodeports: str, *, needs_node: bool = True) -> Command:
+    words = "Name of this node, as in nodeName." + ("" if needs_node else "  [needed with -f]")
+    node = click.option("--node", "node", required=needs_node, metavar="NAME", help=words)
+    return _with(command, (node, *_SHARED, _nodeport_addresses(about_nodeports)))
+
+
+_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
+"""What is said of the node itself, wherever its rules come from."""
+
+
+def refuse_flags_of_manifests(context: click.Context) -> None:
+    """Raise UsageError where a flag was given that shapes rendered rules, and no manifests were."""
+    shaping = _names(lambda command: shared_flags_of_modes(rule_flags(command), needs_node=False)) - _OF_ANY_RULES
+    for option in context.command.params:
+        if option.name in shaping and _is_given(context, option):
+            msg = f"{option.opts[0]}: it means nothing without -f"
+            raise UsageError(msg)
+
+
+def _names(flags: Callable[[Command], Command]) -> frozenset[str]:
+    return frozenset(_defaults(flags))
 
 
 def backend_flags(command: Command) -> Command:
@@ -155,9 +188,12 @@ def _with(command: Command, options: Sequence[Callable[[Command], Command]]) -> 
 
 def defaults_of_syncs() -> dict[str, Any]:
     """Return the flags of backends that ``rule_flags`` leaves out, as if nobody had given them."""
+    return _defaults(backend_flags)
 
+
+def _defaults(flags: Callable[[Command], Command]) -> dict[str, Any]:
     @click.command
-    @backend_flags
+    @flags
     def nothing() -> None:
         """Carry the options."""
 

@@ -10,8 +10,9 @@ import click
 from knft.cli.flags import (
     BACKENDS,
     backend_flags,
+    reading_flags,
+    refuse_flags_of_manifests,
     refuse_foreign_flags,
-    rule_flags,
     shared_flags,
     shared_flags_of_modes,
 )
@@ -75,29 +76,69 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 
 
 @cli.command(short_help="Tell what would become of packets with knft in kube-proxy's place.")
-@click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
-              help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+              help="Manifest, directory of manifests, or - for standard input: knft is rendered from it.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
               help="The mode of kube-proxy to compare with, for the same objects.")  # fmt: skip
-@click.option("--iptables-save", metavar="FILE", help="Compare with what iptables-save printed on a node.")
-@click.option("--ip6tables-save", metavar="FILE", help="The same of ip6tables-save.")
-@click.option("--ipset-save", metavar="FILE", help="What ipset save printed there, for rules that name sets.")
-@click.option("--ipvsadm-save", metavar="FILE", help="What ipvsadm -Sn printed there, in mode ipvs.")
-@click.option("--nft-json", metavar="FILE", help="Compare with what nft -j list ruleset printed on a node.")
+@click.option("--live", is_flag=True,
+              help="Compare with what is in force on this machine; changes nothing.")  # fmt: skip
+@click.option("--watch", is_flag=True,
+              help="With --live: compare again whenever either side changes, and tell when they part.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
               help="table: for people; json: for programs; html: one page to attach to a change request.")  # fmt: skip
-@shared_flags_of_modes
-@rule_flags
+@reading_flags
 @click.pass_context
 def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Compare knft's rules with kube-proxy's, by what becomes of every class of packets.
 
+    kube-proxy's are rendered for the same objects, or those of a capture (--iptables-save and so on, --nft-json), or
+    with --live those that this machine has: iptables of every backend, ipsets, virtual servers of IPVS, and its own
+    nftables tables. knft's are rendered from -f; with --live and without -f they are those in force.
+
     Exit status 0 means that packets fare alike, or differ by intent alone; 1 that some fare otherwise, or that a rule
-    cannot be interpreted; 2 that a rule set could not be read.
+    cannot be interpreted; 2 that a rule set could not be read. With --watch, a line with the time tells each change of
+    the result, until SIGTERM or SIGINT, and the status is 0; with -o json it is an object a line.
     """
+    if not options["paths"]:
+        refuse_flags_of_manifests(context)
     from knft.cli.diff import diff as diff_command  # noqa: PLC0415
 
     context.exit(diff_command(**options))
+
+
+@cli.command(short_help="Follow a packet through a rule set, without sending it.")
+@click.option("--from", "from_", required=True, metavar="IP",
+              help="The client: another host or a pod; or the node itself, by one of its addresses.")  # fmt: skip
+@click.option("--to", required=True, metavar="ADDR:PORT[/PROTOCOL]",
+              help="What it dials: 10.96.0.10:80/tcp, [fd00::10]:53/udp; tcp where nothing is said.")  # fmt: skip
+@click.option("--in-interface", metavar="IF",
+              help="The interface that the packet comes in by; any where nothing is said.")  # fmt: skip
+@click.option("--remembered", metavar="IP:PORT",
+              help="The endpoint that session affinity has sent this client to.")  # fmt: skip
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+              help="Render the rules from this manifest or directory, or - for standard input.")  # fmt: skip
+@click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
+              help="With -f: knft's own rules, or what kube-proxy installs in mode iptables or ipvs.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+              help="table: for people; json: for programs, as knft/interpret/trace.schema.json says.")  # fmt: skip
+@reading_flags
+@click.pass_context
+def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Follow the first packet of a connection through a rule set, rule by rule, and say what becomes of it and why.
+
+    The rules are rendered from manifests (-f), or captured on a node (--iptables-save and so on, --nft-json); without
+    either they are those of knft's tables on this machine, which are read and left as they are.
+
+    The node's own addresses, which tell its packets from others', come from the Node object or --node-ip, from
+    --local-address, and for the rules of this machine from its interfaces.
+
+    Exit status 0 means that the packet was followed, whatever became of it; 2 that a rule set could not be read.
+    """
+    if not options["paths"]:
+        refuse_flags_of_manifests(context)
+    from knft.cli.trace import trace as trace_command  # noqa: PLC0415
+
+    trace_command(**options)
 
 
 @cli.command(short_help="Remove what knft made on this machine, or kube-proxy left.")

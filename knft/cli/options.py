@@ -16,6 +16,9 @@ from knft.errors import UsageError
 
 def config_from_options(options: dict[str, Any]) -> Config:
     """Return the settings; raise UsageError naming the flag where one cannot be meant."""
+    if options["node"] is None:
+        msg = "--node: it is needed with -f; give the name that nodeName has in EndpointSlices"
+        raise UsageError(msg)
     node_name = options["node"].strip().lower()
     if not node_name:
         msg = "--node: the name is empty; give the name that nodeName has in EndpointSlices"

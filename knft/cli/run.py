@@ -1,13 +1,12 @@
 """``knft run``: the daemon on this machine."""
 
 import logging
-import os
-import signal
 import sys
 import threading
 from typing import Any
 
 from knft.cli.options import config_from_options
+from knft.cli.signals import stop_on_signals
 from knft.cli.takeover import warn_of_leftovers
 from knft.errors import KnftError
 from knft.kernel.addresses import local_addresses
@@ -29,7 +28,7 @@ DEBUG_FROM = 2
 
 def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Sync, and unless ``once`` is set follow the directory until SIGTERM or SIGINT."""
-    stop = threading.Event() if once else _stop_on_signals()
+    stop = threading.Event() if once else stop_on_signals()
     _set_up_logging(verbosity)
     tune_collector()
     config = config_from_options(options)
@@ -100,19 +99,3 @@ class _Follower(threading.Thread):
             self._daemon.note_addresses(local_addresses())
         except KnftError as error:
             log.warning("%s", error)
-
-
-def _stop_on_signals() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set; a thread waits for them, so that no handler interrupts a sync."""
-    stop = threading.Event()
-    awaited = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-
-    def wait() -> None:
-        signal.sigwait(awaited)
-        stop.set()
-        # Asked again: whatever a sync is waiting for is not worth waiting for. The rules stay as they are.
-        os._exit(128 + signal.sigwait(awaited))
-
-    threading.Thread(target=wait, name="signals", daemon=True).start()
-    return stop

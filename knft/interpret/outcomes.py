@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from knft.interpret.ranges import PORTS, Ranges, common
-from knft.interpret.rules import Rule, State
+from knft.interpret.rules import Rule, State, Step
 
 Origin = Literal["network", "node"]
 """Who sends: somebody whose packets come in by an interface, pods of this node among them; or a process of the node."""
@@ -95,11 +95,15 @@ class Outcome(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A rule that a packet met, and whose tests it passed; ``before`` are the rules met before it."""
+    """A rule that a packet met, and whose tests it passed; ``before`` are the rules met before it.
+
+    ``did`` is what the rule did to the packet, where that is recorded: maps' answers stand in place of the lookups.
+    """
 
     chain: str
     rule: Rule
     before: "Passed | None"
+    did: tuple[Step, ...] = ()
 
 
 def with_rules(trail: Passed | None, more: Iterable[tuple[str, Rule]]) -> Passed | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knft.errors import KernelError
+from knft.kernel import programs
 
 # Of the calling thread: /proc/net is the network namespace of the process's first one.
 _SERVERS = Path("/proc/thread-self/net/ip_vs")
@@ -36,6 +37,16 @@ def read_servers(path: Path = _SERVERS) -> str | None:
     except OSError as error:
         msg = f"the virtual servers cannot be read: {error}"
         raise KernelError(msg) from error
+
+
+def save_servers(seconds: float) -> str | None:
+    """Return the virtual servers as ``ipvsadm -Sn`` prints them, None without the program; raise KernelError.
+
+    /proc has them too, but for how long a client stays, which it tells in the kernel's own ticks. To be asked where
+    ``read_servers`` has found any: otherwise the kernel may load a module because of the question.
+    """
+    program = programs.find("ipvsadm")
+    return None if program is None else programs.run([program, "-Sn"], seconds)
 
 
 def delete_server(address: str, protocol: str, port: int) -> None:

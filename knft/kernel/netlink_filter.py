@@ -55,6 +55,13 @@ def program(table: str, own_ports: Iterable[int], byte_order: str = sys.byteorde
     yield (_RETURN, 0, 0, _PASS)
 
 
+def generations(byte_order: str = sys.byteorder) -> Iterator[Instruction]:
+    """Yield a filter that passes new generations alone: one message for each transaction, whoever's and about what."""
+    yield (_LOAD_HALF, 0, 0, _KIND)
+    yield from _if_equal(_loaded(NEW_GENERATION, 2, byte_order), _PASS)
+    yield (_RETURN, 0, 0, _DROP)
+
+
 def attach(netlink: socket.socket, instructions: Iterable[Instruction]) -> None:
     """Filter what the socket gets from now on, in place of an earlier filter; raise OSError where it is refused."""
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)

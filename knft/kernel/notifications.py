@@ -57,7 +57,7 @@ class ForeignChanges:
         """Held while the socket, or what its filter says, is changed."""
         self._own_ports = own_ports
         self._transaction = _Transaction(table)
-        self._socket = _listen(netlink_filter.program(table, own_ports))
+        self._socket = listen(netlink_filter.program(table, own_ports))
         # Closing the one end wakes whoever waits at the other.
         self._stop, self._stopped = socket.socketpair()
         self._poll = select.poll()
@@ -89,7 +89,7 @@ class ForeignChanges:
         Whoever receives calls this, in the network namespace that it is about. What happened meanwhile is not told.
         """
         with self._lock:
-            fresh = _listen(netlink_filter.program(self._table, self._own_ports))
+            fresh = listen(netlink_filter.program(self._table, self._own_ports))
             self._poll.unregister(self._socket)
             self._poll.register(fresh, select.POLLIN)
             self._socket.close()
@@ -208,7 +208,8 @@ def _texts(names: Iterable[bytes]) -> frozenset[str]:
     return frozenset(messages.text(name) for name in names)
 
 
-def _listen(program: Iterable[netlink_filter.Instruction]) -> socket.socket:
+def listen(program: Iterable[netlink_filter.Instruction]) -> socket.socket:
+    """Return a socket that hears of transactions what a filter lets through; raise KernelError where it is refused."""
     try:
         netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETFILTER)
     except OSError as error:

@@ -68,6 +68,15 @@ def save_set(name: str, seconds: float = CHANGE_SECONDS) -> str:
     return programs.run([programs.find("ipset") or "ipset", "save", name], seconds)
 
 
+def save_sets(seconds: float = CHANGE_SECONDS) -> str | None:
+    """Return all sets as commands, None without the program; raise KernelError where they cannot be read.
+
+    To be asked where a rule names a set: otherwise the kernel may load a module because of the question.
+    """
+    program = programs.find("ipset")
+    return None if program is None else programs.run([program, "save"], seconds)
+
+
 def destroy_set(name: str, deadline: float) -> None:
     """Destroy a set, trying again until ``deadline`` (time.monotonic) while rules hold it; harmless where it is gone.
 

@@ -198,6 +198,17 @@ def read_paths(paths: Iterable[str], standard_input: bytes | None) -> Scan:
     return found.scan()
 
 
+def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | None], ...]:
+    """Return what changes when any of the files does that ``read_paths`` would read."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        try:
+            found += sorted(item for item in path.iterdir() if _is_manifest(item.name)) if path.is_dir() else [path]
+        except OSError:
+            found.append(path)
+    return tuple((str(path), signature(path)) for path in found)
+
+
 def _read(path: Path, *, named: bool) -> bytes:
     """Read a file; also a pipe, if the user named it: a shell's ``<(command)``."""
     return path.read_bytes() if named and (path.is_fifo() or path.is_char_device()) else read_manifest(path)

@@ -4,16 +4,21 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from knft.interpret.rules import Action, Chain, Collection, Element, Rule, RuleSet, Step, Test
+from knft.interpret.rules import Action, Chain, Collection, Element, Rule, RuleSet, Step, Test, Verdict
 
 
 def edit_chain(rules: RuleSet, name: str, edit: Callable[[Rule], Iterable[Rule]]) -> RuleSet:
-    """Return a rule set in which each rule of a chain is replaced by what ``edit`` makes of it."""
-    chain = rules.chains.get(name)
-    if chain is None:
+    """Return a rule set in which each rule of a chain is replaced by what ``edit`` makes of it.
+
+    A chain that has been ``renamed`` is meant too, by its name of before.
+    """
+    there = [chain for key, chain in rules.chains.items() if key == name or key.endswith(f" {name}")]
+    if not there:
         return rules
-    edited = Chain(name, tuple(made for rule in chain.rules for made in edit(rule)))
-    return replace(rules, chains={**rules.chains, name: edited})
+    edited = {
+        chain.name: Chain(chain.name, tuple(made for rule in chain.rules for made in edit(rule))) for chain in there
+    }
+    return replace(rules, chains={**rules.chains, **edited})
 
 
 def without_rules(rules: RuleSet, name: str, is_meant: Callable[[Rule], bool]) -> RuleSet:
@@ -50,6 +55,26 @@ def with_collection(rules: RuleSet, collection: Collection) -> RuleSet:
 def with_chain(rules: RuleSet, chain: Chain) -> RuleSet:
     """Return a rule set with a chain more, or with another of that name."""
     return replace(rules, chains={**rules.chains, chain.name: chain})
+
+
+def renamed(rules: RuleSet, before: str) -> RuleSet:
+    """Return a rule set whose chains have a word in front of their names, so that it can be joined with its like."""
+
+    def name(chain: str) -> str:
+        return f"{before} {chain}"
+
+    def edited(rule: Rule) -> Rule:
+        return replace(rule, steps=tuple(_leading(step, name) for step in rule.steps))
+
+    return replace(
+        rules,
+        bases=tuple(replace(base, chain=name(base.chain)) for base in rules.bases),
+        chains={name(key): Chain(name(key), tuple(map(edited, chain.rules))) for key, chain in rules.chains.items()},
+    )
+
+
+def _leading(step: Step, name: Callable[[str], str]) -> Step:
+    return replace(step, chain=name(step.chain)) if isinstance(step, Verdict) and step.chain else step
 
 
 def joined(one: RuleSet, other: RuleSet) -> RuleSet:

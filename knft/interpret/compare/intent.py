@@ -191,10 +191,10 @@ INTENTS = (
 class Intended:
     """The intended differences of a mode, and the two rule sets with any of them taken out."""
 
-    def __init__(self, mode: Mode, kube_proxy: RuleSet, knft: RuleSet) -> None:
-        """Take the rule sets as they are."""
+    def __init__(self, mode: Mode | None, kube_proxy: RuleSet, knft: RuleSet) -> None:
+        """Take the rule sets as they are; without a mode, where both are knft's, nothing is meant to differ."""
         self._kube_proxy, self._knft = kube_proxy, knft
-        found = {intent.reason: intent.of(mode) for intent in INTENTS}
+        found = {intent.reason: intent.of(mode) for intent in INTENTS} if mode is not None else {}
         self._changes = {reason: changes for reason, changes in found.items() if changes is not None}
         self.reasons = tuple(self._changes)
 

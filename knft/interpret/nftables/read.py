@@ -43,11 +43,14 @@ def _chain_name(chain: ListedChain) -> str:
 
 
 def _bases(listing: Listing) -> tuple[BaseChain, ...]:
-    """Return base chains in their order; those of a dormant table are not entered."""
+    """Return base chains, the youngest first; those of a dormant table are not entered.
+
+    Listings have them in the order in which they were made; of one priority, the kernel enters the youngest first.
+    """
     dormant = {table.id for table in listing.tables if table.dormant}
     found = (
         _placed(base_chain, chain, lambda: place(number, "chain", (chain.family, chain.table, chain.name)))  # noqa: B023
-        for number, chain in listing.chains
+        for number, chain in reversed(listing.chains)
         if (chain.family, chain.table) not in dormant
     )
     return tuple(base for base in found if base is not None)

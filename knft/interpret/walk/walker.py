@@ -40,6 +40,9 @@ class Walker:
     rule sets are parts of one another.
     """
 
+    actions: type[Actions] = Actions
+    """What carries out the rules' steps."""
+
     def __init__(self, rules: RuleSet, own: Ranges = (), indexes: Indexes | None = None) -> None:
         """Prepare a rule set."""
         indexes = indexes or Indexes()
@@ -49,7 +52,7 @@ class Walker:
         self._own = own
         self._bound, self._binds_sources = rules.bound, rules.binds_sources
         self._stages = Stages(rules, chains)
-        self._actions = Actions(chains, collections, _seconds(rules), self._is_local, indexes.journal)
+        self._actions = self.actions(chains, collections, _seconds(rules), self._is_local, indexes.journal)
         self._servers = ServerTable(rules.servers)
         self._unmentioned = Unmentioned(rules, own)
         self._known: dict[Hashable, list[Ending]] = {}

@@ -1,0 +1,78 @@
+"""A trace for people: what was asked, the rules that are met, and what becomes of the packet."""
+
+from collections.abc import Iterator, Sequence
+
+from knft.interpret.trace import End, Met, Trace, Way
+from knft.present.wording import visible
+
+_FATES = {
+    "delivered": "is delivered",
+    "rejected": "is refused",
+    "dropped": "is dropped",
+    "undecided": "is undecided",
+}
+
+
+def as_text(trace: Trace) -> str:
+    """Return the trace as lines."""
+    return "\n".join(line.rstrip() for line in _lines(trace)) + "\n"
+
+
+def _lines(trace: Trace) -> Iterator[str]:
+    yield from _facts(trace)
+    for way in trace.ways:
+        yield ""
+        if way.when:
+            yield f"Where {visible(' and '.join(way.when))}:"
+            yield ""
+        yield from _way(way)
+
+
+def _facts(trace: Trace) -> Iterator[str]:
+    sender = "a process of the node" if trace.sender == "node" else "from another host or a pod"
+    interface = f", in by {visible(trace.interface)}" if trace.interface else ""
+    yield f"packet   {trace.source} → {trace.destination} ({trace.family}, {sender}{interface}), opens a connection"
+    yield f"rules    {visible(trace.rule_set)}"
+    yield f"service  {visible(trace.service) if trace.service else 'none has this frontend'}"
+    if trace.client != "new":
+        yield f"client   {trace.client}"
+    for remark in trace.remarks:
+        yield f"remark   {visible(remark)}"
+
+
+def _way(way: Way) -> Iterator[str]:
+    if way.rules:
+        yield "It meets"
+        yield from _rules(way.rules, "  ")
+    else:
+        yield "It meets no rule that does anything."
+    yield ""
+    for end in way.ends:
+        yield _end(end)
+        yield from _rules(end.rules, "      ")
+    if way.then:
+        yield ""
+        yield "All of them meet then"
+        yield from _rules(way.then, "  ")
+
+
+def _end(end: End) -> str:
+    often = "" if end.share == "1" else f"{end.share} ({end.percent:g} %) "
+    why = f": {visible(end.why)}" if end.why else ""
+    if end.fate != "delivered":
+        return f"{often}{_FATES[end.fate]}{why}"
+    said = f"reaches {end.endpoint}" if end.endpoint else "goes its way, not translated"
+    if end.source != "kept":
+        kind = {"masqueraded": "masqueraded", "frontend": "with the frontend's address as source"}
+        said += f", {kind.get(end.source, f'with source {end.source}')}"
+    else:
+        said += ", source kept" if end.endpoint else ""
+    if end.seconds is not None:
+        said += f", stays there for {end.seconds} s" + (";" if why else "")
+    return f"{often}{said}{why}"
+
+
+def _rules(rules: Sequence[Met], indent: str) -> Iterator[str]:
+    for met in rules:
+        rule = f"line {met.line}: {met.rule}" if met.line else met.rule
+        yield f"{indent}{visible(met.chain)}: {visible(', '.join(met.does) or 'meets')}   [{visible(rule)}]"

@@ -1,0 +1,8 @@
+"""Writes the schema of traces anew: ``python -m tests.trace.schema``."""
+
+import json
+
+from tests.trace.test_command import SCHEMA, schema
+
+if __name__ == "__main__":
+    SCHEMA.write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,124 @@
+"""``knft trace`` as a command: its forms, and what is wrong with what was asked."""
+
+import json
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+import knft.interpret.trace as form
+from knft.errors import KnftError
+from tests.trace.cluster import FLAGS, invoked, trace, written
+
+SCHEMA = Path(form.__file__).with_name("trace.schema.json")
+PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("trace"))
+
+
+def test_every_rule_is_told_with_what_it_does(cluster: Path) -> None:
+    """Those that all packets meet, those of each endpoint, and those that all meet after it."""
+    done = invoked("-f", str(cluster), *FLAGS, *PACKET)
+    rules = "ip daddr . meta l4proto . th dport vmap @service-ips"
+    assert f"\n  ip knft services: go to ip knft pool-tcp-2   [{rules}]\n" in done.stdout
+    assert "\n1/2 (50 %) reaches 10.244.1.11:8080, masqueraded: from outside the pod range\n" in done.stdout
+    assert "\n      ip knft pool-tcp-2: to 10.244.1.11:8080   [dnat ip to " in done.stdout
+    assert done.stdout.startswith("packet   192.0.2.99 → 10.96.0.10:80/tcp (IPv4, from another host or a pod)")
+    assert "\nservice  shop/open:http\n" in done.stdout
+
+
+def test_chances_are_told_as_kube_proxys_rules_have_them(cluster: Path) -> None:
+    (way,) = trace("-f", str(cluster), *FLAGS, *PACKET, "--backend", "iptables")["ways"]
+    first, second = (end["rules"][0]["does"] for end in way["ends"])
+    assert first[0] == "chance 1/2"
+    assert second[0].startswith("jump to nat KUBE-SEP-")
+    assert [met["does"] for met in way["then"]][-1] == ["masquerade"]
+
+
+@pytest.mark.parametrize("mode", ["nftables", "iptables", "ipvs"])
+@pytest.mark.parametrize("to", ["10.96.0.10:80", "10.96.0.13:80", "10.96.0.15:80", "198.51.100.77:80/udp"])
+def test_what_programs_get_is_what_the_schema_says(cluster: Path, mode: str, to: str) -> None:
+    found = trace("-f", str(cluster), *FLAGS, "--backend", mode, "--from", "192.0.2.99", "--to", to)
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+
+
+def test_the_schema_is_that_of_the_form() -> None:
+    """``python -m tests.trace.schema`` writes it anew."""
+    assert json.loads(SCHEMA.read_text()) == schema()
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of a trace."""
+    found = msgspec.json.schema(form.Trace)
+    for kind in found["$defs"].values():
+        kind["description"] = cleandoc(kind["description"])
+        kind["additionalProperties"] = False
+    written: dict[str, Any] = json.loads(
+        json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **found})
+    )
+    return written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--to", "10.96.0.10"], "--to: '10.96.0.10' is not an address with a port, such as 10.96.0.10:80/tcp"),
+        (["--to", "fd00::10:80"], "an IPv6 address stands in brackets"),
+        (["--to", "10.96.0.10:http"], "--to: 'http' is not a port"),
+        (["--to", "10.96.0.10:0"], "--to: '0' is not a port"),
+        (["--to", "10.96.0.10:70000"], "--to: '70000' is not a port"),
+        (["--to", "10.96.0.10:80/icmp"], "--to: 'icmp' is no protocol of Services"),
+        (["--to", "10.96.0.300:80"], "--to: '10.96.0.300' is not an IP address"),
+        (["--to", "[fd00::10]:80"], "--from: 192.0.2.99 is an IPv4 address, and --to has one of IPv6"),
+        (["--from", "web"], "--from: 'web' is not an IP address"),
+        (["--from", "192.0.2.11", "--in-interface", "eth0"], "its own packets come in by no interface"),
+        (["--in-interface", "a/b"], "--in-interface: 'a/b' is not the name of an interface"),
+        (["--to", "127.0.0.1:80"], "the kernel takes no packet to a loopback address from outside"),
+        (["--remembered", "10.244.1.11:8080"], "--remembered: no rule would remember"),
+        (["--remembered", "10.244.1.11"], "--remembered: '10.244.1.11' is not an address with a port"),
+        (["--nft-json", "/dev/null"], "-f: the captured rules are traced"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(cluster: Path, arguments: list[str], words: str) -> None:
+    with pytest.raises(KnftError) as refused:
+        invoked("-f", str(cluster), *FLAGS, *PACKET, *arguments)
+    assert words in str(refused.value)
+
+
+def test_flags_of_rendered_rules_need_manifests() -> None:
+    with pytest.raises(KnftError, match="--masquerade-all: it means nothing without -f"):
+        invoked(*PACKET, "--masquerade-all")
+
+
+def test_a_rule_that_is_not_interpreted_leaves_it_undecided(tmp_path: Path) -> None:
+    """The rule is named; nothing is guessed, and no text of it controls a terminal."""
+    saved = tmp_path / "saved"
+    saved.write_text(
+        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+        '-A FORWARD -m comment --comment "red \x1b[31m" -m bpf --bytecode "1,6 0 0 0" -j DROP\nCOMMIT\n'
+    )
+    done = invoked("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
+    assert done.exit_code == 0
+    assert "is undecided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_policy_that_drops_is_the_reason(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    saved.write_text("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n")
+    found = trace("--iptables-save", str(saved), *PACKET)
+    assert found["ways"][0]["ends"][0]["why"] == "no rule of the chain accepts the packet, and its policy is drop"
+    assert found["remarks"] == ["no address of the node is known: --local-address names them"]
+
+
+def test_a_capture_of_the_other_family_is_no_use(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    saved.write_text("*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n")
+    with pytest.raises(KnftError, match="it has no rules of IPv4, the family of --to"):
+        invoked("--ip6tables-save", str(saved), *PACKET)
