@@ -147,6 +147,12 @@ def compare(sides: Sides, progress: Progress) -> Report:
 
 
 def _compare_family(version: IpVersion, sides: Sides, progress: Progress) -> FamilyReport:
+    comparison, names = comparison_of(version, sides)
+    return summarise(version, comparison.counts, comparison.differences(progress), names)
+
+
+def comparison_of(version: IpVersion, sides: Sides) -> tuple[Comparison, ServiceNames]:
+    """Return what goes through all differences of one family, and who is who."""
     left, right, own = sides.kube_proxy[version], sides.knft[version], sides.own[version]
     if sides.captured:
         # What others have on the node stays there, whoever serves Services.
@@ -156,5 +162,4 @@ def _compare_family(version: IpVersion, sides: Sides, progress: Progress) -> Fam
         own = ranges((*own, *node_addresses(left)))
     classes = Classes(version, Constants((left, right)), own, bound=left.bound if is_ipvs else None)
     comparison = Comparison(left, right, classes, own, Intended(sides.mode, left, right))
-    names = ServiceNames((right, left))
-    return summarise(version, comparison.counts, comparison.differences(progress), names)
+    return comparison, ServiceNames((right, left))

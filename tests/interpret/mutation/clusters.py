@@ -4,6 +4,7 @@ No two Services share a frontend, and no endpoint is one. Every Service has both
 """
 
 import json
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from random import Random
 from typing import Any
 
@@ -43,7 +44,7 @@ KINDS = (
     Kind("public", "LoadBalancer", external_policy="Cluster", local=2),
     Kind("nearby", "LoadBalancer", external_policy="Local", local=2, remote=1),
     Kind("guarded", "LoadBalancer", ranges=True, remote=1),
-    Kind("loyal", "LoadBalancer", seconds=10800, remote=1, local=1),
+    Kind("loyal", "LoadBalancer", seconds=10800, remote=0, local=2),
     Kind("empty", "NodePort", local=0, remote=0),
     Kind("absent", "LoadBalancer", external_policy="Local", local=0, remote=1),
     Kind("phone", "NodePort", ports=(("sip", "SCTP", 5060), ("rtp", "UDP", 5004)), remote=1),
@@ -70,7 +71,11 @@ class Cluster(Struct, frozen=True):
     seed: int
     changes: tuple[Change, ...]
     options: dict[str, Any]
-    objects: tuple[Object, ...]
+
+    @property
+    def own(self) -> tuple[IPv4Address | IPv6Address, ...]:
+        """The addresses that the node has."""
+        return tuple(ip_address(address) for address in NODE_ADDRESSES)
 
 
 def cluster(seed: int) -> Cluster:
@@ -85,7 +90,7 @@ def cluster(seed: int) -> Cluster:
     data = "\n---\n".join(json.dumps(item) for item in objects).encode()
     scan = read_paths(["-"], data)
     assert not scan.problems, scan.problems
-    return Cluster(seed, scan.changes, diff.make_context("diff", _flags(seed)).params, tuple(objects))
+    return Cluster(seed, scan.changes, diff.make_context("diff", _flags(seed)).params)
 
 
 def _flags(seed: int) -> list[str]:

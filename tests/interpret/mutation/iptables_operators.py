@@ -28,6 +28,7 @@ from tests.interpret.mutation.operator import Operator, Touched
 from tests.interpret.mutation.saved import Place, Saved
 
 _MARKED = find("nat", "KUBE-EXT-*", "masquerade traffic for")
+_SHORT_CIRCUIT = find("nat", "KUBE-EXT-*", "pod traffic")
 _MARKED_CLUSTER_IPS = find("nat", "KUBE-SV*", "KUBE-MARK-MASQ")
 _NO_SUCH = {True: "10.96.0.250", False: "fd00:10:96::fa"}
 """Cluster IPs of nobody, by whether they are IPv4."""
@@ -43,19 +44,6 @@ def _policy_swapped(saved: Saved, chance: Random) -> Touched | None:
     ends = {found.target for found in saved.find("nat", cluster, "-j KUBE-SEP")}
     if ends == {found.target for found in saved.find("nat", place.target, "-j KUBE-SEP")}:
         return Touched((service,), "all endpoints are on the node, and neither chain marks what comes from outside")
-    return Touched((service,))
-
-
-def _short_circuit_missing(saved: Saved, chance: Random) -> Touched | None:
-    """Treat pods as outsiders; where all endpoints are on the node they reach the same."""
-    place = one_of(saved.find("nat", "KUBE-EXT-*", "pod traffic"), chance)
-    if place is None:
-        return None
-    service, local = saved.service(place), place.target.replace("SVC", "SVL")
-    saved.remove(place)
-    ends = {found.target for found in saved.find("nat", place.target, "-j KUBE-SEP")}
-    if ends == {found.target for found in saved.find("nat", local, "-j KUBE-SEP")}:
-        return Touched((service,), "all endpoints are on the node: pods reach the same by policy Local")
     return Touched((service,))
 
 
@@ -99,12 +87,6 @@ def _unmarked_external(saved: Saved, chance: Random) -> Touched | None:
     if place is None:
         return None
     saved.replace(place, place.text.replace("KUBE-EXT", "KUBE-SVC"))
-    marks = saved.find("nat", place.target, "masquerade traffic for")
-    if not marks and len(saved.find("nat", place.target.replace("EXT", "SVL"))) == len(
-        [found for found in saved.find("nat", place.target.replace("EXT", "SVC")) if "KUBE-MARK-MASQ" not in found.text]
-    ):
-        # What the node sends is marked in the one chain alone.
-        return Touched((saved.service(place),))
     return Touched((saved.service(place),))
 
 
@@ -152,7 +134,7 @@ def _uninterpreted_target(saved: Saved, chance: Random) -> Touched | None:
     place = one_of(FRONTENDS(saved), chance)
     if place is None:
         return None
-    text = re.sub(r"-j \S+$", "-j CT --helper ftp", place.text)
+    text = re.sub(r"-j \S+$", "-j NFQUEUE --queue-num 7", place.text)
     saved.insert(place, text)
     return Touched((saved.service(place),), line=saved.line_of(text))
 
@@ -247,16 +229,16 @@ def _of_guarded(base: str) -> Change:
     return change
 
 
-def _refusals_unreached(chain: str, base: str) -> Change:
-    """Take away a built-in chain's jump to the refusals of a kind."""
+def _refusals_unreached(chain: str) -> Change:
+    """Take away the jump of what is forwarded to refusals of a kind; those of NodePorts are not forwarded."""
 
     def change(saved: Saved, chance: Random) -> Touched | None:
         refused = saved.find("filter", chain, "has no")
         if not refused:
             return None
-        services = tuple(saved.service(place) for place in refused)
-        removed(_jump("filter", base, chain), of_all=True)(saved, chance)
-        return Touched(services)
+        services = tuple(saved.service(place) for place in refused if " -d " in place.text)
+        removed(_jump("filter", "FORWARD", chain), of_all=True)(saved, chance)
+        return Touched(services, "" if services else "all that it refuses is dialled at the node's own addresses")
 
     return change
 
@@ -280,7 +262,7 @@ OF_FRONTENDS: tuple[Operator[Saved], ...] = (
     Operator("stale chain", "the frontend of a Service that is gone", _stale_chain),
     Operator("external as internal", "an external address leads where the cluster IP does", _unmarked_external),
     Operator("policy swapped", "Cluster for Local", _policy_swapped),
-    Operator("pods as outsiders", "who are in fact short-circuited", _short_circuit_missing),
+    Operator("pods as outsiders", "and the node's own addresses among theirs", removed(_SHORT_CIRCUIT)),
     Operator("masquerade missing", "for what comes from outside", removed(_MARKED)),
     Operator("masquerade late", "after the jump", _masquerade_late),
     Operator("masquerade of cluster IP missing", "for what is no pod's", removed(_MARKED_CLUSTER_IPS)),
@@ -309,8 +291,8 @@ OF_FILTERS: tuple[Operator[Saved], ...] = (
     Operator("source range missing", "one of two", removed(RANGES)),
     Operator("source range added", "of others", _range_added),
     Operator("source ranges after the end", "a return is before them", _range_ended),
-    Operator("refusals unreached", "by what is forwarded", _refusals_unreached("KUBE-SERVICES", "FORWARD")),
-    Operator("drops unreached", "by what is forwarded", _refusals_unreached("KUBE-EXTERNAL-SERVICES", "FORWARD")),
+    Operator("refusals unreached", "by what is forwarded", _refusals_unreached("KUBE-SERVICES")),
+    Operator("drops unreached", "by what is forwarded", _refusals_unreached("KUBE-EXTERNAL-SERVICES")),
     Operator("forwarding rule missing", "which accepts", _is_forwarding_accept),
     Operator("health check port missing", "which is accepted", _health_check_missing),
     Operator("invalid packets passed", "when forwarded", _invalid_passed),

@@ -34,10 +34,10 @@ def _slightly(found: re.Match[str]) -> str:
 
 
 def _probabilities_swapped(saved: Saved, chance: Random) -> Touched | None:
-    pools = [found for chain in pools(saved) if len(found := saved.find("nat", chain, "--probability")) > 1]
-    if not pools:
+    there = [found for chain in pools(saved) if len(found := saved.find("nat", chain, "--probability")) > 1]
+    if not there:
         return None
-    one, other = chance.choice(pools)[:2]
+    one, other = chance.choice(there)[:2]
     shares = [place.text.partition("--probability ")[2].split()[0] for place in (one, other)]
     saved.replace(one, one.text.replace(shares[0], shares[1]))
     saved.replace(other, other.text.replace(shares[1], shares[0]))
@@ -46,10 +46,10 @@ def _probabilities_swapped(saved: Saved, chance: Random) -> Touched | None:
 
 def _last_first(saved: Saved, chance: Random) -> Touched | None:
     """Put the rule without a probability in front of those with one."""
-    pools = [chain for chain in pools(saved) if saved.find("nat", chain, "--probability")]
-    if not pools:
+    there = [chain for chain in pools(saved) if saved.find("nat", chain, "--probability")]
+    if not there:
         return None
-    chain = chance.choice(pools)
+    chain = chance.choice(there)
     last, first = saved.find("nat", chain)[-1], saved.find("nat", chain, "--probability")[0]
     saved.remove(last)
     saved.insert(first, last.text)
@@ -58,10 +58,10 @@ def _last_first(saved: Saved, chance: Random) -> Touched | None:
 
 def _checks_last(saved: Saved, chance: Random) -> Touched | None:
     """Look for who is remembered only after an endpoint was drawn."""
-    pools = [found for chain in pools(saved) if (found := saved.find("nat", chain, "--rcheck"))]
-    if not pools:
+    there = [found for chain in pools(saved) if (found := saved.find("nat", chain, "--rcheck"))]
+    if not there:
         return None
-    found = chance.choice(pools)
+    found = chance.choice(there)
     last = saved.find("nat", found[0].chain)[-1]
     saved.append(last, *(place.text for place in found))
     saved.remove(*found)
@@ -92,12 +92,12 @@ def _hairpin_late(saved: Saved, chance: Random) -> Touched | None:
 
 def _foreign_endpoint(saved: Saved, chance: Random) -> Touched | None:
     """Send some packets of a Service to an endpoint of another."""
-    pools = {saved.owner(chain): chain for chain in pools(saved) if saved.find("nat", chain, "-j KUBE-SEP")}
-    if len(pools) < 2:
+    there = {saved.owner(chain): chain for chain in pools(saved) if saved.find("nat", chain, "-j KUBE-SEP")}
+    if len(there) < 2:
         return None
-    mine, other = chance.sample(sorted(pools), 2)
-    first = saved.find("nat", pools[mine], "-j KUBE-SEP")[0]
-    target = chance.choice(saved.find("nat", pools[other], "-j KUBE-SEP")).target
+    mine, other = chance.sample(sorted(there), 2)
+    first = saved.find("nat", there[mine], "-j KUBE-SEP")[0]
+    target = chance.choice(saved.find("nat", there[other], "-j KUBE-SEP")).target
     saved.insert(first, f"-A {first.chain} -m statistic --mode random --probability 0.1000000000 -j {target}")
     return Touched((mine,))
 
@@ -128,10 +128,10 @@ def _shifted(text: str) -> str:
 
 def _list_of_other(saved: Saved, chance: Random) -> Touched | None:
     """Look for clients in the list of another endpoint."""
-    pools = [found for chain in pools(saved) if len(found := saved.find("nat", chain, "--rcheck")) > 1]
-    if not pools:
+    there = [found for chain in pools(saved) if len(found := saved.find("nat", chain, "--rcheck")) > 1]
+    if not there:
         return None
-    one, other = chance.sample(chance.choice(pools), 2)
+    one, other = chance.sample(chance.choice(there), 2)
     saved.replace(one, one.text.replace(f"--name {one.target}", f"--name {other.target}"))
     return Touched((saved.service(one),))
 
