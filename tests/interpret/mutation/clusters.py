@@ -1,4 +1,4 @@
-"""Small clusters with every kind of Service, drawn from a seed: a few Services each, so that to name one means something.
+"""Small clusters with every kind of Service, drawn from a seed: a few each, so that to name one means something.
 
 No two Services share a frontend, and no endpoint is one. Every Service has both families.
 """
@@ -80,7 +80,7 @@ class Cluster(Struct, frozen=True):
 
 def cluster(seed: int) -> Cluster:
     """Return the cluster of a seed."""
-    chance = Random(f"cluster {seed}")
+    chance = Random(f"cluster {seed}")  # noqa: S311 - a seed, no secret
     names = _MIXES[seed % len(_MIXES)]
     kinds = [next(kind for kind in KINDS if kind.name == name) for name in names]
     objects: list[Object] = [_node()]
@@ -133,22 +133,26 @@ def _service(kind: Kind, number: int) -> Object:
     if kind.type != "ClusterIP":
         for index, port in enumerate(spec["ports"]):
             port["nodePort"] = 30000 + 10 * number + index
-    if kind.external_ips:
-        spec["externalIPs"] = [f"203.0.113.{number}", f"2001:db8:cb::{number:x}"]
-    ingress: list[Object] = []
-    if kind.type == "LoadBalancer":
-        ingress = [{"ip": f"203.0.113.{100 + number}"}, {"ip": f"2001:db8:cb::1:{number:x}"}]
-        if kind.external_policy == "Local":
-            spec["healthCheckNodePort"] = 32000 + number
-    if kind.ranges:
-        spec["loadBalancerSourceRanges"] = [*_RANGES, *_MORE_RANGES]
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": kind.name, "namespace": "shop"},
         "spec": spec,
-        "status": {"loadBalancer": {"ingress": ingress}},
+        "status": {"loadBalancer": {"ingress": _expose(kind, spec, number)}},
     }
+
+
+def _expose(kind: Kind, spec: Object, number: int) -> list[Object]:
+    """Give a Service addresses for clients from outside; return those of its load balancer."""
+    if kind.external_ips:
+        spec["externalIPs"] = [f"203.0.113.{number}", f"2001:db8:cb::{number:x}"]
+    if kind.ranges:
+        spec["loadBalancerSourceRanges"] = [*_RANGES, *_MORE_RANGES]
+    if kind.type != "LoadBalancer":
+        return []
+    if kind.external_policy == "Local":
+        spec["healthCheckNodePort"] = 32000 + number
+    return [{"ip": f"203.0.113.{100 + number}"}, {"ip": f"2001:db8:cb::1:{number:x}"}]
 
 
 def _slices(kind: Kind, number: int, chance: Random) -> list[Object]:

@@ -209,8 +209,6 @@ def _invalid_passed(saved: Saved, chance: Random) -> Touched | None:
     return Touched((), "knft drops no packets that conntrack can place nowhere, by intent")
 
 
-
-
 def _jump(table: str, base: str, chain: str) -> Find:
     return find(table, base, f"-j {chain}$")
 
@@ -304,16 +302,28 @@ def _everywhere(table: str, chain: str, pattern: str, new: str) -> Change:
 
 
 OF_ALL: tuple[Operator[Saved], ...] = (
-    Operator("no services from outside", "PREROUTING", removed(_jump("nat", "PREROUTING", "KUBE-SERVICES"), of_all=True)),
+    Operator(
+        "no services from outside", "PREROUTING", removed(_jump("nat", "PREROUTING", "KUBE-SERVICES"), of_all=True)
+    ),
     Operator("no services from the node", "OUTPUT", removed(_jump("nat", "OUTPUT", "KUBE-SERVICES"), of_all=True)),
     Operator("no postrouting", "jump", removed(_jump("nat", "POSTROUTING", "KUBE-POSTROUTING"), of_all=True)),
     Operator("no masquerade", "rule", removed(find("nat", "KUBE-POSTROUTING", "MASQUERADE"), of_all=True)),
     Operator("wrong mark", "set", _everywhere("nat", "KUBE-MARK-MASQ", "0x00004000", "0x00008000")),
-    Operator("wrong mark looked for", "in postrouting", _everywhere("nat", "KUBE-POSTROUTING", "0x4000/|0x00004000/", "0x00008000/")),
+    Operator(
+        "wrong mark looked for",
+        "in postrouting",
+        _everywhere("nat", "KUBE-POSTROUTING", "0x4000/|0x00004000/", "0x00008000/"),
+    ),
     Operator("mark not set", "by KUBE-MARK-MASQ", removed(find("nat", "KUBE-MARK-MASQ"), of_all=True)),
     Operator("masquerade before the question", "whether it was asked for", _return_last),
-    Operator("NodePorts unreached", "by anybody", removed(_jump("nat", "KUBE-SERVICES", "KUBE-NODEPORTS"), of_all=True)),
-    Operator("NodePorts of everybody", "not of the node alone", _everywhere("nat", "KUBE-SERVICES", "-m addrtype --dst-type LOCAL ", "")),
+    Operator(
+        "NodePorts unreached", "by anybody", removed(_jump("nat", "KUBE-SERVICES", "KUBE-NODEPORTS"), of_all=True)
+    ),
+    Operator(
+        "NodePorts of everybody",
+        "not of the node alone",
+        _everywhere("nat", "KUBE-SERVICES", "-m addrtype --dst-type LOCAL ", ""),
+    ),
 )
 
 OPERATORS = (*OF_POOLS, *OF_FRONTENDS, *OF_FILTERS, *OF_ALL)

@@ -136,8 +136,6 @@ def _list_of_other(saved: Saved, chance: Random) -> Touched | None:
     return Touched((saved.service(one),))
 
 
-
-
 OF_POOLS: tuple[Operator[Saved], ...] = (
     Operator("endpoint missing", "the last one of a pool", _endpoint_missing),
     Operator("drawn endpoint missing", "one with a probability: the others' shares grow", removed(RANDOM)),

@@ -68,7 +68,11 @@ def _counted(saved: Saved, chance: Random) -> bool:
 def _commented(saved: Saved, _: Random) -> bool:
     """Comment on rules that have no comment."""
     saved.each(
-        lambda line: f"{line} -m comment --comment \"nobody's business\"" if "--comment" not in line and " -j " not in line else line
+        lambda line: (
+            f'{line} -m comment --comment "nobody\'s business"'
+            if "--comment" not in line and " -j " not in line
+            else line
+        )
     )
     saved.each(lambda line: re.sub(r"^(-A \S+) -j", r'\1 -m comment --comment "a note" -j', line))
     return True
@@ -103,7 +107,9 @@ def _dockers(saved: Saved, _: Random) -> bool:
     saved.declare("nat", "DOCKER")
     forward = saved.find("filter", "FORWARD")[-1]
     saved.append(
-        forward, "-A FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "-A FORWARD -j DOCKER-USER"
+        forward,
+        "-A FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        "-A FORWARD -j DOCKER-USER",
     )
     saved.append(saved.find("filter", "FORWARD")[-1], "-A DOCKER-USER -j RETURN")
     saved.declare("filter", "DOCKER-USER")
@@ -113,14 +119,18 @@ def _dockers(saved: Saved, _: Random) -> bool:
 def _cnis(saved: Saved, _: Random) -> bool:
     """Have a CNI's chains beside, which masquerade what leaves the cluster and accept what pods send."""
     pods = "10.244.0.0/16" if "127.0.0.0" in saved.text() else "fd00:10:244::/48"
-    saved.append(saved.find("nat", "POSTROUTING")[-1], "-A POSTROUTING -m comment --comment \"flanneld masq\" -j FLANNEL-POSTRTG")
+    saved.append(
+        saved.find("nat", "POSTROUTING")[-1], '-A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG'
+    )
     saved.append(
         saved.find("nat", "POSTROUTING")[-1],
         "-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -j RETURN",
         f"-A FLANNEL-POSTRTG -s {pods} -d {pods} -j RETURN",
     )
     saved.declare("nat", "FLANNEL-POSTRTG")
-    saved.append(saved.find("filter", "FORWARD")[-1], f"-A FORWARD -s {pods} -j ACCEPT", f"-A FORWARD -d {pods} -j ACCEPT")
+    saved.append(
+        saved.find("filter", "FORWARD")[-1], f"-A FORWARD -s {pods} -j ACCEPT", f"-A FORWARD -d {pods} -j ACCEPT"
+    )
     return True
 
 
@@ -161,7 +171,9 @@ def _options_first(saved: Saved, _: Random) -> bool:
 
 def _multiport(saved: Saved, _: Random) -> bool:
     """Write ports by the match that can have many."""
-    saved.each(lambda line: re.sub(r"-m (tcp|udp|sctp) -p \1 (.*?)--dport (\d+)", r"-p \1 \2-m multiport --dports \3", line))
+    saved.each(
+        lambda line: re.sub(r"-m (tcp|udp|sctp) -p \1 (.*?)--dport (\d+)", r"-p \1 \2-m multiport --dports \3", line)
+    )
     return True
 
 

@@ -57,7 +57,9 @@ def _target_added(node: Node, chance: Random) -> Touched | None:
 def _target_of_other(node: Node, chance: Random) -> Touched | None:
     line = chance.choice(node.targets())
     mine = node.service(line)
-    others = [other for other in node.targets() if node.service(other)[0].partition(":")[0] != mine[0].partition(":")[0]]
+    others = [
+        other for other in node.targets() if node.service(other)[0].partition(":")[0] != mine[0].partition(":")[0]
+    ]
     end = chance.choice(others).split(" -r ")[1]
     node.servers[node.servers.index(line)] = f"{line.split(' -r ')[0]} -r {end}"
     return Touched(mine)
@@ -182,7 +184,9 @@ OPERATORS: tuple[Operator[Node], ...] = (
     Operator("NodePort not in its set", "no masquerade", _node_port_missing),
     Operator("local NodePort not in its set", "a masquerade", _element_missing("KUBE-NODE-PORT-LOCAL-TCP")),
     Operator("hairpin missing", "of an endpoint on the node", _element_missing("KUBE-LOOP-BACK")),
-    Operator("address not in the set of all", "what it does not serve is not refused", _element_missing("KUBE-IPVS-IPS")),
+    Operator(
+        "address not in the set of all", "what it does not serve is not refused", _element_missing("KUBE-IPVS-IPS")
+    ),
     Operator("firewall hole", "not in the set of guarded ones", _element_missing("KUBE-LOAD-BALANCER-FW")),
     Operator("source range missing", "one of two", _element_missing("KUBE-LOAD-BALANCER-SOURCE-CIDR")),
     Operator("source range narrower", "half", _element_edited("KUBE-LOAD-BALANCER-SOURCE-CIDR", r"/(\d+)$", _wider)),

@@ -65,13 +65,20 @@ class Listed:
         """Make a chain beside those there are."""
         model = next(item["chain"] for item in self.objects if "chain" in item and "hook" not in item["chain"])
         at = next(number for number, item in enumerate(self.objects) if "rule" in item)
-        rules = [{"rule": {"family": model["family"], "table": model["table"], "chain": chain, "expr": expr["expr"]}} for expr in like]
+        rules = [
+            {"rule": {"family": model["family"], "table": model["table"], "chain": chain, "expr": expr["expr"]}}
+            for expr in like
+        ]
         self.objects[at:at] = [{"chain": {**model, "name": chain}}]
         self.objects += rules
 
     def chains(self, beginning: str) -> list[str]:
         """Return the chains whose names so begin."""
-        return [item["chain"]["name"] for item in self.objects if item.get("chain", {}).get("name", "").startswith(beginning)]
+        return [
+            item["chain"]["name"]
+            for item in self.objects
+            if item.get("chain", {}).get("name", "").startswith(beginning)
+        ]
 
     @property
     def family(self) -> str:

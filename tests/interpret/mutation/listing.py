@@ -129,7 +129,13 @@ class _Writer:
             yield {"name": name, "type": kind, **more, **({"elem": found} if found else {})}
         if not is_map:
             for name, seconds in self._sets.items():
-                yield {"name": name, "type": address, "flags": ["timeout", "dynamic"], "timeout": seconds, "size": 65535}
+                yield {
+                    "name": name,
+                    "type": address,
+                    "flags": ["timeout", "dynamic"],
+                    "timeout": seconds,
+                    "size": 65535,
+                }
 
     def _address(self, field: str) -> Expression:
         return {"payload": {"protocol": self._family, "field": field}}
@@ -181,10 +187,13 @@ class _Writer:
 
     def _service(self, served: ServedPort) -> None:
         plan, base = served.plan, _suffix(served)
-        if plan.port.uses_cluster_endpoints and plan.endpoints.cluster:
-            self._pool(served, f"service-{base}", plan.endpoints.cluster)
-        if plan.port.uses_local_endpoints and plan.endpoints.local:
-            self._pool(served, f"local-{base}", plan.endpoints.local)
+        pools = (
+            ("service-", plan.port.uses_cluster_endpoints, plan.endpoints.cluster),
+            ("local-", plan.port.uses_local_endpoints, plan.endpoints.local),
+        )
+        for name, is_used, endpoints in pools:
+            if is_used and endpoints:
+                self._pool(served, f"{name}{base}", endpoints)
         if plan.external is not Traffic.REJECT and plan.port.externally_accessible:
             self._chains[f"external-{base}"] = list(self._external(base, plan.external))
         for frontend in plan.frontends:
@@ -192,15 +201,18 @@ class _Writer:
         if plan.allowed_sources:
             ranges = {"set": [_prefix(cidr) for cidr in plan.allowed_sources]}
             self._chains[f"firewall-{base}"] = [_rule(match(self._address("saddr"), ranges, "!="), {"drop": None})]
-        self._elements.setdefault("cluster-ips", [])
-        if plan.port.cluster_ip not in self._elements["cluster-ips"]:
-            self._elements["cluster-ips"].append(plan.port.cluster_ip)
+        addresses = self._elements.setdefault("cluster-ips", [])
+        if plan.port.cluster_ip not in addresses:
+            addresses.append(plan.port.cluster_ip)
         if not self._by_chains:
-            protocol = _PROTOCOLS[plan.name.protocol]
-            for end in plan.endpoints.all_reachable:
-                if end.is_local:
-                    hairpin = concat(end.address, end.address, protocol, end.port)
-                    self._elements.setdefault("hairpin-connections", []).append(hairpin)
+            self._hairpins(served)
+
+    def _hairpins(self, served: ServedPort) -> None:
+        protocol = _PROTOCOLS[served.plan.name.protocol]
+        for end in served.plan.endpoints.all_reachable:
+            if end.is_local:
+                hairpin = concat(end.address, end.address, protocol, end.port)
+                self._elements.setdefault("hairpin-connections", []).append(hairpin)
 
     def _external(self, base: str, traffic: Traffic) -> Iterator[Object]:
         if traffic is Traffic.CLUSTER:
@@ -245,7 +257,8 @@ class _Writer:
     def _pool(self, served: ServedPort, chain: str, endpoints: tuple[Endpoint, ...]) -> None:
         plan = served.plan
         rules: list[Object] = []
-        if self._by_chains and chain.startswith("service-"):
+        internal = "local-" if plan.internal is Traffic.LOCAL else "service-"
+        if self._by_chains and chain.startswith(internal):
             dialled = match(self._address("daddr"), plan.port.cluster_ip)
             rules.append(_rule(dialled, match(self._address("saddr"), self._pods, "!="), self._mark()))
         is_protocol = match(_PROTOCOL, _PROTOCOLS[plan.name.protocol])
@@ -256,7 +269,10 @@ class _Writer:
         for end, name in zip(endpoints, names, strict=True):
             self._chains[f"endpoint-{name}"] = list(self._endpoint(served, end, name))
         if plan.port.affinity_seconds:
-            known = ((match(self._address("saddr"), f"@affinity-{name}"), leading("goto", f"endpoint-{name}")) for name in names)
+            known = (
+                (match(self._address("saddr"), f"@affinity-{name}"), leading("goto", f"endpoint-{name}"))
+                for name in names
+            )
             rules += [_rule(*steps) for steps in known]
         drawn = [[number, leading("goto", f"endpoint-{name}")] for number, name in enumerate(names)]
         rules.append(_rule({"vmap": {"key": _numgen(len(names)), "data": {"set": drawn}}}))

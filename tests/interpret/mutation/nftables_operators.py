@@ -173,7 +173,11 @@ def _foreign_endpoint(listed: Listed, chance: Random) -> Touched | None:
 
 
 def _translations(listed: Listed) -> list[Object]:
-    return [rule for rule in listed.rules("*", '"dnat"') if "fib" not in json.dumps(rule) and '"status"' not in json.dumps(rule)]
+    return [
+        rule
+        for rule in listed.rules("*", '"dnat"')
+        if "fib" not in json.dumps(rule) and '"status"' not in json.dumps(rule)
+    ]
 
 
 def _target_edited(edit: Callable[[Any], Any], part: int) -> Change:
@@ -254,7 +258,9 @@ def _hairpin_missing(listed: Listed, chance: Random) -> Touched | None:
 
 
 def _hairpin_rule_missing(listed: Listed, chance: Random) -> Touched | None:
-    rules = [rule for rule in listed.rules("endpoint-*", "saddr.*mark-for-masquerade") if _HERE.search(json.dumps(rule))]
+    rules = [
+        rule for rule in listed.rules("endpoint-*", "saddr.*mark-for-masquerade") if _HERE.search(json.dumps(rule))
+    ]
     if not rules:
         return None
     rule = chance.choice(rules)
@@ -463,7 +469,7 @@ OF_ALL: tuple[Operator[Listed], ...] = (
     Operator("no frontends", "look-up", _removed_of_all("services", "@service-ips")),
     Operator("no cluster IPs' check", "reject", _removed_of_all("cluster-ips-check", "invalid ports")),
     Operator("return first", "of services", _return_first),
-    Operator("wrong mark", "looked for", _replaced("masquerading", "16384]}, \"right\"", "32768]}, \"right\"")),
+    Operator("wrong mark", "looked for", _replaced("masquerading", '16384]}, "right"', '32768]}, "right"')),
     Operator("input drops", "by policy", _base("filter-input", "policy", "drop")),
     Operator("forwarding drops", "by policy", _base("filter-forward", "policy", "drop")),
     Operator("firewall after translation", "another priority", _base("filter-prerouting-pre-dnat", "prio", -90)),

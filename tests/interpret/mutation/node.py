@@ -39,7 +39,9 @@ class Node:
     def targets(self, least: int = 1) -> list[str]:
         """Return the lines of real servers whose virtual server has at least so many."""
         lines = [line for line in self.servers if line.startswith("-a ")]
-        return [line for line in lines if sum(other.split(" -r ")[0] == line.split(" -r ")[0] for other in lines) >= least]
+        return [
+            line for line in lines if sum(other.split(" -r ")[0] == line.split(" -r ")[0] for other in lines) >= least
+        ]
 
     def virtual(self) -> list[str]:
         """Return the lines of virtual servers that have real ones."""
