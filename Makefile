@@ -6,13 +6,14 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest test-vm test-trixie fuzz soak bench install clean
+.PHONY: help demo test check pytest mutants test-vm test-trixie fuzz soak bench install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
 	@echo 'make test     everything: lint, types, import contracts, and all tests on the real kernel'
 	@echo 'make check    lint, types and import contracts alone'
 	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
+	@echo 'make mutants  over 1 000 rule sets that went wrong: knft diff has to find each, and to name its Service; CLUSTERS is handed on'
 	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
 	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
 	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
@@ -36,6 +37,11 @@ check: $(INSTALLED)
 pytest: $(INSTALLED)
 	@sh tests/present/install.sh
 	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
+
+# Needs no kernel: rule sets are text. The tests have a part of it, one cluster for each mode.
+CLUSTERS = 5
+mutants: $(INSTALLED)
+	@$(BIN)/python -m tests.interpret.mutation $(CLUSTERS)
 
 # No KVM is needed, and the kernel is downloaded, never installed. tests/vm says how it works.
 test-vm: $(INSTALLED)

@@ -94,6 +94,12 @@ def compare(found: Sides, progress: Progress = lambda _, __: None) -> Report:
 
 
 def _compare_family(version: IpVersion, found: Sides, progress: Progress) -> FamilyReport:
+    comparison, names = comparison_of(version, found)
+    return summarise(version, comparison.counts, comparison.differences(progress), names)
+
+
+def comparison_of(version: IpVersion, found: Sides) -> tuple[Comparison, ServiceNames]:
+    """Return what goes through all differences of one family, and who is who."""
     left, right, own = found.kube_proxy[version], found.knft[version], found.own[version]
     if version in found.foreign:
         # What others have stays. Of base chains with one priority the youngest is first, and knft's would be.
@@ -103,5 +109,4 @@ def _compare_family(version: IpVersion, found: Sides, progress: Progress) -> Fam
         own = ranges((*own, *node_addresses(left)))
     classes = Classes(version, Constants((left, right)), own, bound=left.bound if is_ipvs else None)
     comparison = Comparison(left, right, classes, own, Intended(found.mode, left, right))
-    names = ServiceNames((right, left))
-    return summarise(version, comparison.counts, comparison.differences(progress), names)
+    return comparison, ServiceNames((right, left))

@@ -34,14 +34,15 @@ class Intent(Struct, frozen=True):
     source: str
     iptables: Changes | None = None
     ipvs: Changes | None = None
+    nftables: Changes | None = None
 
     def of(self, mode: Mode) -> Changes | None:
         """Return the changes in a mode, None where it does not differ."""
-        return {Mode.IPTABLES: self.iptables, Mode.IPVS: self.ipvs}.get(mode)
+        return {Mode.IPTABLES: self.iptables, Mode.IPVS: self.ipvs, Mode.NFTABLES: self.nftables}.get(mode)
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that differ."""
+        """The older modes that differ; kube-proxy's own mode nftables does so up to some version alone."""
         return tuple(mode for mode in (Mode.IPTABLES, Mode.IPVS) if self.of(mode) is not None)
 
 
@@ -150,6 +151,7 @@ INTENTS = (
         "a pod of another node that dials itself through this node is masqueraded",
         "C.6(1), D.5(12)",
         iptables=Changes(knft=of_knft.every_hairpin),
+        nftables=Changes(knft=of_knft.every_hairpin),  # up to 1.35, where each endpoint's chain looks at who dials
     ),
     Intent(
         "another's cluster IP",

@@ -73,6 +73,8 @@ def lost_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:
         found = claim(rule)
         if found is None or found[0] not in kept:
             return False
+        if found[0][0] is not None and not _says_what(rule):
+            return False  # kube-proxy says of each address what it is to the Service: this is none of its rules
         name, kind = kept[found[0]]
         return found[1] != name or (_kind(rule) in _KINDS and _kind(rule) != kind)
 
@@ -92,6 +94,10 @@ def _claims(rules: RuleSet) -> dict[Frontend, set[tuple[str, str]]]:
                 frontend, name = claimed
                 found.setdefault(frontend, set()).add((name, _kind(rule)))
     return found
+
+
+def _says_what(rule: Rule) -> bool:
+    return bool(_kind(rule)) or " has no " in rule.comment or " not accepted " in rule.comment
 
 
 def _kind(rule: Rule) -> str:

@@ -117,6 +117,8 @@ class Actions:
         if collection.remembers:
             memory = memory_of(packet, test.collection, test.key)
             packet.looked_up |= {memory}
+            if test.seconds is not None:
+                packet.asked = {**packet.asked, test.collection: test.seconds}
             known = memory in self.memory or memory in packet.remembered
             return Next.STEP if known is not test.inverted else Next.RULE
         results = [(found, (found.element is None) is test.inverted) for found in look_up(packet, collection, test.key)]
@@ -226,7 +228,8 @@ class Actions:
         packet.redirect(address, port, is_local=self._is_local(address))
 
     def _remember(self, packet: Packet, action: Remember) -> Next:
-        packet.seconds = self._seconds.get(action.collection) if action.seconds is None else action.seconds
+        name = action.collection
+        packet.seconds = packet.asked.get(name, self._seconds.get(name)) if action.seconds is None else action.seconds
         drawn = next((part for part in action.key if isinstance(part, Random) and part.modulus > 1), None)
         if drawn is None:
             packet.remembered |= {memory_of(packet, action.collection, action.key)}

@@ -71,6 +71,8 @@ class Packet(Struct, kw_only=True):
     remembered: frozenset[Memory] = frozenset()
     seconds: int | None = None
     """For how long that is remembered."""
+    asked: dict[str, int] = {}
+    """How old what was looked up on the way may be, where a rule said so; replaced, never changed."""
     trail: Passed | None = None
     stop: int = -1
     """Which of the ``stage``'s stops they are at."""
