@@ -1,6 +1,7 @@
 """Ways of packets through a node: the rules that count them in the kernel, and those that a trace says they meet."""
 
 import ipaddress
+import itertools
 import json
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ NODE, _OUTSIDE = plan.NODE.lan.ipv4, plan.OUTSIDE.ipv4
 POD, _BEYOND, _GATEWAY = "10.244.2.11", "10.96.0.99", "10.244.1.1"
 """The pod is on the other node: so all that leaves leaves by eth0."""
 _NOTED = "ip way noted"
+_SOURCE_PORTS = itertools.count(20000)
+"""One after the other: IPVS does not forget a client when its servers are cleared."""
 
 
 def _rules(special: str) -> str:
@@ -107,11 +110,25 @@ def compare(lab: Lab, special: str, way: Way, beside: RuleSet = NOTHING) -> None
     forget_flows(node)
     node.run(["nft", "-f", "-"], stdin=_rules(SPECIAL[special]))
     try:
-        dial(lab.host(way.client), way.target, PORT, "udp", source=way.source, source_port=4000, timeout=0.2)
+        dial(
+            lab.host(way.client),
+            way.target,
+            PORT,
+            "udp",
+            source=way.source,
+            source_port=next(_SOURCE_PORTS),
+            timeout=0.2,
+        )
         listed = node.run(["nft", "-j", "list", "table", "ip", "way"]).stdout
     finally:
         node.run(["nft", "delete", "table", "ip", "way"])
-    assert _traced(joined(nftables.read(listed, 4), beside), way) == _counted(listed)
+    traced, counted = _traced(joined(nftables.read(listed, 4), beside), way), _counted(listed)
+    assert traced == counted, f"traced alone: {sorted(traced - counted)}; counted alone: {sorted(counted - traced)}"
+
+
+def _send(lab: Lab, way: Way) -> None:
+    port = next(_SOURCE_PORTS)
+    dial(lab.host(way.client), way.target, PORT, "udp", source=way.source, source_port=port, timeout=0.2)
 
 
 def _counted(listed: str) -> set[tuple[str, int]]:
@@ -133,7 +150,6 @@ def _traced(rules: RuleSet, way: Way) -> set[tuple[str, int]]:
     box = Box(
         ports=single(PORT),
         sources=single(_number(way.source)),
-        source_ports=single(4000),
         inputs=frozenset({"" if way.client == "node" else "eth0"}),
         outputs=frozenset({"eth0"}),
         states=frozenset({"new"}),
