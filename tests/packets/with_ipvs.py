@@ -7,10 +7,11 @@ import pytest
 
 from tests.lab import plan
 from tests.lab.topology import Lab
-from tests.packets.captured import DEVICE
+from tests.packets.captured import DEVICE, of_ipvs
 from tests.packets.modes import Ipvs
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import Scene, cases, opened
+from tests.packets.ways import NODE, POD, PORT, Way, compare
 
 pytestmark = pytest.mark.kernel
 
@@ -26,6 +27,32 @@ def test_cleanup_leaves_nothing_of_the_mode(lab: Lab, tmp_path: Path) -> None:
     assert [name for name in left if not name.startswith("KUBE-6-")] == []
     for program in ("iptables-save", "ip6tables-save"):
         assert "KUBE-" not in node.run([program]).stdout
+
+
+BOUND = "10.96.0.50"
+
+
+@pytest.mark.parametrize("client", ["outside", "node"])
+@pytest.mark.parametrize("server", [POD, NODE])
+@pytest.mark.parametrize("special", ["nothing", "a mark", "from another", "nowhere"])
+def test_traced_rules_are_those_that_count(lab: Lab, special: str, server: str, client: str) -> None:
+    """As in ``test_traced_ways.py``, of packets that IPVS sends to another host, or to the node itself."""
+    node = lab.host("node").namespace
+    for command in (
+        ["modprobe", "-a", "ip_vs", "ip_vs_rr"],
+        ["sysctl", "-q", "-w", "net.ipv4.vs.conntrack=1"],
+        ["ip", "link", "add", DEVICE, "type", "dummy"],
+        ["ip", "address", "add", f"{BOUND}/32", "dev", DEVICE],
+        ["ipvsadm", "-A", "-u", f"{BOUND}:{PORT}", "-s", "rr"],
+        ["ipvsadm", "-a", "-u", f"{BOUND}:{PORT}", "-r", f"{server}:{PORT + 1}", "-m"],
+    ):
+        node.run(command)
+    try:
+        beside = of_ipvs(node).rules[4]
+        compare(lab, special, Way(client, lab.host(client).ipv4, BOUND), beside)
+    finally:
+        node.run(["ipvsadm", "-C"])
+        node.run(["ip", "link", "delete", DEVICE])
 
 
 @pytest.fixture(scope="module")
