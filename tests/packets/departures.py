@@ -16,7 +16,6 @@ UNSEEN = {
     ("refused ports", Mode.IPVS): "no port of an external IP is dialled that it does not have",
     ("marked everywhere", Mode.IPVS): "the node sends nothing to itself that nobody serves",
     ("forwarding rules", Mode.IPTABLES): "the node in the lab has no rules of its own",
-    ("forwarding rules", Mode.IPVS): "the same",
     ("health check ports", Mode.IPTABLES): "the same",
     ("health check ports", Mode.IPVS): "the same",
 }

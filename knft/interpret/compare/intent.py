@@ -175,9 +175,8 @@ INTENTS = (
     Intent(
         "forwarding rules",
         "forwarded Service traffic is accepted where the host's own rules would drop it",
-        "C.11, D.6, E.7(11)",
+        "C.11, D.6",
         iptables=Changes(kube_proxy=of_proxy.forwarding_rules),
-        ipvs=Changes(kube_proxy=of_proxy.forwarding_rules),
     ),
     Intent(
         "health check ports",
