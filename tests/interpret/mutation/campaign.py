@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from knft.cli.captured import Texts
 from knft.cli.diff import Sides
-from knft.interpret.compare.services import ServiceNames
 from knft.takeover.names import Mode
 from tests.interpret.mutation import (
     iptables_operators,
@@ -32,7 +31,6 @@ class Kind(NamedTuple):
     edited: Callable[[Subject], Any]
     texts: Callable[[Subject, Any], Texts]
     sides: Callable[[Subject, Texts], Sides]
-    names: Callable[[Subject], ServiceNames | None] = lambda _: None
 
     def untouched(self, subject: Subject) -> Sides:
         """Return what is compared where nothing is wrong."""
@@ -72,12 +70,9 @@ KINDS = (
         (),
         edited=_node,
         texts=lambda _, node: node.texts(),
-        sides=lambda subject, texts: subject.sides_of_captures(texts, _node(subject).texts()),
-        names=Subject.names,
+        sides=lambda subject, texts: subject.sides(Mode.IPVS, texts),
     ),
 )
-"""IPVS says nothing of Services' names, and is held against itself as it was: what it does otherwise than knft by
-intent is not in the way."""
 
 
 class Mutant(NamedTuple):
@@ -113,9 +108,7 @@ def mutants(kind: Kind, seeds: Iterable[int]) -> Iterator[Mutant]:
                 touched = operator.change(edited, _chance(kind, subject, operator))
                 if touched is not None:
                     sides = kind.sides(subject, kind.texts(subject, edited))
-                    yield Mutant(
-                        kind.name, operator.name, subject.name, touched, judged(sides, touched, kind.names(subject))
-                    )
+                    yield Mutant(kind.name, operator.name, subject.name, touched, judged(sides, touched))
 
 
 def rewritten(kind: Kind, seeds: Iterable[int]) -> Iterator[Mutant]:

@@ -7,7 +7,6 @@ from msgspec import Struct
 from knft.cli.diff import Sides, comparison_of
 from knft.interpret.compare.comparison import Counts
 from knft.interpret.compare.report import Group, Unread, summarise
-from knft.interpret.compare.services import ServiceNames
 from tests.interpret.mutation.operator import Touched
 
 
@@ -19,10 +18,10 @@ class Judged(Struct, frozen=True):
     said: tuple[str, ...] = ()
 
 
-def judged(sides: Sides, touched: Touched, names: ServiceNames | None = None) -> Judged:
-    """Compare until the mutation is found and named, or to the end; ``names`` where the sides know none."""
+def judged(sides: Sides, touched: Touched) -> Judged:
+    """Compare until the mutation is found and named, or to the end."""
     said: dict[str, None] = {}
-    for group, unread in unexplained(sides, names):
+    for group, unread in unexplained(sides):
         if len(said) < 3:
             said[f"{group.cause} {group.service}: {group.sentence}"] = None
         if _is_named(group.service, touched) and _is_read(unread, touched):
@@ -30,12 +29,12 @@ def judged(sides: Sides, touched: Touched, names: ServiceNames | None = None) ->
     return Judged(found=bool(said), named=False, said=tuple(said))
 
 
-def unexplained(sides: Sides, names: ServiceNames | None = None) -> Iterator[tuple[Group, list[Unread]]]:
+def unexplained(sides: Sides) -> Iterator[tuple[Group, list[Unread]]]:
     """Yield all differences that are not by intent, each as the report has it, as they are found."""
     (version,) = sides.kube_proxy
-    comparison, known = comparison_of(version, sides)
+    comparison, names = comparison_of(version, sides)
     for difference in comparison.differences():
-        found = summarise(version, Counts(), [difference], names or known)
+        found = summarise(version, Counts(), [difference], names)
         (group,) = found.groups
         if group.intent is None:
             yield group, found.unread

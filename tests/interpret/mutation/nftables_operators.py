@@ -409,7 +409,7 @@ def _return_first(listed: Listed, _: Random) -> Touched | None:
     return Touched()
 
 
-_GOTO_POOL = '"goto": {"target": "(service|local)-'
+_GOTO_POOL = r'"expr": \[\{"goto": \{"target": "(service|local)-'
 _MASQUERADED = '"comment": "masquerade"'
 
 OF_POOLS: tuple[Operator[Listed], ...] = (

@@ -51,23 +51,15 @@ class Subject(NamedTuple):
 
     def sides(self, mode: Mode, texts: Texts) -> Sides:
         """Return a capture and knft, as ``knft diff`` holds them against each other."""
-        left = rule_sets(texts)[self.version]
-        return self._sides(mode, left, self.knft, foreign(left, self._own()))
-
-    def sides_of_captures(self, texts: Texts, before: Texts) -> Sides:
-        """Return a capture and another of the same mode, between which nothing differs by intent."""
-        left, right = (rule_sets(item)[self.version] for item in (texts, before))
-        return self._sides(Mode.NFTABLES, left, right)
-
-    def _sides(self, mode: Mode, left: RuleSet, right: RuleSet, others: RuleSet | None = None) -> Sides:
+        left, own = rule_sets(texts)[self.version], self._own()
         version = self.version
         return Sides(
             mode=mode,
             name="kube-proxy",
             kube_proxy={version: left},
-            knft={version: right},
-            own={version: self._own()},
-            foreign={} if others is None else {version: others},
+            knft={version: self.knft},
+            own={version: own},
+            foreign={version: foreign(left, own)},
         )
 
     def names(self) -> ServiceNames:
