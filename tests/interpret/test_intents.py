@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from knft.cli.diff import Sides, compare
+from knft.cli.diff import compare
+from knft.cli.sides import Sides
 from knft.interpret.compare import intent
 from knft.interpret.compare.edit import edit_chain, without_rules
+from knft.interpret.compare.foreign import foreign
 from knft.interpret.rules import Collection, Rule, RuleSet, Server
 from knft.takeover.names import Mode
 from tests.interpret.both_sides import sides_of
@@ -88,7 +90,8 @@ def clusters() -> dict[Mode, Sides]:
 def _with_firewall(sides: Sides, chain: str) -> Sides:
     rules = sides.kube_proxy[4]
     bases = tuple(replace(base, policy="drop") if base.chain == chain else base for base in rules.bases)
-    return replace(sides, kube_proxy={4: replace(rules, bases=bases)}, captured=True)
+    dropping = replace(rules, bases=bases)
+    return replace(sides, kube_proxy={4: dropping}, foreign={4: foreign(dropping, sides.own[4])})
 
 
 @pytest.mark.parametrize(("reason", "mode"), _CASES)
@@ -99,7 +102,7 @@ def test_each_is_needed(reason: str, mode: Mode, clusters: dict[Mode, Sides], mo
         sides = _with_firewall(sides, _OF_HOSTS[reason])
     report = compare(sides, lambda _, __: None)
     # Where a host's firewall drops in a chain of its own, knft does not refuse before that.
-    assert unmeant(report) == [] or sides.captured
+    assert unmeant(report) == [] or sides.foreign
     assert reason in reasons_of(report)
     monkeypatch.setattr(intent, "INTENTS", tuple(item for item in intent.INTENTS if item.reason != reason))
     assert len(unmeant(compare(sides, lambda _, __: None))) > len(unmeant(report))

@@ -22,7 +22,7 @@ EXAMPLES = 60
 NOT_MODELLED = {"invalid packets", "forwarding rules", "health check ports"}
 """The model sends first packets alone, through a node that has no rules of its own."""
 
-RARE = {"claims", "guard without endpoints"}
+RARE = {"another's cluster IP", "claims", "guard without endpoints"}
 """What a few clusters in a hundred show: another version of hypothesis may draw none of them."""
 
 Both = tuple[Packet, Outcome, Outcome]

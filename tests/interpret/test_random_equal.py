@@ -26,7 +26,17 @@ EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "60"))
 SEED = int(os.environ.get("KNFT_CLUSTERS_SEED", "1"))
 ALONE_IN_CAPTURES = {"forwarding rules"}
 """It takes rules of others to see these."""
-RARE = {"claims", "guarded throughout", "any own source", "marked everywhere", "own refusal", "guard without endpoints"}
+RARE = {
+    "another's cluster IP",
+    "any own source",
+    "claims",
+    "guard without endpoints",
+    "guarded throughout",
+    "health check ports",
+    "marked everywhere",
+    "own refusal",
+}
+"""So few clusters may not have these; ``test_intents`` has each."""
 
 
 def for_clusters(look: Callable[[World], None]) -> None:
