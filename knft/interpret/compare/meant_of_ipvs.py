@@ -82,14 +82,21 @@ def _is_about_source(step: Step) -> bool:
 
 
 def refused_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have other ports refused of cluster IPs alone, and not of every address that is bound."""
+    """Have other ports refused of cluster IPs alone, and not of every address that is bound.
+
+    What a virtual server serves is no other port: where it is refused, it stays so.
+    """
     addresses = ranges((key[0], key[0]) for key in _frontends(_members(rules, "CLUSTER-IP")))
     of_cluster = Within(Field.DESTINATION, addresses)
-    return edit_chain(
-        rules,
-        "filter KUBE-IPVS-FILTER",
-        lambda rule: (with_tests(rule, of_cluster) if Verdict("reject") in rule.steps else rule,),
-    )
+    servers = tuple(Element((server.address, server.protocol, server.port)) for server in rules.servers)
+    served = InSet("served by virtual servers", _FRONTEND)
+
+    def edit(rule: Rule) -> tuple[Rule, ...]:
+        if Verdict("reject") not in rule.steps:
+            return (rule,)
+        return with_tests(rule, of_cluster), with_tests(rule, served)
+
+    return edit_chain(with_collection(rules, Collection(served.collection, servers)), "filter KUBE-IPVS-FILTER", edit)
 
 
 def health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:

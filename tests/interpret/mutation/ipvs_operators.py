@@ -78,12 +78,20 @@ def _element_missing(name: str) -> Change:
     return change
 
 
-def _cluster_ip_missing(node: Node, chance: Random) -> Touched | None:
-    line = chance.choice(node.elements("KUBE-CLUSTER-IP"))
-    node.sets.remove(line)
-    if any(node.service(line) == node.service(other) for other in node.targets()):
-        return Touched(node.service(line))
-    return Touched(node.service(line), "without endpoints it is refused, by IPVS or by the rule for other ports")
+def _frontend_missing(name: str) -> Change:
+    """Take a frontend out of the set of those that are let through, and masqueraded."""
+
+    def change(node: Node, chance: Random) -> Touched | None:
+        lines = node.elements(name)
+        if not lines:
+            return None
+        line = chance.choice(lines)
+        node.sets.remove(line)
+        if any(node.service(line) == node.service(other) for other in node.targets()):
+            return Touched(node.service(line))
+        return Touched(node.service(line), "without endpoints it is refused, by IPVS or by the rule for other ports")
+
+    return change
 
 
 def _node_port_missing(node: Node, chance: Random) -> Touched | None:
@@ -98,6 +106,15 @@ def _node_port_missing(node: Node, chance: Random) -> Touched | None:
     if not any(node.service(line) == node.service(other) for other in node.targets()):
         return Touched(node.service(line), "without endpoints it is refused by IPVS, masqueraded or not")
     return Touched(node.service(line))
+
+
+def _not_bound_in_set(node: Node, chance: Random) -> Touched | None:
+    """Forget an address of all those whose other ports are refused."""
+    line = chance.choice(node.elements("KUBE-IPVS-IPS"))
+    node.sets.remove(line)
+    if line.split()[2].startswith(("10.96.", "fd00:10:96:")):
+        return Touched(node.service(line))
+    return Touched(node.service(line), "knft refuses other ports of cluster IPs alone: this is nearer to it")
 
 
 def _element_edited(name: str, pattern: str, new: Callable[[re.Match[str]], str]) -> Change:
@@ -177,16 +194,14 @@ OPERATORS: tuple[Operator[Node], ...] = (
     Operator("persistence lost", "nobody is remembered", _server(lambda line: line.partition(" -p ")[0], " -p ")),
     Operator("persistence added", "everybody is", _server(lambda line: f"{line.partition(' -p ')[0]} -p 77")),
     Operator("address unbound", "from kube-proxy's device", _unbound),
-    Operator("cluster IP not in its set", "no masquerade", _cluster_ip_missing),
-    Operator("load balancer not in its set", "no masquerade", _element_missing("KUBE-LOAD-BALANCER")),
+    Operator("cluster IP not in its set", "no masquerade", _frontend_missing("KUBE-CLUSTER-IP")),
+    Operator("load balancer not in its set", "no masquerade", _frontend_missing("KUBE-LOAD-BALANCER")),
     Operator("local load balancer not in its set", "a masquerade", _element_missing("KUBE-LOAD-BALANCER-LOCAL")),
-    Operator("external IP not in its set", "no masquerade", _element_missing("KUBE-EXTERNAL-IP")),
+    Operator("external IP not in its set", "no masquerade", _frontend_missing("KUBE-EXTERNAL-IP")),
     Operator("NodePort not in its set", "no masquerade", _node_port_missing),
     Operator("local NodePort not in its set", "a masquerade", _element_missing("KUBE-NODE-PORT-LOCAL-TCP")),
     Operator("hairpin missing", "of an endpoint on the node", _element_missing("KUBE-LOOP-BACK")),
-    Operator(
-        "address not in the set of all", "what it does not serve is not refused", _element_missing("KUBE-IPVS-IPS")
-    ),
+    Operator("address not in the set of all", "what it does not serve is not refused", _not_bound_in_set),
     Operator("firewall hole", "not in the set of guarded ones", _element_missing("KUBE-LOAD-BALANCER-FW")),
     Operator("source range missing", "one of two", _element_missing("KUBE-LOAD-BALANCER-SOURCE-CIDR")),
     Operator("source range narrower", "half", _element_edited("KUBE-LOAD-BALANCER-SOURCE-CIDR", r"/(\d+)$", _wider)),
