@@ -14,12 +14,14 @@ from knft.decide.frontends import Lost
 from knft.interpret import nftables
 from knft.interpret.compare.edit import with_collection
 from knft.interpret.compare.meant_of_ipvs import CONTESTED
+from knft.interpret.compare.meant_of_knft import ON_NODE
 from knft.interpret.rules import Collection, Element, IpVersion, RuleSet
 from knft.model.names import Family
 from knft.model.objects import Change
 from knft.nft.codec.listed_table import listed_table
 from knft.render.layout import whole_table
 from knft.sync.assemble import recorded_daemon, settled_states
+from knft.sync.state import ServiceState
 from knft_compat import iptables, ipvs
 from knft_compat.saved import captures
 
@@ -36,22 +38,27 @@ def own_rules(
     daemon.note_addresses(frozenset((*own_addresses(changes, config), *more_addresses)))
     daemon.handle(changes)
     daemon.sync()
-    contested = _contested(changes, config)
+    (states,) = settled_states(config, changes)
     found = {}
     for family, recorder in recorders.items():
         listed = listed_table(whole_table(*recorder.first_sync()))
         rules = nftables.read(listed, OF_FAMILY[family])
-        found[OF_FAMILY[family]] = with_collection(rules, contested[family])
+        for collection in (_contested(states[family]), _on_node(states[family])):
+            rules = with_collection(rules, collection)
+        found[OF_FAMILY[family]] = rules
     return found
 
 
-def _contested(changes: Iterable[Change], config: Config) -> dict[Family, Collection]:
+def _contested(state: ServiceState) -> Collection:
     """Return the frontends that several Services claim."""
-    (states,) = settled_states(config, changes)
-    return {
-        family: Collection(CONTESTED, tuple(Element(key) for key in sorted({_key(lost) for lost in state.lost()})))
-        for family, state in states.items()
-    }
+    return Collection(CONTESTED, tuple(Element(key) for key in sorted({_key(lost) for lost in state.lost()})))
+
+
+def _on_node(state: ServiceState) -> Collection:
+    """Return the addresses of endpoints on the node."""
+    listed = (endpoint for name in state.service_ports() for endpoint in state.endpoints(name) if endpoint.is_local)
+    addresses = {int(ip_address(endpoint.address)) for endpoint in listed}
+    return Collection(ON_NODE, tuple(Element((address,)) for address in sorted(addresses)))
 
 
 def _key(lost: Lost) -> tuple[int, ...]:

@@ -157,7 +157,6 @@ _OF_KNFT: dict[str, Mutation] = {
     "no check of cluster IPs": _inert("ip knft cluster-ips-check"),
 }
 _NOT_SEEN = {
-    ("a hairpin that is not masqueraded", Mode.IPTABLES): "no rule tells which endpoints are the node's own",
     ("no check of cluster IPs", Mode.IPTABLES): "both that it does are intended",
     ("a policy that drops nothing", Mode.IPVS): "nothing is dropped there",
 }

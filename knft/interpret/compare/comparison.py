@@ -359,22 +359,24 @@ class Comparison:
         self, destination: Destination, packets: Packets, left: Sequence[Path], right: Sequence[Path]
     ) -> None:
         """Keep what either side will know of clients, and who asks for it, port by port."""
+        if not any(path.looked_up or path.remembered for path in (*left, *right)):
+            return
         asked: dict[Ranges, frozenset[Memory]] = {}
-        # A client whom one side alone would have sent there fared otherwise before: that is a difference by itself.
-        memories: list[dict[tuple[Ranges, int | None, int | None], frozenset[Memory]]] = [{}, {}]
+        # A client whom one side alone sends there, or remembers, fares otherwise before: a difference by itself.
+        memories: list[dict[tuple[Ranges, int | None, int | None, int | None], frozenset[Memory]]] = [{}, {}]
         for known, side in zip(memories, (left, right), strict=True):
             for path in side:
                 ports = path.box.ports
                 if path.looked_up:
                     asked[ports] = asked.get(ports, frozenset()) | path.looked_up
                 if path.outcome.is_translated:
-                    endpoint = (ports, path.outcome.address, path.outcome.port)
+                    endpoint = (ports, path.outcome.address, path.outcome.port, path.outcome.seconds)
                     known[endpoint] = known.get(endpoint, frozenset()) | path.remembered
         for ports, looked_up in asked.items():
             narrowed = replace(packets, box=packets.box._replace(ports=ports))
             self._asking.append((destination, narrowed, looked_up))
         for endpoint in memories[0].keys() & memories[1].keys():
-            client = Client(endpoint[1:], memories[0][endpoint], memories[1][endpoint])
+            client = Client(endpoint[1:3], memories[0][endpoint], memories[1][endpoint])
             for memory in client.left | client.right:
                 self._sticky.setdefault(memory, {})[client] = None
 

@@ -35,6 +35,9 @@ from knft.interpret.rules import (
 
 _FRONTEND = (Field.DESTINATION, Field.PROTOCOL, Field.DESTINATION_PORT)
 _LOCAL = AddressType(Field.DESTINATION, frozenset({"local"}))
+ON_NODE = "endpoints on the node"
+"""A collection of addresses that goes with knft's rules where these are rendered: no rule tells where endpoints are."""
+
 _PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 _EXTERNAL = "frontends that are no cluster IPs"
 
@@ -144,8 +147,14 @@ def guards_of_endpoints(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def every_hairpin(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have every endpoint masqueraded that dials itself, not only those on the node."""
-    return with_elements(rules, own(rules, "hairpin-connections"), hairpins(rules))
+    """Have every endpoint masqueraded that dials itself, not only those on the node.
+
+    Those of which it is known that they are on the node are left as the rules have them.
+    """
+    known = rules.collections.get(ON_NODE)
+    here = {element.key[0] for element in known.elements} if known is not None else set()
+    others = (element for element in hairpins(rules) if element.key[0] not in here)
+    return with_elements(rules, own(rules, "hairpin-connections"), others)
 
 
 def hairpins(rules: RuleSet) -> Iterator[Element]:
