@@ -361,24 +361,40 @@ class Comparison:
         """Keep what either side will know of clients, and who asks for it, port by port."""
         if not any(path.looked_up or path.remembered for path in (*left, *right)):
             return
-        asked: dict[Ranges, frozenset[Memory]] = {}
-        # A client whom one side alone sends there, or remembers, fares otherwise before: a difference by itself.
-        memories: list[dict[tuple[Ranges, int | None, int | None, int | None], frozenset[Memory]]] = [{}, {}]
-        for known, side in zip(memories, (left, right), strict=True):
-            for path in side:
-                ports = path.box.ports
-                if path.looked_up:
-                    asked[ports] = asked.get(ports, frozenset()) | path.looked_up
-                if path.outcome.is_translated:
-                    endpoint = (ports, path.outcome.address, path.outcome.port, path.outcome.seconds)
-                    known[endpoint] = known.get(endpoint, frozenset()) | path.remembered
-        for ports, looked_up in asked.items():
+        for ports, looked_up in _asked((*left, *right)).items():
             narrowed = replace(packets, box=packets.box._replace(ports=ports))
             self._asking.append((destination, narrowed, looked_up))
-        for endpoint in memories[0].keys() & memories[1].keys():
-            client = Client(endpoint[1:3], memories[0][endpoint], memories[1][endpoint])
+        # A client whom one side alone sends there, or remembers, fares otherwise before: a difference by itself.
+        of_left, of_right = _remembered(left), _remembered(right)
+        for endpoint in of_left.keys() & of_right.keys():
+            client = Client(endpoint[1:3], of_left[endpoint], of_right[endpoint])
             for memory in client.left | client.right:
                 self._sticky.setdefault(memory, {})[client] = None
+
+
+def _asked(paths: Sequence[Path]) -> dict[Ranges, frozenset[Memory]]:
+    """Return what is asked about clients, by the ports that they dial."""
+    found: dict[Ranges, frozenset[Memory]] = {}
+    for path in paths:
+        if path.looked_up:
+            ports = path.box.ports
+            found[ports] = found.get(ports, frozenset()) | path.looked_up
+    return found
+
+
+Endpoint = tuple[Ranges, int | None, int | None, int | None]
+"""The ports that clients dial, the address and port of the endpoint, and for how long they will be sent there."""
+
+
+def _remembered(paths: Sequence[Path]) -> dict[Endpoint, frozenset[Memory]]:
+    """Return what will be known of clients that reach an endpoint."""
+    found: dict[Endpoint, frozenset[Memory]] = {}
+    for path in paths:
+        outcome = path.outcome
+        if outcome.is_translated:
+            endpoint = (path.box.ports, outcome.address, outcome.port, outcome.seconds)
+            found[endpoint] = found.get(endpoint, frozenset()) | path.remembered
+    return found
 
 
 def _is_settled(left: Sequence[Path], right: Sequence[Path]) -> bool:
