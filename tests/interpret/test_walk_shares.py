@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from knft.interpret.compare.boxes import pieces
-from knft.interpret.outcomes import Box, Packets, Path, overlap, rules_of
+from knft.interpret.outcomes import Box, Memory, Packets, Path, overlap, rules_of
 from knft.interpret.ranges import Ranges, common, contains, ranges, single
 from knft.interpret.rules import (
     AddressType,
@@ -209,9 +209,14 @@ def _fares(paths: list[Path]) -> dict[object, Fraction]:
     found: dict[object, Fraction] = {}
     for path in paths:
         met = tuple((chain, rule.text) for chain, rule in rules_of(path.trail))
-        key = path.outcome, met, path.looked_up, path.remembered
+        key = path.outcome, met, *(map(_of_clients, (path.looked_up, path.remembered)))
         found[key] = found.get(key, Fraction()) + path.share
     return found
+
+
+def _of_clients(memories: frozenset[Memory]) -> frozenset[str]:
+    """Return what is about one client alone: a class may leave the rest of a key open, which no proxy's rules do."""
+    return frozenset(collection for collection, _ in memories)
 
 
 def _listed(where: Ranges) -> list[int]:

@@ -66,7 +66,7 @@ def test_who_is_remembered_is_read_from_the_table(node: Namespace, tmp_path: Pat
     listed = node.run(["nft", "list", "map", "ip", "knft", "sticky-ports"]).stdout
     (number,) = re.findall(r'(\d+) comment "[^"]* shop/frontend:http"', listed)
     assert _trace(node, "192.0.2.99", "10.96.0.10:80")["client"] == "new"
-    element = f"add element ip knft affinity-0 {{ 192.0.2.99 . {number} timeout 100s }}"
+    element = f"add element ip knft affinity {{ 192.0.2.99 . {number} . 0 timeout 100s }}"
     node.run(["nft", element])
     found = _trace(node, "192.0.2.99", "10.96.0.10:80")
     assert found["client"] == "is remembered"
