@@ -316,7 +316,7 @@ def _before(*verdict: Object) -> Change:
 
 def _uninterpreted(listed: Listed, chance: Random) -> Touched | None:
     """Put a rule that nobody can read in front of one Service's pool."""
-    pool = chance.choice([*listed.chains("service-"), *listed.chains("local-")])
+    pool = chance.choice(_pool_rules(listed))["rule"]["chain"]
     elements = [item for item in listed.elements(_FRONTENDS) if owner(pool) == service(item)]
     if not elements:
         return None
