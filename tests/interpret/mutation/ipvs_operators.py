@@ -157,16 +157,6 @@ def _guard_missing(node: Node, _: Random) -> Touched | None:
     return Touched(tuple(name for line in guarded for name in node.service(line)))
 
 
-def _unbound(node: Node, chance: Random) -> Touched | None:
-    """Take the address of a served frontend from kube-proxy's device: packets to it are not the node's."""
-    served = {line.split()[2].rpartition(":")[0].strip("[]"): line for line in node.virtual()}
-    networks = [network for network in node.bound if network.partition("/")[0] in served]
-    network = chance.choice(networks)
-    node.bound.remove(network)
-    service = node.service(served[network.partition("/")[0]])[0]
-    return Touched((service, service.partition(":")[0]))
-
-
 def _uninterpreted(node: Node, chance: Random) -> Touched | None:
     lines = node.virtual()
     line = chance.choice(lines)
@@ -193,7 +183,6 @@ OPERATORS: tuple[Operator[Node], ...] = (
     Operator("other persistence", "by a second", _server(lambda line: f"{line}1", " -p ")),
     Operator("persistence lost", "nobody is remembered", _server(lambda line: line.partition(" -p ")[0], " -p ")),
     Operator("persistence added", "everybody is", _server(lambda line: f"{line.partition(' -p ')[0]} -p 77")),
-    Operator("address unbound", "from kube-proxy's device", _unbound),
     Operator("cluster IP not in its set", "no masquerade", _frontend_missing("KUBE-CLUSTER-IP")),
     Operator("load balancer not in its set", "no masquerade", _frontend_missing("KUBE-LOAD-BALANCER")),
     Operator("local load balancer not in its set", "a masquerade", _element_missing("KUBE-LOAD-BALANCER-LOCAL")),
