@@ -71,6 +71,11 @@ CLUSTER = [
     _service("empty", 14, vips=("203.0.113.4",), loadBalancerSourceRanges=["198.51.100.0/24"], **_BALANCED),
     _service("a-thief", 15, externalIPs=["203.0.113.1"]),
     _slice("a-thief", ELSEWHERE),
+    # Here the last one has it in IPVS, there the older.
+    _service("older", 16, externalIPs=["203.0.113.5"]),
+    _slice("older", HERE),
+    _service("the-last", 17, externalIPs=["203.0.113.5"]),
+    _slice("the-last", ELSEWHERE),
 ]
 _CASES = [(item.reason, mode) for item in intent.INTENTS for mode in item.modes]
 _OF_HOSTS = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
