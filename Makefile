@@ -39,7 +39,7 @@ pytest: $(INSTALLED)
 	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
 
 # Needs no kernel: rule sets are text. The tests have a part of it, one cluster for each mode.
-CLUSTERS = 5
+CLUSTERS = 3
 mutants: $(INSTALLED)
 	@$(BIN)/python -m tests.interpret.mutation $(CLUSTERS)
 
