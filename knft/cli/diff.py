@@ -1,21 +1,25 @@
 """``knft diff``: what would become of packets if knft took over from kube-proxy, or did from what a capture shows."""
 
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from knft import __version__
 from knft.cli.sides import Sides, rendered_sides, sides
 from knft.errors import UsageError
+from knft.interpret.compare import words
 from knft.interpret.compare.classes import Classes
 from knft.interpret.compare.comparison import Comparison, Progress
 from knft.interpret.compare.edit import joined
 from knft.interpret.compare.intent import Intended
 from knft.interpret.compare.meant_of_ipvs import node_addresses
-from knft.interpret.compare.report import FamilyReport, Report, summarise
+from knft.interpret.compare.report import About, FamilyReport, Report, summarise
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.constants import Constants
 from knft.interpret.ranges import ranges
@@ -43,6 +47,7 @@ def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noq
         found = sides(options)
     with _progress() as progress:
         report = compare(found, progress)
+    report.about = _about(options, found)
     click.echo(_printed(report, output), nl=False)
     return EQUAL if report.is_equal else DIFFERENT
 
@@ -62,6 +67,41 @@ def _refuse_contradictions(options: dict[str, Any], output: str, *, live: bool, 
     if watch and "-" in options["paths"]:
         msg = "--watch: standard input is read once; name files or directories with -f"
         raise UsageError(msg)
+
+
+def _about(options: dict[str, Any], found: Sides) -> About:
+    """Return where a report is from, for those to whom it is shown later."""
+    own = (
+        words.address(version, first) for version, where in found.own.items() for first, last in where if first == last
+    )
+    return About(
+        node=options["node"] or "",
+        addresses=tuple(address for address in own if address != "::1"),
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command=shlex.join(("knft", *sys.argv[1:])),
+        version=__version__,
+        right=tuple(options["paths"]),
+    )
+
+
+_NOTICED = {
+    "forwarding rules": "the host's own rules drop forwarded packets that kube-proxy accepts before: with knft, they "
+    "themselves have to accept Service traffic",
+    "health check ports": "the host's own rules drop packets to healthCheckNodePorts that kube-proxy accepts before: "
+    "with knft, they themselves have to accept these",
+}
+"""What is meant, and what clients notice all the same where a host has rules of its own."""
+
+
+def _remarks(found: Sides, families: Iterable[FamilyReport]) -> Iterator[str]:
+    """Yield what whoever reads a report has to know beside it."""
+    for version in found.knft.keys() - found.kube_proxy.keys():
+        yield f"IPv{version} was not compared: there is no capture of it"
+    groups = [group for family in families for group in family.groups if group.intent is not None]
+    for reason, what in _NOTICED.items():
+        classes = sum(group.classes for group in groups if reason in str(group.intent))
+        if classes and found.foreign:
+            yield f"{what} ({classes} classes)"
 
 
 def _printed(report: Report, output: str) -> str:
@@ -90,7 +130,8 @@ def compare(found: Sides, progress: Progress = lambda _, __: None) -> Report:
     begun = time.monotonic()
     families = [_compare_family(version, found, progress) for version in found.kube_proxy if version in found.knft]
     seconds = time.monotonic() - begun
-    return Report(found.name, found.knft_name, families, seconds=seconds, remarks=list(found.remarks))
+    remarks = [*found.remarks, *_remarks(found, families)]
+    return Report(found.name, found.knft_name, families, seconds=seconds, remarks=remarks)
 
 
 def _compare_family(version: IpVersion, found: Sides, progress: Progress) -> FamilyReport:

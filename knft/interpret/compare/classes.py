@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import chain, pairwise, product
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft.interpret.constants import Constants, singles, wide
 from knft.interpret.outcomes import CONNECTIONS, STATES, Box, Origin, Packets
@@ -52,6 +53,7 @@ class Classes:
         self._senders = singles(constants.sources())
         self._real = without(ADDRESSES[version], _NO_ADDRESSES[version])
         self._interfaces = frozenset(_names(constants.interfaces))
+        self._own_senders = self._sources_of_node()
 
     @property
     def mentioned_ports(self) -> Ranges:
@@ -75,11 +77,25 @@ class Classes:
                 where = common(rest, self._own) if is_local else without(rest, self._own)
                 where = where or (rest if is_local and not self._knows_all else NOTHING)
                 if where:
-                    found.append(Destination(where[0][0], where, is_local, not self._constants.tests_originals))
+                    found.append(
+                        Destination(where[0][0], where, is_local, is_local and not self._constants.tests_originals)
+                    )
         return found
 
     def _is_plain(self, address: int) -> bool:
         return not self._constants.tests_originals and address not in self._constants.exceptions
+
+    def apart(self, destination: Destination, targets: set[int]) -> list[Destination]:
+        """Return destinations of a class to which rules send the others of it: who dials them is not translated."""
+        if destination.is_local or _size(destination.ranges) == 1:
+            return []
+        found = sorted(target for target in targets if contains(destination.ranges, target))
+        alone = [Destination(target, single(target), contains(self._own, target), is_plain=False) for target in found]
+        rest = without(destination.ranges, ranges((target, target) for target in found))
+        if destination.address in found and rest:
+            # It was no example of the others.
+            alone.append(replace(destination, address=rest[0][0], ranges=rest))
+        return alone
 
     def packets(self, destination: Destination) -> Iterator[Packets]:
         """Yield the packets to a destination: from outside and from the node, by protocol, in connections or not."""
@@ -106,14 +122,24 @@ class Classes:
                 others = without(others, single(destination.address))
             return Box(PORTS, others, inputs=self._interfaces, outputs=self._interfaces)
         if contains(loopback, destination.address):
-            return Box(PORTS, ranges((*loopback, *self._sources_of_node())), outputs=self._interfaces)
-        return Box(PORTS, self._sources_of_node(), outputs=self._interfaces)
+            return Box(PORTS, ranges((*loopback, *self._own_senders)), outputs=self._interfaces)
+        return Box(PORTS, self._own_senders, outputs=self._interfaces)
 
     def _sources_of_node(self) -> Ranges:
-        """Return what the node may send from: its own addresses, and any that no rule knows for somebody else's."""
+        """Return what the node may send from: its own addresses, and some that no rule knows for somebody else's.
+
+        Of these, rules tell no two apart that the same networks contain: a few of each group stand for all.
+        """
         others = self._senders - {first for first, last in self._own if first == last}
         known = ranges((address, address) for address in others)
-        return without(without(self._real, LOOPBACK[self._version]), known)
+        free = without(without(self._real, LOOPBACK[self._version]), known)
+        own = common(free, self._own)
+        groups = _groups(wide(self._constants.sources()), self._real)
+        return ranges((*own, *(pair for group in groups for pair in common(free, group)[:1])))
+
+
+def _size(where: Ranges) -> int:
+    return sum(last - first + 1 for first, last in where)
 
 
 def _names(mentioned: set[str]) -> Iterator[str]:

@@ -167,15 +167,22 @@ class Comparison:
     def differences(self, progress: Progress = lambda _, __: None) -> Iterator[Difference]:
         """Yield every difference, of clients that nobody remembers first."""
         destinations = self._classes.destinations()
+        # They may become more on the way.
         for number, destination in enumerate(destinations):
             progress(number, len(destinations))
+            self._targets()
             for packets in self._classes.packets(destination):
                 yield from self._of_new_clients(destination, packets)
+            destinations += self._classes.apart(destination, self._targets())
         progress(len(destinations), len(destinations))
         for destination, packets, looked_up in self._asking:
             clients = {client: None for memory in looked_up for client in self._sticky.get(memory, ())}
             for client in clients:
                 yield from self._compared(destination, packets, client)
+
+    def _targets(self) -> set[int]:
+        """Return where rules have sent packets instead, since this was asked last."""
+        return self._left.targets() | self._right.targets()
 
     def _of_new_clients(self, destination: Destination, packets: Packets) -> Iterator[Difference]:
         """Yield the differences of clients that nobody remembers, as for another destination where that is alike."""
@@ -302,9 +309,17 @@ class Comparison:
             if reasons not in self._tried:
                 self._tried.append(reasons)
             yield self._meant(case, reasons, (part.left, part.right), part)
-        self.counts.different += len(rest)
-        for part in rest:
+        for part in self._beside_intent(case, ways, rest, every):
+            self.counts.different += 1
             yield case.difference(part)
+
+    def _beside_intent(self, case: Case, ways: Ways, rest: list[Piece], every: frozenset[str]) -> Iterator[Piece]:
+        """Yield differences as they are without all that is meant, which would be seen first and is not the point."""
+        left, right = self._without(case, ways, every)
+        for part in rest:
+            inside = pieces(within(left, part.box), within(right, part.box))
+            found = [piece for piece in inside if shares(piece.left) != shares(piece.right)]
+            yield from found or [part]
 
     def _in_order(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
         """Yield sets of reasons to try: first what a difference like it came of, and parts of that."""

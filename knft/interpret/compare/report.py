@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 from msgspec import Struct
 
@@ -153,10 +154,19 @@ def _cause(left: Shares, right: Shares) -> str:
         "verdict": {(outcome.fate, outcome.is_translated) for outcome, _ in left}
         ^ {(outcome.fate, outcome.is_translated) for outcome, _ in right},
         "endpoints": {outcome[1:3] for outcome, _ in left} ^ {outcome[1:3] for outcome, _ in right},
+        "shares": _often(left).items() ^ _often(right).items(),
         "masquerade": {outcome[1:4] for outcome, _ in left} ^ {outcome[1:4] for outcome, _ in right},
         "affinity": {outcome.seconds for outcome, _ in left} ^ {outcome.seconds for outcome, _ in right},
     }
     return next((cause for cause, differs in aspects.items() if differs), "shares")
+
+
+def _often(found: Shares) -> dict[tuple[object, ...], Fraction]:
+    """Return how many clients get to each endpoint."""
+    often: dict[tuple[object, ...], Fraction] = {}
+    for outcome, share in found:
+        often[outcome[1:3]] = often.get(outcome[1:3], Fraction()) + share
+    return often
 
 
 def _example(version: IpVersion, difference: Difference) -> Example:

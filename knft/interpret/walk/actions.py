@@ -59,6 +59,8 @@ class Actions:
         self._journal = journal
         self.waiting: list[Packet] = []
         self.memory: frozenset[Memory] = frozenset()
+        self.targets: set[int] = set()
+        """Where packets were sent that went elsewhere before."""
         self._do: dict[type, Callable[[Packet, Any], Next]] = {
             InSet: self._in_set,
             Chance: self._chance,
@@ -223,6 +225,9 @@ class Actions:
         return Next.STOP
 
     def _redirect(self, packet: Packet, address: int, port: int | None) -> None:
+        self.targets.add(address)
+        if not packet.is_redirected:
+            self._journal.note(InRanges(single(address)), packet.destination, packet.ports)
         is_same_port = port is None or packet.numbers(Field.DESTINATION_PORT) in (port, single(port))
         packet.translated = address != packet.destination or not is_same_port
         packet.redirect(address, port, is_local=self._is_local(address))

@@ -53,11 +53,15 @@ class Journal:
         return None if self.is_particular else tuple(self._answers.items())
 
     def note(self, question: Question, destination: int, ports: Ranges) -> None:
-        """Note that something was asked."""
-        if not self._writes or self.is_particular or question in self._answers:
+        """Note that something was asked.
+
+        The same may be asked again about other ports, or about an endpoint: only where it is answered alike each time
+        is the answer one about the destination.
+        """
+        if not self._writes or self.is_particular:
             return
         answer = question.answer(destination, ports)
-        if answer is None:
+        if answer is None or self._answers.get(question, answer) is not answer:
             self.is_particular = True
         else:
             self._answers[question] = answer

@@ -67,6 +67,11 @@ class Walker:
         self._actions.memory = memory
         return [self._path(ending) for ending in self._walked(self._sent(packets))]
 
+    def targets(self) -> set[int]:
+        """Return where packets have been sent instead of where they went, since this was asked last."""
+        found, self._actions.targets = self._actions.targets, set()
+        return found
+
     def _walked(self, packet: Packet) -> list[Ending]:
         """Follow a packet to all its ends; called again for the rest of ways on which it is."""
         outer, self._endings = self._endings, []
