@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import Example, Group, Report, Unread
 from knft.present.wording import counted
 

@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import Example, Report
 from knft.present.overview import Intended, Kind, Overview, Row, Section, overview
 from knft.present.wording import visible

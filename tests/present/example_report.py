@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.intent import INTENTS
 from knft.interpret.compare.report import About, Example, FamilyReport, Group, Report, Seen, Unread
 from knft.present import html, json, table

@@ -1,6 +1,6 @@
 """A report in which every word of others' means harm."""
 
-from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import About, Example, FamilyReport, Group, Report, Seen, Unread
 
 HARM = (

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from rich.cells import cell_len
 
-from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import FamilyReport, Report
 from knft.present import table
 from knft.present.wording import visible

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from knft.interpret.compare import words
 from knft.interpret.compare.boxes import Shares, shares
-from knft.interpret.compare.comparison import Counts, Difference
+from knft.interpret.compare.findings import Counts, Difference
 from knft.interpret.compare.intent import explained
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import Fate, Passed, Path

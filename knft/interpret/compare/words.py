@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from knft.interpret.compare.boxes import Shares
 from knft.interpret.compare.classes import PROTOCOLS, Destination
-from knft.interpret.compare.comparison import FRESH, Client
+from knft.interpret.compare.findings import FRESH, Client
 from knft.interpret.outcomes import STATES, Box, Fate, NewSource, Outcome, Packets
 from knft.interpret.ranges import ADDRESSES, PORTS, Ranges
 from knft.interpret.rules import IpVersion, Rule

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from knft.cli.diff import Sides, comparison_of
-from knft.interpret.compare.comparison import Counts
+from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import Group, Unread, summarise
 from tests.interpret.mutation.operator import Touched
 
