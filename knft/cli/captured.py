@@ -1,6 +1,7 @@
 """Captured rule sets: the files that operators name, and this machine's own."""
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -18,6 +19,7 @@ from knft.source.files import shown_path
 
 SAVE_PROGRAMS: dict[IpVersion, str] = {4: "iptables-save", 6: "ip6tables-save"}
 VERSIONS: tuple[IpVersion, ...] = (4, 6)
+_SAYS_SOMETHING = re.compile(r"^[ \t]*[^#\s]", re.MULTILINE)
 
 
 class Texts(Struct, frozen=True):
@@ -36,6 +38,8 @@ class Texts(Struct, frozen=True):
     nftables: bytes | None = None
     bound: tuple[str, ...] | None = None
     names: dict[str, str] = {}
+    are_files: bool = False
+    """Whether somebody has named them as captures: then one that says nothing was not taken as it should have been."""
 
 
 def read_file(flag: str, path: str) -> bytes:
@@ -66,6 +70,8 @@ def rule_sets(texts: Texts) -> dict[IpVersion, RuleSet]:
 def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
     if version in texts.rules:
         with _naming(texts, SAVE_PROGRAMS[version]):
+            if texts.are_files:
+                _refuse_emptiness(texts.rules[version])
             yield iptables.read(texts.rules[version], version, texts.sets)
         with _naming(texts, "ipvsadm"):
             servers = ipvs.servers(texts.servers, version)
@@ -73,6 +79,13 @@ def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
     if texts.nftables is not None:
         with _naming(texts, "nft"):
             yield nftables.read(texts.nftables, version)
+
+
+def _refuse_emptiness(save: str) -> None:
+    """Raise CaptureError where a capture has remarks at most; without a table, all else is refused by its reader."""
+    if not _SAYS_SOMETHING.search(save) and "# Table `" not in save:
+        msg = "it is empty: was it taken as root?"
+        raise CaptureError(msg)
 
 
 def _bound(networks: Iterable[str] | None, version: IpVersion, servers: Iterable[Server]) -> Ranges:
@@ -104,6 +117,7 @@ def captured_texts(options: dict[str, Any]) -> Texts | None:
         servers="" if options["ipvsadm_save"] is None else as_text("--ipvsadm-save", options["ipvsadm_save"]),
         nftables=None if nft is None else read_file("--nft-json", nft),
         names=names | {program: f"{flag} {path}" for program, (flag, path) in others.items() if path is not None},
+        are_files=True,
     )
 
 
