@@ -19,6 +19,7 @@ from knft.source.files import shown_path
 
 SAVE_PROGRAMS: dict[IpVersion, str] = {4: "iptables-save", 6: "ip6tables-save"}
 VERSIONS: tuple[IpVersion, ...] = (4, 6)
+_OF_IPVS = frozenset(("ipset KUBE-CLUSTER-IP", "ipset KUBE-6-CLUSTER-IP"))
 _SAYS_SOMETHING = re.compile(r"^[ \t]*[^#\s]", re.MULTILINE)
 
 
@@ -72,7 +73,11 @@ def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
         with _naming(texts, SAVE_PROGRAMS[version]):
             if texts.are_files:
                 _refuse_emptiness(texts.rules[version])
-            yield iptables.read(texts.rules[version], version, texts.sets)
+            rules = iptables.read(texts.rules[version], version, texts.sets)
+            if texts.are_files and not texts.servers.strip() and _needs_servers(rules):
+                msg = "these are the rules of mode ipvs: its virtual servers are needed too, give --ipvsadm-save"
+                raise CaptureError(msg)
+            yield rules
         with _naming(texts, "ipvsadm"):
             servers = ipvs.servers(texts.servers, version)
         yield RuleSet(version=version, servers=servers, bound=_bound(texts.bound, version, servers))
@@ -86,6 +91,11 @@ def _refuse_emptiness(save: str) -> None:
     if not _SAYS_SOMETHING.search(save) and "# Table `" not in save:
         msg = "it is empty: was it taken as root?"
         raise CaptureError(msg)
+
+
+def _needs_servers(rules: RuleSet) -> bool:
+    """Tell whether rules are such as kube-proxy makes beside virtual servers."""
+    return "filter KUBE-IPVS-FILTER" in rules.chains or not _OF_IPVS.isdisjoint(rules.collections)
 
 
 def _bound(networks: Iterable[str] | None, version: IpVersion, servers: Iterable[Server]) -> Ranges:

@@ -55,3 +55,21 @@ def test_an_empty_capture_of_iptables_is_none(captures: Captures, name: str, tex
 def test_nft_names_itself_first(captures: Captures) -> None:
     with pytest.raises(CaptureError, match=r"^--nft-json .*/nft_json: empty, .* was it taken as root\?$"):
         captures.diff(nft_json='{"nftables": []}')
+
+
+@pytest.mark.parametrize("servers", [{}, {"ipvsadm_save": "\n"}])
+def test_rules_of_ipvs_need_its_servers(captures: Captures, servers: dict[str, str]) -> None:
+    """Without them every Service would seem to be served by nobody."""
+    saved = "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n"
+    with pytest.raises(CaptureError, match=r"^--iptables-save .* mode ipvs: .*, give --ipvsadm-save$"):
+        captures.trace(iptables_save=saved, **servers)
+    rule = "-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT"
+    looking = f"*nat\n:KUBE-SERVICES - [0:0]\n{rule}\nCOMMIT\n"
+    sets = "create KUBE-CLUSTER-IP hash:ip,port family inet\n"
+    with pytest.raises(CaptureError, match="of mode ipvs"):
+        captures.diff(iptables_save=looking, ipset_save=sets, **servers)
+
+
+def test_servers_of_the_other_family_are_enough(captures: Captures) -> None:
+    saved = "*filter\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n"
+    assert captures.diff(ip6tables_save=saved, ipvsadm_save="-A -t 10.96.0.10:80 -s rr\n") in (0, 1)
