@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from knft.cli.main import cli
-from knft.errors import CaptureError
+from knft.errors import CaptureError, UsageError
 from tests.trace.cluster import FLAGS, written
 
 SAVED = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
@@ -73,3 +73,14 @@ def test_rules_of_ipvs_need_its_servers(captures: Captures, servers: dict[str, s
 def test_servers_of_the_other_family_are_enough(captures: Captures) -> None:
     saved = "*filter\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n"
     assert captures.diff(ip6tables_save=saved, ipvsadm_save="-A -t 10.96.0.10:80 -s rr\n") in (0, 1)
+
+
+@pytest.mark.parametrize("name", ["iptables_save", "ip6tables_save", "nft_json"])
+def test_a_mode_to_render_and_a_capture_are_two_sides(captures: Captures, name: str) -> None:
+    with pytest.raises(UsageError, match=f"^--against: .* --{name.replace('_', '-')} names other rules"):
+        captures.diff("--against", "iptables", **{name: SAVED})
+
+
+def test_a_mode_to_render_and_this_machine_are_two_sides(captures: Captures) -> None:
+    with pytest.raises(UsageError, match=r"^--against: .* --live names other rules"):
+        captures.diff("--against", "ipvs", "--live")
