@@ -30,7 +30,7 @@ class Texts(Struct, frozen=True):
     address of every virtual server.
 
     ``names`` says for messages where each comes from, by the program that printed it: iptables-save, ip6tables-save,
-    ipvsadm, nft.
+    ipset, ipvsadm, nft.
     """
 
     rules: dict[IpVersion, str] = {}
@@ -70,20 +70,26 @@ def rule_sets(texts: Texts) -> dict[IpVersion, RuleSet]:
 
 def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
     if version in texts.rules:
-        with _naming(texts, SAVE_PROGRAMS[version]):
-            if texts.are_files:
-                _refuse_emptiness(texts.rules[version])
-            rules = iptables.read(texts.rules[version], version, texts.sets)
-            if texts.are_files and not texts.servers.strip() and _needs_servers(rules):
-                msg = "these are the rules of mode ipvs: its virtual servers are needed too, give --ipvsadm-save"
-                raise CaptureError(msg)
-            yield rules
+        yield _of_iptables(texts, version)
         with _naming(texts, "ipvsadm"):
             servers = ipvs.servers(texts.servers, version)
         yield RuleSet(version=version, servers=servers, bound=_bound(texts.bound, version, servers))
     if texts.nftables is not None:
         with _naming(texts, "nft"):
             yield nftables.read(texts.nftables, version)
+
+
+def _of_iptables(texts: Texts, version: IpVersion) -> RuleSet:
+    with _naming(texts, "ipset"):
+        sets = iptables.read_sets(texts.sets)
+    with _naming(texts, SAVE_PROGRAMS[version]):
+        if texts.are_files:
+            _refuse_emptiness(texts.rules[version])
+        rules = iptables.read(texts.rules[version], version, sets)
+        if texts.are_files and not texts.servers.strip() and _needs_servers(rules):
+            msg = "these are the rules of mode ipvs: its virtual servers are needed too, give --ipvsadm-save"
+            raise CaptureError(msg)
+    return rules
 
 
 def _refuse_emptiness(save: str) -> None:
@@ -120,7 +126,11 @@ def captured_texts(options: dict[str, Any]) -> Texts | None:
     if not given and nft is None:
         return None
     names = {SAVE_PROGRAMS[version]: f"--{SAVE_PROGRAMS[version]} {path}" for version, path in given.items()}
-    others = {"ipvsadm": ("--ipvsadm-save", options["ipvsadm_save"]), "nft": ("--nft-json", nft)}
+    others = {
+        "ipset": ("--ipset-save", options["ipset_save"]),
+        "ipvsadm": ("--ipvsadm-save", options["ipvsadm_save"]),
+        "nft": ("--nft-json", nft),
+    }
     return Texts(
         rules={version: as_text(f"--{SAVE_PROGRAMS[version]}", path) for version, path in given.items()},
         sets="" if options["ipset_save"] is None else as_text("--ipset-save", options["ipset_save"]),

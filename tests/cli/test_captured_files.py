@@ -84,3 +84,9 @@ def test_a_mode_to_render_and_a_capture_are_two_sides(captures: Captures, name: 
 def test_a_mode_to_render_and_this_machine_are_two_sides(captures: Captures) -> None:
     with pytest.raises(UsageError, match=r"^--against: .* --live names other rules"):
         captures.diff("--against", "ipvs", "--live")
+
+
+@pytest.mark.parametrize("command", ["diff", "trace"])
+def test_a_fault_in_the_sets_is_named_as_theirs(captures: Captures, command: str) -> None:
+    with pytest.raises(CaptureError, match=r"^--ipset-save .*/ipset_save: line 1: 'Name: s' is no line"):
+        getattr(captures, command)(iptables_save=SAVED, ipset_save="Name: s\n")
