@@ -13,6 +13,7 @@ from msgspec import Struct
 from knft.errors import CaptureError, SourceError, UsageError
 from knft.interpret import iptables, ipvs, nftables
 from knft.interpret.compare.edit import joined
+from knft.interpret.iptables.listed import without_saved
 from knft.interpret.ranges import Ranges, ranges
 from knft.interpret.rules import IpVersion, RuleSet, Server
 from knft.source.files import shown_path
@@ -69,14 +70,16 @@ def rule_sets(texts: Texts) -> dict[IpVersion, RuleSet]:
 
 
 def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
-    if version in texts.rules:
-        yield _of_iptables(texts, version)
+    saved = _of_iptables(texts, version) if version in texts.rules else None
+    if saved is not None:
+        yield saved
         with _naming(texts, "ipvsadm"):
             servers = ipvs.servers(texts.servers, version)
         yield RuleSet(version=version, servers=servers, bound=_bound(texts.bound, version, servers))
     if texts.nftables is not None:
         with _naming(texts, "nft"):
-            yield nftables.read(texts.nftables, version)
+            listed = nftables.read(texts.nftables, version)
+        yield listed if saved is None else without_saved(listed, saved)
 
 
 def _of_iptables(texts: Texts, version: IpVersion) -> RuleSet:
