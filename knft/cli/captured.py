@@ -1,6 +1,7 @@
 """Captured rule sets: the files that operators name, and this machine's own."""
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -12,12 +13,15 @@ from msgspec import Struct
 from knft.errors import CaptureError, SourceError, UsageError
 from knft.interpret import iptables, ipvs, nftables
 from knft.interpret.compare.edit import joined
+from knft.interpret.iptables.listed import without_saved
 from knft.interpret.ranges import Ranges, ranges
 from knft.interpret.rules import IpVersion, RuleSet, Server
 from knft.source.files import shown_path
 
 SAVE_PROGRAMS: dict[IpVersion, str] = {4: "iptables-save", 6: "ip6tables-save"}
 VERSIONS: tuple[IpVersion, ...] = (4, 6)
+_OF_IPVS = frozenset(("ipset KUBE-CLUSTER-IP", "ipset KUBE-6-CLUSTER-IP"))
+_SAYS_SOMETHING = re.compile(r"^[ \t]*[^#\s]", re.MULTILINE)
 
 
 class Texts(Struct, frozen=True):
@@ -27,7 +31,7 @@ class Texts(Struct, frozen=True):
     address of every virtual server.
 
     ``names`` says for messages where each comes from, by the program that printed it: iptables-save, ip6tables-save,
-    ipvsadm, nft.
+    ipset, ipvsadm, nft.
     """
 
     rules: dict[IpVersion, str] = {}
@@ -36,6 +40,8 @@ class Texts(Struct, frozen=True):
     nftables: bytes | None = None
     bound: tuple[str, ...] | None = None
     names: dict[str, str] = {}
+    are_files: bool = False
+    """Whether somebody has named them as captures: then one that says nothing was not taken as it should have been."""
 
 
 def read_file(flag: str, path: str) -> bytes:
@@ -64,15 +70,41 @@ def rule_sets(texts: Texts) -> dict[IpVersion, RuleSet]:
 
 
 def _parts(texts: Texts, version: IpVersion) -> Iterator[RuleSet]:
-    if version in texts.rules:
-        with _naming(texts, SAVE_PROGRAMS[version]):
-            yield iptables.read(texts.rules[version], version, texts.sets)
+    saved = _of_iptables(texts, version) if version in texts.rules else None
+    if saved is not None:
+        yield saved
         with _naming(texts, "ipvsadm"):
             servers = ipvs.servers(texts.servers, version)
         yield RuleSet(version=version, servers=servers, bound=_bound(texts.bound, version, servers))
     if texts.nftables is not None:
         with _naming(texts, "nft"):
-            yield nftables.read(texts.nftables, version)
+            listed = nftables.read(texts.nftables, version)
+        yield listed if saved is None else without_saved(listed, saved)
+
+
+def _of_iptables(texts: Texts, version: IpVersion) -> RuleSet:
+    with _naming(texts, "ipset"):
+        sets = iptables.read_sets(texts.sets)
+    with _naming(texts, SAVE_PROGRAMS[version]):
+        if texts.are_files:
+            _refuse_emptiness(texts.rules[version])
+        rules = iptables.read(texts.rules[version], version, sets)
+        if texts.are_files and not texts.servers.strip() and _needs_servers(rules):
+            msg = "these are the rules of mode ipvs: its virtual servers are needed too, give --ipvsadm-save"
+            raise CaptureError(msg)
+    return rules
+
+
+def _refuse_emptiness(save: str) -> None:
+    """Raise CaptureError where a capture has remarks at most; without a table, all else is refused by its reader."""
+    if not _SAYS_SOMETHING.search(save) and "# Table `" not in save:
+        msg = "it is empty: was it taken as root?"
+        raise CaptureError(msg)
+
+
+def _needs_servers(rules: RuleSet) -> bool:
+    """Tell whether rules are such as kube-proxy makes beside virtual servers."""
+    return "filter KUBE-IPVS-FILTER" in rules.chains or not _OF_IPVS.isdisjoint(rules.collections)
 
 
 def _bound(networks: Iterable[str] | None, version: IpVersion, servers: Iterable[Server]) -> Ranges:
@@ -97,13 +129,18 @@ def captured_texts(options: dict[str, Any]) -> Texts | None:
     if not given and nft is None:
         return None
     names = {SAVE_PROGRAMS[version]: f"--{SAVE_PROGRAMS[version]} {path}" for version, path in given.items()}
-    others = {"ipvsadm": ("--ipvsadm-save", options["ipvsadm_save"]), "nft": ("--nft-json", nft)}
+    others = {
+        "ipset": ("--ipset-save", options["ipset_save"]),
+        "ipvsadm": ("--ipvsadm-save", options["ipvsadm_save"]),
+        "nft": ("--nft-json", nft),
+    }
     return Texts(
         rules={version: as_text(f"--{SAVE_PROGRAMS[version]}", path) for version, path in given.items()},
         sets="" if options["ipset_save"] is None else as_text("--ipset-save", options["ipset_save"]),
         servers="" if options["ipvsadm_save"] is None else as_text("--ipvsadm-save", options["ipvsadm_save"]),
         nftables=None if nft is None else read_file("--nft-json", nft),
         names=names | {program: f"{flag} {path}" for program, (flag, path) in others.items() if path is not None},
+        are_files=True,
     )
 
 

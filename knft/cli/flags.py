@@ -166,6 +166,18 @@ def refuse_flags_of_manifests(context: click.Context) -> None:
             raise UsageError(msg)
 
 
+_OTHER_SIDES = ("live", "iptables_save", "ip6tables_save", "nft_json")
+
+
+def refuse_two_sides(context: click.Context) -> None:
+    """Raise UsageError where a mode was named to render, and also what is in force or was captured."""
+    given = {option.name: option for option in context.command.params if _is_given(context, option)}
+    other = next((given[name] for name in _OTHER_SIDES if name in given), None)
+    if "against" in given and other is not None:
+        msg = f"--against: it says what to render, and {other.opts[0]} names other rules; leave one of the two out"
+        raise UsageError(msg)
+
+
 def _names(flags: Callable[[Command], Command]) -> frozenset[str]:
     return frozenset(_defaults(flags))
 

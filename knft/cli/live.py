@@ -177,7 +177,8 @@ class _InForce:
             if ":KUBE-SERVICES " not in text:
                 self._skipped += [f"{name}, table {table}" for table in _ONLY_NFT.findall(text)]
                 shown = _ONLY_NFT.sub("", text)
-            texts = Texts({version: shown}, self._machine.sets, names={SAVE_PROGRAMS[version]: f"{name}-save"})
+            names = {SAVE_PROGRAMS[version]: f"{name}-save", "ipset": "ipset save"}
+            texts = Texts({version: shown}, self._machine.sets, names=names)
             yield name, rule_sets(texts)[version]
 
     def _servers(self, version: IpVersion) -> RuleSet:

@@ -13,6 +13,7 @@ from knft.cli.flags import (
     reading_flags,
     refuse_flags_of_manifests,
     refuse_foreign_flags,
+    refuse_two_sides,
     shared_flags,
     shared_flags_of_modes,
 )
@@ -101,6 +102,7 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     """
     if not options["paths"]:
         refuse_flags_of_manifests(context)
+    refuse_two_sides(context)
     from knft.cli.diff import diff as diff_command  # noqa: PLC0415
 
     context.exit(diff_command(**options))

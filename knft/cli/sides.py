@@ -51,7 +51,7 @@ def sides(options: dict[str, Any]) -> Sides:
     captured = {version: _apart(rules, own[version]) for version, rules in rule_sets(texts).items()}
     return Sides(
         mode=mode_of(captured),
-        name=", ".join(name for program, name in texts.names.items() if program != "ipvsadm"),
+        name=", ".join(name for program, name in texts.names.items() if program not in ("ipset", "ipvsadm")),
         kube_proxy=captured,
         knft=knft,
         own=own,

@@ -112,11 +112,11 @@ def _steps(rule: str, sets: str) -> tuple[Step, ...]:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("add s 10.0.0.1", f"line 1 of the ipsets: the set 's' was not created above: {AGAIN}"),
-        ("Name: s\nType: hash:ip", "line 1 of the ipsets: 'Name: s' is no line of `ipset save`"),
-        ("create s", "line 1 of the ipsets: the line ends early: create has 2 words at least"),
-        ("create s hash:ip,port\nadd s 10.0.0.1", "line 2 of the ipsets: '10.0.0.1' is no entry of a set of ip,port"),
-        ("create s hash:ip\nadd s 10.0.0", "line 2 of the ipsets: '10.0.0' is no IPv4 address"),
+        ("add s 10.0.0.1", f"line 1: the set 's' was not created above: {AGAIN}"),
+        ("Name: s\nType: hash:ip", "line 1: 'Name: s' is no line of `ipset save`"),
+        ("create s", "line 1: the line ends early: create has 2 words at least"),
+        ("create s hash:ip,port\nadd s 10.0.0.1", "line 2: '10.0.0.1' is no entry of a set of ip,port"),
+        ("create s hash:ip\nadd s 10.0.0", "line 2: '10.0.0' is no IPv4 address"),
     ],
 )
 def test_bad_captures_are_refused_with_the_line(text: str, message: str) -> None:

@@ -11,6 +11,9 @@ from knft.takeover.names import TABLES, chain_owners
 _LEADING: tuple[Literal["jump", "goto"], ...] = ("jump", "goto")
 _OWN_TABLES = frozenset((*(f"{family} {name}" for family, name in TABLES), "ip knft", "ip6 knft"))
 
+_FAMILIES = frozenset(("", "ip", "ip6"))
+"""What stands in front of iptables' tables: nothing in iptables-save, the family where nft lists them."""
+
 
 def foreign(rules: RuleSet, own: Ranges) -> RuleSet:
     """Return a rule set without kube-proxy's chains, tables and virtual servers, and without knft's tables.
@@ -31,9 +34,10 @@ def foreign(rules: RuleSet, own: Ranges) -> RuleSet:
 
 
 def is_proxys(chain: str) -> bool:
-    """Tell whether a chain is kube-proxy's or knft's, by its full name."""
+    """Tell whether a chain is kube-proxy's or knft's, by its full name: iptables' own, or nft's with the family."""
     table, _, name = chain.rpartition(" ")
-    return table in _OWN_TABLES or bool(chain_owners(table, name))
+    family, _, of_iptables = table.rpartition(" ")
+    return table in _OWN_TABLES or (family in _FAMILIES and bool(chain_owners(of_iptables, name)))
 
 
 def _without(chain: Chain, jumps: frozenset[Verdict]) -> Chain:

@@ -6,10 +6,21 @@ from msgspec.structs import replace
 
 from knft.interpret.compare.edit import edit_chain, without_rules
 from knft.interpret.compare.services import CHAINS, Frontend, claim, owners
-from knft.interpret.ranges import contains
-from knft.interpret.rules import Field, HasState, Rule, RuleSet, Verdict, Within
+from knft.interpret.ranges import LOOPBACK, single
+from knft.interpret.rules import Field, HasState, Marked, Rule, RuleSet, Translated, Verdict, Within
 
-_LOOPBACK_NUMBER = 0x7F000001
+_KNOWN = HasState(frozenset(("related", "established")))
+_TCP = single(6)
+_LOCALNET = frozenset(
+    (
+        Within(Field.DESTINATION, LOOPBACK[4]),
+        Within(Field.SOURCE, LOOPBACK[4], inverted=True),
+        replace(_KNOWN, inverted=True),
+        Translated("dnat", inverted=True),
+        Verdict("drop"),
+    )
+)
+"""The tests and the verdict of the rule that lets nobody else to loopback addresses."""
 _KINDS = ("cluster IP", "loadbalancer IP", "external IP")
 """What comments of the iptables mode call frontends; of one Service's, knft has it be the first of these."""
 
@@ -33,30 +44,47 @@ def localnet(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def _blocks_localnet(rule: Rule) -> bool:
-    tests = [step for step in rule.steps if isinstance(step, Within)]
-    to_loopback = any(
-        step.field is Field.DESTINATION and not step.inverted and contains(step.ranges, _LOOPBACK_NUMBER)
-        for step in tests
-    )
-    return to_loopback and Verdict("drop") in rule.steps
+    """Tell whether a rule is the kubelet's, or kube-proxy's that is the same."""
+    return len(rule.steps) == len(_LOCALNET) and set(rule.steps) == _LOCALNET
 
 
 def invalid_packets(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Let packets pass that conntrack can place nowhere."""
-    invalid = HasState(frozenset({"invalid"}))
-    return without_rules(
-        rules, "filter KUBE-FORWARD", lambda rule: Verdict("drop") in rule.steps and invalid in rule.steps
-    )
+    invalid = HasState(frozenset({"invalid"})), Verdict("drop")
+    return without_rules(rules, "filter KUBE-FORWARD", lambda rule: rule.steps == invalid)
 
 
 def forwarding_rules(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Leave forwarded packets to the host's own rules."""
-    return without_rules(rules, "filter KUBE-FORWARD", lambda rule: Verdict("accept") in rule.steps)
+    return without_rules(rules, "filter KUBE-FORWARD", _forwards)
+
+
+def _forwards(rule: Rule) -> bool:
+    """Tell whether a rule is one of both that let through what has the mark, and what belongs to a connection."""
+    match rule.steps:
+        case (Marked(inverted=False), Verdict("accept")):
+            return True
+        case (HasState() as test, Verdict("accept")):
+            return test == _KNOWN
+    return False
 
 
 def health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Leave health checks to the host's own rules."""
-    return without_rules(rules, "filter KUBE-NODEPORTS", lambda rule: Verdict("accept") in rule.steps)
+    return without_rules(rules, "filter KUBE-NODEPORTS", _lets_health_checks_in)
+
+
+def _lets_health_checks_in(rule: Rule) -> bool:
+    if not rule.comment.endswith(" health check node port"):
+        return False
+    match rule.steps:
+        case (
+            Within(Field.PROTOCOL, protocols, False),
+            Within(Field.DESTINATION_PORT, ((first, last),), False),
+            Verdict("accept"),
+        ):
+            return protocols == _TCP and first == last
+    return False
 
 
 def lost_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:

@@ -5,5 +5,6 @@ interpreted becomes ``Unknown``, with the option's own words. It reads no file, 
 """
 
 from knft.interpret.iptables.capture import read
+from knft.interpret.iptables.ipsets import read_sets
 
-__all__ = ["read"]
+__all__ = ["read", "read_sets"]

@@ -5,12 +5,13 @@ is emptied, and what is not mentioned stays. Only where the kernel's own chains 
 captures in one text, of two backends perhaps, and nobody knows which of them is in force.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from knft.errors import CaptureError
 from knft.interpret.iptables.built_in import TABLES, base_chain
+from knft.interpret.iptables.ipsets import IpSet, read_sets
 from knft.interpret.iptables.lookups import Lookups
 from knft.interpret.iptables.meaning import Meaning
 from knft.interpret.iptables.words import plain, quoted, split
@@ -40,9 +41,12 @@ class _Table(Struct):
     """Whether the kernel's own chains were declared in an earlier part of the text."""
 
 
-def read(save: str, version: IpVersion, sets: str = "") -> RuleSet:
-    """Read what ``iptables-save`` (4) or ``ip6tables-save`` (6) printed, and ``ipset save``; raise CaptureError."""
-    lookups = Lookups(version, sets, save)
+def read(save: str, version: IpVersion, sets: str | Mapping[str, IpSet] = "") -> RuleSet:
+    """Read what ``iptables-save`` (4) or ``ip6tables-save`` (6) printed; raise CaptureError.
+
+    ``sets`` is what ``ipset save`` printed, or what ``read_sets`` has made of it.
+    """
+    lookups = Lookups(version, read_sets(sets) if isinstance(sets, str) else sets, save)
     reader = _Reader(Meaning(lookups))
     for number, line in enumerate(save.split("\n"), 1):
         try:

@@ -56,7 +56,7 @@ def read_sets(text: str) -> dict[str, IpSet]:
             try:
                 reader.line(split(line))
             except CaptureError as error:
-                msg = f"line {line_number} of the ipsets: {error}"
+                msg = f"line {line_number}: {error}"
                 raise CaptureError(msg) from error
     return {name: _finished(made) for name, made in reader.sets.items()}
 

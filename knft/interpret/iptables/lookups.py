@@ -1,11 +1,12 @@
 """Collections that rules look at and write: ipsets, and the lists of the match ``recent``."""
 
 import re
+from collections.abc import Mapping
 
 from knft.errors import CaptureError
 from knft.interpret.iptables.arguments import Option, Part
 from knft.interpret.iptables.errors import NotInterpretedError
-from knft.interpret.iptables.ipsets import IpSet, read_sets
+from knft.interpret.iptables.ipsets import IpSet
 from knft.interpret.iptables.numbers import ALL_BITS, WIDTHS, address, number
 from knft.interpret.iptables.ways import ALWAYS, Ways, together
 from knft.interpret.iptables.words import plain, quoted
@@ -29,10 +30,10 @@ _FIELDS: dict[tuple[str, str], tuple[KeyPart, ...]] = {
 class Lookups:
     """What there is to look at, and what has been looked at so far."""
 
-    def __init__(self, version: IpVersion, sets: str, save: str) -> None:
-        """Read ``ipset save``'s text; ``save`` is all rules: which sets they write has to be known from the start."""
+    def __init__(self, version: IpVersion, sets: Mapping[str, IpSet], save: str) -> None:
+        """Take the sets; ``save`` is all rules: which sets they write has to be known from the start."""
         self.version = version
-        self._sets = read_sets(sets)
+        self._sets = sets
         written = _WRITTEN.findall(save) if "-set" in save else []
         self._written = {name for _, name in written}
         self._deleted_from = {name for verb, name in written if verb == "del"}

@@ -119,6 +119,9 @@ _DECODING = (msgspec.MsgspecError, UnicodeError, RecursionError)
 def decode(document: bytes | str, families: frozenset[str]) -> Listing:
     """Return what is listed of tables of these families; raises CaptureError."""
     items = [(number, _item(number, raw)) for number, raw in enumerate(_objects(document), start=1)]
+    if all(item.metainfo is UNSET for _, item in items):
+        msg = "empty, without the metainfo that `nft -j list ruleset` prints first: was it taken as root?"
+        raise CaptureError(msg)
     for number, item in items:
         version = item.metainfo.json_schema_version if item.metainfo is not UNSET else SCHEMA_VERSION
         if version != SCHEMA_VERSION:
