@@ -36,7 +36,7 @@ class Running:
         """Kill it, and return when nothing of it is left: not the process of libnftables either."""
         self._process.kill()
         self._process.wait()
-        until(lambda: not workers(self._namespace), "the process of libnftables outlives knft")
+        until(lambda: not workers_of(self._process.pid), "the process of libnftables outlives knft")
 
     def until_in_force(self) -> list[str]:
         """Wait until both families were compared with the kernel; return what it said of that."""
@@ -78,15 +78,13 @@ def until(condition: Callable[[], bool], otherwise: str, check: Callable[[], Non
         time.sleep(0.005)
 
 
-def workers(namespace: Namespace) -> list[int]:
-    """Return the processes of libnftables in a namespace."""
-    with namespace.entered():
-        own = Path("/proc/thread-self/ns/net").stat().st_ino
+def workers_of(parent: int) -> list[int]:
+    """Return the processes of libnftables that a process has started, which may have died: they are told its number."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            is_worker = b"knft.kernel.worker" in (process / "cmdline").read_bytes()
-            if is_worker and (process / "ns" / "net").stat().st_ino == own:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if b"knft.kernel.worker" in arguments and str(parent).encode() in arguments:
                 found.append(int(process.name))
     return found
 
