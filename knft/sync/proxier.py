@@ -83,6 +83,7 @@ class Proxier:
             chains=self._done.chains,
             seconds=self._timer() - started,
             kernel_seconds=self._done.kernel_seconds,
+            changed=reported.service_ports,
             unsticky=tuple(self._done.unsticky),
             lost=self.state.lost(),
             left_out=self._left_out.reasons(),

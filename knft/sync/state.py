@@ -16,6 +16,7 @@ from knft.model.names import Family, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
 from knft.model.plan import ServicePlan
+from knft.model.service_port import ServicePort
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
 
@@ -118,6 +119,10 @@ class ServiceState:
     def has(self, name: ServicePortName) -> bool:
         """Whether there is a Service port of that name."""
         return name in self._services
+
+    def service_port(self, name: ServicePortName) -> ServicePort | None:
+        """Return one Service port, or None where it is gone."""
+        return self._services.get(name)
 
     def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return all endpoints of one Service port, in whatever condition, sorted by key."""
