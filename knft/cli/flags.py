@@ -159,7 +159,8 @@ _OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
 
 def refuse_flags_of_manifests(context: click.Context) -> None:
     """Raise UsageError where a flag was given that shapes rendered rules, and no manifests were."""
-    shaping = _names(lambda command: shared_flags_of_modes(rule_flags(command), needs_node=False)) - _OF_ANY_RULES
+    rendering = _names(lambda command: shared_flags_of_modes(rule_flags(command), needs_node=False))
+    shaping = {*rendering, "backend"} - _OF_ANY_RULES
     for option in context.command.params:
         if option.name in shaping and _is_given(context, option):
             msg = f"{option.opts[0]}: it means nothing without -f"
