@@ -9,7 +9,7 @@ from knft.configuration import durations
 from knft.configuration.checks import Name
 from knft.configuration.document import Document, get, put
 from knft.configuration.gates import GATES
-from knft.configuration.rows import NAMES_OF_SECTIONS, Kind, Verdict
+from knft.configuration.rows import NAMES_OF_SECTIONS, Verdict
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings, Settings
 from knft.configuration.table import FIELDS
 from knft.model import addresses
@@ -116,27 +116,37 @@ def _seconds(duration: str) -> float:
     return 0.0 if found < _NO_PAUSE else found / 1e9
 
 
-def warnings_of(document: Document, name: Name, told: frozenset[str]) -> Iterator[str]:
-    """Yield what is to be said of a document that is right, but not of the fields that were ``told`` of before."""
+def warnings_of(document: Document, name: Name, told: frozenset[str], *, of_kube_proxy: bool) -> Iterator[str]:
+    """Yield what is to be said of a document that is right, but not of the fields that were ``told`` of before.
+
+    ``of_kube_proxy`` says that a kube-proxy without a mode was meant, which would be in mode iptables.
+    """
     mode = document["mode"]
     if mode in ("iptables", "ipvs"):
+        yield f"{name('mode')}: knft is always in mode nftables; of mode {mode} it takes the periods and masquerading"
+    if not document["nodePortAddresses"] and (mode in ("iptables", "ipvs") or (of_kube_proxy and not mode)):
         yield (
-            f"{name('mode')}: knft is always in mode nftables, and takes its periods from section {mode}; as in mode "
-            "nftables, NodePorts answer on the primary addresses where nodePortAddresses says nothing"
+            f"{name('nodePortAddresses')}: nothing is said, so that NodePorts answer on the node's primary addresses, "
+            f"as in mode nftables; in mode {mode or 'iptables'} they would on all local ones"
         )
-    for path, row in FIELDS.items():
-        value = get(document, path)
-        if value == row.default or value in row.quiet or path in told:
-            continue
-        if row.verdict is Verdict.IDLE:
-            yield f"{name(path)}: {_shown(value)} means nothing here: {row.note}"
-        elif row.modes and mode not in row.modes and not _counts(path, mode):
-            counts = section_of(mode, path.rpartition(".")[2])
-            yield f"{name(path)}: {_shown(value)} means nothing in mode {mode or 'iptables'}; {counts} counts"
+    yield from (f"{name(path)}: {words}" for path, words in _without_meaning(document) if path not in told)
     for gate, on in document["featureGates"].items():
         known = GATES[gate]
         if on is not (known.here or False):
             yield f"{name('featureGates')}: {gate}={_shown(on)} changes nothing: {known.note}"
+
+
+def _without_meaning(document: Document) -> Iterator[tuple[str, str]]:
+    mode = document["mode"]
+    for path, row in FIELDS.items():
+        value = get(document, path)
+        if value == row.default or value in row.quiet:
+            continue
+        if row.verdict is Verdict.IDLE:
+            yield path, f"{_shown(value)} means nothing here: {row.note}"
+        elif row.modes and not _counts(path, mode):
+            counts = section_of(mode, path.rpartition(".")[2])
+            yield path, f"{_shown(value)} means nothing in mode {mode or 'iptables'}; {counts} counts"
 
 
 def _counts(path: str, mode: str) -> bool:
@@ -145,10 +155,3 @@ def _counts(path: str, mode: str) -> bool:
 
 def _shown(value: object) -> str:
     return sort_of(value) if isinstance(value, dict | list) else shown(value)
-
-
-def same_value(kind: Kind, one: object, other: object) -> bool:
-    """Whether two values of a kind mean the same."""
-    if kind is Kind.DURATION and isinstance(one, str) and isinstance(other, str):
-        return durations.parse(one) == durations.parse(other)
-    return one == other

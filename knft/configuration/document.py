@@ -1,5 +1,6 @@
 """A KubeProxyConfiguration as a tree of plain values, every field in it, kube-proxy's defaults filled in (I.1)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from knft.configuration import durations
@@ -37,11 +38,11 @@ def defaults() -> Document:
 
 
 def defaulted(given: Document) -> Document:
-    """Return the known fields of a document that fits the schema, in the table's order, with defaults for all others."""
+    """Return the known fields of a document that fits the schema, with defaults for all others."""
     document: Document = {"apiVersion": API_VERSION, "kind": KIND}
     for path, row in FIELDS.items():
         value = get(given, path)
-        put(document, path, row.default if _is_unset(row, value) else _plain(row, value))
+        put(document, path, row.default if _is_unset(row, value) else _PLAIN[row.kind](value))
     is_ipv6 = family_of(document["bindAddress"]) is Family.IPV6
     for path, ipv4, ipv6, port in (
         ("healthzBindAddress", "0.0.0.0", "[::]", HEALTHZ_PORT),  # noqa: S104 - kube-proxy's default
@@ -59,28 +60,21 @@ def _is_unset(row: Row, value: object) -> bool:
     return not value or (row.kind is Kind.DURATION and isinstance(value, str) and durations.parse(value) == 0)
 
 
-def _plain(row: Row, value: Any) -> Any:  # noqa: ANN401
-    """Return a value without what the reader remembers of its spelling, as JSON has it."""
-    match row.kind:
-        case Kind.WHOLE:
-            return int(value)
-        case Kind.NUMBER:
-            return float(value)
-        case Kind.DURATION:
-            return durations.written(int(value)) if isinstance(value, int) else canonical(value)
-        case Kind.GATES:
-            return {name: bool(on) for name, on in value.items()}
-        case Kind.VMODULE:
-            return [
-                {"filePattern": item.get("filePattern") or "", "verbosity": int(item.get("verbosity") or 0)}
-                for item in value
-            ]
-        case Kind.LIST:
-            return list(value)
-        case Kind.TEXT:
-            return str(value)
-        case _:
-            return value
+def _level(item: Document) -> Document:
+    return {"filePattern": item.get("filePattern") or "", "verbosity": int(item.get("verbosity") or 0)}
+
+
+_PLAIN: dict[Kind, Callable[[Any], Any]] = {
+    Kind.BOOL: bool,
+    Kind.WHOLE: int,
+    Kind.NUMBER: float,
+    Kind.TEXT: str,
+    Kind.DURATION: lambda value: durations.written(value) if isinstance(value, int) else canonical(value),
+    Kind.LIST: list,
+    Kind.GATES: lambda value: {name: bool(on) for name, on in value.items()},
+    Kind.VMODULE: lambda value: [_level(item) for item in value],
+}
+"""Values as JSON has them: without what the reader remembers of their spelling."""
 
 
 def canonical(duration: str) -> str:

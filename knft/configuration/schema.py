@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
@@ -55,23 +55,27 @@ def path_of(parts: Iterable[str | int]) -> str:
 
 
 def _unknown(error: ValidationError) -> list[str]:
-    known = error.schema["properties"]
+    known, instance = _schema_of(error)["properties"], cast("dict[str, Any]", error.instance)
     return [
         f"{path_of([*error.absolute_path, name])}: no field of that name is known; it is passed over"
-        for name in error.instance
+        for name in instance
         if name not in known
     ]
 
 
 def _sentence(error: ValidationError) -> str:
-    path, value = path_of(error.absolute_path), error.instance
-    wanted = error.schema.get("title", "text")
+    path, value, wanted = path_of(error.absolute_path), error.instance, _schema_of(error)
+    title = wanted.get("title", "text")
     if error.validator in ("minimum", "maximum"):
-        return f"{path}: {shown(value)} is not between {error.schema['minimum']} and {error.schema['maximum']}"
+        return f"{path}: {shown(value)} is not between {wanted['minimum']} and {wanted['maximum']}"
     if error.validator == "pattern":
-        example = "4Ki" if "bytes" in wanted else "1s, 500ms or 1m30s"
-        return f"{path}: {shown(value)} is not {wanted}; write it as in {example}"
-    return f"{path}: it is {_found(value)}, and has to be {wanted}"
+        example = "4Ki" if "bytes" in title else "1s, 500ms or 1m30s"
+        return f"{path}: {shown(value)} is not {title}; write it as in {example}"
+    return f"{path}: it is {_found(value)}, and has to be {title}"
+
+
+def _schema_of(error: ValidationError) -> dict[str, Any]:
+    return cast("dict[str, Any]", error.schema)
 
 
 def _found(value: object) -> str:
