@@ -64,6 +64,8 @@ class Row(NamedTuple):
     """Values beside the default that need no warning, as knft does the same."""
     bounds: tuple[int, int] | None = None
     metavar: str = ""
+    more: str = ""
+    """What the README says of the field beside the note."""
 
     @property
     def default(self) -> Any:  # noqa: ANN401 - of the row's kind

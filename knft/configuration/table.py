@@ -20,6 +20,7 @@ _NO_LOOPBACK = "NodePorts on loopback addresses are never served"
 _AT_ONCE = "every line of the log is written at once, to one stream"
 _WINDOWS = "it belongs to kube-proxy on Windows, and knft runs on Linux"
 _NO_FILES = "there are no Go files to choose among; -v holds for all"
+_AS_A_FIELD = "as a field not in mode nftables either, which has its own"
 _STDERR = "knft logs to standard error, with a time and a level"
 
 OWN = (
@@ -106,25 +107,23 @@ PODS = (
 )  # fmt: skip
 
 RULES = (
-    Row("mode", ("--proxy-mode",), TEXT, HONOURED, "knft is always nftables; iptables and ipvs are taken with a "
-        "warning, and say which section counts (without a mode that of iptables); kernelspace is refused",
-        metavar="MODE"),
+    Row("mode", ("--proxy-mode",), TEXT, HONOURED, "always nftables; iptables and ipvs are taken with a warning, and "
+        "say which settings count (without a mode those of iptables); kernelspace is refused", metavar="MODE"),
     Row("iptables.masqueradeBit", ("--iptables-masquerade-bit",), WHOLE, HONOURED, "bit of the packet mark that "
         "asks for masquerading; not in mode nftables", keeps_zero=True, modes=IPTABLES_OR_IPVS, bounds=(0, 31),
         preset=14),
-    Row("iptables.masqueradeAll", ("--masquerade-all",), BOOL, HONOURED, "masquerade all traffic to cluster "
-        "IPs; as a field not in mode nftables, which has its own", modes=IPTABLES_OR_IPVS),
+    Row("iptables.masqueradeAll", ("--masquerade-all",), BOOL, HONOURED, "masquerade all traffic to cluster IPs",
+        modes=IPTABLES_OR_IPVS, more="as a field not in mode nftables, which has its own"),
     Row("iptables.localhostNodePorts", ("--iptables-localhost-nodeports",), BOOL, IDLE, _NO_LOOPBACK,
         keeps_zero=True, quiet=(False,), preset=True),
-    Row("iptables.syncPeriod", ("--iptables-sync-period",), DURATION, HONOURED, "pause after a failed sync; as "
-        "a flag not in mode ipvs, as a field without a mode or in mode iptables", modes=IPTABLES, preset="30s"),
-    Row("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, HONOURED, "shortest pause between "
-        "two syncs; as a flag not in mode ipvs, as a field without a mode or in mode iptables", modes=IPTABLES,
-        preset="1s"),
-    Row("ipvs.syncPeriod", ("--ipvs-sync-period",), DURATION, HONOURED, "the same, in mode ipvs", modes=IPVS,
-        preset="30s"),
-    Row("ipvs.minSyncPeriod", ("--ipvs-min-sync-period",), DURATION, HONOURED, "the same, in mode ipvs",
-        modes=IPVS),
+    Row("iptables.syncPeriod", ("--iptables-sync-period",), DURATION, HONOURED, "pause after a failed sync; not in "
+        "mode ipvs", modes=IPTABLES, preset="30s", more=_AS_A_FIELD),
+    Row("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, HONOURED, "shortest pause between two "
+        "syncs; not in mode ipvs", modes=IPTABLES, preset="1s", more=_AS_A_FIELD),
+    Row("ipvs.syncPeriod", ("--ipvs-sync-period",), DURATION, HONOURED, "pause after a failed sync, in mode ipvs",
+        modes=IPVS, preset="30s"),
+    Row("ipvs.minSyncPeriod", ("--ipvs-min-sync-period",), DURATION, HONOURED, "shortest pause between two syncs, in "
+        "mode ipvs", modes=IPVS),
     Row("ipvs.scheduler", ("--ipvs-scheduler",), TEXT, IDLE, "endpoints are chosen at random"),
     Row("ipvs.excludeCIDRs", ("--ipvs-exclude-cidrs",), LIST, IDLE, f"{_NO_IPVS}: no virtual server is touched"),
     Row("ipvs.strictARP", ("--ipvs-strict-arp",), BOOL, IDLE, "no address is bound to the node, so ARP needs "
