@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
+from knft.configuration.content import read_configuration
 from knft.configuration.load import settings_from
-from knft.configuration.reading import read_configuration
 from knft.configuration.settings import Settings
-from knft.configuration.write import write
 from knft.errors import KernelError, UsageError
 
 log = logging.getLogger("knft")
@@ -33,6 +32,8 @@ def start(given: Mapping[str, Any]) -> None:
     for warning in settings.warnings:
         log.warning("%s", warning)
     if path := given.get("--write-config-to"):
+        from knft.configuration.write import write  # noqa: PLC0415 - loads YAML
+
         write(settings.document, path)
         log.info("the configuration is written to %s", path)
     elif given.get("--cleanup"):

@@ -9,7 +9,6 @@ from knft.configuration.checks import Name, problems_of
 from knft.configuration.conversion import Beside, effective, settings, warnings_of
 from knft.configuration.document import KIND, Document, canonical_durations, defaulted
 from knft.configuration.flags import Given, Origins
-from knft.configuration.reading import parsed
 from knft.configuration.rows import Verdict
 from knft.configuration.settings import Settings
 from knft.configuration.table import FIELDS, FLAGS
@@ -87,6 +86,8 @@ def _from_flags(given: Given) -> _Collected:
 
 
 def _from_file(given: Given, read: Callable[[str], bytes]) -> _Collected:
+    from knft.configuration.reading import parsed  # noqa: PLC0415 - jsonschema takes longer to load than all else
+
     path = given["--config"]
     given_there, warnings = parsed(path, read(path))
     document, origins = defaulted(given_there), Origins()

@@ -1,17 +1,14 @@
 """From the bytes of a file to a document: strictly first, then leniently, as kube-proxy reads it (I.1)."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from knft.configuration.content import problems
 from knft.configuration.document import API_VERSION, KIND, Document
 from knft.configuration.schema import findings
-from knft.errors import ConfigurationError, SourceError
+from knft.errors import SourceError
 from knft.source import yaml_documents
-from knft.source.files import read_manifest, reason, shown_path
+from knft.source.files import shown_path
 from knft.source.words import shown, sort_of
-
-MAX_BYTES = 4 << 20
-"""The largest configuration that is read; a ConfigMap holds a quarter of it."""
 
 
 class Read(NamedTuple):
@@ -21,28 +18,20 @@ class Read(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def read_configuration(path: str) -> bytes:
-    """Return what a configuration file holds; raise ConfigurationError where it cannot be read."""
-    try:
-        return read_manifest(Path(path), MAX_BYTES)
-    except (OSError, SourceError, ValueError) as error:
-        raise _error(path, [reason(error)]) from error
-
-
 def parsed(path: str, data: bytes) -> Read:
     """Return the document in ``data``, which is the content of ``path``; raise ConfigurationError, a line a problem."""
     name = shown_path(path)
     try:
         documents = yaml_documents.load(data)
     except SourceError as error:
-        raise _error(path, [str(error)]) from error
+        raise problems(path, [str(error)]) from error
     if not documents or documents[0].value in (None, ""):
-        raise _error(path, [f"it is empty, and has to be a {KIND} ({API_VERSION})"])
+        raise problems(path, [f"it is empty, and has to be a {KIND} ({API_VERSION})"])
     document = documents[0].value
     _check_version(path, document)
     found = findings(document)
     if found.problems:
-        raise _error(path, found.problems)
+        raise problems(path, found.problems)
     warnings = [*documents[0].remarks, *found.unknown]
     if len(documents) > 1:
         warnings.append(f"it holds {len(documents)} documents, and the first alone counts")
@@ -51,14 +40,10 @@ def parsed(path: str, data: bytes) -> Read:
 
 def _check_version(path: str, document: Any) -> None:  # noqa: ANN401 - whatever YAML holds
     if not isinstance(document, dict):
-        raise _error(path, [f"it holds {sort_of(document)}, and has to be a {KIND} ({API_VERSION})"])
+        raise problems(path, [f"it holds {sort_of(document)}, and has to be a {KIND} ({API_VERSION})"])
     version, kind = document.get("apiVersion"), document.get("kind")
     for name, found, wanted in (("apiVersion", version, API_VERSION), ("kind", kind, KIND)):
         if found is None:
-            raise _error(path, [f"{name} is missing; it has to be {wanted}"])
+            raise problems(path, [f"{name} is missing; it has to be {wanted}"])
         if found != wanted:
-            raise _error(path, [f"{name} is {shown(found)}, and knft knows {wanted} alone"])
-
-
-def _error(path: str, problems: list[str] | tuple[str, ...]) -> ConfigurationError:
-    return ConfigurationError("\n".join(f"{shown_path(path)}: {problem}" for problem in problems))
+            raise problems(path, [f"{name} is {shown(found)}, and knft knows {wanted} alone"])

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from knft.configuration.reading import read_configuration
+from knft.configuration.content import read_configuration
 from knft.errors import ConfigurationChangedError, ConfigurationError
 from knft.source.files import Signature, signature
 
