@@ -2,6 +2,8 @@
 
     KnftError                 one line for the operator: what is wrong, where, what to do
     ├── UsageError            a flag or an argument that cannot be meant
+    ├── ConfigurationError    a configuration, from a file or from flags, that cannot be meant: a line for each problem
+    ├── ConfigurationChangedError  the configuration file is another: the process ends, to be started with it
     ├── SourceError           manifests that cannot be read at all
     ├── CaptureError          a captured rule set that cannot be read
     ├── UnsupportedError      privilege, library or kernel feature that is missing
@@ -21,6 +23,14 @@ class KnftError(Exception):
 
 class UsageError(KnftError):
     """A flag or an argument is wrong; the text names it."""
+
+
+class ConfigurationError(KnftError):
+    """A configuration is wrong; each line of the text names the file or flag, the field, and what is wanted."""
+
+
+class ConfigurationChangedError(KnftError):
+    """The content of the configuration file has changed under a running process."""
 
 
 class SourceError(KnftError):
