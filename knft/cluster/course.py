@@ -17,17 +17,24 @@ from knft.errors import ClusterError, RefusedError
 
 PAGE = 500
 """How many objects a page has."""
-SHORTEST_WATCH, LONGEST_WATCH = 300.0, 600.0
-"""Seconds after which a watch is to end and to be begun anew; drawn by lot, so that clients spread."""
-WATCH_GRACE = 30.0
-"""How much later a watch that has not ended, and is quiet, counts as hung."""
-LISTING_QUIET = 30.0
-"""How long a stream may be quiet before everything has been listed."""
-MISSING_SECONDS = 600.0
-"""How often somebody looks whether a resource that was missing is there now."""
-BRIEF_SECONDS = 5.0
-"""A stream that the server ends sooner, counts as a failure: two of them would ask each other without end."""
 _JITTER = 0.2
+
+
+class Times(Struct, frozen=True):
+    """Seconds that following takes its time by.
+
+    A watch ends and is begun anew after ``shortest_watch`` to ``longest_watch``, drawn by lot, so that clients spread;
+    one that is quiet ``grace`` longer counts as hung. A stream may be quiet for ``listing`` before everything has been
+    listed. Whether a resource that was missing is there now is looked at every ``missing``. A stream that ends sooner
+    than ``brief`` counts as a failure: two of them would ask each other without end.
+    """
+
+    shortest_watch: float = 300.0
+    longest_watch: float = 600.0
+    grace: float = 30.0
+    listing: float = 30.0
+    missing: float = 600.0
+    brief: float = 5.0
 
 
 class Form(enum.Enum):
@@ -69,9 +76,10 @@ class Verdict(NamedTuple):
 class Course:
     """The way through lists and watches of one resource."""
 
-    def __init__(self, resource: Resource, draw: Callable[[], float]) -> None:
+    def __init__(self, resource: Resource, draw: Callable[[], float], times: Times | None = None) -> None:
         """Begin with a list; ``draw`` gives numbers from 0 to 1."""
         self.resource = resource
+        self.times = times or Times()
         self._draw = draw
         self._version = 0
         self._missing = 0
@@ -99,19 +107,20 @@ class Course:
 
     def ask(self) -> Ask:
         """Return the next request."""
-        seconds = SHORTEST_WATCH + (LONGEST_WATCH - SHORTEST_WATCH) * self._draw()
+        times = self.times
+        seconds = times.shortest_watch + (times.longest_watch - times.shortest_watch) * self._draw()
         watching = [("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", str(int(seconds)))]
         at = [("resourceVersion", self._at)] if self._at is not None else []
         if self._listed:
-            return self._asked(Form.WATCH, [*watching, *at], seconds + WATCH_GRACE, seconds)
+            return self._asked(Form.WATCH, [*watching, *at], seconds + times.grace, seconds)
         if self._streaming:
             initial = [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
-            return self._asked(Form.STREAM, [*watching, *initial, *at], LISTING_QUIET, seconds)
+            return self._asked(Form.STREAM, [*watching, *initial, *at], times.listing, seconds)
         if self._continue:
-            return self._asked(Form.PAGE, [("limit", str(PAGE)), ("continue", self._continue)], LISTING_QUIET)
+            return self._asked(Form.PAGE, [("limit", str(PAGE)), ("continue", self._continue)], times.listing)
         match = [*at, ("resourceVersionMatch", "NotOlderThan")] if at else []
         pages = [] if self._whole else [("limit", str(PAGE))]
-        return self._asked(Form.PAGE, [*pages, *match], LISTING_QUIET)
+        return self._asked(Form.PAGE, [*pages, *match], times.listing)
 
     def _asked(self, form: Form, query: list[tuple[str, str]], quiet: float, seconds: float = 0.0) -> Ask:
         selectors = [("labelSelector", self.resource.label_selector), ("fieldSelector", self._field_selector)]
@@ -144,7 +153,7 @@ class Course:
         """Decide what follows on a stream that the server has ended properly after so many seconds."""
         if ask.form is Form.STREAM and not self._listed:
             return self.no_stream_of_lists(lasted)
-        if lasted < BRIEF_SECONDS:
+        if lasted < self.times.brief:
             return Verdict(Next.BACK_OFF)
         # A server that goes down ends everybody's; one that ends this one as it was told to, only this.
         return Verdict(Next.NOW) if lasted >= ask.seconds - 1 else Verdict(Next.AFTER, seconds=1.0)
@@ -152,7 +161,7 @@ class Course:
     def no_stream_of_lists(self, lasted: float) -> Verdict:
         """Go on with pages: the server knows streams, and not that they can be lists."""
         self._streaming = False
-        return Verdict(Next.NOW) if lasted < LISTING_QUIET else Verdict(Next.AFTER, seconds=1.0)
+        return Verdict(Next.NOW) if lasted < self.times.listing else Verdict(Next.AFTER, seconds=1.0)
 
     def failed(self, ask: Ask, error: ClusterError, *, hung_listing: bool = False) -> Verdict:
         """Decide what follows on a failure: of a request, or of a stream in the middle."""
@@ -214,7 +223,7 @@ class Course:
             return Verdict(Next.NOW)
         if self.resource.optional:
             self._missing = 0
-            return Verdict(Next.AFTER, seconds=MISSING_SECONDS, shared=False)
+            return Verdict(Next.AFTER, seconds=self.times.missing, shared=False)
         wrong = f"{self.resource.name} are not there: {error}; is it an API server?"
         return Verdict(Next.BACK_OFF, wrong, shared=False)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from knft.cluster.connection import Connection, Status, Stream
-from knft.cluster.course import BRIEF_SECONDS, WATCH_GRACE, Ask, Course, Form, Next, Verdict, jittered
+from knft.cluster.course import Ask, Course, Form, Next, Times, Verdict, jittered
 from knft.cluster.held import Held
 from knft.cluster.limits import Backoff
 from knft.cluster.objects import Bookmark, Events, Failure, Reader, Seen
@@ -43,6 +43,7 @@ class Follower:
         troubles: Troubles,
         draw: Callable[[], float],
         now: Callable[[], float],
+        times: Times | None = None,
     ) -> None:
         """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds."""
         self.resource = resource
@@ -57,7 +58,7 @@ class Follower:
         self._draw = draw
         self._now = now
         self._reader = Reader(resource.kind)
-        self._course = Course(resource, draw)
+        self._course = Course(resource, draw, times)
         self._backoff = Backoff(draw)
         self._said_missing = False
         self._begun: float | None = None
@@ -96,7 +97,7 @@ class Follower:
         hung = self._listing and self._begun is not None and isinstance(error.__cause__, TimeoutError)
         verdict = self._course.failed(ask, error, hung_listing=hung)
         log.debug("%s: %s: %s", self.resource.name, ask.form.value, error)
-        soon = self._begun is None or self._now() - self._begun < BRIEF_SECONDS
+        soon = self._begun is None or self._now() - self._begun < self._course.times.brief
         self._broken = soon and self._begun is not None
         if verdict.wrong and (soon or isinstance(error, RefusedError)):
             self._troubles.begin(self.resource.name, verdict)
@@ -199,7 +200,7 @@ class Follower:
             raise _NoListError(msg)
         self._listing = False
         self._course.listed(bookmark.version)
-        stream.be_patient(ask.seconds + WATCH_GRACE)
+        stream.be_patient(ask.seconds + self._course.times.grace)
         self._complete()
 
     def _complete(self) -> None:

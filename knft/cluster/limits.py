@@ -25,10 +25,19 @@ class TokenBucket:
         """Take a token, also one that is still to come; return how many seconds that is from now."""
         if self._qps <= 0:
             return 0.0
-        passed = max(0.0, now - self._looked) if self._looked is not None else 0.0
-        self._looked = now
-        self._tokens = min(float(self._burst), self._tokens + passed * self._qps) - 1
+        self._tokens, self._looked = self._filled(now) - 1, now
         return max(0.0, -self._tokens / self._qps)
+
+    def allows(self, now: float) -> bool:
+        """Take a token if there is one now; return whether there was."""
+        if self._qps <= 0 or self._filled(now) >= 1:
+            self.take(now)
+            return True
+        return False
+
+    def _filled(self, now: float) -> float:
+        passed = max(0.0, now - self._looked) if self._looked is not None else 0.0
+        return min(float(self._burst), self._tokens + passed * self._qps)
 
 
 class Backoff:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from knft.cluster import resources
 from knft.cluster.connection import Connection
+from knft.cluster.course import Times
 from knft.cluster.follower import Follower
 from knft.cluster.held import Held
 from knft.cluster.troubles import Troubles
@@ -27,6 +28,7 @@ class ClusterSource:
         *,
         draw: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
+        times: Times | None = None,
     ) -> None:
         """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds."""
         self._connection = connection
@@ -37,7 +39,14 @@ class ClusterSource:
         """The error that nobody expected, and that has set ``stop``; a proxy that no longer follows must not go on."""
         self._followers = {
             resource.name: Follower(
-                resource, connection, Held(node_name), hand_on=handle, troubles=self._troubles, draw=draw, now=now
+                resource,
+                connection,
+                Held(node_name),
+                hand_on=handle,
+                troubles=self._troubles,
+                draw=draw,
+                now=now,
+                times=times,
             )
             for resource in (
                 resources.SERVICES,
