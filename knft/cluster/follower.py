@@ -177,6 +177,7 @@ class Follower:
             self._take_objects(seen)
             seen = []
             if isinstance(item, Failure):
+                self._course.advanced(item.version)
                 raise _refusal(item)
             self._take_bookmark(ask, stream, item)
         self._take_objects(seen)

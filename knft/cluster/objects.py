@@ -77,9 +77,10 @@ class Bookmark(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """The server's reason to end a watch, a Status as bytes."""
+    """The server's reason to end a watch, a Status as bytes; ``version`` is that of the object before, if any."""
 
     status: bytes
+    version: str = ""
 
 
 class Page(Struct, frozen=True):
@@ -156,6 +157,8 @@ class Reader:
                 continue
             try:
                 event = self._loose_event.decode(line)
+                if event.type == "ERROR":
+                    items.append(Failure(bytes(event.object), version))
                 known = event.type in _EVENTS
                 version = self._version.decode(line).object.metadata.resource_version if known else ""
                 items += self._loosely(event)
@@ -164,7 +167,7 @@ class Reader:
                 raise ClusterError(msg) from error
         return Events(tuple(items), version)
 
-    def _loosely(self, event: _LooseEvent) -> Iterator[Seen | Bookmark | Failure]:
+    def _loosely(self, event: _LooseEvent) -> Iterator[Seen | Bookmark]:
         match event.type:
             case "ADDED" | "MODIFIED":
                 yield self._seen_loosely(event.object)
@@ -174,8 +177,6 @@ class Reader:
                 metadata = self._bookmark.decode(event.object).metadata
                 last = metadata.annotations is not None and metadata.annotations.end_of_list == "true"
                 yield Bookmark(metadata.resource_version, last=last)
-            case "ERROR":
-                yield Failure(bytes(event.object))
 
     def _happened(self, event: Any) -> Seen:  # noqa: ANN401 - made above
         if event.type == "DELETED":
