@@ -156,9 +156,8 @@ class Stream:
         answer = self._tracked.answer
         if answer is None or answer.fp is None:
             return
-        body = Body(answer.fp, self._response.headers)
         try:
-            yield from body
+            yield from Body(answer.fp, self._response.headers)
         except (OSError, ValueError, EOFError) as error:
             raise self._connection._broken(error) from error  # noqa: SLF001 - its own
 

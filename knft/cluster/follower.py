@@ -206,6 +206,7 @@ class Follower:
 
     def _complete(self) -> None:
         """Have a list that is complete count."""
+        self._say_remarks()
         changes = self._held.end_list()
         if changes:
             self._hand_on(changes)
