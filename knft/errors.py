@@ -6,13 +6,15 @@
     ├── ConfigurationChangedError  the configuration file is another: the process ends, to be started with it
     ├── SourceError           manifests that cannot be read at all
     ├── CaptureError          a captured rule set that cannot be read
+    ├── ClusterError          the API server cannot be reached, breaks off, or says no
+    │   └── RefusedError      it answered, with a status that is not success
     ├── UnsupportedError      privilege, library or kernel feature that is missing
     └── KernelError           the kernel, or libnftables, refused a request
         └── UnavailableError  it would have refused any other as well, or nobody knows what became of it
             ├── LibraryDiedError  the library's process ended before it answered
             └── TableOwnedError   another process owns the table
 
-Errors of other libraries are turned into these at the edge (``source``, ``kernel``), chained, and only the
+Errors of other libraries are turned into these at the edge (``source``, ``kernel``, ``cluster``), chained, and only the
 sync loop decides whether to try again.
 """
 
@@ -39,6 +41,25 @@ class SourceError(KnftError):
 
 class CaptureError(KnftError):
     """A captured rule set cannot be read; the text names the line or the object, the caller puts the file in front."""
+
+
+class ClusterError(KnftError):
+    """The API server gives no answer that can be used; the text says which, and why."""
+
+
+class RefusedError(ClusterError):
+    """The API server says no: ``status`` is HTTP's, ``reason`` and ``said`` are its own words, cut and in one line.
+
+    ``retry_after`` is how many seconds it asks to be left alone, 0 where it does not.
+    """
+
+    def __init__(self, message: str, status: int, reason: str = "", said: str = "", retry_after: float = 0.0) -> None:
+        """Keep what decides about the next request apart from the text."""
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.said = said
+        self.retry_after = retry_after
 
 
 class UnsupportedError(KnftError):
