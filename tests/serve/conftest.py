@@ -1,0 +1,17 @@
+"""Namespaces with a loopback interface, in which every port is free."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.namespace import Namespace
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """The calling thread is in a new namespace, and with it every thread that it starts."""
+    made = Namespace.create("serve")
+    with made.entered():
+        made.run(["ip", "link", "set", "lo", "up"])
+        yield made
+    made.close()
