@@ -1,6 +1,6 @@
 """Measure: the Observer that keeps the metrics of syncs, from their reports alone (behaviour.md A.8, C.7, H)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from knft.model.names import Family, ServicePortName
 from knft.model.plan import Traffic
@@ -21,21 +21,19 @@ class NoLocalEndpoints:
         self.internal: set[ServicePortName] = set()
         self.external: set[ServicePortName] = set()
 
-    def take(self, changed: Iterable[ServicePortName], state: ServiceState) -> None:
+    def take(self, changed: Collection[ServicePortName], state: ServiceState) -> None:
         """Look at the Service ports that have changed; most have no policy Local, and then that is all."""
+        self.internal.difference_update(changed)
+        self.external.difference_update(changed)
         for name in changed:
             port = state.service_port(name)
-            local = port is not None and (port.internal_policy_local or port.external_policy_local)
-            plan = state.plan(name) if local else None
-            _set(self.internal, name, present=plan is not None and plan.internal is Traffic.DROP)
-            _set(self.external, name, present=plan is not None and plan.external is Traffic.DROP)
-
-
-def _set(names: set[ServicePortName], name: ServicePortName, *, present: bool) -> None:
-    if present:
-        names.add(name)
-    else:
-        names.discard(name)
+            if port is None or not (port.internal_policy_local or port.external_policy_local):
+                continue
+            plan = state.plan(name)
+            if plan is not None and plan.internal is Traffic.DROP:
+                self.internal.add(name)
+            if plan is not None and plan.external is Traffic.DROP:
+                self.external.add(name)
 
 
 class SyncMeasure:
@@ -53,43 +51,43 @@ class SyncMeasure:
 
     def queued(self, family: Family) -> None:
         """Note that a sync is due."""
-        self._metrics.last_queued.labels(family.value).set(self._clock().timestamp)
+        self._metrics.last_queued(family.value).set(self._clock().timestamp)
 
     def synced(self, report: SyncReport, state: ServiceState) -> None:
         """Count a sync."""
         now, metrics, family = self._clock().timestamp, self._metrics, report.family.value
-        metrics.last.labels(family).set(now)
-        metrics.duration.labels(family).observe(report.seconds)
+        metrics.last(family).set(now)
+        metrics.duration(family).observe(report.seconds)
         kind = metrics.full_duration if report.full else metrics.partial_duration
-        kind.labels(family).observe(report.seconds)
-        metrics.kernel_duration.labels(family).observe(report.kernel_seconds)
+        kind(family).observe(report.seconds)
+        metrics.kernel_duration(family).observe(report.kernel_seconds)
         self._time(report.trigger_times, family, now)
         if report.refused_cleanups:
-            metrics.cleanup_failures.labels(family).inc(report.refused_cleanups)
-        metrics.elements.labels(family, "add").inc(report.added)
-        metrics.elements.labels(family, "remove").inc(report.removed)
-        metrics.chains.labels(family).inc(report.chains)
-        metrics.left_out.labels(family).set(len(report.left_out))
-        metrics.lost.labels(family).set(len(report.lost))
-        metrics.unswept.labels(family).set(bool(report.unswept))
+            metrics.cleanup_failures(family).inc(report.refused_cleanups)
+        metrics.elements(family, "add").inc(report.added)
+        metrics.elements(family, "remove").inc(report.removed)
+        metrics.chains(family).inc(report.chains)
+        metrics.left_out(family).set(len(report.left_out))
+        metrics.lost(family).set(len(report.lost))
+        metrics.unswept(family).set(bool(report.unswept))
         self._count_no_local(report, state)
 
     def _time(self, times: TriggerTimes, family: str, now: float) -> None:
         for moments in times.values():
             for moment in moments:
-                self._metrics.programming.labels(family).observe(now - moment.timestamp())
+                self._metrics.programming(family).observe(now - moment.timestamp())
 
     def _count_no_local(self, report: SyncReport, state: ServiceState) -> None:
         counts, gauge = self._no_local[report.family], self._metrics.no_local_endpoints
         counts.take(report.changed, state)
-        gauge.labels(report.family.value, "internal").set(len(counts.internal))
-        gauge.labels(report.family.value, "external").set(len(counts.external))
+        gauge(report.family.value, "internal").set(len(counts.internal))
+        gauge(report.family.value, "external").set(len(counts.external))
 
     def failed(self, family: Family, seconds: float) -> None:
         """Count a sync that failed; it has compared everything, as every one does before it gives up."""
-        self._metrics.sync_failures.labels(family.value).inc()
-        self._metrics.duration.labels(family.value).observe(seconds)
-        self._metrics.full_duration.labels(family.value).observe(seconds)
+        self._metrics.sync_failures(family.value).inc()
+        self._metrics.duration(family.value).observe(seconds)
+        self._metrics.full_duration(family.value).observe(seconds)
 
 
 def follow(daemon: Daemon, service_health: ServiceHealth, library_starts: int) -> Followed:
