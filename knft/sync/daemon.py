@@ -101,6 +101,7 @@ class Daemon:
 
     def _sync_one(self, proxier: Proxier) -> bool:
         self._say_foreign(proxier.family)
+        self._tell(lambda observer: observer.begun(proxier.family))
         started = time.monotonic()
         try:
             report = proxier.sync()

@@ -19,6 +19,9 @@ class Observer(Protocol):
     def queued(self, family: Family) -> None:
         """Hear that something has changed and a sync is due."""
 
+    def begun(self, family: Family) -> None:
+        """Hear that a sync begins: until it has succeeded, what is in the kernel may be newer than what was heard."""
+
     def synced(self, report: SyncReport, state: ServiceState) -> None:
         """Hear that a sync succeeded; ``state`` is what it has made of the cluster, to be read during the call."""
 
