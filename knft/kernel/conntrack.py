@@ -89,7 +89,7 @@ class FlowTable:
                 complete &= not flags & messages.INTERRUPTED
                 if kind == messages.FLOW:
                     found = self._layout.match(buffer, start)
-                    if found is not None and is_wanted(found[2] + found[3], found[4] + found[5]):
+                    if found is not None and is_wanted(found[1] + found[2], found[4] + found[5]):
                         flows += messages.flow_of_zone_0(buffer, start, found)
                 elif kind in (messages.ERROR, messages.DONE):
                     code = messages.code(buffer, start)
@@ -100,7 +100,7 @@ class FlowTable:
     def forget(self, flows: Sequence[Flow]) -> Forgotten:
         """Delete these very flows.
 
-        One that has ended meanwhile counts as none, and one that is there anew, with the same ends, is left alone.
+        One that has ended meanwhile counts as none, and one of the same client that leads elsewhere now is left alone.
         """
         count, refusals = 0, set[int]()
         for first in range(0, len(flows), AT_ONCE):

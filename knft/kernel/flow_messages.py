@@ -36,12 +36,13 @@ _NUMBER = struct.Struct("=I")
 class Flow(Struct, frozen=True, gc=False):
     """One UDP flow: whom its first packet was sent to, and who answers it, each an address and a port as bytes.
 
-    ``opened`` and ``number`` are the attributes that name it to the kernel: no other flow ever has both.
+    ``answered`` and ``number`` are the attributes that name it to the kernel: where it answers from, and an identity
+    made of where it was sent to. A flow that the same client has opened anew, and that leads elsewhere, has others.
     """
 
     dialled: bytes
     answering: bytes
-    opened: bytes
+    answered: bytes
     number: bytes
 
 
@@ -54,7 +55,7 @@ def listing_request(family: int, sequence: int) -> bytes:
 
 def deletion_request(family: int, sequence: int, flow: Flow) -> bytes:
     """Ask for a flow to be deleted, and for an answer."""
-    return _request(_DELETE, _REQUEST | _ACK, sequence, family, flow.opened + flow.number)
+    return _request(_DELETE, _REQUEST | _ACK, sequence, family, flow.answered + flow.number)
 
 
 def split(buffer: bytes, sequences: range) -> Iterator[tuple[int, int, int]]:
@@ -77,7 +78,7 @@ def code(buffer: bytes, start: int) -> int:
 def layout(family: int) -> re.Pattern[bytes]:
     """Return what a message about a UDP flow looks like.
 
-    Groups are ``opened``, the whole first tuple, and the ends: dialled address, its port, answering address, its port.
+    Groups are dialled address, its port, ``answered``, the whole second tuple, answering address, and its port.
     A tuple that is in a zone of its own is longer, and does not match.
     """
     if family == socket.AF_INET:
@@ -96,7 +97,7 @@ def layout(family: int) -> re.Pattern[bytes]:
 
     anyone, kept = (address, port), (b"(%b)" % address, b"(%b)" % port)
     opened, answered = ends(_ORIGINAL, anyone, kept), ends(_REPLY, kept, anyone)
-    return re.compile(b".{%d}(?P<opened>%b)%b" % (_HEADER.size, opened, answered), re.DOTALL)
+    return re.compile(b".{%d}%b(?P<answered>%b)" % (_HEADER.size, opened, answered), re.DOTALL)
 
 
 def flow_of_zone_0(buffer: bytes, start: int, found: re.Match[bytes]) -> Iterator[Flow]:
@@ -110,7 +111,7 @@ def flow_of_zone_0(buffer: bytes, start: int, found: re.Match[bytes]) -> Iterato
         if kind == _ID:
             number = buffer[place : place + size]
         place += max(_ATTRIBUTE.size, (size + 3) & ~3)
-    yield Flow(found[2] + found[3], found[4] + found[5], found["opened"], number)
+    yield Flow(found[1] + found[2], found[4] + found[5], found["answered"], number)
 
 
 def _request(kind: int, flags: int, sequence: int, family: int, attributes: bytes) -> bytes:
