@@ -5,12 +5,15 @@ import sys
 import threading
 from typing import Any
 
+from knft.cli.logs import set_up_logging
 from knft.cli.options import config_from_options
-from knft.cli.signals import stop_on_signals
+from knft.cli.signals import hold_signals, stop_on_signals
 from knft.cli.takeover import warn_of_leftovers
+from knft.configuration.settings import LoggingSettings
 from knft.errors import KnftError
 from knft.kernel.addresses import local_addresses
 from knft.kernel.notifications import ForeignChanges
+from knft.kernel.privileges import drop_privileges
 from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import LibraryProcess
 from knft.render.names import TABLE
@@ -22,14 +25,15 @@ from knft.sync.memory import tune_collector
 
 log = logging.getLogger("knft")
 
-DEBUG_FROM = 2
-"""The verbosity from which every sync is logged."""
+PATIENCE = 0.7
+"""Seconds after SIGTERM for what is under way; whoever waits for the end of the process is told a second."""
 
 
 def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Sync, and unless ``once`` is set follow the directory until SIGTERM or SIGINT."""
-    stop = threading.Event() if once else stop_on_signals()
-    _set_up_logging(verbosity)
+    if not once:
+        hold_signals()
+    set_up_logging(LoggingSettings(verbosity=verbosity))
     tune_collector()
     config = config_from_options(options)
     source = DirectorySource(manifests)
@@ -38,6 +42,7 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     others = ForeignChanges(TABLE)
     library = LibraryProcess(others.own_ports)
     probe(library)
+    stop = threading.Event() if once else _unprivileged()
     daemon = live_daemon(config, library)
     daemon.note_addresses(local_addresses())
     _take_in(daemon, first)
@@ -57,10 +62,10 @@ def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None: 
     log.info("stopped; the rules stay in place")
 
 
-def _set_up_logging(verbosity: int) -> None:
-    level = logging.DEBUG if verbosity >= DEBUG_FROM else logging.INFO
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    log.setLevel(level)
+def _unprivileged() -> threading.Event:
+    """Give up what takes no part in syncs, before there is a second thread; return the event that ends the daemon."""
+    drop_privileges()
+    return stop_on_signals(patience=PATIENCE)
 
 
 def _take_in(daemon: Daemon, scan: Scan) -> None:
