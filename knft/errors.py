@@ -8,6 +8,7 @@
     ├── CaptureError          a captured rule set that cannot be read
     ├── ClusterError          the API server cannot be reached, breaks off, or says no
     │   └── RefusedError      it answered, with a status that is not success
+    ├── ServingError          probes or metrics cannot be served, and --bind-address-hard-fail says to end then
     ├── UnsupportedError      privilege, library or kernel feature that is missing
     └── KernelError           the kernel, or libnftables, refused a request
         └── UnavailableError  it would have refused any other as well, or nobody knows what became of it
@@ -60,6 +61,10 @@ class RefusedError(ClusterError):
         self.reason = reason
         self.said = said
         self.retry_after = retry_after
+
+
+class ServingError(KnftError):
+    """What others ask of this process cannot be answered; the text names the server and the address."""
 
 
 class UnsupportedError(KnftError):

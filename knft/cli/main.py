@@ -17,11 +17,12 @@ from knft.cli.flags import (
     shared_flags_of_modes,
 )
 from knft.cli.go_flags import GoCommand, dashed, given_flags, run_flags
-from knft.errors import ConfigurationChangedError, KernelError, KnftError
+from knft.errors import ClusterError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
-"""Exit statuses: the kernel refused something, or the configuration file is another; or the command, its input or the
-machine is not usable."""
+"""Exit statuses: something failed that may go well the next time; or the command, its input or the machine is not
+usable."""
+_FAILURES = (KernelError, ClusterError, ConfigurationChangedError, ServingError)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -196,5 +197,5 @@ def main() -> None:
     except KnftError as error:
         for line in str(error).splitlines():
             click.echo(f"knft: {line}", err=True)
-        failed = isinstance(error, KernelError | ConfigurationChangedError)
+        failed = isinstance(error, _FAILURES)
         sys.exit(STATUS_FAILED if failed else STATUS_UNUSABLE)

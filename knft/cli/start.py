@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
+from knft.cli.logs import set_up_logging
 from knft.configuration.content import read_configuration
 from knft.configuration.load import settings_from
 from knft.configuration.settings import Settings
 from knft.errors import KernelError, UsageError
 
 log = logging.getLogger("knft")
-
-DEBUG_FROM = 2
-"""The verbosity from which every sync is logged."""
 
 
 def start(given: Mapping[str, Any]) -> None:
@@ -28,7 +27,7 @@ def start(given: Mapping[str, Any]) -> None:
         return contents[path]
 
     settings = settings_from(given, socket.gethostname(), read)
-    _set_up_logging(settings)
+    set_up_logging(settings.logging)
     for warning in settings.warnings:
         log.warning("%s", warning)
     if path := given.get("--write-config-to"):
@@ -52,8 +51,16 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         init_only=given.get("--init-only", False),
         config_path=config,
         config_content=contents.get(config or "", b""),
+        flags={flag: str(value) for flag, value in given.items()},
     )
-    run(settings, control)
+    run(settings if control.manifests is None else _quiet(settings, given), control)
+
+
+def _quiet(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Return settings that serve no probes and metrics, but where a flag says so: beside manifests nobody asks."""
+    healthz = settings.healthz_bind_address if "--healthz-bind-address" in given else ""
+    metrics = settings.metrics_bind_address if "--metrics-bind-address" in given else ""
+    return replace(settings, healthz_bind_address=healthz, metrics_bind_address=metrics)
 
 
 def _refuse_what_does_not_fit(given: Mapping[str, Any]) -> None:
@@ -61,12 +68,6 @@ def _refuse_what_does_not_fit(given: Mapping[str, Any]) -> None:
     if given.get("--once") and not given.get("--manifests"):
         msg = "--once: it means nothing without --manifests"
         raise UsageError(msg)
-
-
-def _set_up_logging(settings: Settings) -> None:
-    level = logging.DEBUG if settings.logging.verbosity >= DEBUG_FROM else logging.INFO
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    log.setLevel(level)
 
 
 def _clean_up() -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from knft.model.names import Family, NamespacedName
+from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
@@ -37,7 +38,7 @@ def about_service(service: NamespacedName, reason: str, action: str, note: str) 
     return Event("Service", service.namespace, service.name, str(service), "Warning", reason, action, note)
 
 
-class Reporter:
+class Reporter(Observer):
     """Hears of syncs, as an Observer, and has the cluster told of what concerns it."""
 
     def __init__(self, node_name: str, on_event: OnEvent) -> None:

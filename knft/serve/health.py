@@ -14,6 +14,7 @@ from msgspec import Struct
 from knft.model.names import Family
 from knft.serve.message import JSON, Response
 from knft.serve.moment import Clock, Moment
+from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
@@ -30,7 +31,7 @@ class FamilyHealth(Struct, frozen=True):
     healthy: bool
 
 
-class ProxyHealth:
+class ProxyHealth(Observer):
     """Hears of syncs, as an Observer, and says how they do; from any thread."""
 
     def __init__(self, sync_period: float, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from knft.serve.metrics import Followed, Metrics
 from knft.serve.moment import Clock
 from knft.serve.service_health import ServiceHealth
 from knft.sync.daemon import Daemon
+from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from knft.track.endpoints import TriggerTimes
@@ -36,7 +37,7 @@ class NoLocalEndpoints:
                 self.external.add(name)
 
 
-class SyncMeasure:
+class SyncMeasure(Observer):
     """Hears of syncs, as an Observer, and counts."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:

@@ -20,6 +20,7 @@ from knft.serve.events import OnEvent, about_service
 from knft.serve.message import JSON, NO_SNIFFING, Request, Response
 from knft.serve.sockets import WILDCARDS, listen_in_family
 from knft.serve.thread import HttpThread, Listener
+from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
@@ -186,7 +187,7 @@ class Servers:
         return Response(status, body_of(service, count, healthy=healthy), JSON, headers)
 
 
-class ServiceHealth:
+class ServiceHealth(Observer):
     """Hears of syncs, as an Observer, and keeps the servers of both families as they are to be."""
 
     def __init__(self, config: Config, thread: HttpThread, is_healthy: Callable[[], bool], on_event: OnEvent) -> None:

@@ -108,6 +108,7 @@ class Daemon:
 
     def _sync_one(self, proxier: Proxier) -> bool:
         self._say_foreign(proxier.family)
+        self._tell(lambda observer: observer.begun(proxier.family))
         started = time.monotonic()
         try:
             report = proxier.sync()
@@ -176,7 +177,10 @@ class Daemon:
         The table that it owned is anybody's until then.
         """
         while not stop.is_set():
-            if library.dies_within(LISTEN_SECONDS):
+            died = library.dies_within(LISTEN_SECONDS)
+            if stop.is_set():  # It is this process that ends it.
+                return
+            if died:
                 log.warning("the idle process for libnftables has died; there is another")
                 self._wake()
             else:
