@@ -9,6 +9,8 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.desired import KINDS, RANGE, Desired, Key, desired, key_of
 from tests.packets.running import until
 
+APART = "apart"
+"""The namespace of what the tests have for themselves: it is not looked at here."""
 _OWN_SERVICE: Key = ("Service", "default", "kubernetes")
 _OWN_RANGE: Key = ("ServiceCIDR", "", "kubernetes")
 _PREFIXES = {
@@ -46,7 +48,7 @@ class Applier:
     def held(self) -> dict[Key, dict[str, Any]]:
         """Return the objects that there are, as the API server says them."""
         found = {key_of(item): item for kind in KINDS for item in self._api.list(kind)}
-        return {key: item for key, item in found.items() if key not in (_OWN_SERVICE, _OWN_RANGE)}
+        return {key: item for key, item in found.items() if key not in (_OWN_SERVICE, _OWN_RANGE) and key[1] != APART}
 
     def _put(self, key: Key, one: Desired, before: dict[str, Any] | None) -> None:
         try:

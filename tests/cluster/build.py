@@ -13,7 +13,7 @@ from tests.cluster.toolchain import Go, environment, find_go
 
 MODULE = Path(__file__).with_name("go")
 _PACKAGES = {"keys": "./keys", "etcd": "./etcd", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
-_RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)$", re.MULTILINE)
+_RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b", re.MULTILINE)
 _VERSION = "k8s.io/component-base/version"
 
 

@@ -104,7 +104,9 @@ class Cluster:
             *(f"--etcd-certfile={key('etcd.crt')}", f"--etcd-keyfile={key('etcd.key')}"),
             # What is stored can be read, and objects of other times be written, by the tests.
             "--storage-media-type=application/json",
-            *("--bind-address=127.0.0.1", "--secure-port=6443", "--endpoint-reconciler-type=none"),
+            *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=6443"),
+            # Nobody is to reach it through its own Service.
+            "--endpoint-reconciler-type=none",
             *(f"--tls-cert-file={key('apiserver.crt')}", f"--tls-private-key-file={key('apiserver.key')}"),
             *(f"--client-ca-file={key('ca.crt')}", "--authorization-mode=RBAC"),
             *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key('sa.key')}"),

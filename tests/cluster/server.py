@@ -23,6 +23,15 @@ class Server:
         self._namespace = namespace
         self._process: subprocess.Popen[str] | None = None
 
+    def set_command(self, command: Sequence[str]) -> None:
+        """Have another command from the next start on."""
+        self._command = [*_ENDS_WITH_US, *command]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not ended from here."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start it; nothing is waited for."""
         assert self._process is None, f"{self.name} runs already"
@@ -40,6 +49,10 @@ class Server:
         assert self.process.poll() is None, (
             f"{self.name} has ended with status {self.process.returncode}:\n{self.tail()}"
         )
+
+    def wait(self) -> int:
+        """Return its status when it has ended by itself."""
+        return self._ended()
 
     def stop(self) -> int:
         """Ask it to end, and return its status when it has."""
