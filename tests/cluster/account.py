@@ -14,6 +14,8 @@ from tests.cluster.cluster import ADDRESS, ISSUER, Cluster
 MANIFEST = Path(__file__).parent.parent.parent / "deploy" / "rbac.yaml"
 SHORTEST = 600
 """Seconds: the API server gives no token for less."""
+_LEEWAY = 60
+"""Seconds after its end for which it takes a token all the same, because clocks differ."""
 
 
 def objects() -> Iterator[dict[str, Any]]:
@@ -47,11 +49,11 @@ class Account:
         return str(self._cluster.api.call("POST", path_of(self._account) + "/token", request)["status"]["token"])
 
     def brief_token(self, seconds: float) -> str:
-        """Return a token that expires sooner than the API server itself would have it, signed with its key."""
+        """Return a token that is refused sooner than those that the API server gives, signed with its key."""
         metadata, now = self._cluster.api.get(self._account)["metadata"], time.time()
         bound = {"namespace": metadata["namespace"], "serviceaccount": {key: metadata[key] for key in ("name", "uid")}}
         claims = {"iss": ISSUER, "aud": [ISSUER], "sub": self.name, "kubernetes.io": bound}
-        times = {"iat": int(now) - 1, "nbf": int(now) - 1, "exp": int(now + seconds)}
+        times = {"iat": int(now) - SHORTEST, "nbf": int(now) - SHORTEST, "exp": int(now + seconds) - _LEEWAY}
         return self._cluster.keys.token(claims | times)
 
     def user(self, token: str | None = None) -> Api:

@@ -64,7 +64,7 @@ class Applier:
         if one.dated:
             now["metadata"]["creationTimestamp"] = one.created
             self._store.put(_place(key), now)
-        if key == key_of(RANGE):
+        if before is None and key == key_of(RANGE):
             self._until_range_serves()
 
     def _until_range_serves(self) -> None:
@@ -112,13 +112,14 @@ def _stored(one: Desired, before: dict[str, Any] | None) -> dict[str, Any]:
 
 def _is_another(held: dict[str, Any], wanted: Desired) -> bool:
     """Tell whether an object cannot become another, but has to be deleted and made anew."""
+    if held["kind"] == "Node":
+        return bool(held["spec"].get("podCIDRs", []) != wanted.item.get("spec", {}).get("podCIDRs", []))
     return any(_unlike(held, wanted.item, names) for names in _LASTING[held["kind"]])
 
 
 _LASTING: dict[str, Iterable[tuple[str, str]]] = {
     "Service": (("spec", "clusterIP"), ("spec", "clusterIPs"), ("spec", "ipFamilies")),
     "EndpointSlice": (("addressType", ""),),
-    "Node": (("spec", "podCIDRs"),),
     "ServiceCIDR": (("spec", "cidrs"),),
 }
 

@@ -1,6 +1,6 @@
 """One lab and one cluster for the session; the cluster's servers and knft are in the node's namespace."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ def account(cluster: Cluster) -> Account:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the ends of the logs with a test that fails."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get("cluster")
