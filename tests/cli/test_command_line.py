@@ -62,7 +62,7 @@ def test_version() -> None:
     [
         (["render", "-f", "-"], "Missing option '--node'"),
         (["render", *NODE], "Missing option '-f'"),
-        (["run", *NODE], "an API server cannot be followed yet; give --manifests DIR"),
+        (["run", *NODE], "there is no way to an API server: this is no pod"),
         (["run", "--manifests", "."], "--node: it is needed with --manifests"),
         (["render", "-f", "-", "--node", " "], "--node: the name is empty"),
         (["render", "-f", "-", *NODE, "--node-ip", "10.0.0"], "--node-ip: '10.0.0' is not an IP address"),
