@@ -48,15 +48,15 @@ def _huge(path: Path) -> None:
         file.truncate(MAX_BYTES + 1)
 
 
-def _holds(content: str | bytes) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode()) and None
+def _holds(content: str | bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 FIELD = "KubeProxyConfiguration"
 LAUGHS = "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}' if level else 'ha'] * 10)}]\n" for level in range(12)
 )
-FILES: dict[str, tuple[Callable[[Path], None], str]] = {
+FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (_missing, "No such file or directory"),
     "a directory": (_directory, "it is a directory, not a file"),
     "a FIFO": (_fifo, "it is a FIFO, not a file"),
@@ -76,7 +76,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a bridge that nobody names": (
         _holds(config("detectLocalMode: BridgeInterface\nnodePortAddresses: [primary]")),
-        f"{FIELD}.detectLocal.bridgeInterface: it is needed with {{path}}: {FIELD}.detectLocalMode BridgeInterface",
+        f"{FIELD}.detectLocal.bridgeInterface: it is needed with {FIELD}.detectLocalMode BridgeInterface",
     ),
 }
 
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_meant_is_one_line_and_status_2(tmp_path: Path, fo
     make(path)
     done = subprocess.run([*KNFT, "run", f"--config={path}"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"knft: {path}: {said.format(path=path)}\n"
+    assert done.stderr == f"knft: {path}: {said}\n"
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
