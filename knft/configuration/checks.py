@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from knft.config import (
     LONGEST_SECONDS,
@@ -16,7 +16,7 @@ from knft.config import (
     parse_nodeport_addresses,
 )
 from knft.configuration import durations
-from knft.configuration.document import Document, get, split_host_port
+from knft.configuration.document import KIND, Document, get, split_host_port
 from knft.configuration.gates import GATES
 from knft.configuration.rows import INT32, NAMES_OF_SECTIONS, Kind, Verdict
 from knft.configuration.table import FIELDS, rows_of
@@ -24,8 +24,28 @@ from knft.errors import UsageError
 from knft.model import addresses
 from knft.source.words import listing, plain, shown
 
-Name = Callable[[str], str]
-"""How a message names a field, or the flag that set it."""
+_OWN_NAMES = {"syncPeriod": "--sync-period", "minSyncPeriod": "--min-sync-period", "masqueradeBit": "--masquerade-bit"}
+
+
+class Names(NamedTuple):
+    """How messages name fields: by the flag that set one; else as fields of the file, or by a flag that could."""
+
+    origins: Mapping[str, str]
+    """The flag that set a field, by the field's path."""
+    file: str = ""
+    """The file, as messages show it; "" where there is none."""
+
+    def __call__(self, path: str) -> str:
+        """Return the name that a message begins with."""
+        return f"{self.file}: {self.short(path)}" if self.file and path not in self.origins else self.short(path)
+
+    def short(self, path: str) -> str:
+        """Return the name without the file's."""
+        origin, field = self.origins.get(path), f"{KIND}.{path}"
+        if origin or self.file:
+            return origin or field
+        return _OWN_NAMES.get(path.rpartition(".")[2]) or FIELDS[path].flag or field
+
 
 _AT_LEAST_0 = (0, INT32[1])
 _RANGES = {
@@ -48,7 +68,7 @@ _HIGHEST_PORT = 65535
 _IPS = "an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 
 
-def problems_of(document: Document, name: Name) -> list[str]:
+def problems_of(document: Document, name: Names) -> list[str]:
     """Return what is wrong with a document that fits the schema and has all its fields."""
     first = [*_durations(document, name)]
     mode = document["mode"]
@@ -59,7 +79,7 @@ def problems_of(document: Document, name: Name) -> list[str]:
     return [*first, *found, *periods]
 
 
-def _durations(document: Document, name: Name) -> Iterator[str]:
+def _durations(document: Document, name: Names) -> Iterator[str]:
     for row in rows_of(Kind.DURATION):
         text = get(document, row.field)
         if nanoseconds(text.lstrip("+-")) is None:
@@ -72,17 +92,15 @@ def _durations(document: Document, name: Name) -> Iterator[str]:
             yield f"{name(row.field)}: {shown(text)} is longer than 292 years, which Go's durations end at"
 
 
-def _periods(document: Document, name: Name, mode: str) -> Iterator[str]:
+def _periods(document: Document, name: Names, mode: str) -> Iterator[str]:
     section = NAMES_OF_SECTIONS[mode]
     longest, shortest = f"{section}.syncPeriod", f"{section}.minSyncPeriod"
     maximum, minimum = _nanoseconds(document, longest), _nanoseconds(document, shortest)
     if minimum < 0:
         yield f"{name(shortest)}: {get(document, shortest)} is less than 0"
     if maximum <= 0 or minimum > maximum:
-        yield (
-            f"{name(longest)}: {get(document, longest)} has to be more than 0 and not less than {name(shortest)}, "
-            f"{get(document, shortest)}"
-        )
+        least = f"{name.short(shortest)}, {get(document, shortest)}"
+        yield f"{name(longest)}: {get(document, longest)} has to be more than 0 and not less than {least}"
     if _nanoseconds(document, "configSyncPeriod") <= 0:
         yield f"{name('configSyncPeriod')}: {document['configSyncPeriod']} has to be more than 0"
     for path in (*_CONNTRACK_TIMES, *(_IPVS_TIMES if mode == "ipvs" else ())):
@@ -94,7 +112,7 @@ def _nanoseconds(document: Document, path: str) -> int:
     return durations.parse(get(document, path)) or 0
 
 
-def _words(document: Document, name: Name) -> Iterator[str]:
+def _words(document: Document, name: Names) -> Iterator[str]:
     mode = document["mode"]
     if mode not in NAMES_OF_SECTIONS:
         otherwise = "it has to be nftables, iptables, ipvs, or nothing"
@@ -108,7 +126,7 @@ def _words(document: Document, name: Name) -> Iterator[str]:
         yield f"{name(path)}: {shown(document[path])} is not a version such as 1.36"
 
 
-def _ranges(document: Document, name: Name) -> Iterator[str]:
+def _ranges(document: Document, name: Names) -> Iterator[str]:
     ranges = dict(_RANGES)
     if document["mode"] == "nftables":
         ranges["nftables.masqueradeBit"] = (0, 31)
@@ -119,7 +137,7 @@ def _ranges(document: Document, name: Name) -> Iterator[str]:
         yield f"{name('clientConnection.qps')}: it has to be a number"
 
 
-def _addresses(document: Document, name: Name) -> Iterator[str]:
+def _addresses(document: Document, name: Names) -> Iterator[str]:
     if addresses.parse_address(document["bindAddress"]) is None:
         yield f"{name('bindAddress')}: {shown(document['bindAddress'])} is not an IP address"
     for path in ("healthzBindAddress", "metricsBindAddress"):
@@ -137,18 +155,22 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _HIGHEST_PORT
 
 
-def _networks(document: Document, name: Name) -> Iterator[str]:
+def _networks(document: Document, name: Names) -> Iterator[str]:
     yield from _said_by(lambda: parse_nodeport_addresses(name("nodePortAddresses"), (*document["nodePortAddresses"],)))
     if document["mode"] == "ipvs":
         yield from _said_by(lambda: parse_networks(name("ipvs.excludeCIDRs"), (*document["ipvs"]["excludeCIDRs"],)))
 
 
-def _pods(document: Document, name: Name) -> Iterator[str]:
+def _pods(document: Document, name: Names) -> Iterator[str]:
     mode, pods = document["detectLocalMode"], document["detectLocal"]
     if mode not in get_args(DetectLocal):
         yield f"{name('detectLocalMode')}: {shown(mode)} is not {listing(get_args(DetectLocal))}"
         return
-    names = (name("detectLocalMode"), name("detectLocal.bridgeInterface"), name("detectLocal.interfaceNamePrefix"))
+    names = (
+        name.short("detectLocalMode"),
+        name("detectLocal.bridgeInterface"),
+        name("detectLocal.interfaceNamePrefix"),
+    )
     yield from _said_by(
         lambda: parse_detect_local(mode, pods["bridgeInterface"], pods["interfaceNamePrefix"], flags=names)
     )
@@ -163,7 +185,7 @@ def _said_by(parse: Callable[[], object]) -> Iterator[str]:
         yield str(error)
 
 
-def _gates(document: Document, name: Name) -> Iterator[str]:
+def _gates(document: Document, name: Names) -> Iterator[str]:
     for gate, on in document["featureGates"].items():
         known = GATES.get(gate)
         if known is None:
@@ -172,7 +194,7 @@ def _gates(document: Document, name: Name) -> Iterator[str]:
             yield f"{name('featureGates')}: {gate} cannot be {shown(on)}: {known.note}"
 
 
-def _refused(document: Document, name: Name) -> Iterator[str]:
+def _refused(document: Document, name: Names) -> Iterator[str]:
     for path, row in FIELDS.items():
         if row.verdict is Verdict.REFUSED and get(document, path) != row.default:
             yield f"{name(path)}: {shown(get(document, path))} is refused: {row.note}"

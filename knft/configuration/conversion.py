@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from knft.config import Config, parse_cluster_cidrs, parse_detect_local, parse_nodeport_addresses
 from knft.configuration import durations
-from knft.configuration.checks import Name
+from knft.configuration.checks import Names
 from knft.configuration.document import Document, get, put
 from knft.configuration.gates import GATES
 from knft.configuration.rows import NAMES_OF_SECTIONS, Verdict
@@ -116,7 +116,7 @@ def _seconds(duration: str) -> float:
     return 0.0 if found < _NO_PAUSE else found / 1e9
 
 
-def warnings_of(document: Document, name: Name, told: frozenset[str], *, of_kube_proxy: bool) -> Iterator[str]:
+def warnings_of(document: Document, name: Names, told: frozenset[str], *, of_kube_proxy: bool) -> Iterator[str]:
     """Yield what is to be said of a document that is right, but not of the fields that were ``told`` of before.
 
     ``of_kube_proxy`` says that a kube-proxy without a mode was meant, which would be in mode iptables.

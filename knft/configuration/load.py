@@ -5,25 +5,23 @@ from typing import NamedTuple
 
 from knft.config import parse_addresses, parse_networks
 from knft.configuration import flags
-from knft.configuration.checks import Name, problems_of
+from knft.configuration.checks import Names, problems_of
 from knft.configuration.conversion import Beside, effective, settings, warnings_of
-from knft.configuration.document import KIND, Document, canonical_durations, defaulted
+from knft.configuration.document import Document, canonical_durations, defaulted
 from knft.configuration.flags import Given, Origins
 from knft.configuration.rows import Verdict
 from knft.configuration.settings import Settings
-from knft.configuration.table import FIELDS, FLAGS
+from knft.configuration.table import FLAGS
 from knft.errors import ConfigurationError, UsageError
 from knft.source.files import shown_path
 from knft.source.words import plain
-
-_OWN_NAMES = {"syncPeriod": "--sync-period", "minSyncPeriod": "--min-sync-period", "masqueradeBit": "--masquerade-bit"}
 
 
 class _Collected(NamedTuple):
     """A document with kube-proxy's defaults, how its fields are named, and warnings."""
 
     document: Document
-    name: Name
+    name: Names
     origins: Origins
     warnings: tuple[str, ...]
 
@@ -77,12 +75,7 @@ def _refuse(given: Given) -> None:
 def _from_flags(given: Given) -> _Collected:
     origins: Origins = {}
     document = flags.from_flags(given, origins)
-
-    def name(path: str) -> str:
-        own = _OWN_NAMES.get(path.rpartition(".")[2])
-        return origins.get(path) or own or FIELDS[path].flag or f"{KIND}.{path}"
-
-    return _Collected(document, name, origins, tuple(flags.without_meaning(given)))
+    return _Collected(document, Names(origins), origins, tuple(flags.without_meaning(given)))
 
 
 def _from_file(given: Given, read: Callable[[str], bytes]) -> _Collected:
@@ -92,14 +85,10 @@ def _from_file(given: Given, read: Callable[[str], bytes]) -> _Collected:
     given_there, warnings = parsed(path, read(path))
     document, origins = defaulted(given_there), Origins()
     flags.beside_file(document, given, origins)
-
-    def name(field: str) -> str:
-        return origins.get(field) or f"{shown_path(path)}: {KIND}.{field}"
-
-    return _Collected(document, name, origins, (*warnings, *flags.ignored(given)))
+    return _Collected(document, Names(origins, shown_path(path)), origins, (*warnings, *flags.ignored(given)))
 
 
-def _node_name(given: Given, document: Document, name: Name, hostname: str) -> str:
+def _node_name(given: Given, document: Document, name: Names, hostname: str) -> str:
     """Return the node's name as the API has it, and note it in the document where one is said."""
     own, override = given.get("--node"), given.get("--hostname-override") or None
     names = {

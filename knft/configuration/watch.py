@@ -47,16 +47,10 @@ def _looks(path: Path, stop: threading.Event) -> Iterator[None]:
 
     yield
     while not stop.is_set():
-        # A mounted ConfigMap swaps a link beside the file; what the link leads to may lie elsewhere.
-        folders = {str(path.absolute().parent), str(path.resolve().parent)}
-        watched = [folder for folder in folders if Path(folder).is_dir()]
-        if not watched:
-            stop.wait(TICK_MS / 1000)
-            yield
-            continue
         try:
+            folders = _folders(path)
             for _ in watch(
-                *watched,
+                *folders,
                 watch_filter=None,
                 stop_event=stop,
                 debounce=100,
@@ -66,8 +60,20 @@ def _looks(path: Path, stop: threading.Event) -> Iterator[None]:
                 recursive=False,
             ):
                 yield
-                if str(path.resolve().parent) not in folders:
+                if _folders(path) != folders:
                     break
         except (OSError, RuntimeError):  # What was watched is gone, or there are no more watches to be had.
             stop.wait(TICK_MS / 1000)
             yield
+
+
+def _folders(path: Path) -> set[Path]:
+    """Return where to watch: a mounted ConfigMap swaps a link beside the file, and what it leads to may lie elsewhere.
+
+    Raise OSError where there is nothing, or where a link becomes another right now.
+    """
+    found = {folder for folder in (path.absolute().parent, path.resolve().parent) if folder.is_dir()}
+    if not found:
+        msg = f"{path}: its folder is gone"
+        raise FileNotFoundError(msg)
+    return found

@@ -40,7 +40,7 @@ def of_fields(**fields: Any) -> str:
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for name, value in fields.items():
         put(document, name.replace("__", "."), value)
-    return yaml.safe_dump(document)
+    return yaml.safe_dump(document, default_style='"')  # whatever a text looks like, it stays text
 
 
 def of_paths(paths: dict[str, Any]) -> str:

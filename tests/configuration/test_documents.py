@@ -1,10 +1,16 @@
 """Files that are not what they should be: no YAML, another kind, fields that nobody knows, keys that stand twice."""
 
 import re
+from contextlib import suppress
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from knft.errors import ConfigurationError
+from knft.configuration.table import FIELDS
+from knft.errors import ConfigurationError, KnftError
 from tests.bad_input.broken import BROKEN
 from tests.configuration.loading import KUBEADM, config, load
 
@@ -118,3 +124,35 @@ def test_json_is_taken() -> None:
 def test_windows_line_ends_are_taken() -> None:
     text = KUBEADM.read_text()
     assert load(text=text.replace("\n", "\r\n")) == load(text=text)
+
+
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["0s", "-1h", "::"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+_NAMES = st.sampled_from(sorted({part for path in FIELDS for part in path.split(".")}))
+_SECTIONS = st.dictionaries(_NAMES, st.dictionaries(_NAMES, _VALUES, max_size=4) | _VALUES, max_size=6)
+
+
+@given(_SECTIONS)
+@settings(max_examples=300, deadline=None)
+def test_whatever_a_file_holds_ends_in_settings_or_in_words(sections: dict[str, Any]) -> None:
+    document = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", **sections}
+    with suppress(KnftError):
+        load(text=yaml.safe_dump(document, default_style='"'))
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_whatever_breaks_in_a_file_ends_in_settings_or_in_words(data: st.DataObject) -> None:
+    good = KUBEADM.read_bytes()
+    start = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(start, min(len(good), start + 20)))
+    with suppress(KnftError):
+        load(text=good[:start] + data.draw(st.binary(max_size=8)) + good[end:])

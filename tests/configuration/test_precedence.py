@@ -213,7 +213,7 @@ NAMES = {
         "--node: --node node-a and --hostname-override node-b say different things; leave one of the two out",
     ),
     "manifests need one": Named(
-        ("--manifests=."), None, "",
+        ("--manifests=.",), None, "",
         "--node: it is needed with --manifests; give the name that nodeName has in EndpointSlices",
     ),
     "manifests, and the file's": Named(("--manifests=.",), "file-node", "file-node"),
@@ -223,12 +223,11 @@ NAMES = {
 @table(NAMES)
 def test_the_name_of_the_node(row: Named) -> None:
     text = None if row.in_file is None else of_fields(hostnameOverride=row.in_file)
-    flags = (row.flags,) if isinstance(row.flags, str) else row.flags
     if row.error:
         with pytest.raises(KnftError, match=f"^{re.escape(row.error)}$"):
-            load(*flags, text=text)
+            load(*row.flags, text=text)
     else:
-        settings = load(*flags, text=text)
+        settings = load(*row.flags, text=text)
         assert settings.config.node_name == row.name
         overridden = row.name != HOST.lower()
         assert (settings.document["hostnameOverride"].strip().lower() == row.name) is overridden

@@ -113,10 +113,10 @@ def test_a_field_that_cannot_be_meant_is_told(row: Bad) -> None:
     text = of_paths(row.fields)
     with pytest.raises(ConfigurationError) as raised:
         load(text=text)
-    assert str(raised.value) == f"{IN_FILE}{row.path}: {row.said.format(IN_FILE)}"
+    assert str(raised.value) == f"{IN_FILE}{row.path}: {row.said.format('KubeProxyConfiguration.')}"
 
 
-HARMLESS = {
+HARMLESS: dict[str, dict[str, Any]] = {
     "a time of IPVS below 0": {"ipvs.udpTimeout": "-1s"},
     "excludeCIDRs": {"ipvs.excludeCIDRs": ["x"]},
     "a bit of mode nftables": {"nftables.masqueradeBit": 99},
@@ -290,6 +290,7 @@ def test_a_flag_of_logging_is_told_as_a_flag_beside_a_file() -> None:
     with pytest.raises(ConfigurationError, match=r"^--logging-format: 'xml' is not text or json$"):
         load("--logging-format=xml", text=config())
     with pytest.raises(
-        ConfigurationError, match=r"^--sync-period: 1s has to be .* config.conf: .*minSyncPeriod, 1m0s$"
+        ConfigurationError,
+        match=r"^--sync-period: 1s has to be .* KubeProxyConfiguration.iptables.minSyncPeriod, 1m0s$",
     ):
         load("--sync-period=1s", text=config("iptables: {minSyncPeriod: 1m}"))
