@@ -58,7 +58,8 @@ class _Reader:
         if context.get("user") not in (None, ""):
             user_name = self._text(context, "user", "context.user")
             user = self._mapping(self._named(document, "users", user_name, "context.user"), "user", user_name)
-        return Kubeconfig(str(self._path), name, tuple(self._files), self._check_user(user))
+        plugin = self._check_user(user)
+        return Kubeconfig(str(self._path), name, tuple(self._files), plugin)
 
     def _refuse(self, what: str, cause: Exception | None = None) -> NoReturn:
         msg = f"{self._where}: {what}"

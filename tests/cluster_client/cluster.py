@@ -1,4 +1,4 @@
-"""A cluster as an API server holds it: objects, a history of what became of them, and a point before which it is gone."""
+"""A cluster as an API server holds it: objects, and a history of them, of which the older part may be gone."""
 
 import threading
 from collections.abc import Callable, Iterable

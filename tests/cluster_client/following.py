@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from knft.cluster.access import Pod
 from knft.cluster.connection import Connection
 from knft.cluster.course import Times
 from knft.cluster.source import ClusterSource
@@ -112,6 +113,7 @@ def following(
     server: ApiServer | str,
     *,
     settings: ClientSettings | None = None,
+    pod: Pod | None = None,
     times: Times = SHORT,
     timing: Timing = QUICK,
     draw: Callable[[], float] = lambda: 0.5,
@@ -119,7 +121,8 @@ def following(
 ) -> Iterator[Following]:
     """Follow a server; all that was begun has to end by itself when the test is over, and changes to be in order."""
     url = server if isinstance(server, str) else server.url
-    connection = Connection(settings or ClientSettings(server=url, qps=0), timing=timing)
+    default = ClientSettings(server="" if pod else url, qps=0)
+    connection = Connection(settings or default, timing=timing, pod=pod)
     mirror, stop = Mirror(), HurriedStop()
     source = ClusterSource(connection, NODE, handle or mirror.handle, draw=draw, times=times)
     source.start(stop)

@@ -1,4 +1,4 @@
-"""A small API server: lists, pages, watches, streams of lists and takes events, over real sockets, and fails on demand."""
+"""A small API server: lists, pages, watches and streams of lists, over real sockets; it fails on demand."""
 
 import json
 import socket
@@ -129,7 +129,7 @@ class ApiServer(ThreadingHTTPServer):
         self.said_of_streams = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
         self.knows_field_selectors = True
         self.missing: set[str] = set()
-        self.token = ""
+        self.bearer = ""
         """Who does not show it is not let in, if not ""."""
         self.largest_page = 0
         self.bookmarks = True
@@ -156,7 +156,7 @@ class ApiServer(ThreadingHTTPServer):
             return
         # In the connection's own thread: a client that does not trust the server must not hold others up.
         with suppress(OSError), self._tls.wrap_socket(request, server_side=True) as secure:
-            self.RequestHandlerClass(secure, client_address, self)
+            Handler(secure, client_address, self)
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing: clients go away all the time."""
@@ -167,7 +167,7 @@ class ApiServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def demand(self, what: str, answer: Answer, times: int = 1) -> None:
-        """Have the next requests that are ``what`` (``watch services``, ``list`` of anything, "" for all) answered so."""
+        """Have the next requests that are ``what`` (``watch services``, ``list``, "" for all) answered so."""
         with self._lock:
             self._demands.append((what, times, answer))
 
@@ -263,7 +263,7 @@ class Handler(BaseHTTPRequestHandler):
         demanded = self.server.note(asked)
         if demanded is not None and demanded(self, asked):
             return
-        if self.server.token and self.headers.get("Authorization", "").lower() != f"bearer {self.server.token}":
+        if self.server.bearer and self.headers.get("Authorization", "").lower() != f"bearer {self.server.bearer}":
             self.send_status(401, "Unauthorized", "Unauthorized")
         elif asked.path in self.server.missing or asked.form == "other":
             self.send_status(404, "the server could not find the requested resource", "NotFound")
