@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -548,16 +549,19 @@ def _described(text: str) -> dict[str, Expected]:
     """Return what a scrape says of its metrics: type, labels, and the bounds of buckets in their order."""
     types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
     labels: dict[str, set[str]] = {name: set() for name in types}
-    buckets: dict[str, dict[str, None]] = {name: {} for name in types}
+    bounds: dict[str, dict[frozenset[tuple[str, str]], list[str]]] = {name: {} for name in types}
     for line in text.splitlines():
         matched = _SERIES.match(line)
         if line.startswith("#") or matched is None:
             continue
         name = next(name for name in types if matched[1] in (name, f"{name}_bucket", f"{name}_count", f"{name}_sum"))
         found = dict(_LABEL.findall(matched[2] or ""))
-        if "le" in found:
-            buckets[name][found.pop("le")] = None
+        bound = found.pop("le", None)
         labels[name] |= found.keys()
+        if bound is not None:
+            bounds[name].setdefault(frozenset(found.items()), []).append(bound)
+    assert all(len(set(map(tuple, each.values()))) <= 1 for each in bounds.values())
+    buckets = {name: next(iter(each.values()), []) for name, each in bounds.items()}
     return {name: Expected(types[name], tuple(sorted(labels[name])), tuple(buckets[name])) for name in types}
 
 
@@ -586,6 +590,13 @@ def test_every_metric_has_help_of_one_line(node: ServedNode) -> None:
 def test_every_listed_metric_is_made_to_move() -> None:
     """The versions at work alone cannot."""
     assert {*UPSTREAM, *OWN, *INDICATORS} - {"knft_build_info"} == MOVED - PROCESS
+
+
+def test_the_readme_tells_of_knfts_own_metrics_and_of_those_that_are_not_there() -> None:
+    told = (Path(__file__).parents[2] / "README.md").read_text()
+    assert [name for name in OWN if f"`{name}" not in told] == []
+    general = {_OTHER_MODE: "*_iptables_*", _GATE: "nftables_localhost_nodeport_*", ABSENT["go_goroutines"]: "go_*"}
+    assert [name for name, reason in ABSENT.items() if f"`{general.get(reason, name)}`" not in told] == []
 
 
 def test_series_with_labels_are_there_from_their_first_value_on(node: ServedNode) -> None:

@@ -239,6 +239,7 @@ def test_who_says_nothing_is_cut_off(start: _Start, monkeypatch: pytest.MonkeyPa
 def test_slow_clients_take_no_threads_and_keep_nobody_out(start: _Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than there is room for: who has said nothing for longest has to leave, and a probe is answered."""
     monkeypatch.setattr("knft.serve.bound.MOST_CONNECTIONS", 50)
+    monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 10 * HANG)
     start()
     _served(HEALTH)
     before = threading.active_count()
@@ -361,7 +362,8 @@ def test_a_hard_failure_is_told_once_and_nothing_is_tried_again(
     start: _Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With bindAddressHardFail the process is to end, after its event."""
-    monkeypatch.setattr("knft.serve.bound.RETRY_SECONDS", 0.01)
+    again: list[float] = []
+    monkeypatch.setattr("knft.serve.thread.HttpThread.later", lambda _thread, seconds, _work: again.append(seconds))
     with socket.create_server(("0.0.0.0", HEALTH)), caplog.at_level(logging.ERROR, "knft"):  # noqa: S104 - in a namespace
         running = start(bind_address_hard_fail=True)
         assert running.failed.wait(HANG)
@@ -369,6 +371,7 @@ def test_a_hard_failure_is_told_once_and_nothing_is_tried_again(
     assert running.failures == [f"the health server failed: {TAKEN}"]
     assert [event.reason for event in running.events] == ["FailedToStartProxierHealthcheck"]
     assert caplog.messages == [TAKEN]
+    assert again == []
     assert refuses(LOOPBACK, HEALTH)
 
 

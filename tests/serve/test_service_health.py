@@ -15,7 +15,7 @@ from knft.serve.events import Event
 from tests.kernel.harness import CONFIG, service, slices
 from tests.lab.namespace import Namespace
 from tests.serve.client import HANG, ask, exchange, parse, refuses
-from tests.serve.node import LOOPBACK, ServedNode, eventually, health_checked
+from tests.serve.node import LOOPBACK, ServedNode, default, eventually, health_checked
 
 pytestmark = pytest.mark.kernel
 PORT, OTHER = 30100, 30200
@@ -106,6 +106,8 @@ def test_one_of_several_ports_changes(node: ServedNode, changed: str) -> None:
         "renamed": [{"name": "http", "port": 80}, {"name": "most", "port": 81}],
     }
     node.synced(health_checked("web", PORT, ports=ports[changed]))
+    for known in node.serving.service_health._ports.values():
+        assert {name.port for name in known._by_service[default("web")]} == {each["name"] for each in ports[changed]}
     _expect(PORT, "web", 2)
     node.synced(*slices("web", [1], local=[1]))
     _expect(PORT, "web", 1)
@@ -215,6 +217,9 @@ def test_a_port_that_is_taken_is_tried_again_by_the_next_sync(
     with socket.create_server((LOOPBACK, PORT)):
         node.synced(health_checked("web", PORT))
     assert len(node.events) == 3, "a failure that comes anew is told anew"
+    node.delete("Service", "web")
+    node.synced()
+    assert not node.serving.service_health.servers[Family.IPV4].is_incomplete
 
 
 def test_where_one_address_cannot_be_had_none_is(namespace: Namespace) -> None:
