@@ -40,11 +40,11 @@ class Wishes(Protocol):
 
 
 class Setting(Struct, frozen=True):
-    """What one file is to say, below the root folder; ``at_least`` where more will do. ``flag`` is who asks for it."""
+    """What one file, below the root folder, is to say, or ``at_least``; and the flag that leaves it alone."""
 
     path: str
     value: int
-    flag: str
+    otherwise: str
     at_least: bool = False
 
     def accepts(self, value: int) -> bool:
@@ -56,13 +56,13 @@ def settings(wishes: Wishes, processors: int) -> Iterator[Setting]:
     """Yield what is to be set, in kube-proxy's order, on a machine with so many processors."""
     most = max(wishes.max_per_core * processors, wishes.minimum) if wishes.max_per_core > 0 else 0
     if most > 0:
-        flag = "--conntrack-max-per-core"
+        flag = "--conntrack-max-per-core=0"
         yield Setting(f"{_NETFILTER}/nf_conntrack_max", most, flag)
         yield Setting(_HASH_SIZE, most // _FLOWS_A_BUCKET, flag, at_least=True)
     yield from _seconds("tcp_timeout_established", wishes.tcp_established_timeout, "tcp-timeout-established")
     yield from _seconds("tcp_timeout_close_wait", wishes.tcp_close_wait_timeout, "tcp-timeout-close-wait")
     if wishes.tcp_be_liberal:
-        yield Setting(f"{_NETFILTER}/nf_conntrack_tcp_be_liberal", 1, "--conntrack-tcp-be-liberal")
+        yield Setting(f"{_NETFILTER}/nf_conntrack_tcp_be_liberal", 1, "--conntrack-tcp-be-liberal=false")
     yield from _seconds("udp_timeout", wishes.udp_timeout, "udp-timeout")
     yield from _seconds("udp_timeout_stream", wishes.udp_stream_timeout, "udp-timeout-stream")
 
@@ -70,7 +70,7 @@ def settings(wishes: Wishes, processors: int) -> Iterator[Setting]:
 def _seconds(name: str, seconds: float, flag: str) -> Iterator[Setting]:
     if seconds > 0:
         # The kernel knows whole seconds, and none would mean that flows end at once.
-        yield Setting(f"{_NETFILTER}/nf_conntrack_{name}", math.ceil(seconds), f"--conntrack-{flag}")
+        yield Setting(f"{_NETFILTER}/nf_conntrack_{name}", math.ceil(seconds), f"--conntrack-{flag}=0")
 
 
 def processors(root: Path = Path("/"), otherwise: Callable[[], int | None] = os.cpu_count) -> int:
@@ -105,7 +105,7 @@ def _set(path: Path, setting: Setting) -> Iterator[str]:
         reason = (error.strerror if isinstance(error, OSError) else None) or "no number"
         msg = (
             f"could not set conntrack parameters: {path}: {reason}; it is to be {setting.value}, and has {before}: "
-            f"let a privileged init container run knft with --init-only, or leave it as it is by {setting.flag} 0"
+            f"let a privileged init container run knft with --init-only, or leave it as it is by {setting.otherwise}"
         )
         raise UnsupportedError(msg) from error
     yield f"{path}: {before} becomes {setting.value}"

@@ -1,6 +1,7 @@
 """FlowLedger: whom a flow may lead to."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ NODE = frozenset([packed("192.0.2.11")])
 NODE_PORT = end("192.0.2.11", 30053)
 
 
-def _endpoint(address: str, port: int = 5353, **condition: bool) -> Endpoint:
+def _endpoint(address: str, port: int = 5353, **condition: Any) -> Endpoint:
     return Endpoint(address, port, endpoint_key(address, port), **condition)
 
 

@@ -4,21 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from knft.kernel.privileges import CAP_NET_ADMIN
-from tests.kernel.harness import service, slices
+from tests.kernel.following import Daemon
 from tests.lab.namespace import Namespace
-from tests.packets.node import KNFT, NODE_FLAG
 from tests.packets.running import workers_of
 
 pytestmark = pytest.mark.kernel
-HANG = 60.0
 ONLY = f"{1 << CAP_NET_ADMIN:016x}"
 NONE = f"{0:016x}"
 SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
@@ -31,46 +27,11 @@ USERS = {
 }
 
 
-class Daemon:
-    """``knft run``, started by a command that makes it somebody else's."""
-
-    def __init__(self, namespace: Namespace, folder: Path, before: Sequence[str]) -> None:
-        self._log, self._manifests = folder / "log", folder / "manifests"
-        self._manifests.mkdir()
-        self.write(1)
-        with self._log.open("w") as log:
-            arguments = ["run", "--manifests", str(self._manifests), *NODE_FLAG, "--min-sync-period", "0", "-v2"]
-            self.process = namespace.popen([*before, *KNFT, *arguments], stderr=log)
-        self.until(lambda: self.said().count("full sync") >= 2)
-        fd = os.open(f"/proc/{self.process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self.namespace = Namespace("daemon", fd)
-
-    def write(self, number: int) -> None:
-        """Write a Service with a cluster IP of that number, and its endpoints."""
-        text = yaml.safe_dump_all([service("web", number), *slices("web", range(11, 14))])
-        new = self._manifests.parent / "new"
-        new.write_text(text)
-        new.rename(self._manifests / "web.yaml")
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + HANG
-        while not condition():
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
-
-    def serves(self, number: int) -> bool:
-        """Whether that cluster IP is in the table."""
-        return f"10.96.0.{number} " in self.namespace.run(["nft", "list", "map", "ip", "knft", "service-ips"]).stdout
-
-    def statuses(self) -> dict[str, dict[str, str]]:
-        """Return what /proc says of every thread, and of the process of libnftables."""
-        tasks = {f"thread {task.name}": task for task in Path(f"/proc/{self.process.pid}/task").iterdir()}
-        tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in workers_of(self.process.pid)}
-        return {name: _status(task / "status") for name, task in tasks.items()}
+def _statuses(daemon: Daemon) -> dict[str, dict[str, str]]:
+    """Return what /proc says of every thread, and of the process of libnftables."""
+    tasks = {f"thread {task.name}": task for task in Path(f"/proc/{daemon.process.pid}/task").iterdir()}
+    tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in workers_of(daemon.process.pid)}
+    return {name: _status(task / "status") for name, task in tasks.items()}
 
 
 def _status(file: Path) -> dict[str, str]:
@@ -80,16 +41,13 @@ def _status(file: Path) -> dict[str, str]:
 @pytest.fixture(params=USERS)
 def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
     namespace = Namespace.create("privileges")
-    started = Daemon(namespace, tmp_path, USERS[request.param])
-    yield started
-    started.process.kill()
-    started.process.communicate()
-    started.namespace.close()
+    with Daemon(namespace, tmp_path, USERS[request.param]) as started:
+        yield started
     namespace.close()
 
 
 def _assert_least(daemon: Daemon) -> None:
-    statuses = daemon.statuses()
+    statuses = _statuses(daemon)
     assert any(name.startswith("library") for name in statuses)
     assert len(statuses) > 5
     for name, status in statuses.items():
@@ -109,13 +67,6 @@ def test_everything_runs_with_one_capability_and_works(daemon: Daemon) -> None:
     daemon.until(lambda: daemon.serves(3) and workers_of(daemon.process.pid) not in ([], [library]))
     _assert_least(daemon)
     assert "failed" not in daemon.said()
-
-
-def test_it_stops_as_ever_and_the_rules_stay(daemon: Daemon) -> None:
-    daemon.process.terminate()
-    assert daemon.process.wait(HANG) == 0
-    assert daemon.said().endswith("stopped; the rules stay in place\n")
-    assert daemon.serves(1)
 
 
 def _python(code: str, *before: str) -> subprocess.CompletedProcess[str]:

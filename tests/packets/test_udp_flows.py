@@ -1,8 +1,10 @@
 """Clients of UDP that keep their port, while their Service's endpoints come and go: conntrack must not blackhole them.
 
-Each dials again and again from one port, so that all it says is one flow, whose translation the kernel remembers.
+Each dials again and again from one port, so that all it says is one flow, whose translation the kernel remembers. They
+are a pod, the node itself and somebody outside, at every kind of frontend.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from knft.sync.conntrack import FlowCleaner
 from tests.conntrack.entries import Entry, numbered
 from tests.kernel.harness import CONFIG
 from tests.lab import plan
-from tests.lab.outcomes import Answered, AnyProtocol, Outcome, Rejected
+from tests.lab.outcomes import Answered, Outcome, Rejected
 from tests.lab.responders import Responders
 from tests.lab.topology import Lab
 from tests.lab.traffic import OpenConnection, dial
@@ -26,7 +28,6 @@ from tests.packets.scenario import VERSIONS
 pytestmark = pytest.mark.kernel
 NAME, NODE_PORT, PORT = "flows", 30300, 8080
 PODS = ("local-1", "local-2", "remote-1")
-CLIENT_PORT = 25353
 
 
 class CleanedNode(ProgrammedNode):
@@ -71,112 +72,110 @@ def _endpoints(*pods: str, port: int = PORT, **conditions: bool) -> dict[str, An
     return item
 
 
-class Client(NamedTuple):
-    """Who dials which frontend."""
-
-    host: str
-    frontend: str
-
-    def dial(self, node: ProgrammedNode, version: plan.Version, protocol: AnyProtocol = "udp") -> Outcome:
-        """Say something from the one port."""
-        return dial(
-            node.lab.host(self.host),
-            FRONTENDS[self.frontend].of(version),
-            NODE_PORT if self.frontend == "NodePort" else 53,
-            protocol,
-            source_port=CLIENT_PORT,
-            timeout=0.5,
-        )
-
-    def server(self, node: ProgrammedNode, version: plan.Version) -> str:
-        """Return who answers."""
-        found = self.dial(node, version)
-        assert isinstance(found, Answered)
-        return found.server
-
-
 FRONTENDS = {
     "cluster IP": addresses("cluster.30"),
     "NodePort": plan.NODE.lan,
     "external IP": addresses("external.130"),
     "load balancer": addresses("external.131"),
 }
-CLIENTS = [Client(host, frontend) for host in ("local-3", "node", "outside") for frontend in FRONTENDS]
+
+
+class Client(NamedTuple):
+    """Who dials which frontend, always from the same port."""
+
+    host: str
+    frontend: str
+    port: int
+
+    def dial(self, node: ProgrammedNode, version: plan.Version) -> Outcome:
+        """Say something."""
+        number = NODE_PORT if self.frontend == "NodePort" else 53
+        address = FRONTENDS[self.frontend].of(version)
+        return dial(node.lab.host(self.host), address, number, "udp", source_port=self.port, timeout=0.5)
+
+
+HOSTS = ("local-3", "node", "outside")
+"""A pod, the node itself, and somebody outside."""
+CLIENTS = [
+    Client(host, frontend, 25353 + number)
+    for number, (host, frontend) in enumerate(itertools.product(HOSTS, FRONTENDS))
+]
 every_way = pytest.mark.parametrize("version", VERSIONS)
-every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: f"{client.host}-{client.frontend}")
 
 
-def _flow(node: CleanedNode, version: plan.Version) -> dict[Entry, int]:
-    """Return the client's flows of UDP on the node, with the numbers the kernel gave them."""
+def _outcomes(node: ProgrammedNode, version: plan.Version) -> dict[Client, Outcome]:
+    return {client: client.dial(node, version) for client in CLIENTS}
+
+
+def _servers(node: ProgrammedNode, version: plan.Version) -> dict[Client, str]:
+    """Return who answers each."""
+    found = _outcomes(node, version)
+    return {client: one.server if isinstance(one, Answered) else str(one) for client, one in found.items()}
+
+
+def _all(answer: str | Outcome) -> dict[Client, Any]:
+    return dict.fromkeys(CLIENTS, answer)
+
+
+def _flows(node: CleanedNode, version: plan.Version) -> dict[Entry, int]:
+    """Return the clients' flows of UDP on the node, with the numbers the kernel gave them."""
+    ports = {client.port for client in CLIENTS}
     with node.namespace.entered():
         found = numbered(version)
-    return {
-        entry: number for entry, number in found.items() if entry.protocol == "UDP" and entry.client[1] == CLIENT_PORT
-    }
+    return {entry: number for entry, number in found.items() if entry.protocol == "UDP" and entry.client[1] in ports}
 
 
 @every_way
-@every_client
-def test_a_client_keeps_working_when_its_server_is_replaced(
-    node: CleanedNode, client: Client, version: plan.Version
-) -> None:
+def test_clients_keep_working_when_their_server_is_replaced(node: CleanedNode, version: plan.Version) -> None:
     node.apply([_service(), _endpoints("local-1")])
-    assert client.server(node, version) == "local-1"
+    assert _servers(node, version) == _all("local-1")
     node.apply([_endpoints("local-2")])
-    assert client.server(node, version) == "local-2"
+    assert _servers(node, version) == _all("local-2")
     node.apply([_endpoints("remote-1")])
-    assert client.server(node, version) == "remote-1"
+    assert _servers(node, version) == _all("remote-1")
 
 
 @every_way
-@every_client
-def test_a_client_keeps_working_when_the_target_port_changes(
-    node: CleanedNode, client: Client, version: plan.Version
-) -> None:
+def test_clients_keep_working_when_the_target_port_changes(node: CleanedNode, version: plan.Version) -> None:
     node.apply([_service(), _endpoints("local-1")])
-    first = client.dial(node, version)
+    first = _outcomes(node, version).values()
     node.apply([_endpoints("local-1", port=PORT + 1)])
-    second = client.dial(node, version)
-    assert isinstance(first, Answered)
-    assert isinstance(second, Answered)
-    assert (first.port, second.port) == (PORT, PORT + 1)
+    second = _outcomes(node, version).values()
+    assert {one.port if isinstance(one, Answered) else one for one in first} == {PORT}
+    assert {one.port if isinstance(one, Answered) else one for one in second} == {PORT + 1}
 
 
 @every_way
-@every_client
-def test_a_client_is_served_once_an_endpoint_is_ready(node: CleanedNode, client: Client, version: plan.Version) -> None:
-    """It has dialled before; what the kernel remembers of that must not lead nowhere."""
+def test_clients_are_served_once_an_endpoint_is_ready(node: CleanedNode, version: plan.Version) -> None:
+    """They have dialled before; what the kernel remembers of that must not lead nowhere."""
     node.apply([_service(), _endpoints("local-1", ready=False, serving=False)])
-    assert client.dial(node, version) == Rejected("icmp")
+    assert _outcomes(node, version) == _all(Rejected("icmp"))
     node.apply([_endpoints("local-1", ready=True)])
-    assert client.server(node, version) == "local-1"
+    assert _servers(node, version) == _all("local-1")
 
 
 @every_way
-@pytest.mark.parametrize("frontend", ["external IP", "load balancer"])
-def test_a_client_that_dialled_before_there_was_a_service_is_served(
-    node: CleanedNode, frontend: str, version: plan.Version
-) -> None:
-    """Its flow was never translated: it went to whoever was behind the default route, who swallowed it."""
-    client = Client("local-3", frontend)
-    assert not isinstance(client.dial(node, version), Answered)
-    assert [entry.dialled == entry.answering for entry in _flow(node, version)] == [True]
+def test_clients_that_dialled_before_there_was_a_service_are_served(node: CleanedNode, version: plan.Version) -> None:
+    """Their flows were never translated: they went to whoever was behind the default route, who swallowed them."""
+    outer = ("external IP", "load balancer")
+    clients = [client for client in CLIENTS if client.host == "local-3" and client.frontend in outer]
+    assert not any(isinstance(client.dial(node, version), Answered) for client in clients)
+    assert [entry.dialled == entry.answering for entry in _flows(node, version)] == [True] * len(clients)
     node.apply([_service(), _endpoints("local-1")])
-    assert client.server(node, version) == "local-1"
+    assert _servers(node, version) == _all("local-1")
 
 
 @every_way
-@every_client
-def test_a_service_scaled_to_nothing_and_back(node: CleanedNode, client: Client, version: plan.Version) -> None:
-    """The client is refused, which it hears at once, and served again as soon as there is an endpoint."""
+def test_a_service_scaled_to_nothing_and_back(node: CleanedNode, version: plan.Version) -> None:
+    """Clients are refused, which they hear at once, and served again as soon as there is an endpoint."""
     node.apply([_service(), _endpoints("local-1")])
-    assert client.server(node, version) == "local-1"
+    assert _servers(node, version) == _all("local-1")
     node.apply([_endpoints()])
-    assert client.dial(node, version) == Rejected("icmp")
+    assert _outcomes(node, version) == _all(Rejected("icmp"))
     # The node's packets to itself are refused only after conntrack has seen them.
-    assert [entry for entry in _flow(node, version) if entry.answering != entry.dialled] == []
+    assert [entry for entry in _flows(node, version) if entry.answering != entry.dialled] == []
     node.apply([_endpoints("local-2")])
-    assert client.server(node, version) == "local-2"
+    assert _servers(node, version) == _all("local-2")
 
 
 KEEPING: dict[str, list[dict[str, Any]]] = {
@@ -194,17 +193,17 @@ KEEPING: dict[str, list[dict[str, Any]]] = {
 
 
 @every_way
-@every_client
 @pytest.mark.parametrize("changes", KEEPING.values(), ids=KEEPING.keys())
-def test_a_flow_that_lives_is_not_touched(
-    node: CleanedNode, client: Client, version: plan.Version, changes: list[dict[str, Any]]
+def test_flows_that_live_are_not_touched(
+    node: CleanedNode, version: plan.Version, changes: list[dict[str, Any]]
 ) -> None:
-    """It is the very same to the kernel, and whoever answered goes on answering."""
+    """They are the very same to the kernel, whatever new ones may do."""
     node.apply([_service(), _endpoints("local-1")])
-    assert client.server(node, version) == "local-1"
-    before = _flow(node, version)
+    assert _servers(node, version) == _all("local-1")
+    before = _flows(node, version)
     node.apply(changes)
-    assert _flow(node, version) == before != {}
+    assert _flows(node, version) == before
+    assert len(before) == len(CLIENTS)
     assert node.forgotten == 0
 
 
@@ -227,11 +226,11 @@ def test_strangers_flows_of_udp_are_left_alone(node: CleanedNode, version: plan.
     lab = node.lab
     strangers = [(lab.host("outside"), NODE_PORT), (lab.host("local-1"), PORT), (lab.host("remote-1"), NODE_PORT)]
     for host, port in strangers:
-        found = dial(lab.host("local-3"), host.address(version), port, "udp", source_port=CLIENT_PORT)
+        found = dial(lab.host("local-3"), host.address(version), port, "udp", source_port=CLIENTS[0].port)
         assert isinstance(found, Answered)
         assert found.server == host.name
-    before = _flow(node, version)
+    before = _flows(node, version)
     assert len(before) == len(strangers)
     node.apply([_endpoints("local-2")])
     node.apply([_endpoints()])
-    assert _flow(node, version) == before
+    assert _flows(node, version) == before
