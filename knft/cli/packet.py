@@ -1,7 +1,7 @@
 """The packet that ``knft trace`` follows, from the words of the command line."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from msgspec import Struct
@@ -53,6 +53,9 @@ def asked(options: dict[str, Any]) -> Asked:
     if version != to.version:
         msg = f"--from: {options['from_']} is an IPv{version} address, and --to has one of IPv{to.version}"
         raise UsageError(msg)
+    if _is_nobodys(version, source):
+        msg = f"--from: no packet comes from {options['from_']}: it is not one host's address"
+        raise UsageError(msg)
     if interface is not None and not _INTERFACE.fullmatch(interface):
         msg = f"--in-interface: {interface!r} is not the name of an interface"
         raise UsageError(msg)
@@ -61,6 +64,12 @@ def asked(options: dict[str, Any]) -> Asked:
         msg = f"--remembered: {remembered} is not of --to's family, IPv{to.version}"
         raise UsageError(msg)
     return Asked(source, to, protocol, interface, endpoint)
+
+
+def _is_nobodys(version: IpVersion, address: int) -> bool:
+    """Tell whether an address is a group's, everybody's or nobody's, as no sender's is."""
+    parsed = (IPv4Address if version == 4 else IPv6Address)(address)  # noqa: PLR2004
+    return parsed.is_multicast or parsed.is_unspecified or parsed == IPv4Address(0xFFFFFFFF)
 
 
 def _number(flag: str, text: str) -> tuple[IpVersion, int]:

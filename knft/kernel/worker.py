@@ -18,6 +18,7 @@ from knft.errors import KernelError, UnsupportedError
 from knft.kernel import frames
 from knft.kernel.libnftables import Library
 from knft.kernel.netlink_ports import netlink_ports
+from knft.kernel.privileges import keep_net_admin
 
 _PR_SET_PDEATHSIG = 1
 
@@ -45,6 +46,9 @@ def main(requests: int, answers: int, parent: int) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return 1
+    # Started by root it would have whatever the bounding set allows. Without CAP_NET_ADMIN the library says so itself.
+    with contextlib.suppress(UnsupportedError):
+        keep_net_admin()
     with contextlib.suppress(EOFError, BrokenPipeError):
         return _serve(requests, answers)
     return 0

@@ -66,6 +66,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
     labels: Labels | None = None
     annotations: Annotations | None = None
     creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
 
     @property
     def known_labels(self) -> Labels:
@@ -208,10 +209,17 @@ class NodeStatus(Struct, frozen=True, rename="camel"):
     addresses: tuple[NodeAddress, ...] | None = None
 
 
+class Taint(Struct, frozen=True, rename="camel"):
+    """One entry of ``Node.spec.taints``."""
+
+    key: str
+
+
 class NodeSpec(Struct, frozen=True, rename="camel"):
     """``Node.spec``."""
 
     pod_cidrs: tuple[str, ...] | None = field(name="podCIDRs", default=None)
+    taints: tuple[Taint, ...] | None = None
 
 
 class Node(Struct, frozen=True, rename="camel"):

@@ -23,6 +23,7 @@ from knft.sync.observer import Observer
 from knft.sync.ports import TablePort
 from knft.sync.proxier import TIDY_SECONDS, Proxier
 from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
 
 log = logging.getLogger("knft")
 
@@ -61,8 +62,14 @@ class Daemon:
         self._large = False
         """Whether a sync since the last settling compared everything."""
         self.foreign_changes = Counter[Family]()
+        self.audit_differences = Counter[Family]()
         self._wake: Callable[[], None] = lambda: None
         self._wake_within: Callable[[float], None] = lambda _: None
+
+    @property
+    def states(self) -> dict[Family, ServiceState]:
+        """What every family knows of the cluster; only figures are for other threads."""
+        return {proxier.family: proxier.state for proxier in self._proxiers}
 
     def handle(self, changes: Iterable[Change]) -> None:
         """Take in changed objects, and have them synced if they matter; from any thread."""
@@ -101,6 +108,7 @@ class Daemon:
 
     def _sync_one(self, proxier: Proxier) -> bool:
         self._say_foreign(proxier.family)
+        self._tell(lambda observer: observer.begun(proxier.family))
         started = time.monotonic()
         try:
             report = proxier.sync()
@@ -169,7 +177,10 @@ class Daemon:
         The table that it owned is anybody's until then.
         """
         while not stop.is_set():
-            if library.dies_within(LISTEN_SECONDS):
+            died = library.dies_within(LISTEN_SECONDS)
+            if stop.is_set():  # It is this process that ends it.
+                return
+            if died:
                 log.warning("the idle process for libnftables has died; there is another")
                 self._wake()
             else:
@@ -213,6 +224,7 @@ class Daemon:
             log.warning("%s: the table was not compared with what was committed: %s", family, error)
             return True
         if count:
+            self.audit_differences[proxier.family] += count
             log.warning("%s: %d elements or chains are not what was committed; mending them", family, count)
             self._wake()
         return count is not None

@@ -1,14 +1,12 @@
 """Observer: who wants to hear of syncs without having a part in them: health, metrics, conntrack, events."""
 
-from typing import Protocol
-
 from knft.model.names import Family
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
 
-class Observer(Protocol):
-    """Hears of each family's syncs; what it raises is reported, and holds nobody up.
+class Observer:
+    """Hears of each family's syncs, and does nothing of itself; what it raises is reported, and holds nobody up.
 
     It is called by the thread that syncs, but for ``queued``, which comes from any; each call must be quick.
     """
@@ -18,6 +16,9 @@ class Observer(Protocol):
 
     def queued(self, family: Family) -> None:
         """Hear that something has changed and a sync is due."""
+
+    def begun(self, family: Family) -> None:
+        """Hear that a sync begins: until it has succeeded, what is in the kernel may be newer than what was heard."""
 
     def synced(self, report: SyncReport, state: ServiceState) -> None:
         """Hear that a sync succeeded; ``state`` is what it has made of the cluster, to be read during the call."""

@@ -39,7 +39,8 @@ class SyncReport(Struct, frozen=True):
     succeeded, those that are gone among them. ``lost`` are the frontends that two Services claim, ``unsticky`` the
     Service ports of this sync that go without affinity. ``trigger_times`` and ``conntrack_cleanup_required`` speak for
     failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason;
-    ``unswept`` is its reason for not removing what nobody wants, "" where all that is gone.
+    ``unswept`` is its reason for not removing what nobody wants, "" where all that is gone. To remove such things,
+    empty chains included, was refused in ``refused_cleanups`` transactions since the last sync that succeeded.
     Another sync has something to do ``again_within`` so many seconds.
     """
 
@@ -56,6 +57,7 @@ class SyncReport(Struct, frozen=True):
     unsticky: tuple[ServicePortName, ...]
     left_out: dict[ServicePortName, str]
     unswept: str
+    refused_cleanups: int
     again_within: float | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool

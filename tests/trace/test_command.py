@@ -76,6 +76,9 @@ def schema() -> dict[str, Any]:
         (["--to", "10.96.0.10:80/icmp"], "--to: 'icmp' is no protocol of Services"),
         (["--to", "10.96.0.300:80"], "--to: '10.96.0.300' is not an IP address"),
         (["--to", "[fd00::10]:80"], "--from: 192.0.2.99 is an IPv4 address, and --to has one of IPv6"),
+        (["--from", "224.0.0.1"], "--from: no packet comes from 224.0.0.1: it is not one host's address"),
+        (["--from", "255.255.255.255"], "--from: no packet comes from 255.255.255.255"),
+        (["--to", "[fd00::10]:80", "--from", "::"], "--from: no packet comes from ::"),
         (["--from", "web"], "--from: 'web' is not an IP address"),
         (["--from", "192.0.2.11", "--in-interface", "eth0"], "its own packets come in by no interface"),
         (["--in-interface", "a/b"], "--in-interface: 'a/b' is not the name of an interface"),
@@ -94,6 +97,8 @@ def test_what_cannot_be_meant_is_refused(cluster: Path, arguments: list[str], wo
 def test_flags_of_rendered_rules_need_manifests() -> None:
     with pytest.raises(KnftError, match="--masquerade-all: it means nothing without -f"):
         invoked(*PACKET, "--masquerade-all")
+    with pytest.raises(KnftError, match="--backend: it means nothing without -f"):
+        invoked(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
 
 
 def test_a_rule_that_is_not_interpreted_leaves_it_undecided(tmp_path: Path) -> None:

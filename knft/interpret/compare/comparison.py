@@ -147,15 +147,15 @@ class Comparison:
                 yield from self._judged(case._replace(packets=packets), of_left, of_right)
 
     def _count_equal(self, left: Sequence[Path], right: Sequence[Path]) -> None:
-        self.counts.equal += len({path.box for path in left} | {path.box for path in right})
+        self.counts.equal += _boxes(left, right)
 
     def _judged(self, case: Case, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
         ways = left, right
         kind = kind_of(case, ways)
         reasons = self._usual_reasons(case, ways, self._latest.get(kind, frozenset()))
         if reasons is not None:
-            self._count_equal(left, right)
-            self.counts.equal -= 1
+            # One of these is the difference.
+            self.counts.equal += _boxes(left, right) - 1
             yield self._meant(case, reasons, ways)
             return
         differing = []
@@ -287,6 +287,11 @@ class Comparison:
             client = Client(endpoint[1:3], of_left[endpoint], of_right[endpoint])
             for memory in client.left | client.right:
                 self._sticky.setdefault(memory, {})[client] = None
+
+
+def _boxes(left: Sequence[Path], right: Sequence[Path]) -> int:
+    """Count the parts that packets were told apart in."""
+    return len({path.box for path in left} | {path.box for path in right})
 
 
 def _is_settled(left: Sequence[Path], right: Sequence[Path]) -> bool:
