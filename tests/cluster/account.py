@@ -30,7 +30,7 @@ class Account:
         """Make it, its role and its binding; where they are there, as they are in the file."""
         self._cluster = cluster
         for item in objects():
-            ensure(cluster.api, item)
+            cluster.api.ensure(item)
         (self._account,) = (item for item in objects() if item["kind"] == "ServiceAccount")
 
     @property
@@ -110,13 +110,3 @@ def kubeconfig(path: Path, ca: str, **user: Any) -> Path:
     }
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "tests", **named}))
     return path
-
-
-def ensure(api: Api, item: dict[str, Any]) -> None:
-    """Make an object, or have it be as it is said to."""
-    try:
-        api.create(item)
-    except ApiError as error:
-        if error.status != 409:
-            raise
-        api.replace(item)

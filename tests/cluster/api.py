@@ -21,6 +21,7 @@ _PATHS = {
     "Event": ("/apis/events.k8s.io/v1", "events", True),
 }
 _PATIENCE = 30.0
+_CONFLICT = 409
 MERGE = "application/merge-patch+json"
 
 
@@ -73,6 +74,15 @@ class Api:
     def replace(self, item: dict[str, Any], part: str = "") -> dict[str, Any]:
         """Replace an object, or a part of it such as ``/status``."""
         return dict(self.call("PUT", path_of(item) + part, item))
+
+    def ensure(self, item: dict[str, Any]) -> None:
+        """Make an object, or have it be as it is said to."""
+        try:
+            self.create(item)
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+            self.replace(item)
 
     def patch(self, item: dict[str, Any], patch: dict[str, Any], part: str = "") -> dict[str, Any]:
         """Change some fields of an object, by a merge patch."""

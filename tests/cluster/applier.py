@@ -45,6 +45,11 @@ class Applier:
         for key, one in wanted.items():
             self._put(key, one, held.get(key))
 
+    def add(self, item: dict[str, Any]) -> None:
+        """Have one object more."""
+        for key, one in desired([item], with_range=False).items():
+            self._put(key, one, self.held().get(key))
+
     def held(self) -> dict[Key, dict[str, Any]]:
         """Return the objects that there are, as the API server says them."""
         found = {key_of(item): item for kind in KINDS for item in self._api.list(kind)}

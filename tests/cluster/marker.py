@@ -4,6 +4,7 @@ A watch brings the objects of one kind in the order of their changes. So a Servi
 and are seen in the node's tables, came after all others; which of the slice's endpoints are seen says the node's zone.
 """
 
+from itertools import count
 from typing import Any
 
 from tests.cluster.api import Api
@@ -15,6 +16,8 @@ _ZONES = ("zone-a", "zone-b", "zone-c")
 _ADDRESSES = {4: "10.97.0.254", 6: "fd00:10:97::fe"}
 _TABLES = {4: "ip", 6: "ip6"}
 _VERSIONS = (4, 6)
+# Never the same twice: a marker of former times must not be taken for this one.
+_NUMBERS = count(1000)
 
 
 class Marker:
@@ -23,16 +26,15 @@ class Marker:
     def __init__(self, api: Api, node: Namespace) -> None:
         """Make it; it is in force with the first ``wait``."""
         self._api, self._node = api, node
-        self._number = 0
+        self._number = next(_NUMBERS)
         self._zone = ""
         self._ranges: tuple[str, ...] = ()
-        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": APART}})
-        for item in self._objects():
-            api.create(item)
+        for item in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": APART}}, *self._objects()):
+            api.ensure(item)
 
     def write(self, zone: str, ranges: tuple[str, ...]) -> None:
         """Change it, after everything else; ``zone`` is the node's, "" for none, ``ranges`` those of cluster IPs."""
-        self._number += 1
+        self._number = next(_NUMBERS)
         self._zone, self._ranges = zone, ranges
         for item in self._objects():
             self._api.replace(item)
@@ -68,7 +70,7 @@ class Marker:
 
     @property
     def _port(self) -> int:
-        return 1000 + self._number
+        return self._number
 
     def _expected(self, version: int) -> tuple[set[str], set[str]]:
         zones = [self._zone] if self._zone in _ZONES else _ZONES
