@@ -22,7 +22,7 @@ from tests.interpret.service_model import Packet, Proxy
 from tests.interpret.walked import MixedOutcomeError, Walked
 from tests.packets.departures import departures
 
-EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "60"))
+EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "30"))
 SEED = int(os.environ.get("KNFT_CLUSTERS_SEED", "1"))
 ALONE_IN_CAPTURES = {"forwarding rules"}
 """It takes rules of others to see these."""
