@@ -1,7 +1,7 @@
 """The kernel's UDP flows, through pyroute2's netlink socket: listed, and forgotten one by one.
 
-A sync beside this waits for some milliseconds at most: the interpreter's lock is given up after every buffer, which holds
-150 messages. pyroute2's own listing keeps it for 100 ms and more.
+A sync beside this waits for some milliseconds at most: the interpreter's lock is given up after every buffer, which
+holds 150 messages. Beside pyroute2's own way of listing it has waited for more than 100 ms.
 """
 
 import errno
