@@ -179,6 +179,23 @@ def test_flows_to_a_node_ports_number_elsewhere_are_strangers(
     assert present(version) == set(flows if words == OTHER_NETWORKS else flows[2:])
 
 
+def test_an_address_that_begins_to_accept_node_ports_is_looked_at(namespace: Namespace) -> None:
+    """Clients may have dialled it before, and went nowhere; the objects are as they were."""
+    config = structs.replace(CONFIG, nodeport_addresses=NETWORKS)
+    harness = KernelHarness(namespace, config)
+    harness.apply(_service(), *(_slice(each) for each in BOTH))
+    hearing = Hearing(harness, config)
+    hearing.sync()
+    hearing.reconcile()
+    node = (NODE.lan.ipv4, NODE_PORT)
+    make([Entry("UDP", next(clients(4)), node, node)])
+    hearing.sync()
+    assert hearing.reconcile() == 0
+    harness.dispatcher.note_addresses(frozenset({NODE.lan.ipv4}))
+    hearing.sync()
+    assert hearing.reconcile() == 1
+
+
 def test_without_udp_services_the_kernel_is_not_asked(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = KernelHarness(namespace)
     item = _service()
