@@ -34,6 +34,8 @@ class Control(Struct, frozen=True):
     init_only: bool = False
     config_path: str | None = None
     config_content: bytes = b""
+    flags: dict[str, str] = {}
+    """The flags that were given, for /flagz."""
 
 
 def run(settings: Settings, control: Control) -> None:

@@ -52,8 +52,15 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         init_only=given.get("--init-only", False),
         config_path=config,
         config_content=contents.get(config or "", b""),
+        flags={flag.lstrip("-"): _text(value) for flag, value in given.items()},
     )
     run(settings, control)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - whatever a flag is
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_what_does_not_fit(given: Mapping[str, Any]) -> None:
