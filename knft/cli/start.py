@@ -51,7 +51,7 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         init_only=given.get("--init-only", False),
         config_path=config,
         config_content=contents.get(config or "", b""),
-        flags={flag: str(value) for flag, value in given.items()},
+        flags={flag.lstrip("-"): _text(value) for flag, value in given.items()},
     )
     run(settings if control.manifests is None else _quiet(settings, given), control)
 
@@ -61,6 +61,12 @@ def _quiet(settings: Settings, given: Mapping[str, Any]) -> Settings:
     healthz = settings.healthz_bind_address if "--healthz-bind-address" in given else ""
     metrics = settings.metrics_bind_address if "--metrics-bind-address" in given else ""
     return replace(settings, healthz_bind_address=healthz, metrics_bind_address=metrics)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - whatever a flag is
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_what_does_not_fit(given: Mapping[str, Any]) -> None:

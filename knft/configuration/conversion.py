@@ -82,7 +82,6 @@ def settings(document: Document, beside: Beside, warnings: tuple[str, ...]) -> S
         bind_address_hard_fail=document["bindAddressHardFail"],
         profiling=document["enableProfiling"],
         oom_score_adj=document["oomScoreAdj"],
-        config_sync_period=_seconds(document["configSyncPeriod"]),
         feature_gates=document["featureGates"],
         document=document,
         warnings=warnings,

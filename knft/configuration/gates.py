@@ -21,7 +21,7 @@ _ENDPOINTS = "terminating endpoints, hints and both traffic policies always coun
 GATES: dict[str, Gate] = {
     "AllAlpha": Gate(_NOTHING),
     "AllBeta": Gate(_NOTHING),
-    "ComponentFlagz": Gate("knft serves no /flagz"),
+    "ComponentFlagz": Gate("/flagz is always served", here=True),
     "ComponentStatusz": Gate("/statusz is always served", here=True),
     "ContextualLogging": Gate(_NOTHING),
     "KubeProxyDrainingTerminatingNodes": Gate(

@@ -52,7 +52,7 @@ def settings_from(given: Given, hostname: str, read: Callable[[str], bytes]) -> 
     if problems:
         raise ConfigurationError("\n".join(problems))
     canonical_durations(document)
-    more = warnings_of(document, name, frozenset(origins), of_kube_proxy="--config" in given)
+    more = warnings_of(document, name, frozenset(origins), of_kube_proxy=bool(given.get("--config")))
     idle = [
         f"{flag}: {row.note}" for flag in given if (row := FLAGS[flag]).verdict is Verdict.IDLE and _counts(given, flag)
     ]

@@ -56,7 +56,6 @@ class Settings(Struct, frozen=True):
     bind_address_hard_fail: bool = False
     profiling: bool = False
     oom_score_adj: int | None = -999
-    config_sync_period: float = 900.0
     feature_gates: dict[str, bool] = {}
     document: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()

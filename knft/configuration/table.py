@@ -65,8 +65,8 @@ CLIENT = (
         "limit", preset=5.0),
     Row("clientConnection.burst", ("--kube-api-burst",), WHOLE, HONOURED, "requests at once, above the rate",
         preset=10),
-    Row("configSyncPeriod", ("--config-sync-period",), DURATION, HONOURED, "how often objects are gone over "
-        "again, though nothing has changed", preset="15m0s"),
+    Row("configSyncPeriod", ("--config-sync-period",), DURATION, IDLE, "objects are followed as they change, and "
+        "none is gone over again without a change", preset="15m0s"),
 )  # fmt: skip
 
 NODE = (
@@ -150,7 +150,8 @@ SERVING = (
         preset=10249),
     Row("bindAddressHardFail", ("--bind-address-hard-fail",), BOOL, HONOURED, "exit where one of these "
         "addresses cannot be bound, rather than try again"),
-    Row("enableProfiling", ("--profiling",), BOOL, HONOURED, "serve /debug/pprof beside the metrics"),
+    Row("enableProfiling", ("--profiling",), BOOL, HONOURED, "serve /debug/stacks beside the "
+        "metrics, what every thread is doing; there is no /debug/pprof, which is Go's"),
     Row("showHiddenMetricsForVersion", ("--show-hidden-metrics-for-version",), TEXT, IDLE, "no metric is hidden"),
     Row("featureGates", ("--feature-gates",), Kind.GATES, HONOURED, GATES_NOTE, metavar="NAME=BOOL"),
 )  # fmt: skip
@@ -158,8 +159,8 @@ SERVING = (
 LOGGING = (
     Row("logging.format", ("--logging-format",), TEXT, HONOURED, "text or json", beside_file=True,
         metavar="FORMAT", preset="text"),
-    Row("logging.verbosity", ("-v", "--v"), WHOLE, HONOURED, "0: first syncs and problems; 2: every sync",
-        beside_file=True, metavar="LEVEL", bounds=(0, INT32[1])),
+    Row("logging.verbosity", ("-v", "--v"), WHOLE, HONOURED, "0: first syncs and problems; 2: every sync; 4: "
+        "what others are asked", beside_file=True, metavar="LEVEL", bounds=(0, INT32[1])),
     Row("logging.vmodule", ("--vmodule",), VMODULE, IDLE, _NO_FILES, beside_file=True),
     Row("logging.flushFrequency", ("--log-flush-frequency",), DURATION, IDLE, _AT_ONCE, beside_file=True, preset="5s"),
     *(

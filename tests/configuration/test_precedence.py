@@ -24,7 +24,7 @@ def test_what_kubeadm_writes_is_kube_proxys_defaults_but_for_the_mode() -> None:
     assert settings.conntrack == ConntrackSettings(32768, 131072, 86400.0, 3600.0, tcp_be_liberal=False)
     assert settings.logging == LoggingSettings("text", 0)
     assert (settings.healthz_bind_address, settings.metrics_bind_address) == ("0.0.0.0:10256", "127.0.0.1:10249")
-    assert (settings.oom_score_adj, settings.config_sync_period, settings.profiling) == (-999, 900.0, False)
+    assert (settings.oom_score_adj, settings.profiling) == (-999, False)
     (warning,) = settings.warnings
     assert warning.startswith("config.conf: KubeProxyConfiguration.nodePortAddresses: nothing is said")
 
