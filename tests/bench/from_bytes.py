@@ -203,7 +203,7 @@ def _profiled(wanted: bool) -> Iterator[None]:  # noqa: FBT001 - a flag of the c
         profiles.append(profile)
         profile.runcall(run, thread)
 
-    threading.Thread.run = profiled  # type: ignore[method-assign]
+    threading.Thread.run = profiled  # type: ignore[method-assign,assignment]
     yield
     for profile in profiles:
         profile.create_stats()
@@ -329,7 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self, items: list[bytes], first: int) -> None:
         rest = len(items) - first - PAGE
-        metadata = {"resourceVersion": "2000000", "continue": str(first + PAGE) if rest > 0 else ""}
+        continues = str(first + PAGE) if rest > 0 else ""
+        metadata: dict[str, str] = {"resourceVersion": "2000000", "continue": continues}
         joined = b",".join(items[first : first + PAGE])
         body = b'{"kind":"List","metadata":%b,"items":[%b]}' % (encode(metadata), joined)
         zipped = self.server.zips
