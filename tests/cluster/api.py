@@ -22,6 +22,8 @@ _PATHS = {
 }
 _PATIENCE = 30.0
 _CONFLICT = 409
+INVALID = 422
+"""The status of what the API server will never take."""
 MERGE = "application/merge-patch+json"
 
 

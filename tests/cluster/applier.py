@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tests.cluster.api import Api, ApiError
+from tests.cluster.api import INVALID, Api, ApiError
 from tests.cluster.cluster import Cluster
 from tests.cluster.desired import KINDS, RANGE, Desired, Key, desired, key_of
 from tests.packets.running import until
@@ -19,7 +19,6 @@ _PREFIXES = {
     "Node": "/minions/",
     "ServiceCIDR": "/servicecidrs/",
 }
-_INVALID = 422
 
 
 class Applier:
@@ -61,7 +60,7 @@ class Applier:
             if one.status is not None and now.get("status") != one.status:
                 now = self._api.replace({**now, "status": one.status}, "/status")
         except ApiError as error:
-            if error.status != _INVALID:
+            if error.status != INVALID:
                 raise
             self.refused[key] = str(error)
             self._store.put(_place(key), _stored(one, before))

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
-from tests.cluster.api import Api, ApiError
+from tests.cluster.api import INVALID, Api, ApiError
 from tests.cluster.desired import desired
 from tests.lab.beside import beside
 from tests.packets.churn import SERVICES, Churn
@@ -30,6 +30,7 @@ class Changing:
         self._api, self._chance = api, chance
         self._churn = Churn(chance, STAYING)
         self.timelines = {kind.name: Timeline() for kind in SERVICES}
+        self._stop = threading.Event()
         self.written = 0
         """How many changes the API server has taken."""
         for kind in SERVICES:
@@ -48,6 +49,7 @@ class Changing:
             time.sleep(0.01)
 
     def _change(self, stop: threading.Event) -> None:
+        self._stop = stop
         while not stop.wait(self._chance.uniform(0, PAUSE)):
             if self._chance.random() < 0.1:
                 self._pass(self._chance.choice(_PASSING))
@@ -93,8 +95,11 @@ class Changing:
                     now = self._api.replace({**item, "metadata": {**item["metadata"], **version}})
                 if "status" in item and now.get("status") != item["status"]:
                     self._api.replace({**now, "status": item["status"]}, "/status")
-            except ApiError:
-                time.sleep(_AGAIN)
+            except ApiError as error:
+                if error.status == INVALID:
+                    raise
+                if self._stop.wait(_AGAIN):
+                    return
             else:
                 return
 
@@ -104,9 +109,8 @@ class Changing:
             try:
                 found: dict[str, Any] | None = getattr(self._api, what)(item)
             except ApiError as error:
-                if error.status == 404:
+                if error.status == 404 or self._stop.wait(_AGAIN):
                     return None
-                time.sleep(_AGAIN)
             else:
                 return found
 
@@ -114,6 +118,8 @@ class Changing:
 def _sent(*objects: dict[str, Any]) -> list[dict[str, Any]]:
     """Return objects of both families, as the API server is told of them; the Node is none of them."""
     wanted = desired(Scenario("", list(objects), ()).manifests(), with_range=False).values()
-    return [
-        {**one.item, **({"status": one.status} if one.status else {})} for one in wanted if one.item["kind"] != "Node"
-    ]
+    sent = [{**one.item, **({"status": one.status} if one.status else {})} for one in wanted]
+    for item in sent:
+        # Chosen for each Service as if it were alone; the API server chooses for all.
+        item.get("spec", {}).pop("healthCheckNodePort", None)
+    return [item for item in sent if item["kind"] != "Node"]

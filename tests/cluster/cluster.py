@@ -112,6 +112,8 @@ class Cluster:
             *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key('sa.key')}"),
             f"--service-account-signing-key-file={key('sa.key')}",
             f"--service-cluster-ip-range={OWN_RANGE}",
+            # Otherwise watches hold up its end for a minute.
+            "--shutdown-watch-termination-grace-period=1s",
             # Nobody but the tests makes objects here.
             "--disable-admission-plugins=ServiceAccount",
         ]

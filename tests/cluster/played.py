@@ -8,21 +8,18 @@ from typing import NamedTuple
 from tests.cluster.applier import Applier
 from tests.cluster.changing import Changing
 from tests.cluster.cluster import OWN_RANGE, Cluster
-from tests.cluster.desired import KINDS
 from tests.cluster.follower import Follower
+from tests.cluster.fresh import wrong
 from tests.cluster.marker import Marker
 from tests.lab import plan
 from tests.lab.answering import Answering
 from tests.lab.calls import Callers
-from tests.lab.links import forget_flows, netlink
-from tests.lab.namespace import Namespace
+from tests.lab.links import forget_flows
 from tests.lab.topology import Lab
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
 from tests.packets.frontends import CLIENTS, frontends
-from tests.packets.held import differences, held
 from tests.packets.judge import Judge
 from tests.packets.killing import PAUSE, WITHOUT_END
-from tests.packets.node import sync_once, write_manifests
 from tests.packets.scenario import Scenario
 from tests.packets.witness import Witness
 
@@ -83,22 +80,4 @@ class Stage:
         for host, seen in dialled.items():
             for call in callers.calls(host):
                 judge.hear(seen[call.target], call)
-        return Played(judge.answered.total(), judge.faults, untranslated, self.wrong(folder))
-
-    def wrong(self, folder: Path) -> list[str]:
-        """Return where the tables are not what a fresh process makes of the same objects on such a node."""
-        manifests = folder / "fresh"
-        manifests.mkdir(exist_ok=True)
-        write_manifests(manifests, [item for kind in KINDS for item in self.cluster.api.list(kind)])
-        fresh = Namespace.create("fresh")
-        try:
-            with netlink(fresh) as link:
-                link.up("lo")
-                for addresses in (plan.NODE.lan, plan.NODE.gateway):
-                    link.add_own_addresses(addresses)
-            sync_once(fresh, manifests, *FLAGS)
-            expected, found = held(fresh), held(self.node)
-        finally:
-            fresh.close()
-        assert found.keys() == expected.keys()
-        return [line for family in expected for line in differences(expected[family], found[family])]
+        return Played(judge.answered.total(), judge.faults, untranslated, wrong(self.cluster, folder, FLAGS))

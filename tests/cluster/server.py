@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.lab.namespace import Namespace
 
-_PATIENCE = 30.0
+_PATIENCE = 90.0
 # Nothing is left running when this process is killed, not even what is paused.
 _ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
