@@ -13,6 +13,7 @@ from knft.configuration.settings import Settings
 from knft.errors import ClusterError, KnftError
 from knft.model.objects import Change
 from knft.serve.events import Event
+from knft.serve.metrics import Metrics
 from knft.source.directory import DirectorySource, Scan
 from knft.sync.daemon import Daemon
 
@@ -27,6 +28,9 @@ class Feed(Protocol):
 
     def start(self, daemon: Daemon, ending: Ending) -> None:
         """Hand over all objects there are, then follow them; return where ``ending`` comes first, too."""
+
+    def count_requests(self, metrics: Metrics) -> None:
+        """Have requests to an API server counted."""
 
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
@@ -60,6 +64,9 @@ class DirectoryFeed:
                 _take_in(daemon, self._source.scan())
             except KnftError as error:
                 log.warning("%s", error)
+
+    def count_requests(self, metrics: Metrics) -> None:
+        """Have nothing to count."""
 
     def is_eligible(self) -> bool:
         """Tell that it is: manifests say nothing of that."""
@@ -113,6 +120,14 @@ class ClusterFeed:
         if source.failure is not None:
             ending.fail(source.failure)
         ending.thread("cluster", lambda: _raise_failure(source, ending))
+
+    def count_requests(self, metrics: Metrics) -> None:
+        """Have requests counted by the server's name and port, as client-go has it."""
+
+        def count(code: str, method: str, server: str, seconds: float) -> None:
+            metrics.api_request(code, method, server.partition("://")[2].partition("/")[0], seconds)
+
+        self._connection.answered = count
 
     def is_eligible(self) -> bool:
         """Tell whether the Node is there and not about to go."""

@@ -99,6 +99,7 @@ def _follow(settings: Settings, control: Control, feed: Feed, library: LibraryPr
     daemon = live_daemon(config, library, (*serving.observers, cleaner))
     daemon.note_addresses(local_addresses())
     serving.follow(daemon, library)
+    feed.count_requests(serving.metrics)
     serving.start()
     if control.config_path is not None:
         path, content = control.config_path, control.config_content

@@ -6,7 +6,7 @@ who asked.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -30,6 +30,12 @@ _MAX_REFUSAL = 64 << 10
 _LONGEST_RETRY_AFTER = 600.0
 
 Query = Iterable[tuple[str, str]]
+Answered = Callable[[str, str, str, float], None]
+"""Takes the status as text (``<error>`` where there was none), the method, the server, and how many seconds it took."""
+
+
+def _nobody_counts(_code: str, _method: str, _server: str, _seconds: float) -> None:
+    """Count nothing."""
 
 
 class _Details(Struct, frozen=True, rename="camel"):
@@ -61,6 +67,8 @@ class Connection:
         self._access = Access(settings, self._sockets, self._timing, pod)
         self._bucket = TokenBucket(settings.qps, settings.burst)
         self._taking = threading.Lock()
+        self.answered: Answered = _nobody_counts
+        """Is told of each request, by whichever thread has made it."""
 
     @property
     def server(self) -> str:
@@ -106,6 +114,7 @@ class Connection:
         sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **way.headers}
         if body is not None:
             sent["Content-Type"] = "application/json"
+        started = time.monotonic()
         try:
             response = way.pools.request(
                 method,
@@ -118,7 +127,9 @@ class Connection:
                 timeout=urllib3.Timeout(connect=self._timing.connect, read=self._timing.answer),
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            self.answered("<error>", method, way.server, time.monotonic() - started)
             raise self._broken(error, way) from error
+        self.answered(str(response.status), method, way.server, time.monotonic() - started)
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own
             return response
         raise _refusal(response)
