@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.cluster.api import INVALID, Api, ApiError
-from tests.cluster.desired import desired
+from tests.cluster.desired import FIRST_PORT, desired
 from tests.lab.beside import beside
 from tests.packets.churn import SERVICES, Churn
 from tests.packets.manifests import STAYING
@@ -120,6 +120,7 @@ def _sent(*objects: dict[str, Any]) -> list[dict[str, Any]]:
     wanted = desired(Scenario("", list(objects), ()).manifests(), with_range=False).values()
     sent = [{**one.item, **({"status": one.status} if one.status else {})} for one in wanted]
     for item in sent:
-        # Chosen for each Service as if it were alone; the API server chooses for all.
-        item.get("spec", {}).pop("healthCheckNodePort", None)
+        # It was chosen for each Service as if that were alone.
+        if "healthCheckNodePort" in item.get("spec", {}):
+            item["spec"]["healthCheckNodePort"] = FIRST_PORT + item["spec"]["ports"][0]["nodePort"] % 1000
     return [item for item in sent if item["kind"] != "Node"]

@@ -15,6 +15,7 @@ import kubernetes
 
 from tests.cluster.api import Api
 from tests.cluster.build import programs
+from tests.cluster.desired import FIRST_PORT, LAST_PORT
 from tests.cluster.keys import Keys
 from tests.cluster.server import Server
 from tests.cluster.store import Store
@@ -112,6 +113,7 @@ class Cluster:
             *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key('sa.key')}"),
             f"--service-account-signing-key-file={key('sa.key')}",
             f"--service-cluster-ip-range={OWN_RANGE}",
+            f"--service-node-port-range={FIRST_PORT}-{LAST_PORT}",
             # Otherwise watches hold up its end for a minute.
             "--shutdown-watch-termination-grace-period=1s",
             # Nobody but the tests makes objects here.

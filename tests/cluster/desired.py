@@ -16,8 +16,9 @@ Key = tuple[str, str, str]
 KINDS = ("ServiceCIDR", "Node", "Service", "EndpointSlice")
 """The kinds that knft follows, in the order in which they are made."""
 _NAMESPACED = frozenset({"Service", "EndpointSlice"})
-_FIRST_FREE_PORT = 32000
-"""Node ports that the API server would choose are chosen from here on, where no scenario has any."""
+FIRST_PORT = 15000
+"""Node ports that the API server would choose are chosen from here on, where neither scenarios nor callers have any."""
+LAST_PORT = 32767
 RANGE: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "ServiceCIDR",
@@ -48,7 +49,7 @@ def key_of(item: dict[str, Any]) -> Key:
 
 def desired(objects: Sequence[dict[str, Any]], *, with_range: bool = True) -> dict[Key, Desired]:
     """Return what an API server has to hold, in the order of making."""
-    ports = count(_FIRST_FREE_PORT)
+    ports = count(FIRST_PORT)
     # Ages count where one is given, and then a Service without one is the youngest.
     dated = any("creationTimestamp" in item["metadata"] for item in objects if item["kind"] == "Service")
     found = [RANGE] if with_range else []

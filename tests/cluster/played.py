@@ -49,6 +49,8 @@ class Stage:
         self.applier = Applier(cluster)
         self.applier.apply(Scenario("", [], ()).manifests())
         self.marker = Marker(cluster.api, self.node)
+        # Callers dial from ports of their own, which nobody else may happen to have: the servers are on this node too.
+        self.node.sysctl("net.ipv4.ip_local_port_range", "60001 65535")
         forget_flows(self.node)
         follower.use(*FLAGS, "--min-sync-period=0")
         follower.start()

@@ -20,7 +20,7 @@ from tests.packets.node import knft
 from tests.packets.running import until
 from tests.packets.scenario import Scenario
 
-AWAY = 5.0
+AWAY = 3.0
 """Seconds that a server is away, or does nothing."""
 
 pytestmark = pytest.mark.kernel
