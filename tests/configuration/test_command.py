@@ -222,4 +222,4 @@ def test_without_manifests_the_api_server_is_asked_for() -> None:
     command = [*KNFT, "run", f"--config={KUBEADM}", "--hostname-override=node-1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("knft: /var/lib/kube-proxy/kubeconfig.conf")
+    assert done.stderr.splitlines()[-1].startswith("knft: kubeconfig /var/lib/kube-proxy/kubeconfig.conf: No such file")
