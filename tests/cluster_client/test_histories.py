@@ -67,6 +67,19 @@ def _compact(server: ApiServer, _: Following) -> None:
     server.cluster.compact()
 
 
+def _meanwhile(steps: list[Step]) -> Step:
+    """Have things happen while nobody is looking, and be forgotten before anybody can."""
+
+    def step(server: ApiServer, it: Following) -> None:
+        with server.cluster.changed:
+            server.cut_streams()
+            for inner in steps:
+                inner(server, it)
+            server.cluster.compact()
+
+    return step
+
+
 def _break(what: str, count: int) -> Step:
     return lambda server, _: server.demand("", BROKEN[what], count)
 
@@ -76,11 +89,15 @@ def void(_: object) -> None:
 
 
 NAME = some.sampled_from(NAMES)
-STEPS = some.one_of(
+CHANGES = some.one_of(
     some.builds(_put, NAME, some.integers(1, 3)),
     some.builds(_unselect, NAME),
     some.builds(_put_slice, NAME, some.integers(0, 3)),
     some.builds(_remove, some.sampled_from(["services", "endpointslices"]), NAME),
+)
+STEPS = some.one_of(
+    CHANGES,
+    some.builds(_meanwhile, some.lists(CHANGES, min_size=1, max_size=4)),
     some.builds(_break, some.sampled_from(sorted(BROKEN)), some.integers(1, 3)),
     some.sampled_from([_catch_up, _cut, _cut, _compact]),
 )
