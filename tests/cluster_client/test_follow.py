@@ -288,6 +288,29 @@ def test_a_watch_that_breaks_off_goes_on(name: str, caplog: pytest.LogCaptureFix
             assert server.forms() == ["stream", "list", "watch", "watch"]
 
 
+def test_a_watch_that_breaks_off_after_a_while_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch", stream_raw(EVENT[:30], then="reset"), times=4)
+        with following(server, times=replace(SHORT, brief=0.0)) as it:
+            assert it.source.wait_synced(20)
+            server.wait_for("watch services", 2)
+    assert not [line for line in warnings(caplog) if "cannot be followed" in line]
+
+
+def test_watches_that_break_off_one_after_the_other_are_one_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch services", stream_raw(EVENT[:30], then="reset"), times=4)
+        with following(server, times=replace(SHORT, brief=5.0)) as it:
+            assert it.source.wait_synced(20)
+            server.wait_for("watch services", 5)
+            server.cluster.put("services", service("later", 9))
+            it.until(lambda: any("followed again" in line for line in infos(caplog)), "it is over")
+    assert len([line for line in warnings(caplog) if "cannot be followed" in line]) == 1
+    assert len([line for line in infos(caplog) if "followed again" in line]) == 1
+
+
 def test_half_a_list_counts_for_nothing() -> None:
     with ApiServer(small()) as server:
         server.demand("stream services", stream_raw(EVENT, then="close"))
