@@ -24,8 +24,8 @@ from tests.packets.scenario import Scenario
 from tests.packets.witness import Witness
 
 FLAGS = tuple(Scenario("", [], ()).arguments())
-_RANGES = (*OWN_RANGE.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)
-_ZONE = "zone-a"
+RANGES = (*OWN_RANGE.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)
+ZONE = "zone-a"
 _CHANGES = 20
 """So many changes at least before a test does something, and after it."""
 
@@ -57,11 +57,13 @@ class Stage:
 
     def until_in_force(self) -> None:
         """Return when everything that was written so far is in force."""
-        self.marker.write(_ZONE, _RANGES)
+        self.marker.write(ZONE, RANGES)
         self.marker.wait(self.follower.check)
 
     def play(self, folder: Path, seed: int, disturb: Callable[[], None]) -> Played:
         """Do something while endpoints change and connections are made."""
+        # What an earlier test has left would be endpoints that this one knows nothing of.
+        self.applier.apply(Scenario("", [], ()).manifests())
         changing = Changing(self.cluster.api, Random(seed))  # noqa: S311 - to be had again
         self.until_in_force()
         dialled = {self.lab.host(client): frontends(client) for client in CLIENTS}
