@@ -51,7 +51,6 @@ class Stage:
         self.marker = Marker(cluster.api, self.node)
         # Callers dial from ports of their own, which nobody else may happen to have: the servers are on this node too.
         self.node.sysctl("net.ipv4.ip_local_port_range", "60001 65535")
-        forget_flows(self.node)
         follower.use(*FLAGS, "--min-sync-period=0")
         follower.start()
 
@@ -66,6 +65,8 @@ class Stage:
         self.applier.apply(Scenario("", [], ()).manifests())
         changing = Changing(self.cluster.api, Random(seed))  # noqa: S311 - to be had again
         self.until_in_force()
+        # Callers use their ports again, and a flow of UDP leads where it led.
+        forget_flows(self.node)
         dialled = {self.lab.host(client): frontends(client) for client in CLIENTS}
         plans = {host: [frontend.target for frontend in seen] for host, seen in dialled.items()}
         callers = Callers(plans, folder, WITHOUT_END, seed, pause=PAUSE)
