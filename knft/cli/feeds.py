@@ -107,9 +107,8 @@ class ClusterFeed:
         self._node = node = OwnNode(self._node_name, by_pod_cidrs=self._by_pod_cidrs, end=end)
 
         def handle(changes: Iterable[Change]) -> None:
-            found = tuple(changes)
-            daemon.handle(found)
-            node.take(found)
+            # First, so that no sync comes of what the process ends by.
+            daemon.handle(node.take(changes))
 
         source = ClusterSource(self._connection, self._node_name, handle)
         log.info("following %s as node %s", self._connection.server, self._node_name)

@@ -8,6 +8,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
+from msgspec import structs
+
 from knft.decide.node import node_addresses
 from knft.errors import ClusterError
 from knft.model import addresses
@@ -85,6 +87,7 @@ class OwnNode:
         self._node: Node | None = None
         self._first: Node | None = None
         """The Node that the process began with; None while it has not begun."""
+        self._ends = False
 
     def current(self) -> Node | None:
         """Return the Node, None where there is none."""
@@ -95,26 +98,35 @@ class OwnNode:
         """Whether load balancers should send new connections here."""
         return is_eligible(self._node)
 
-    def take(self, changes: Iterable[Change]) -> None:
-        """Take in what became of the Node, among changes of any kind."""
-        for change in changes:
-            found = change.current or change.previous
-            if isinstance(found, Node) and found.metadata.name == self._name:
-                self._take_one(change.current if isinstance(change.current, Node) else None)
+    def take(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Take in what became of the Node, among changes of any kind; return those that rules may follow.
 
-    def _take_one(self, node: Node | None) -> None:
+        What the process ends by is none of them, nor is whatever the Node becomes after that. A Node that has lost its
+        addresses keeps those that it had.
+        """
+        return tuple(kept for change in changes if (kept := self._take_one(change)) is not None)
+
+    def _take_one(self, change: Change) -> Change | None:
+        found = change.current or change.previous
+        if not isinstance(found, Node) or found.metadata.name != self._name:
+            return change
+        node = change.current if isinstance(change.current, Node) else None
         with self._news:
             self._node = node
             self._news.notify_all()
-            if self._first is None:
-                return
-            why = why_end(self._name, self._first, node, by_pod_cidrs=self._by_pod_cidrs)
+            first = self._first
+            if first is None:
+                return None if self._ends else change
+            why = why_end(self._name, first, node, by_pod_cidrs=self._by_pod_cidrs)
             if why:
-                self._first = None
+                self._first, self._ends = None, True
         if why:
             self._end(f"{why}; knft ends, to begin anew, and the rules stay")
-        elif node is not None and not host_ips(node):
+            return None
+        if node is not None and not host_ips(node):
             log.warning("Node %s has no addresses any more; the ones it had stay in use", self._name)
+            return structs.replace(change, current=structs.replace(node, status=first.status))
+        return change
 
     def wait_ready(
         self,

@@ -24,8 +24,8 @@ from tests.packets.scenario import Scenario
 from tests.packets.witness import Witness
 
 FLAGS = tuple(Scenario("", [], ()).arguments())
-_RANGES = (*OWN_RANGE.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)
-_ZONE = "zone-a"
+RANGES = (*OWN_RANGE.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)
+ZONE = "zone-a"
 _CHANGES = 20
 """So many changes at least before a test does something, and after it."""
 
@@ -51,19 +51,22 @@ class Stage:
         self.marker = Marker(cluster.api, self.node)
         # Callers dial from ports of their own, which nobody else may happen to have: the servers are on this node too.
         self.node.sysctl("net.ipv4.ip_local_port_range", "60001 65535")
-        forget_flows(self.node)
         follower.use(*FLAGS, "--min-sync-period=0")
         follower.start()
 
     def until_in_force(self) -> None:
         """Return when everything that was written so far is in force."""
-        self.marker.write(_ZONE, _RANGES)
+        self.marker.write(ZONE, RANGES)
         self.marker.wait(self.follower.check)
 
     def play(self, folder: Path, seed: int, disturb: Callable[[], None]) -> Played:
         """Do something while endpoints change and connections are made."""
+        # What an earlier test has left would be endpoints that this one knows nothing of.
+        self.applier.apply(Scenario("", [], ()).manifests())
         changing = Changing(self.cluster.api, Random(seed))  # noqa: S311 - to be had again
         self.until_in_force()
+        # Callers use their ports again, and a flow of UDP leads where it led.
+        forget_flows(self.node)
         dialled = {self.lab.host(client): frontends(client) for client in CLIENTS}
         plans = {host: [frontend.target for frontend in seen] for host, seen in dialled.items()}
         callers = Callers(plans, folder, WITHOUT_END, seed, pause=PAUSE)

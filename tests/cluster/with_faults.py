@@ -137,6 +137,20 @@ def test_the_node_is_deleted(stage: Stage, tmp_path: Path) -> None:
     _expect_nothing_wrong(stage, tmp_path, disturb)
 
 
+def test_the_node_loses_its_addresses(stage: Stage, tmp_path: Path) -> None:
+    """For a while: the rules keep those that it had."""
+    (node,) = Scenario("", [], ()).manifests()
+
+    def disturb() -> None:
+        held = stage.cluster.api.get(node)
+        stage.cluster.api.replace({**held, "status": {**held["status"], "addresses": []}}, "/status")
+        until(lambda: "has no addresses any more" in stage.follower.log.read_text(), "nobody notices")
+        time.sleep(AWAY)
+        stage.applier.add(node)
+
+    _expect_nothing_wrong(stage, tmp_path, disturb)
+
+
 def _expect_nothing_wrong(stage: Stage, folder: Path, disturb: Callable[[], None]) -> None:
     played = stage.play(folder, 1, disturb)
     assert played.faults == []

@@ -37,6 +37,26 @@ class Own:
         return self.ends
 
 
+def test_rules_do_not_follow_what_the_process_ends_by() -> None:
+    """Nor the Node that is made again before it has ended; other objects they do follow."""
+    first, other = a_node(), made(node("node-2", "192.0.2.12"))
+    it = Own().begun(first)
+    changes = [Change(first, None), Change(None, other), Change(None, first)]
+    assert it.own.take(changes) == (Change(None, other),)
+    assert len(it.ends) == 1
+
+
+def test_rules_keep_the_addresses_that_a_node_has_lost() -> None:
+    """Its labels they do follow."""
+    first = a_node()
+    it = Own().begun(first)
+    lost = msgspec.structs.replace(made(node("node-1")), spec=first.spec)
+    (kept,) = it.own.take([Change(first, lost)])
+    assert isinstance(kept.current, Node)
+    assert host_ips(kept.current) == host_ips(first)
+    assert it.ends == []
+
+
 CIDRS: dict[str, Any] = {"podCIDRs": ["10.244.1.0/24"]}
 
 
