@@ -110,21 +110,18 @@ class ClusterFeed:
             # First, so that no sync comes of what the process ends by.
             daemon.handle(node.take(changes))
 
-        source = ClusterSource(self._connection, self._node_name, handle)
-        log.info("following %s as node %s", self._connection.server, self._node_name)
+        source = ClusterSource(self._connection, self._node_name, handle, failed=ending.fail)
+        log.info("following %s as node %s", _shown(self._connection.server), self._node_name)
         source.start(ending.stop)
         self._poster.start(ending.stop)
         if node.wait_ready(ending.stop, lambda: source.trouble("nodes")) is not None:
             source.wait_synced()
-        if source.failure is not None:
-            ending.fail(source.failure)
-        ending.thread("cluster", lambda: _raise_failure(source, ending))
 
     def count_requests(self, metrics: Metrics) -> None:
         """Have requests counted by the server's name and port, as client-go has it."""
 
         def count(code: str, method: str, server: str, seconds: float) -> None:
-            metrics.api_request(code, method, server.partition("://")[2].partition("/")[0], seconds)
+            metrics.api_request(code, method, _shown(server).partition("://")[2].partition("/")[0], seconds)
 
         self._connection.answered = count
 
@@ -140,8 +137,8 @@ class ClusterFeed:
         )
 
 
-def _raise_failure(source: ClusterSource, ending: Ending) -> None:
-    """Raise the error that a thread of the source has ended by, and the daemon with it."""
-    ending.stop.wait()
-    if source.failure is not None:
-        raise source.failure
+def _shown(server: str) -> str:
+    """Return a server's address without the name and the password that may stand in it."""
+    scheme, separator, rest = server.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

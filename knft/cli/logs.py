@@ -45,6 +45,11 @@ def set_up_logging(settings: LoggingSettings) -> None:
         threading.excepthook = _log_uncaught_of_thread
 
 
+def writes_json() -> bool:
+    """Tell whether the log is one of objects."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
+
+
 def hide_credentials(text: str) -> str:
     """Return a text with a word in the place of whatever looks like a token."""
     return _CREDENTIAL.sub(lambda found: (found[1] or "") + HIDDEN, text)

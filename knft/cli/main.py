@@ -44,6 +44,10 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     if given.get("--version"):
         _print_version()
         return
+    from knft.cli.signals import end_on_signals  # noqa: PLC0415
+
+    # A container's first process ignores what it has no handler for, and the imports below take a while.
+    end_on_signals()
     from knft.cli.start import start  # noqa: PLC0415
 
     start(given)
@@ -177,6 +181,15 @@ def _print_version() -> None:
     click.echo(f"knft {__version__}")
 
 
+def _say(line: str) -> None:
+    """Say on standard error what is wrong, as an object where the log is one of objects."""
+    logs = sys.modules.get("knft.cli.logs")
+    if logs is not None and logs.writes_json():
+        logging.getLogger("knft").error("%s", line)
+    else:
+        click.echo(f"knft: {line}", err=True)
+
+
 def _forget_output() -> None:
     """Let what standard output still holds go nowhere: Python 3.13 writes it again at exit, and exits with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -196,6 +209,6 @@ def main() -> None:
         sys.exit(STATUS_FAILED)
     except KnftError as error:
         for line in str(error).splitlines():
-            click.echo(f"knft: {line}", err=True)
+            _say(line)
         failed = isinstance(error, _FAILURES)
         sys.exit(STATUS_FAILED if failed else STATUS_UNUSABLE)

@@ -1,6 +1,7 @@
 """``knft run``: the daemon on this machine."""
 
 import logging
+import os
 import sys
 import threading
 
@@ -8,8 +9,8 @@ from msgspec import Struct
 
 from knft.cli.ending import Ending
 from knft.cli.feeds import ClusterFeed, DirectoryFeed, Feed
-from knft.cli.signals import hold_signals, stop_on_signals
-from knft.cli.takeover import warn_of_leftovers
+from knft.cli.signals import stop_on_signals
+from knft.cli.takeover import warn_beside, warn_of_leftovers
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
 from knft.errors import ServingError
@@ -32,6 +33,8 @@ log = logging.getLogger("knft")
 
 PATIENCE = 0.7
 """Seconds after SIGTERM for what is under way; whoever waits for the end of the process is told a second."""
+EVENT_SECONDS = 0.5
+"""For the event that says why the process ends."""
 
 
 class Control(Struct, frozen=True):
@@ -47,29 +50,31 @@ class Control(Struct, frozen=True):
 
 def run(settings: Settings, control: Control) -> None:
     """Set up the machine, sync, and unless ``once`` is set follow the objects until SIGTERM or SIGINT."""
-    if not control.once:
-        hold_signals()
     tune_collector()
     feed = DirectoryFeed(control.manifests) if control.manifests is not None else ClusterFeed(settings)
     require_privilege()
+    sets_up = feed.sets_up_machine or control.init_only
+    if sets_up:
+        # Before there is a process for libnftables, which is to be spared as well.
+        _spare(settings.oom_score_adj)
+    looking = None if control.once or control.init_only else warn_beside()
     others = ForeignChanges(TABLE)
     with LibraryProcess(others.own_ports) as library:
         probe(library)
-        if feed.sets_up_machine or control.init_only:
-            _set_up_machine(settings)
+        if sets_up:
+            # Conntrack is loaded by now, since the probe has translated addresses.
+            for sentence in set_conntrack(settings.conntrack):
+                log.info("%s", sentence)
         if control.init_only:
             log.info("the system is initialised; ending, as --init-only asks")
         elif control.once and isinstance(feed, DirectoryFeed):
             _sync_once(settings, feed, library)
         else:
-            _follow(settings, control, feed, library, others)
+            _follow(settings, control, feed, library, others, looking=looking)
 
 
-def _set_up_machine(settings: Settings) -> None:
-    """Do what takes more than CAP_NET_ADMIN; conntrack is loaded by now, since ``probe`` has translated addresses."""
-    for sentence in set_conntrack(settings.conntrack):
-        log.info("%s", sentence)
-    complaint = set_oom_score_adj(settings.oom_score_adj)
+def _spare(oom_score_adj: int | None) -> None:
+    complaint = set_oom_score_adj(oom_score_adj)
     if complaint:
         log.debug("%s", complaint)
 
@@ -83,16 +88,26 @@ def _sync_once(settings: Settings, feed: DirectoryFeed, library: LibraryProcess)
     sys.exit(0 if succeeded else 1)
 
 
-def _follow(settings: Settings, control: Control, feed: Feed, library: LibraryProcess, others: ForeignChanges) -> None:
+def _follow(
+    settings: Settings,
+    control: Control,
+    feed: Feed,
+    library: LibraryProcess,
+    others: ForeignChanges,
+    *,
+    looking: int | None,
+) -> None:
     # Before there is a second thread, to which capabilities would not be denied.
     drop_privileges()
-    ending = Ending(stop_on_signals(patience=PATIENCE))
+    ending = Ending(stop_on_signals(patience=PATIENCE), PATIENCE)
+    if looking is not None:
+        threading.Thread(target=os.waitpid, args=[looking, 0], name="leftovers", daemon=True).start()
     config = settings.config
     serving = Serving(
         settings,
         node_eligible=feed.is_eligible,
         on_event=feed.tell,
-        on_hard_failure=lambda sentence: ending.fail(ServingError(sentence)),
+        on_hard_failure=lambda sentence: ending.fail_after(EVENT_SECONDS, ServingError(sentence)),
         flags=control.flags,
     )
     cleaner = FlowCleaner(config, local_addresses, serving.metrics.conntrack_reconciled)
@@ -121,8 +136,6 @@ def _work(
 ) -> None:
     """Start what goes on beside the syncs."""
     stop = ending.stop
-    # Beside the first sync, which does not wait for iptables-save.
-    threading.Thread(target=warn_of_leftovers, name="leftovers", daemon=True).start()
     ending.thread("addresses", lambda: AddressFollower().follow(stop, daemon.note_addresses))
     ending.thread("others", lambda: daemon.listen(others, stop))
     ending.thread("guard", lambda: daemon.guard(library, stop))

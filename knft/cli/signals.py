@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
 
 _AWAITED = frozenset({signal.SIGTERM, signal.SIGINT})
 
@@ -11,6 +12,16 @@ _AWAITED = frozenset({signal.SIGTERM, signal.SIGINT})
 def hold_signals() -> None:
     """Have both wait until ``stop_on_signals`` is called, by the main thread and those that it starts from now on."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+
+
+def end_on_signals() -> None:
+    """Have both end this process at once, also as a container's first, until ``stop_on_signals`` is called."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        os._exit(128 + number)
+
+    for number in _AWAITED:
+        signal.signal(number, end)
 
 
 def stop_on_signals(wake: Callable[[], None] = lambda: None, patience: float | None = None) -> threading.Event:

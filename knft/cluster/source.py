@@ -26,12 +26,17 @@ class ClusterSource:
         node_name: str,
         handle: Handle,
         *,
+        failed: Callable[[Exception], None] = lambda _: None,
         draw: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
         times: Times | None = None,
     ) -> None:
-        """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds."""
+        """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds.
+
+        ``failed`` is told of an error that nobody expected.
+        """
         self._connection = connection
+        self._failed = failed
         self._troubles = Troubles(now)
         self._over = threading.Event()
         """Set once there is nothing more to wait for: all is listed, or everything ends."""

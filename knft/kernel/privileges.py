@@ -8,6 +8,7 @@ root goes on reading its own files, such as tokens, certificates and the sysctls
 import ctypes
 import errno
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ CAP_NET_ADMIN = 12
 
 _VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _WORDS = 2
+_PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _LAST = Path("/proc/sys/kernel/cap_last_cap")
@@ -95,3 +97,8 @@ def _checked(result: int) -> None:
     if result != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that has made it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
