@@ -116,7 +116,7 @@ class Reader:
         self._loose_event = msgspec.json.Decoder(_LooseEvent)
         self._loose_page = msgspec.json.Decoder(_LoosePage)
         self._bookmark = msgspec.json.Decoder(_Bookmark)
-        self._where = f"{kind.__name__} without a name"
+        self._where = "from the API server"
 
     def page(self, data: bytes | bytearray) -> Page:
         """Read a page of a list; raise ClusterError where it is none."""

@@ -296,7 +296,11 @@ def _meta(name: str, number: int, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def _managed(manager: str, fields: dict[str, Any]) -> dict[str, Any]:
-    metadata = {"f:annotations": {".": {}}, "f:labels": {".": {}, "f:app": {}}, "f:ownerReferences": {".": {}}}
+    metadata: dict[str, Any] = {
+        "f:annotations": {".": {}},
+        "f:labels": {".": {}, "f:app": {}},
+        "f:ownerReferences": {".": {}},
+    }
     return {
         "manager": manager,
         "operation": "Update",

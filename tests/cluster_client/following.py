@@ -85,8 +85,11 @@ class Mirror:
 class Following:
     """A source, what it reports, and what stops it."""
 
-    def __init__(self, source: ClusterSource, connection: Connection, stop: HurriedStop, mirror: Mirror) -> None:
+    def __init__(
+        self, source: ClusterSource, connection: Connection, stop: HurriedStop, mirror: Mirror, times: Times
+    ) -> None:
         self.source = source
+        self.times = times
         self.connection = connection
         self.stop = stop
         self.mirror = mirror
@@ -127,7 +130,7 @@ def following(
     source = ClusterSource(connection, NODE, handle or mirror.handle, draw=draw, times=times)
     source.start(stop)
     try:
-        yield Following(source, connection, stop, mirror)
+        yield Following(source, connection, stop, mirror, times)
     finally:
         stop.set()
         assert source.join(HUNG), "threads go on after stop was set"

@@ -324,6 +324,22 @@ def test_a_wrong_ca_is_a_warning_until_it_is_the_right_one(
     assert len(warnings(caplog)) == 1
 
 
+def test_a_ca_in_a_kubeconfig_that_is_exchanged(
+    tmp_path: Path, authority: Authority, other_authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ApiServer(one(), tls=authority.server()) as server:
+
+        def write(ca: Authority) -> Path:
+            data = base64.b64encode(ca.path.read_bytes()).decode()
+            return kubeconfig(tmp_path, cluster={"server": server.url, "certificate-authority-data": data})
+
+        settings = ClientSettings(kubeconfig=str(write(other_authority)), qps=0)
+        with following(server, settings=settings) as it:
+            it.until(lambda: warnings(caplog), "a warning")
+            write(authority)
+            assert it.source.wait_synced(20)
+
+
 def test_a_certificate_for_another_name(tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     with ApiServer(one(), tls=authority.server(names="DNS:elsewhere")) as server:
         pod = in_pod(tmp_path, server, authority, "token")

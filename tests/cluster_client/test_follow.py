@@ -3,11 +3,12 @@
 import logging
 
 import pytest
+from msgspec.structs import replace
 
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Node, Service
 from tests.cluster_client.cluster import Cluster, endpoint_slice, node, service, service_cidr
-from tests.cluster_client.following import NODE, following
+from tests.cluster_client.following import NODE, SHORT, following
 from tests.cluster_client.server import ApiServer, hang, refuse, reset, send_raw, stream_raw
 
 EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
@@ -271,18 +272,61 @@ BROKEN_STREAMS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_STREAMS)
-def test_a_watch_that_breaks_off_goes_on(name: str) -> None:
+def test_a_watch_that_breaks_off_goes_on(name: str, caplog: pytest.LogCaptureFixture) -> None:
     answer, version = BROKEN_STREAMS[name]
     with ApiServer(small()) as server:
         server.streams_lists = False
         server.demand("watch services", answer)
-        with following(server) as it:
+        with following(server, times=replace(SHORT, brief=5.0)) as it:
             assert it.source.wait_synced(20)
             assert server.wait_for("watch services", 2).query["resourceVersion"] == version
+            # It breaks off as soon as it has begun, and that is said.
+            assert len([line for line in warnings(caplog) if "cannot be followed" in line]) == 1
             server.cluster.version = 300
             server.cluster.put("services", service("later", 9))
             it.mirror.wait(lambda: "later" in it.mirror.names(), "later")
             assert server.forms() == ["stream", "list", "watch", "watch"]
+
+
+def test_a_watch_that_breaks_off_after_a_while_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch", stream_raw(EVENT[:30], then="reset"), times=4)
+        with following(server, times=replace(SHORT, brief=0.0)) as it:
+            assert it.source.wait_synced(20)
+            server.wait_for("watch services", 2)
+    assert not [line for line in warnings(caplog) if "cannot be followed" in line]
+
+
+def test_watches_that_break_off_one_after_the_other_are_one_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch services", stream_raw(EVENT[:30], then="reset"), times=4)
+        with following(server, times=replace(SHORT, brief=5.0)) as it:
+            assert it.source.wait_synced(20)
+            server.wait_for("watch services", 5)
+            server.cluster.put("services", service("later", 9))
+            it.until(lambda: any("followed again" in line for line in infos(caplog)), "it is over")
+    assert len([line for line in warnings(caplog) if "cannot be followed" in line]) == 1
+    assert len([line for line in infos(caplog) if "followed again" in line]) == 1
+
+
+def test_half_a_list_counts_for_nothing() -> None:
+    with ApiServer(small()) as server:
+        server.demand("stream services", stream_raw(EVENT, then="close"))
+        with following(server) as it:
+            assert it.source.wait_synced(20)
+            assert it.mirror.names() == {"web", "shop"}
+    with ApiServer(small()) as server:
+        server.streams_lists, server.largest_page = False, 1
+        server.demand("list services", lambda *_: False)
+        server.demand("list services", refuse(500, "no"))
+        with following(server) as it:
+            assert it.source.wait_synced(20)
+            # The page that failed is asked for again, and not the one before.
+            lists = [asked.query.get("continue", "") for asked in server.of("services") if asked.form == "list"]
+            assert lists == ["", "106-1", "106-1"]
+            assert it.mirror.names() == {"web", "shop"}
 
 
 def test_retry_after_is_honoured(caplog: pytest.LogCaptureFixture) -> None:
@@ -340,6 +384,7 @@ def test_a_cluster_without_service_cidrs(caplog: pytest.LogCaptureFixture) -> No
             assert not it.mirror.names("ServiceCIDR")
             # It is looked at again, now and then, and said once.
             server.wait_for("stream servicecidrs", 5)
+            assert it.stop.of("servicecidrs")[:2] == pytest.approx([it.times.missing * 1.1] * 2)
             server.missing.clear()
             it.mirror.wait_names("kubernetes", kind="ServiceCIDR")
     assert len([line for line in infos(caplog) if "knft goes without" in line]) == 1

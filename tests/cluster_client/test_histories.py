@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
 from knft.cluster.course import Times
@@ -46,10 +46,11 @@ def _put_slice(name: str, count: int) -> Step:
     return lambda server, _: void(server.cluster.put("endpointslices", endpoint_slice(name, name, *addresses)))
 
 
-def _remove(collection: str, name: str) -> Step:
+def _remove(collection: str, number: int) -> Step:
     def step(server: ApiServer, _: Following) -> None:
-        if ("default", name) in server.cluster.objects.get(collection, {}):
-            server.cluster.remove(collection, name)
+        names = sorted(name for _, name in server.cluster.objects.get(collection, {}))
+        if names:
+            server.cluster.remove(collection, names[number % len(names)])
 
     return step
 
@@ -67,6 +68,21 @@ def _compact(server: ApiServer, _: Following) -> None:
     server.cluster.compact()
 
 
+def _meanwhile(steps: list[Step]) -> Step:
+    """Have things happen while nobody is looking, and be forgotten before anybody can."""
+
+    def step(server: ApiServer, it: Following) -> None:
+        server.relent()
+        _catch_up(server, it)
+        with server.cluster.changed:
+            server.cut_streams()
+            for inner in steps:
+                inner(server, it)
+            server.cluster.compact()
+
+    return step
+
+
 def _break(what: str, count: int) -> Step:
     return lambda server, _: server.demand("", BROKEN[what], count)
 
@@ -76,11 +92,15 @@ def void(_: object) -> None:
 
 
 NAME = some.sampled_from(NAMES)
-STEPS = some.one_of(
+CHANGES = some.one_of(
     some.builds(_put, NAME, some.integers(1, 3)),
     some.builds(_unselect, NAME),
     some.builds(_put_slice, NAME, some.integers(0, 3)),
-    some.builds(_remove, some.sampled_from(["services", "endpointslices"]), NAME),
+    some.builds(_remove, some.sampled_from(["services", "endpointslices"]), some.integers(0, 3)),
+)
+STEPS = some.one_of(
+    CHANGES,
+    some.builds(_meanwhile, some.lists(CHANGES, min_size=1, max_size=4)),
     some.builds(_break, some.sampled_from(sorted(BROKEN)), some.integers(1, 3)),
     some.sampled_from([_catch_up, _cut, _cut, _compact]),
 )
@@ -107,7 +127,13 @@ def seen(it: Following) -> set[tuple[str, str, object]]:
 
 
 @pytest.mark.parametrize("streams_lists", [True, False])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+# A history that fails takes a while, and would be made shorter many times.
+@settings(
+    max_examples=50,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(steps=some.lists(STEPS, min_size=1, max_size=25))
 def test_in_the_end_all_is_seen_and_each_change_follows_on_the_one_before(
     steps: list[Step], *, streams_lists: bool

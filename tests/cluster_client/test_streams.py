@@ -182,6 +182,13 @@ def test_the_options_of_every_connection() -> None:
         connection.close()
 
 
+def test_a_stream_may_be_quiet_once_everything_has_been_listed() -> None:
+    with ApiServer(one()) as server, following(server) as it:
+        assert it.source.wait_synced(HUNG)
+        # Four watches, which end after 450 s as drawn, and count as hung half a minute later.
+        it.until(lambda: {item.gettimeout() for item in it.connection._sockets._open} == {480.0}, "patience")
+
+
 def test_an_error_that_nobody_expected_ends_everything() -> None:
     stop = threading.Event()
 

@@ -217,9 +217,9 @@ def test_cleanup_that_fails_is_status_1_and_the_rest_is_removed(namespace: Names
     assert "table ip6 kube-proxy: removed" in done.stdout
 
 
-def test_without_manifests_there_is_no_source_yet() -> None:
-    """Until an API server can be followed."""
+def test_without_manifests_the_api_server_is_asked_for() -> None:
+    """As kube-proxy does, whose file says where."""
     command = [*KNFT, "run", f"--config={KUBEADM}", "--hostname-override=node-1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("knft: an API server cannot be followed yet")
+    assert done.stderr.splitlines()[-1].startswith("knft: kubeconfig /var/lib/kube-proxy/kubeconfig.conf: No such file")
