@@ -56,6 +56,8 @@ class Access:
         self, settings: ClientSettings, sockets: Sockets, timing: Timing | None = None, pod: Pod | None = None
     ) -> None:
         """Read the configuration; raise UsageError where it cannot be meant."""
+        # What it has to say is in the errors that it raises.
+        logging.getLogger("urllib3").setLevel(logging.ERROR)
         self._settings = settings
         self._sockets = sockets
         self._timing = timing or Timing()

@@ -106,8 +106,10 @@ class ClusterSource:
         try:
             follower.run(stop)
         except Exception as error:  # noqa: BLE001 - raised again by the main thread
-            self.failure = error
-            stop.set()
+            # What breaks because everything is being closed is no failure.
+            if not stop.is_set():
+                self.failure = error
+                stop.set()
 
     def _note_synced(self, stop: threading.Event) -> None:
         events = (
