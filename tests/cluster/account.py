@@ -84,9 +84,10 @@ class Volume:
         for name in ("token", "ca.crt", "namespace"):
             (folder / name).symlink_to(f"..data/{name}")
 
-    def write(self, token: str) -> None:
+    def write(self, token: str, ca: Path | None = None) -> None:
         """Replace the files, as the kubelet does."""
         self._writes += 1
+        self._ca = ca or self._ca
         made = self.folder / f"..{self._writes}"
         made.mkdir()
         for name, content in (("token", token), ("ca.crt", self._ca.read_text()), ("namespace", "kube-system")):
@@ -95,17 +96,13 @@ class Volume:
         link.symlink_to(made.name)
         link.rename(self.folder / "..data")
 
-    @property
-    def token(self) -> Path:
-        """The token's file."""
-        return self.folder / "token"
 
-
-def kubeconfig(path: Path, ca: str, **user: Any) -> Path:
-    """Write a kubeconfig for the cluster; ``user`` is who, such as ``tokenFile="..."``."""
+def kubeconfig(path: Path, volume: Volume) -> Path:
+    """Write a kubeconfig for the cluster that names the files of a volume, as kubeadm's for kube-proxy does."""
+    files = {name: str(volume.folder / name) for name in ("ca.crt", "token")}
     named = {
-        "clusters": [{"name": "tests", "cluster": {"server": ADDRESS, "certificate-authority": ca}}],
-        "users": [{"name": "knft", "user": user}],
+        "clusters": [{"name": "tests", "cluster": {"server": ADDRESS, "certificate-authority": files["ca.crt"]}}],
+        "users": [{"name": "knft", "user": {"tokenFile": files["token"]}}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "knft"}}],
     }
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "tests", **named}))

@@ -21,10 +21,9 @@ _PATHS = {
     "Event": ("/apis/events.k8s.io/v1", "events", True),
 }
 _PATIENCE = 30.0
-_CONFLICT = 409
+_MISSING = 404
 INVALID = 422
 """The status of what the API server will never take."""
-MERGE = "application/merge-patch+json"
 
 
 class ApiError(Exception):
@@ -47,9 +46,9 @@ class Api:
         token = configuration.get_api_key_with_prefix("BearerToken")
         self._headers = {"Accept": "application/json"} | ({"Authorization": token} if token else {})
 
-    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+    def call(self, method: str, path: str, body: Any = None) -> Any:
         """Send one request and return what is answered, decoded; raise ApiError where it is refused, or lost."""
-        headers = self._headers | {"Content-Type": kind}
+        headers = self._headers | {"Content-Type": "application/json"}
         sent = None if body is None else json.dumps(body)
         try:
             with self._namespace.entered():
@@ -79,16 +78,15 @@ class Api:
 
     def ensure(self, item: dict[str, Any]) -> None:
         """Make an object, or have it be as it is said to."""
+        # To make it first would not do: of a Service that is there, its own cluster IP is in the way.
         try:
-            self.create(item)
+            self.get(item)
         except ApiError as error:
-            if error.status != _CONFLICT:
+            if error.status != _MISSING:
                 raise
+            self.create(item)
+        else:
             self.replace(item)
-
-    def patch(self, item: dict[str, Any], patch: dict[str, Any], part: str = "") -> dict[str, Any]:
-        """Change some fields of an object, by a merge patch."""
-        return dict(self.call("PATCH", path_of(item) + part, patch, MERGE))
 
     def get(self, item: dict[str, Any]) -> dict[str, Any]:
         """Return an object as it is now."""

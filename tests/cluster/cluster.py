@@ -9,7 +9,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import kubernetes
 
@@ -49,7 +49,7 @@ class Cluster:
         command = [built.path("kube-apiserver"), *self._apiserver_flags(), *flags]
         self.apiserver = Server("kube-apiserver", command, namespace, folder / "kube-apiserver.log")
         self.store = Store(namespace, _ETCD, self.keys)
-        self.api = Api(namespace, self._admin())
+        self.trust(self.keys.path("ca.crt"))
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -73,17 +73,21 @@ class Cluster:
         until(self.store.is_healthy, f"etcd does not come up; its log is {self.etcd.log}", self.etcd.check)
         until(self.api.ready, f"the API server does not come up; see {self.apiserver.log}", self.apiserver.check)
 
-    def _admin(self) -> kubernetes.client.Configuration:
-        found = kubernetes.client.Configuration(host=ADDRESS)
-        found.ssl_ca_cert = self.keys.path("ca.crt")
+    def trust(self, ca: str) -> None:
+        """Have clients that are made from now on, the administrator among them, take another authority's servers."""
+        self.ca = ca
+        found = self._configuration()
         found.cert_file, found.key_file = self.keys.path("admin.crt"), self.keys.path("admin.key")
+        self.api = Api(self.namespace, found)
+
+    def _configuration(self, **settings: Any) -> kubernetes.client.Configuration:
+        found = kubernetes.client.Configuration(host=ADDRESS, **settings)
+        found.ssl_ca_cert = self.ca
         return found
 
     def user(self, token: str) -> Api:
         """Return the client of a user who has a token."""
-        found = kubernetes.client.Configuration(host=ADDRESS, api_key={"BearerToken": f"Bearer {token}"})
-        found.ssl_ca_cert = self.keys.path("ca.crt")
-        return Api(self.namespace, found)
+        return Api(self.namespace, self._configuration(api_key={"BearerToken": f"Bearer {token}"}))
 
     def _etcd_flags(self) -> list[str]:
         key = self.keys.path

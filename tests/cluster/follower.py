@@ -20,7 +20,7 @@ class Follower(Server):
         folder.mkdir(exist_ok=True)
         ca = Path(cluster.keys.path("ca.crt"))
         self.volume = Volume(folder / "account", ca, account.token())
-        config = kubeconfig(folder / "kubeconfig", str(ca), tokenFile=str(self.volume.token))
+        config = kubeconfig(folder / "kubeconfig", self.volume)
         self._fixed = [*KNFT, "run", "--kubeconfig", str(config), "--hostname-override", plan.NODE.node_name]
         super().__init__("knft", [], cluster.namespace, folder / "knft.log")
         self.use(*flags)
@@ -28,3 +28,24 @@ class Follower(Server):
     def use(self, *flags: str) -> None:
         """Have other flags from the next start on."""
         self.set_command([*self._fixed, *_LEAVE_ALONE, "-v=2", *flags])
+
+
+# What a pod finds at a fixed place, in a mount namespace of its own.
+_IN_POD = """
+mount -t tmpfs none /var/run
+mkdir -p /var/run/secrets/kubernetes.io
+ln -s "$1" /var/run/secrets/kubernetes.io/serviceaccount
+shift
+exec "$@"
+"""
+
+
+class InPod(Follower):
+    """The same in a pod: without a kubeconfig, by what the kubelet puts there."""
+
+    def use(self, *flags: str) -> None:
+        """Have other flags from the next start on."""
+        entering = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _IN_POD, "sh")
+        variables = ("env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443")
+        knft = [*KNFT, "run", "--hostname-override", plan.NODE.node_name, *_LEAVE_ALONE, "-v=2", *flags]
+        self.set_command([*entering, str(self.volume.folder), *variables, *knft])

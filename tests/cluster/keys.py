@@ -1,6 +1,7 @@
 """Keys, certificates and tokens, which ``go/keys`` makes."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ class Keys:
 
     def __init__(self, programs: Programs, folder: Path) -> None:
         """Make the authority."""
+        self._programs = programs
         self._program = programs.path("keys")
         self.folder = folder
         folder.mkdir()
@@ -21,6 +23,15 @@ class Keys:
     def certificate(self, name: str, user: str, *groups: str) -> None:
         """Make NAME.crt and NAME.key, for a user and for a server on loopback."""
         self._run("certificate", str(self.folder), name, user, *groups)
+
+    def take(self, name: str, other: "Keys") -> None:
+        """Replace a certificate and its key by another authority's of the same name."""
+        for ending in ("crt", "key"):
+            shutil.copy(other.path(f"{name}.{ending}"), self.path(f"{name}.{ending}"))
+
+    def another(self, folder: Path) -> "Keys":
+        """Return another authority, in a folder of its own."""
+        return Keys(self._programs, folder)
 
     def token(self, claims: dict[str, Any]) -> str:
         """Return a token as the API server itself would sign it."""

@@ -17,6 +17,7 @@ from tests.cluster.server import Server
 from tests.lab.topology import Lab
 from tests.packets.crowd import gather
 from tests.packets.node import knft
+from tests.packets.programmed import both_protocols, service
 from tests.packets.running import until
 from tests.packets.scenario import Scenario
 
@@ -89,17 +90,24 @@ def test_both_are_killed(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_history_is_gone(stage: Stage, tmp_path: Path) -> None:
-    """While knft heard nothing: it cannot go on where it was, and lists again."""
-    cluster = stage.cluster
+    """While knft heard nothing: it cannot go on where it was, lists again, and forgets what is no longer there."""
+    cluster, log = stage.cluster, stage.follower.log
+    _, forgotten = Scenario("", [service("forgotten", 90, *both_protocols("http", 80))], ()).manifests()
 
     def disturb() -> None:
+        stage.applier.add(forgotten)
+        stage.until_in_force()
+        refusals = log.read_text().count(" 410")
         stage.follower.pause()
         cluster.apiserver.kill()
         cluster.apiserver.start()
         cluster.until_ready()
+        # Now, as what the killed one had sent is waiting to be read.
+        cluster.api.delete(forgotten)
         time.sleep(AWAY)
         cluster.store.compact()
         stage.follower.resume()
+        until(lambda: log.read_text().count(" 410") > refusals, "nobody says that it is too late", stage.follower.check)
 
     _expect_nothing_wrong(stage, tmp_path, disturb)
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from copy import deepcopy
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
 from tests.cluster.follower import Follower
 from tests.cluster.played import FLAGS
+from tests.lab.namespace import Namespace
 from tests.packets.node import knft
 from tests.packets.running import until
 from tests.packets.scenario import Scenario
@@ -51,28 +52,47 @@ def test_everybody_may_do_the_rest(cluster: Cluster, account: Account) -> None:
     assert own - others == ALLOWED
 
 
-@pytest.fixture
-def follower(cluster: Cluster, account: Account, tmp_path: Path) -> Iterator[Follower]:
-    follower = Follower(cluster, account, tmp_path, *FLAGS)
+@pytest.fixture(scope="module")
+def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server that streams no lists, so that they are read in pages."""
+    namespace = Namespace.create("old")
+    folder = tmp_path_factory.mktemp("old")
+    with closing(namespace), Cluster(namespace, folder, "--feature-gates=WatchList=false") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["resources"][0])
+def test_each_rule_is_needed(cluster: Cluster, account: Account, tmp_path: Path, rule: dict[str, Any]) -> None:
+    """Without it knft says what it may not do, goes on, and heals when it may."""
+    _expect_complaint(cluster, account, tmp_path, rule["resources"][0], [other for other in RULES if other != rule])
+
+
+@pytest.mark.parametrize(
+    ("rule", "verb"),
+    [pytest.param(rule, verb, id=f"{verb} {rule['resources'][0]}") for rule in RULES for verb in rule["verbs"]],
+)
+def test_each_verb_is_needed(old_cluster: Cluster, tmp_path: Path, rule: dict[str, Any], verb: str) -> None:
+    """The same of one verb, by an API server that needs each of them: a list that is streamed is a watch."""
+    left = {**rule, "verbs": [other for other in rule["verbs"] if other != verb]}
+    rules = [left if other == rule else other for other in RULES if other != rule or left["verbs"]]
+    _expect_complaint(old_cluster, Account(old_cluster), tmp_path, rule["resources"][0], rules)
+
+
+def _expect_complaint(
+    cluster: Cluster, account: Account, folder: Path, resource: str, rules: list[dict[str, Any]]
+) -> None:
+    follower = Follower(cluster, account, folder, *FLAGS)
+    cluster.api.ensure({**ROLE, "rules": rules})
+    Applier(cluster).apply(Scenario("", [], ()).manifests())
     try:
-        yield follower
+        follower.start()
+        until(lambda: _complains(follower, resource), f"nothing is said of {resource}", follower.check)
+        cluster.api.ensure(ROLE)
+        until(lambda: "full sync" in follower.log.read_text(), "it does not heal", follower.check)
     finally:
         follower.close()
         cluster.api.ensure(ROLE)
         knft(cluster.namespace, "cleanup")
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["resources"][0])
-def test_each_rule_is_needed(cluster: Cluster, follower: Follower, rule: dict[str, Any]) -> None:
-    """Without it knft says what it may not do, goes on, and heals when it may."""
-    without = deepcopy(ROLE) | {"rules": [other for other in RULES if other != rule]}
-    cluster.api.ensure(without)
-    Applier(cluster).apply(Scenario("", [], ()).manifests())
-    resource = rule["resources"][0]
-    follower.start()
-    until(lambda: _complains(follower, resource), f"nothing is said of {resource}", follower.check)
-    cluster.api.ensure(ROLE)
-    until(lambda: "full sync" in follower.log.read_text(), "it does not heal", follower.check)
 
 
 def _complains(follower: Follower, resource: str) -> bool:
