@@ -15,9 +15,10 @@ STATUS = 1
 class Ending:
     """Set ``stop``, and remember the first failure that has; from any thread."""
 
-    def __init__(self, stop: threading.Event, patience: float) -> None:
-        """Begin without a failure; after one, ``patience`` seconds are given to what is under way."""
+    def __init__(self, stop: threading.Event, patience: float, leave: Callable[[int], object] = os._exit) -> None:
+        """Begin without a failure; after one, ``patience`` seconds are given to what is under way, then it is left."""
         self.stop = stop
+        self._leave = leave
         self._patience = patience
         self._lock = threading.Lock()
         self._failure: Exception | None = None
@@ -35,7 +36,7 @@ class Ending:
         """End the process where a sync hangs: who no longer follows must not answer probes. Rules stay in place."""
         time.sleep(self._patience)
         log.error("%s", error)
-        os._exit(STATUS)
+        self._leave(STATUS)
 
     def fail_after(self, seconds: float, error: Exception) -> None:
         """Do so a little later, so that what was just said of it can still be sent."""

@@ -114,6 +114,7 @@ class ClusterSource:
             # What breaks because everything is being closed is no failure.
             if not stop.is_set():
                 self.failure = error
+                self._failed(error)
                 stop.set()
 
     def _note_synced(self, stop: threading.Event) -> None:
