@@ -3,14 +3,16 @@
 import ctypes
 import gc
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 ALLOWED = 4.0
-"""MiB by which the second half may end above where it began: a leak of 100 bytes in 50 000 steps is 5 MiB."""
+"""MiB by which the second half may grow: a leak of 100 bytes a step makes 5 MiB in 50 000 steps."""
 
 _libc = ctypes.CDLL(None)
 
@@ -36,12 +38,23 @@ class Watch:
         return sizes
 
     def growth(self) -> float:
-        """Return by how many MiB the last quarter's median is above the second quarter's.
+        """Return by how many MiB the second half would grow if it went on as it does most of the time."""
+        return steady_growth(self.samples[len(self.samples) // 2 :])
 
-        The first quarter fills caches; medians, because a single sample may meet a large pool.
-        """
-        quarter = len(self.samples) // 4
-        return median(self.samples[-quarter:]) - median(self.samples[quarter : 2 * quarter])
+
+def steady_growth(samples: Sequence[float]) -> float:
+    """Return the growth over samples at equal distances: the median of the slopes of all pairs, times the distance.
+
+    A leak grows between nearly all pairs. A table that is made larger once, or a largest transaction of libnftables',
+    is a step: in 100 000 steps there are some of 2 or 3 MiB, with nothing but noise for 30 000 steps between them.
+    """
+    slopes = [(after - before) / apart for apart, before, after in _pairs(samples)]
+    return median(slopes) * (len(samples) - 1) if slopes else 0.0
+
+
+def _pairs(samples: Sequence[float]) -> Iterator[tuple[int, float, float]]:
+    for (first, before), (second, after) in combinations(enumerate(samples), 2):
+        yield second - first, before, after
 
 
 def _children() -> list[int]:
