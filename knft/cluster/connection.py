@@ -190,7 +190,7 @@ def _refusal(response: "urllib3.BaseHTTPResponse") -> RefusedError:
     try:
         data = response.read(_MAX_REFUSAL, decode_content=True)
         status = msgspec.json.decode(data, type=Status)
-    except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = Status()
     finally:
         response.close()

@@ -227,7 +227,7 @@ class Follower:
 def _refusal(failure: Failure) -> RefusedError:
     """Return the error that an ERROR event is."""
     status = Status()
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = msgspec.json.decode(failure.status, type=Status)
     said = in_one_line(status.message or "")
     after = status.details.retry_after_seconds if status.details is not None else None
