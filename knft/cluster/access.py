@@ -26,7 +26,7 @@ from kubernetes.config.incluster_config import (
 from knft.cluster.kubeconfig import Kubeconfig, look_through
 from knft.cluster.wire import Sockets, Timing, track
 from knft.configuration.settings import ClientSettings
-from knft.errors import UsageError
+from knft.errors import ClusterError, UsageError
 from knft.source.files import Signature, shown_path, signature
 from knft.source.words import shown
 
@@ -67,12 +67,25 @@ class Access:
         self._loaded = self._load()
         self._pools = self._make_pools(self._loaded)
 
+    @property
+    def server(self) -> str:
+        """The server's address."""
+        return self._loaded.server
+
     def way(self) -> Way:
-        """Return the way to the server; what has been replaced meanwhile is read again."""
+        """Return the way to the server; what has been replaced meanwhile is read again.
+
+        Raises ClusterError where a plugin gives a token that cannot be sent.
+        """
         with self._lock:
             if self._loaded.signatures != _signatures(self._loaded.files):
                 self._load_again()
-            return Way(self._loaded.server, _headers(self._loaded.configuration), self._pools)
+            headers = _headers(self._loaded.configuration)
+            wrong = _wrong_with(headers)
+            if wrong:
+                msg = f"{self._loaded.token_place}: {wrong}"
+                raise ClusterError(msg)
+            return Way(self._loaded.server, headers, self._pools)
 
     def renew(self) -> None:
         """Read everything again: the server does not take the credentials there are."""
@@ -99,16 +112,22 @@ class Access:
     def _load(self) -> "_Loaded":
         settings, configuration = self._settings, Configuration()
         files: tuple[str, ...] = ()
+        token_place = ""
         if settings.kubeconfig:
-            where, files = _load_kubeconfig(settings.kubeconfig, configuration)
+            where, token_place, files = _load_kubeconfig(settings.kubeconfig, configuration)
         elif settings.server:
             where = "--master"
         else:
             where, files = self._load_pod(configuration)
+            token_place = f"the ServiceAccount of this pod, {shown_path(self._pod.token)}"
         server = _server(settings.server, configuration) if settings.server else str(configuration.host).rstrip("/")
         configuration.host = server
         _check_certificates(where, configuration)
-        return _Loaded(configuration, server, files)
+        wrong = _wrong_with(_headers(configuration))
+        if wrong:
+            msg = f"{token_place}: {wrong}"
+            raise UsageError(msg)
+        return _Loaded(configuration, server, files, token_place)
 
     def _load_pod(self, configuration: Configuration) -> tuple[str, tuple[str, ...]]:
         pod = self._pod
@@ -137,8 +156,9 @@ class Access:
 class _Loaded:
     """A configuration that was read, and the files as they were just before."""
 
-    def __init__(self, configuration: Configuration, server: str, files: tuple[str, ...]) -> None:
+    def __init__(self, configuration: Configuration, server: str, files: tuple[str, ...], token_place: str) -> None:
         self.configuration = configuration
+        self.token_place = token_place
         self.server = server
         self.files = files
         self.signatures = _signatures(files)
@@ -153,7 +173,8 @@ class _Loaded:
         """What connections depend on; a token that is replaced needs none of them made anew."""
 
 
-def _load_kubeconfig(path: str, configuration: Configuration) -> tuple[str, tuple[str, ...]]:
+def _load_kubeconfig(path: str, configuration: Configuration) -> tuple[str, str, tuple[str, ...]]:
+    """Return words for the kubeconfig, and for where its token stands, and the files that it is made of."""
     found = look_through(path)
     where = f"kubeconfig {shown_path(path)}, context {shown(found.context)}"
     try:
@@ -164,7 +185,7 @@ def _load_kubeconfig(path: str, configuration: Configuration) -> tuple[str, tupl
         msg = f"{where}: {_line(error)}"
         raise UsageError(msg) from error
     _check_plugin(where, found, configuration)
-    return where, (found.path, *found.files)
+    return where, f"{where}: {found.token}", (found.path, *found.files)
 
 
 def _check_plugin(where: str, found: Kubeconfig, configuration: Configuration) -> None:
@@ -210,6 +231,16 @@ def _headers(configuration: Configuration) -> dict[str, str]:
         for item in settings.values()
         if item["in"] == "header" and item["value"]
     }
+
+
+def _wrong_with(headers: Mapping[str, str]) -> str:
+    """Return why headers cannot be sent, "" where they can; the words never hold what is secret."""
+    for value in headers.values():
+        if len(value.splitlines()) > 1:
+            return "the token has more than one line"
+        if not value.isascii() or not value.isprintable():
+            return "the token has characters that no token has"
+    return ""
 
 
 def _signatures(files: tuple[str, ...]) -> tuple[Signature | None, ...]:

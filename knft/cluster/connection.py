@@ -73,7 +73,7 @@ class Connection:
     @property
     def server(self) -> str:
         """The server's address."""
-        return self._access.way().server
+        return self._access.server
 
     def request(self, method: str, path: str, query: Query = (), body: bytes | None = None) -> bytes:
         """Return what the server answers; raise RefusedError where it says no, ClusterError where it says nothing."""
@@ -128,6 +128,10 @@ class Connection:
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self.answered("<error>", method, way.server, time.monotonic() - started)
+            if isinstance(error, ValueError) and not isinstance(error, urllib3.exceptions.HTTPError):
+                # http.client's words for a header that it does not take hold the header, and so the token.
+                msg = f"{way.server}: the request cannot be sent ({type(error).__name__}, not shown: it may be secret)"
+                raise ClusterError(msg) from None
             raise self._broken(error, way) from error
         self.answered(str(response.status), method, way.server, time.monotonic() - started)
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own
@@ -142,7 +146,7 @@ class Connection:
             raise ClusterError(msg)
 
     def _broken(self, error: Exception, way: Way | None = None) -> ClusterError:
-        server = (way or self._access.way()).server
+        server = way.server if way is not None else self._access.server
         return ClusterError(f"{server}: {because(error)}")
 
 

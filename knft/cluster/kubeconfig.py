@@ -28,6 +28,8 @@ class Kubeconfig(Struct, frozen=True):
     files: tuple[str, ...]
     plugin: str = ""
     """The command that credentials come from, "" where they do not come from one."""
+    token: str = ""
+    """Words for where a token stands; they do not hold it."""
 
 
 def look_through(path: str) -> Kubeconfig:
@@ -59,7 +61,7 @@ class _Reader:
             user_name = self._text(context, "user", "context.user")
             user = self._mapping(self._named(document, "users", user_name, "context.user"), "user", user_name)
         plugin = self._check_user(user)
-        return Kubeconfig(str(self._path), name, tuple(self._files), plugin)
+        return Kubeconfig(str(self._path), name, tuple(self._files), plugin, self._token_place(user, plugin))
 
     def _refuse(self, what: str, cause: Exception | None = None) -> NoReturn:
         msg = f"{self._where}: {what}"
@@ -153,6 +155,15 @@ class _Reader:
             self._refuse(f"user.exec: it is {sort_of(plugin)}, and a mapping has to stand here")
         self._text(plugin, "apiVersion", "user.exec.apiVersion")
         return self._text(plugin, "command", "user.exec.command")
+
+    def _token_place(self, user: dict[str, Any], plugin: str) -> str:
+        if plugin:
+            return f"user.exec: {shown(plugin)}"
+        if user.get("token"):
+            return "user.token"
+        if user.get("tokenFile"):
+            return f"user.tokenFile: {shown_path(self._path.absolute().parent / str(user['tokenFile']))}"
+        return "user"
 
     def _check_file(self, mapping: dict[str, Any], field: str, words: str) -> None:
         """Look whether the file that a field names can be read; what the field beside it holds counts before it."""

@@ -1,9 +1,11 @@
 """Kubeconfigs, what a pod is given, certificates and tokens: by real files and real TLS."""
 
 import base64
+import json
 import logging
 import os
 import stat
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import yaml
 from knft.cluster.access import Pod
 from knft.cluster.connection import Connection
 from knft.configuration.settings import ClientSettings
-from knft.errors import UsageError
+from knft.errors import ClusterError, UsageError
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.cluster import Cluster, service
 from tests.cluster_client.following import following
@@ -63,6 +65,7 @@ def kubeconfig(folder: Path, **fields: Any) -> Path:
     return path
 
 
+PLUGIN_VERSION = "client.authentication.k8s.io/v1"
 HERE = "kubeconfig {path}, context 'here': "
 OF_FILE = "kubeconfig {path}: "
 AUTHORITY = "cluster.certificate-authority"
@@ -172,6 +175,75 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
         Connection(ClientSettings(kubeconfig=str(missing)))
     with pytest.raises(UsageError, match="it is a directory, not a file"):
         Connection(ClientSettings(kubeconfig=str(folder)))
+
+
+SECRET = "first-secret\nsecond-secret"  # noqa: S105 - of a test
+NO_LINE = "the token has more than one line"
+
+
+@pytest.mark.parametrize("how", ["token", "tokenFile", "exec"])
+def test_a_token_of_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(SECRET)
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": SECRET}}
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "printf", "args": ["%s", json.dumps(credential)]}
+    user = {"token": SECRET} if how == "token" else {"tokenFile": "token"} if how == "tokenFile" else {"exec": plugin}
+    path = kubeconfig(tmp_path, user=user)
+    with pytest.raises(UsageError) as raised:
+        Connection(ClientSettings(kubeconfig=str(path)))
+    place = {"tokenFile": f": {tmp_path}/token", "exec": ": 'printf'"}.get(how, "")
+    assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {NO_LINE}"
+
+
+def test_a_token_that_gets_a_second_line_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "token").write_text("one\n")
+    with ApiServer(one()) as server:
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        for text in (SECRET, "gar\u0142-secret"):
+            (tmp_path / "token").write_text(text)
+            connection.request("GET", "/api/v1/services")
+        assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer one"}
+        connection.close()
+    first, second = warnings(caplog)
+    assert NO_LINE in first
+    assert "characters that no token has" in second
+    assert "secret" not in caplog.text
+
+
+def test_what_cannot_be_sent_is_not_shown() -> None:
+    """Whatever a header is refused for by those who send it, their words are not ours."""
+    with ApiServer(one()) as server:
+        connection = Connection(ClientSettings(server=server.url))
+        way = connection._access.way()
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        connection._access.way = lambda: way._replace(headers=headers)  # type: ignore[method-assign]
+        with pytest.raises(ClusterError) as raised:
+            connection.request("GET", "/api/v1/services")
+        assert "cannot be sent" in str(raised.value)
+        assert "-secret" not in "".join(traceback.format_exception(raised.value))
+        connection.close()
+
+
+def test_a_plugin_that_comes_to_give_a_token_of_two_lines(tmp_path: Path) -> None:
+    """The package asks it again by itself when credentials end."""
+    status = {"token": SECRET, "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    (tmp_path / "later").write_text(
+        json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
+    )
+    status["token"] = "one"  # noqa: S105 - of a test
+    (tmp_path / "now").write_text(
+        json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
+    )
+    with ApiServer(one()) as server:
+        user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "now")]}}
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        (tmp_path / "later").rename(tmp_path / "now")
+        with pytest.raises(ClusterError, match=f"user.exec: 'cat': {NO_LINE}") as raised:
+            connection.request("GET", "/api/v1/services")
+        assert "-secret" not in str(raised.value)
+        connection.close()
 
 
 def test_a_file_that_is_no_certificate(tmp_path: Path, authority: Authority) -> None:
