@@ -27,7 +27,8 @@ from knft.errors import ClusterError, RefusedError
 UNAUTHORIZED = 401
 _MAX_REFUSAL = 64 << 10
 """How many bytes of a refusal are read."""
-_LONGEST_RETRY_AFTER = 600.0
+LONGEST_RETRY_AFTER = 600.0
+"""Seconds that a server may ask to be left alone."""
 
 Query = Iterable[tuple[str, str]]
 Answered = Callable[[str, str, str, float], None]
@@ -212,4 +213,4 @@ def _refusal(response: "urllib3.BaseHTTPResponse") -> RefusedError:
 def _retry_after(header: str | None, status: Status) -> float:
     listed = status.details.retry_after_seconds if status.details is not None else None
     seconds = float(header) if header is not None and header.isascii() and header.isdigit() else listed or 0.0
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
