@@ -6,9 +6,10 @@ CA, certificates) are read again, and one that cannot be read then leaves things
 
 import logging
 import os
-import ssl
+import shutil
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +24,12 @@ from kubernetes.config.incluster_config import (
     InClusterConfigLoader,
 )
 
-from knft.cluster.kubeconfig import Kubeconfig, look_through
+from knft.cluster.kubeconfig import Kubeconfig, expanded, look_through
+from knft.cluster.patience import Patience
+from knft.cluster.trust import Certificates, made_context
 from knft.cluster.wire import Sockets, Timing, track
 from knft.configuration.settings import ClientSettings
-from knft.errors import UsageError
+from knft.errors import ClusterError, UsageError
 from knft.source.files import Signature, shown_path, signature
 from knft.source.words import shown
 
@@ -63,16 +66,42 @@ class Access:
         self._timing = timing or Timing()
         self._pod = pod or Pod()
         self._lock = threading.Lock()
+        self._patience = Patience(self._timing.plugin, sockets.closed)
+        self._refreshing = Patience(self._timing.plugin, sockets.closed)
+        """Apart: what a plugin gave before is used while it is asked for something new."""
         self._failed = ""
         self._loaded = self._load()
         self._pools = self._make_pools(self._loaded)
 
+    @property
+    def server(self) -> str:
+        """The server's address."""
+        return self._loaded.server
+
     def way(self) -> Way:
-        """Return the way to the server; what has been replaced meanwhile is read again."""
+        """Return the way to the server; what has been replaced meanwhile is read again.
+
+        Raises ClusterError where a plugin gives a token that cannot be sent.
+        """
         with self._lock:
-            if self._loaded.signatures != _signatures(self._loaded.files):
+            if self._loaded.files != _signatures(self._loaded.files):
                 self._load_again()
-            return Way(self._loaded.server, _headers(self._loaded.configuration), self._pools)
+            headers = self._headers_now()
+            wrong = _wrong_with(headers)
+            if wrong:
+                msg = f"{self._loaded.source.token}: {wrong}"
+                raise ClusterError(msg)
+            return Way(self._loaded.server, headers, self._pools)
+
+    def _headers_now(self) -> dict[str, str]:
+        """Return the headers that say who asks; a plugin is asked again where what it gave has ended."""
+        loaded = self._loaded
+        if not loaded.source.plugin:
+            return _headers(loaded.configuration)
+        try:
+            return self._refreshing.run(loaded.source.token, loaded.refreshed)
+        except UsageError as error:
+            raise ClusterError(str(error)) from error
 
     def renew(self) -> None:
         """Read everything again: the server does not take the credentials there are."""
@@ -92,26 +121,43 @@ class Access:
         self._loaded, self._pools = loaded, pools
 
     def _make_pools(self, loaded: "_Loaded") -> urllib3.PoolManager:
+        if not loaded.configuration.verify_ssl:
+            # The kubeconfig asks for it; there is no need to be told with each request.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         pools: urllib3.PoolManager = RESTClientObject(loaded.configuration).pool_manager
+        for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file"):
+            pools.connection_pool_kw.pop(name, None)
+        pools.connection_pool_kw["ssl_context"] = loaded.context
         track(pools, self._sockets, self._timing)
         return pools
 
     def _load(self) -> "_Loaded":
-        settings, configuration = self._settings, Configuration()
-        files: tuple[str, ...] = ()
+        settings = self._settings
         if settings.kubeconfig:
-            where, files = _load_kubeconfig(settings.kubeconfig, configuration)
-        elif settings.server:
-            where = "--master"
-        else:
-            where, files = self._load_pod(configuration)
-        server = _server(settings.server, configuration) if settings.server else str(configuration.host).rstrip("/")
-        configuration.host = server
-        _check_certificates(where, configuration)
-        return _Loaded(configuration, server, files)
+            before = _signatures((str(expanded(settings.kubeconfig)),))
+            found = look_through(settings.kubeconfig)
+            where = f"kubeconfig {shown_path(settings.kubeconfig)}, context {shown(found.context)}"
+            source = _Source(where, f"{where}: {found.token}", found.plugin)
+            files = before | _signatures(found.files)
 
-    def _load_pod(self, configuration: Configuration) -> tuple[str, tuple[str, ...]]:
-        pod = self._pod
+            def read() -> _Loaded:
+                folder = _folder() if found.inline or found.plugin else ""
+                try:
+                    configuration = _load_kubeconfig(source, found, folder)
+                    return _Loaded(source, configuration, settings.server, files, folder)
+                finally:
+                    _remove(folder)
+
+            return self._patience.run(source.token, read) if found.plugin else read()
+        if settings.server:
+            return _Loaded(_Source("--master"), Configuration(), settings.server, {})
+        where = "the ServiceAccount of this pod"
+        source = _Source(f"{where}, {shown_path(self._pod.authority)}", f"{where}, {shown_path(self._pod.token)}")
+        files = _signatures((self._pod.token, self._pod.authority))
+        return _Loaded(source, self._load_pod(), "", files)
+
+    def _load_pod(self) -> Configuration:
+        pod, configuration = self._pod, Configuration()
         if not pod.environment.get(SERVICE_HOST_ENV_NAME):
             msg = (
                 f"there is no way to an API server: this is no pod ({SERVICE_HOST_ENV_NAME} is not set); give "
@@ -131,40 +177,98 @@ class Access:
                 "; mount its token, or give --kubeconfig"
             )
             raise UsageError(msg) from error
-        return f"the ServiceAccount of this pod, {shown_path(pod.authority)}", (pod.token, pod.authority)
+        return configuration
+
+
+class _Source(NamedTuple):
+    """Words for where a configuration comes from, and for where its token stands; the plugin that is asked, if any."""
+
+    where: str
+    token: str = ""
+    plugin: str = ""
 
 
 class _Loaded:
     """A configuration that was read, and the files as they were just before."""
 
-    def __init__(self, configuration: Configuration, server: str, files: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        source: _Source,
+        configuration: Configuration,
+        master: str,
+        files: "_Files",
+        folder: str = "",
+    ) -> None:
+        """Take all that connections need, while ``folder`` is there; raise UsageError where it cannot be meant."""
+        self.source = source
         self.configuration = configuration
-        self.server = server
+        self.server = _server(master, configuration) if master else str(configuration.host).rstrip("/")
         self.files = files
-        self.signatures = _signatures(files)
-        tls = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        self._folder = folder
+        configuration.host = self.server
+        certificates = Certificates(
+            configuration.ssl_ca_cert or "",
+            configuration.cert_file or "",
+            configuration.key_file or "",
+            bool(configuration.verify_ssl),
+        )
+        try:
+            # Before they are loaded: what is exchanged meanwhile is loaded again, and not taken for the same.
+            contents = certificates.contents()
+        except OSError as error:
+            msg = f"{source.where}: {_line(error)}"
+            raise UsageError(msg) from error
+        self.context = made_context(source.where, certificates)
         self.transport = (
-            server,
-            tuple(Path(path).read_bytes() if path else b"" for path in tls),
+            self.server,
+            contents,
             configuration.verify_ssl,
             getattr(configuration, "tls_server_name", None),
             configuration.proxy,
         )
         """What connections depend on; a token that is replaced needs none of them made anew."""
+        wrong = _wrong_with(_headers(configuration))
+        if wrong:
+            msg = f"{source.token}: {wrong}"
+            raise UsageError(msg)
+
+    def refreshed(self) -> dict[str, str]:
+        """Return the headers, after the package has asked a plugin again if it had to."""
+        try:
+            return _headers(self.configuration)
+        finally:
+            _remove(self._folder)
 
 
-def _load_kubeconfig(path: str, configuration: Configuration) -> tuple[str, tuple[str, ...]]:
-    found = look_through(path)
-    where = f"kubeconfig {shown_path(path)}, context {shown(found.context)}"
+def _load_kubeconfig(source: _Source, found: Kubeconfig, folder: str) -> Configuration:
+    """Read a kubeconfig; what it holds of certificates is in ``folder`` then."""
+    configuration = Configuration()
     try:
         load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=found.path, client_configuration=configuration, persist_config=False
+            config_file=found.path,
+            client_configuration=configuration,
+            persist_config=False,
+            temp_file_path=folder or None,
         )
     except Exception as error:  # The package lets through whatever a strange field leads to.
-        msg = f"{where}: {_line(error)}"
+        msg = f"{source.where}: {_line(error)}"
         raise UsageError(msg) from error
-    _check_plugin(where, found, configuration)
-    return where, (found.path, *found.files)
+    _check_plugin(source.where, found, configuration)
+    return configuration
+
+
+def _folder() -> str:
+    """Return a new folder that nobody else looks into."""
+    try:
+        return tempfile.mkdtemp(prefix="knft-")
+    except OSError as error:
+        msg = f"there is no place for certificates that stand in a kubeconfig: {_line(error)}; set TMPDIR"
+        raise UsageError(msg) from error
+
+
+def _remove(folder: str) -> None:
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_plugin(where: str, found: Kubeconfig, configuration: Configuration) -> None:
@@ -185,23 +289,6 @@ def _server(text: str, configuration: Configuration) -> str:
     return f"{scheme}://{text.rstrip('/')}"
 
 
-def _check_certificates(where: str, configuration: Configuration) -> None:
-    """Raise UsageError where certificates are none; urllib3 would say so at each request, and not in which file."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    path: Any = configuration.ssl_ca_cert
-    try:
-        if path:
-            context.load_verify_locations(cafile=path)
-        if configuration.cert_file:
-            path = configuration.cert_file
-            # Without a password given, OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(path, configuration.key_file or None, password=lambda: "")
-    except (OSError, ssl.SSLError) as error:
-        sort = "a CA" if path == configuration.ssl_ca_cert else "a client certificate with its key"
-        msg = f"{where}: {shown_path(path)} cannot be used as {sort}: {_line(error)}"
-        raise UsageError(msg) from error
-
-
 def _headers(configuration: Configuration) -> dict[str, str]:
     """Return the headers that say who asks; a plugin's credentials that end soon are made anew by the package."""
     settings: Mapping[str, Any] = configuration.auth_settings()
@@ -212,8 +299,21 @@ def _headers(configuration: Configuration) -> dict[str, str]:
     }
 
 
-def _signatures(files: tuple[str, ...]) -> tuple[Signature | None, ...]:
-    return tuple(signature(Path(path)) for path in files)
+def _wrong_with(headers: Mapping[str, str]) -> str:
+    """Return why headers cannot be sent, "" where they can; the words never hold what is secret."""
+    for value in headers.values():
+        if len(value.splitlines()) > 1:
+            return "the token has more than one line"
+        if not value.isascii() or not value.isprintable():
+            return "the token has characters that no token has"
+    return ""
+
+
+_Files = dict[str, Signature | None]
+
+
+def _signatures(files: Iterable[str]) -> _Files:
+    return {path: signature(Path(path)) for path in files}
 
 
 def _line(error: Exception) -> str:

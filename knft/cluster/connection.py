@@ -27,7 +27,8 @@ from knft.errors import ClusterError, RefusedError
 UNAUTHORIZED = 401
 _MAX_REFUSAL = 64 << 10
 """How many bytes of a refusal are read."""
-_LONGEST_RETRY_AFTER = 600.0
+LONGEST_RETRY_AFTER = 600.0
+"""Seconds that a server may ask to be left alone."""
 
 Query = Iterable[tuple[str, str]]
 Answered = Callable[[str, str, str, float], None]
@@ -73,7 +74,7 @@ class Connection:
     @property
     def server(self) -> str:
         """The server's address."""
-        return self._access.way().server
+        return self._access.server
 
     def request(self, method: str, path: str, query: Query = (), body: bytes | None = None) -> bytes:
         """Return what the server answers; raise RefusedError where it says no, ClusterError where it says nothing."""
@@ -128,6 +129,10 @@ class Connection:
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self.answered("<error>", method, way.server, time.monotonic() - started)
+            if isinstance(error, ValueError) and not isinstance(error, urllib3.exceptions.HTTPError):
+                # http.client's words for a header that it does not take hold the header, and so the token.
+                msg = f"{way.server}: the request cannot be sent ({type(error).__name__}, not shown: it may be secret)"
+                raise ClusterError(msg) from None
             raise self._broken(error, way) from error
         self.answered(str(response.status), method, way.server, time.monotonic() - started)
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own
@@ -142,7 +147,7 @@ class Connection:
             raise ClusterError(msg)
 
     def _broken(self, error: Exception, way: Way | None = None) -> ClusterError:
-        server = (way or self._access.way()).server
+        server = way.server if way is not None else self._access.server
         return ClusterError(f"{server}: {because(error)}")
 
 
@@ -190,7 +195,7 @@ def _refusal(response: "urllib3.BaseHTTPResponse") -> RefusedError:
     try:
         data = response.read(_MAX_REFUSAL, decode_content=True)
         status = msgspec.json.decode(data, type=Status)
-    except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = Status()
     finally:
         response.close()
@@ -208,4 +213,4 @@ def _refusal(response: "urllib3.BaseHTTPResponse") -> RefusedError:
 def _retry_after(header: str | None, status: Status) -> float:
     listed = status.details.retry_after_seconds if status.details is not None else None
     seconds = float(header) if header is not None and header.isascii() and header.isdigit() else listed or 0.0
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)

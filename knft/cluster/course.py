@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from knft.cluster.limits import Backoff
 from knft.cluster.resources import Resource
 from knft.errors import ClusterError, RefusedError
 
 PAGE = 500
 """How many objects a page has."""
 _JITTER = 0.2
+_SAID_AT = 2
+"""At which expiry in a row it is said."""
 
 
 class Times(Struct, frozen=True):
@@ -26,7 +29,9 @@ class Times(Struct, frozen=True):
     A watch ends and is begun anew after ``shortest_watch`` to ``longest_watch``, drawn by lot, so that clients spread;
     one that is quiet ``grace`` longer counts as hung. A stream may be quiet for ``listing`` before everything has been
     listed. Whether a resource that was missing is there now is looked at every ``missing``. A stream that ends sooner
-    than ``brief`` counts as a failure: two of them would ask each other without end.
+    than ``brief`` counts as a failure: two of them would ask each other without end; one that breaks off later is asked
+    for again soon. Where something comes regularly, a watch counts as hung after ``regular`` without anything. What
+    expires again within ``expired`` is listed after ever longer pauses.
     """
 
     shortest_watch: float = 300.0
@@ -35,6 +40,8 @@ class Times(Struct, frozen=True):
     listing: float = 30.0
     missing: float = 600.0
     brief: float = 5.0
+    regular: float = 180.0
+    expired: float = 120.0
 
 
 class Form(enum.Enum):
@@ -60,7 +67,8 @@ class Next(enum.Enum):
 
     NOW = "now"
     BACK_OFF = "back off"
-    AFTER = "after so many seconds, with jitter"
+    AFTER = "spread over so many seconds"
+    RETRY_AFTER = "not before so many seconds, nor before a back-off ends"
 
 
 class Verdict(NamedTuple):
@@ -71,6 +79,12 @@ class Verdict(NamedTuple):
     seconds: float = 0.0
     shared: bool = True
     """Whether the server as a whole is in trouble, not this resource alone."""
+    kind: str = ""
+    """Of what kind the trouble is: the status, or else the words."""
+    anew: bool = False
+    """Whether the next pause after a failure is the first one again: something has worked for a while."""
+    remark: str = ""
+    """What is to be said, as a warning, but is no trouble that lasts."""
 
 
 class Course:
@@ -94,6 +108,9 @@ class Course:
         self._continue = ""
         self._whole = False
         """Whether to ask for a list without pages, because they have expired in the middle."""
+        self._expiries = 0
+        """How often in a row something expired soon after the time before."""
+        self._expired_at = 0.0
 
     @property
     def path(self) -> str:
@@ -156,24 +173,41 @@ class Course:
         if lasted < self.times.brief:
             return Verdict(Next.BACK_OFF)
         # A server that goes down ends everybody's; one that ends this one as it was told to, only this.
-        return Verdict(Next.NOW) if lasted >= ask.seconds - 1 else Verdict(Next.AFTER, seconds=1.0)
+        if lasted >= ask.seconds - 1:
+            return Verdict(Next.NOW, anew=True)
+        return Verdict(Next.AFTER, seconds=1.0, anew=True)
 
     def no_stream_of_lists(self, lasted: float) -> Verdict:
         """Go on with pages: the server knows streams, and not that they can be lists."""
         self._streaming = False
         return Verdict(Next.NOW) if lasted < self.times.listing else Verdict(Next.AFTER, seconds=1.0)
 
-    def failed(self, ask: Ask, error: ClusterError, *, hung_listing: bool = False) -> Verdict:
-        """Decide what follows on a failure: of a request, or of a stream in the middle."""
-        if isinstance(error, RefusedError):
-            return self._refused(ask, error)
+    def failed(
+        self,
+        ask: Ask,
+        error: ClusterError,
+        *,
+        lasted: float | None = None,
+        hung_listing: bool = False,
+        now: float = 0.0,
+    ) -> Verdict:
+        """Decide what follows on a failure, known ``now``.
+
+        ``lasted`` is for how many seconds the server had been answering, None where it had not begun to.
+        """
+        if isinstance(error, RefusedError) and _has_expired(error):
+            return self._expired(error, now)
         if ask.form is Form.STREAM and hung_listing:
             return self.no_stream_of_lists(0.0)
-        return Verdict(Next.BACK_OFF, str(error))
+        verdict = Verdict(Next.BACK_OFF, str(error))
+        if isinstance(error, RefusedError):
+            verdict = self._refused(ask, error)._replace(kind=str(error.status))
+        lived = self._listed and ask.form is not Form.PAGE and lasted is not None and lasted >= self.times.brief
+        if lived and verdict.next is Next.BACK_OFF:
+            return verdict._replace(next=Next.AFTER, seconds=1.0, anew=True)
+        return verdict
 
     def _refused(self, ask: Ask, error: RefusedError) -> Verdict:
-        if _has_expired(error):
-            return self._expired(error)
         match error.status:
             case HTTPStatus.BAD_REQUEST | HTTPStatus.UNPROCESSABLE_ENTITY:
                 return self._not_understood(ask, error)
@@ -184,19 +218,24 @@ class Course:
                 wrong = f"knft may not {verb} {self.resource.name}: {error.said}; grant it (deploy/rbac.yaml)"
                 return Verdict(Next.BACK_OFF, wrong, shared=False)
             case _ if error.retry_after:
-                return Verdict(Next.AFTER, str(error), error.retry_after)
+                return Verdict(Next.RETRY_AFTER, str(error), error.retry_after)
             case _:
                 return Verdict(Next.BACK_OFF, str(error))
 
-    def _expired(self, error: RefusedError) -> Verdict:
+    def _expired(self, error: RefusedError, now: float) -> Verdict:
         """List again: what came after the resource version is not known any more, or it lies ahead of the server."""
         again = self._at is None and not self._continue
         if self._continue:
             self._whole = True
         self._listed, self._at, self._continue = False, None, ""
+        soon = self._expiries > 0 and now - self._expired_at < self.times.expired
+        self._expiries, self._expired_at = (self._expiries + 1 if soon else 1), now
         if again:
-            return Verdict(Next.BACK_OFF, str(error))
-        return Verdict(Next.AFTER, seconds=1.0)
+            return Verdict(Next.BACK_OFF, str(error), kind=str(error.status))
+        if not soon:
+            return Verdict(Next.AFTER, seconds=1.0)
+        words = f"{self.resource.name} expire again and again ({error}); they are listed anew after longer pauses"
+        return Verdict(Next.BACK_OFF, remark=words if self._expiries == _SAID_AT else "")
 
     def _not_understood(self, ask: Ask, error: RefusedError) -> Verdict:
         """Ask in an older way, where there is one."""
@@ -228,8 +267,24 @@ class Course:
         return Verdict(Next.BACK_OFF, wrong, shared=False)
 
 
+def pause(verdict: Verdict, backoff: Backoff, draw: Callable[[], float], now: float) -> float:
+    """Return how many seconds to wait before the next request; ``draw`` gives numbers from 0 to 1."""
+    if verdict.anew:
+        backoff.begin_anew()
+    match verdict.next:
+        case Next.NOW:
+            return 0.0
+        case Next.AFTER:
+            return jittered(verdict.seconds, draw)
+        case Next.BACK_OFF:
+            return backoff.pause(now)
+        case Next.RETRY_AFTER:
+            asked = verdict.seconds + max(1.0, verdict.seconds * _JITTER) * draw()
+            return max(asked, backoff.pause(now))
+
+
 def jittered(seconds: float, draw: Callable[[], float]) -> float:
-    """Return a pause a little longer than was asked for; a short one is spread as a whole."""
+    """Return a pause a little longer than ``seconds``; a short one is spread as a whole."""
     return seconds * draw() if seconds <= 1 else seconds * (1 + _JITTER * draw())
 
 

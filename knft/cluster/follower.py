@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from knft.cluster.connection import Connection, Status, Stream
-from knft.cluster.course import Ask, Course, Form, Next, Times, Verdict, jittered
+from knft.cluster.connection import LONGEST_RETRY_AFTER, Connection, Status, Stream
+from knft.cluster.course import Ask, Course, Form, Next, Times, Verdict, pause
 from knft.cluster.held import Held
-from knft.cluster.limits import Backoff
+from knft.cluster.limits import Backoff, Pulse
 from knft.cluster.objects import Bookmark, Events, Failure, Reader, Seen
 from knft.cluster.resources import Resource
 from knft.cluster.said import in_one_line
@@ -60,6 +60,7 @@ class Follower:
         self._reader = Reader(resource.kind)
         self._course = Course(resource, draw, times)
         self._backoff = Backoff(draw)
+        self._pulse = Pulse(self._course.times.regular)
         self._said_missing = False
         self._begun: float | None = None
         """When the server began to answer the present request; None before that."""
@@ -91,13 +92,19 @@ class Follower:
         else:
             lasted = self._now() - started
             verdict = Verdict(Next.NOW) if ask.form is Form.PAGE else self._course.ended(ask, lasted)
-        return self._pause(verdict)
+        if verdict.remark:
+            log.warning("%s", verdict.remark)
+        return pause(verdict, self._backoff, self._draw, self._now())
 
     def _failed(self, ask: Ask, error: ClusterError) -> Verdict:
-        hung = self._listing and self._begun is not None and isinstance(error.__cause__, TimeoutError)
-        verdict = self._course.failed(ask, error, hung_listing=hung)
+        now = self._now()
+        lasted = now - self._begun if self._begun is not None else None
+        hung = lasted is not None and isinstance(error.__cause__, TimeoutError)
+        if hung:
+            self._pulse.missed()
+        verdict = self._course.failed(ask, error, lasted=lasted, hung_listing=hung and self._listing, now=now)
         log.debug("%s: %s: %s", self.resource.name, ask.form.value, error)
-        soon = self._begun is None or self._now() - self._begun < self._course.times.brief
+        soon = lasted is None or lasted < self._course.times.brief
         self._broken = soon and self._begun is not None
         if verdict.wrong and (soon or isinstance(error, RefusedError)):
             self._troubles.begin(self.resource.name, verdict)
@@ -113,21 +120,14 @@ class Follower:
             log.info("this API server has no %s (%s); knft goes without", self.resource.name, error)
         self.answered.set()
 
-    def _pause(self, verdict: Verdict) -> float:
-        match verdict.next:
-            case Next.NOW:
-                return 0.0
-            case Next.AFTER:
-                return jittered(verdict.seconds, self._draw)
-            case Next.BACK_OFF:
-                return self._backoff.pause(self._now())
-
     def _carry_out(self, ask: Ask) -> None:
         if ask.form is Form.PAGE:
             self._take_page(ask)
             return
-        with self._connection.stream(ask.path, ask.query, ask.quiet_seconds) as stream:
+        quiet = ask.quiet_seconds if self._listing else self._pulse.quiet_seconds(ask.quiet_seconds)
+        with self._connection.stream(ask.path, ask.query, quiet) as stream:
             self._note_answer()
+            self._pulse.begin(self._now())
             if self._listing:
                 self._held.begin_list()
             self._take_stream(ask, stream)
@@ -166,6 +166,8 @@ class Follower:
             raise ClusterError(msg)
 
     def _take_events(self, ask: Ask, stream: Stream, events: Events) -> None:
+        if self._pulse.felt(self._now()) and not self._listing:
+            self._be_patient(ask, stream)
         if self._broken:
             self._broken = False
             self._troubles.end(self.resource.name)
@@ -201,8 +203,12 @@ class Follower:
             raise _NoListError(msg)
         self._listing = False
         self._course.listed(bookmark.version)
-        stream.be_patient(ask.seconds + self._course.times.grace)
+        self._be_patient(ask, stream)
         self._complete()
+
+    def _be_patient(self, ask: Ask, stream: Stream) -> None:
+        """Wait for more of a watch as long as one may be quiet."""
+        stream.be_patient(self._pulse.quiet_seconds(ask.seconds + self._course.times.grace))
 
     def _complete(self) -> None:
         """Have a list that is complete count."""
@@ -227,7 +233,7 @@ class Follower:
 def _refusal(failure: Failure) -> RefusedError:
     """Return the error that an ERROR event is."""
     status = Status()
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = msgspec.json.decode(failure.status, type=Status)
     said = in_one_line(status.message or "")
     after = status.details.retry_after_seconds if status.details is not None else None
@@ -236,5 +242,5 @@ def _refusal(failure: Failure) -> RefusedError:
         status.code or 0,
         in_one_line(status.reason or ""),
         said,
-        after or 0.0,
+        min(max(after or 0.0, 0.0), LONGEST_RETRY_AFTER),
     )

@@ -28,6 +28,19 @@ class Kubeconfig(Struct, frozen=True):
     files: tuple[str, ...]
     plugin: str = ""
     """The command that credentials come from, "" where they do not come from one."""
+    token: str = ""
+    """Words for where a token stands; they do not hold it."""
+    inline: bool = False
+    """Whether certificates stand in it."""
+
+
+def expanded(path: str) -> Path:
+    """Return a path as it is meant; raise UsageError where the ``~`` of nobody stands at its beginning."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        msg = f"kubeconfig {shown_path(path)}: nobody knows the home directory that its ~ means; give the whole path"
+        raise UsageError(msg) from error
 
 
 def look_through(path: str) -> Kubeconfig:
@@ -39,9 +52,10 @@ class _Reader:
     """One look through one file."""
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path).expanduser()
+        self._path = expanded(path)
         self._where = f"kubeconfig {shown_path(path)}"
         self._files: list[str] = []
+        self._inline = False
 
     def read(self) -> Kubeconfig:
         document = self._parsed()
@@ -59,7 +73,9 @@ class _Reader:
             user_name = self._text(context, "user", "context.user")
             user = self._mapping(self._named(document, "users", user_name, "context.user"), "user", user_name)
         plugin = self._check_user(user)
-        return Kubeconfig(str(self._path), name, tuple(self._files), plugin)
+        return Kubeconfig(
+            str(self._path), name, tuple(self._files), plugin, self._token_place(user, plugin), self._inline
+        )
 
     def _refuse(self, what: str, cause: Exception | None = None) -> NoReturn:
         msg = f"{self._where}: {what}"
@@ -154,9 +170,19 @@ class _Reader:
         self._text(plugin, "apiVersion", "user.exec.apiVersion")
         return self._text(plugin, "command", "user.exec.command")
 
+    def _token_place(self, user: dict[str, Any], plugin: str) -> str:
+        if plugin:
+            return f"user.exec: {shown(plugin)}"
+        if user.get("token"):
+            return "user.token"
+        if user.get("tokenFile"):
+            return f"user.tokenFile: {shown_path(self._path.absolute().parent / str(user['tokenFile']))}"
+        return "user"
+
     def _check_file(self, mapping: dict[str, Any], field: str, words: str) -> None:
         """Look whether the file that a field names can be read; what the field beside it holds counts before it."""
         if f"{field}-data" in mapping:
+            self._inline = True
             self._check_data(mapping, f"{field}-data", f"{words}-data")
             return
         if mapping.get(field) in (None, ""):

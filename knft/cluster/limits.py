@@ -61,3 +61,41 @@ class Backoff:
         self._failed = now
         base, self._next = self._next, min(self._longest, self._next * 2)
         return base * (1 + self._draw()) / 2
+
+    def begin_anew(self) -> None:
+        """Have the next pause be the first one."""
+        self._next = self._first
+
+
+class Pulse:
+    """Tells how long a watch may be quiet: a server from which something came regularly is missed sooner.
+
+    API servers send a bookmark about every minute; others send none, and may have nothing to tell for long.
+    """
+
+    def __init__(self, regular: float) -> None:
+        """Something counts as regular where no gap was longer than ``regular`` seconds, for as long as that."""
+        self._regular = regular
+        self._since: float | None = None
+        self._last = 0.0
+        self.is_regular = False
+
+    def begin(self, now: float) -> None:
+        """Note that another watch begins; what is known of the server still holds."""
+        self._since, self._last = now, now
+
+    def felt(self, now: float) -> bool:
+        """Note that something came; return whether it is now, and was not before, known to come regularly."""
+        if self._since is None or now - self._last > self._regular:
+            self._since = now
+        self._last = now
+        before, self.is_regular = self.is_regular, self.is_regular or now - self._since >= self._regular
+        return self.is_regular and not before
+
+    def missed(self) -> None:
+        """Note that a watch was hung, or seemed so: nothing is known any more."""
+        self._since, self.is_regular = None, False
+
+    def quiet_seconds(self, otherwise: float) -> float:
+        """Return how long a watch may be quiet, ``otherwise`` where nothing is known of it."""
+        return min(self._regular, otherwise) if self.is_regular else otherwise

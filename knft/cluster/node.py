@@ -138,23 +138,26 @@ class OwnNode:
     ) -> Node | None:
         """Wait until knft can begin; return the Node, or None where ``stop`` was set before.
 
-        Raises ClusterError after ``patience`` seconds, with what lacked last; ``trouble`` says what is wrong with the
-        API server, if anything is: then nobody knows what the Node lacks.
+        Raises ClusterError after ``patience`` seconds, with what lacked last. ``trouble`` says what is wrong with the
+        API server, if anything is: then nobody knows what the Node lacks, and the time does not count. An API server
+        is waited for as long as it takes.
         """
-        waited, said = 0.0, ""
+        waited, looks, said = 0.0, 0, ""
         while not stop.is_set():
             with self._news:
                 lacks = what_lacks(self._name, self._node, by_pod_cidrs=self._by_pod_cidrs)
                 if not lacks:
                     self._first = self._node
                     return self._node
-                lacks = trouble() or lacks
-                if waited >= patience:
+                wrong = trouble()
+                if waited >= patience and not wrong:
                     msg = f"{lacks}; it was waited for {patience:g} s"
                     raise ClusterError(msg)
                 self._news.wait(poll)
-            waited += poll
-            if waited > poll and lacks != said:
+            looks += 1
+            waited += 0.0 if wrong else poll
+            lacks = wrong or lacks
+            if looks > 1 and lacks != said:
                 log.info("waiting: %s", lacks)
                 said = lacks
         return None

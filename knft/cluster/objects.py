@@ -1,7 +1,8 @@
 """From bytes to objects: events of a watch and pages of a list, straight into the structs of ``model.objects``.
 
 What fits the types, as nearly everything does, is decoded as a whole; only where something does not, item for item, so
-that it is named and the others are taken.
+that it is named and the others are taken. An object that no decoder takes is left out by its name, and gone past: what
+one tenant writes must not keep what all others write from being seen.
 """
 
 from collections.abc import Iterator
@@ -10,15 +11,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from knft.cluster import scan
+from knft.cluster.said import in_one_line
 from knft.errors import ClusterError
 from knft.model.names import NamespacedName
 from knft.model.objects import KubeObject
 from knft.source.decode import checked, sentences_about
 from knft.source.validate import faults, tidied
+from knft.source.words import plain
 
 END_OF_LIST = "k8s.io/initial-events-end"
 """The annotation of the bookmark that tells that everything has been listed."""
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
+DEPTH = 64
+"""Values that lie deeper are cut off where a decoder gives up, at about a thousand; none that is read lies so deep."""
+_Undecodable = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _VersionMeta(Struct, frozen=True, rename="camel"):
@@ -31,6 +38,19 @@ class _Versioned(Struct, frozen=True):
 
 class _VersionedEvent(Struct, frozen=True):
     object: _Versioned
+
+
+class _WhoMeta(Struct, frozen=True):
+    name: str
+    namespace: str = ""
+
+    @property
+    def key(self) -> NamespacedName | None:
+        return NamespacedName(self.namespace, self.name) if self.name else None
+
+
+class _Who(Struct, frozen=True):
+    metadata: _WhoMeta
 
 
 class _Annotations(Struct, frozen=True):
@@ -116,34 +136,43 @@ class Reader:
         self._loose_event = msgspec.json.Decoder(_LooseEvent)
         self._loose_page = msgspec.json.Decoder(_LoosePage)
         self._bookmark = msgspec.json.Decoder(_Bookmark)
+        self._anything = msgspec.json.Decoder()
         self._where = "from the API server"
 
     def page(self, data: bytes | bytearray) -> Page:
         """Read a page of a list; raise ClusterError where it is none."""
         try:
             page: Any = self._page.decode(data)
-            return Page(
-                tuple(map(self._seen, page.items or ())), page.metadata.resource_version, page.metadata.continues
-            )
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
+        except _Undecodable:
+            return self._page_one_by_one(bytes(data))
+        return Page(tuple(map(self._seen, page.items or ())), page.metadata.resource_version, page.metadata.continues)
+
+    def _page_one_by_one(self, data: bytes) -> Page:
         try:
-            loose = self._loose_page.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            msg = f"its list cannot be read: {error}"
-            raise ClusterError(msg) from error
-        items = tuple(self._seen_loosely(item) for item in loose.items or ())
-        return Page(items, loose.metadata.resource_version, loose.metadata.continues)
+            loose = self._decoded(self._loose_page, data)
+            metadata, items = loose.metadata, [bytes(item) for item in loose.items or ()]
+        except _Undecodable as error:
+            whole = scan.members(data) if scan.is_whole(data) else {}
+            try:
+                metadata = msgspec.json.decode(whole.get("metadata", b""), type=_ListMeta)
+            except _Undecodable:
+                whole = {}
+            if whole.get("items", b"")[:1] != b"[":
+                msg = f"its list cannot be read: {error}"
+                raise ClusterError(msg) from error
+            items = list(scan.items(whole["items"]))
+        return Page(tuple(map(self._seen_loosely, items)), metadata.resource_version, metadata.continues)
 
     def events(self, lines: bytes) -> Events:
         """Read whole lines of a watch, an event each; raise ClusterError where one is none."""
         try:
             found: list[Any] = self._events.decode_lines(lines)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._events_one_by_one(lines)
-        if not found or not _EVENTS.issuperset({event.type for event in found}):
-            return self._events_one_by_one(lines)
-        return Events(tuple(self._happened(event) for event in found), self._last_version(lines))
+            if found and _EVENTS.issuperset({event.type for event in found}):
+                version = self._last_version(lines)
+                return Events(tuple(self._happened(event) for event in found), version)
+        except _Undecodable:
+            pass
+        return self._events_one_by_one(lines)
 
     def _last_version(self, lines: bytes) -> str:
         stripped = lines.rstrip()
@@ -156,25 +185,56 @@ class Reader:
             if not line.strip():
                 continue
             try:
-                event = self._loose_event.decode(line)
-                if event.type == "ERROR":
-                    items.append(Failure(bytes(event.object), version))
-                known = event.type in _EVENTS
-                version = self._version.decode(line).object.metadata.resource_version if known else ""
-                items += self._loosely(event)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                msg = f"an event of its watch cannot be read: {error}"
+                sort, found = self._taken_apart(line)
+                if sort == "ERROR":
+                    items.append(Failure(found, version))
+                version = self._version_of(found, version) if sort in _EVENTS else ""
+                items += self._loosely(sort, found)
+            except _Undecodable as error:
+                msg = f"an event of its watch cannot be read: {in_one_line(str(error))}"
                 raise ClusterError(msg) from error
         return Events(tuple(items), version)
 
-    def _loosely(self, event: _LooseEvent) -> Iterator[Seen | Bookmark]:
-        match event.type:
+    def _taken_apart(self, line: bytes) -> tuple[str, bytes]:
+        """Return what sort of event a line is, and of what; raise what a decoder raises where it is none at all."""
+        try:
+            event = self._decoded(self._loose_event, line)
+        except _Undecodable:
+            whole = scan.members(line) if scan.is_whole(line) else {}
+            if scan.text(whole.get("type", b"")) not in _EVENTS or whole.get("object", b"")[:1] != b"{":
+                raise
+            return scan.text(whole["type"]), whole["object"]
+        return event.type, bytes(event.object)
+
+    @staticmethod
+    def _decoded(decoder: Any, data: bytes) -> Any:  # noqa: ANN401 - one of those made above
+        """Decode, without what lies too deep if it has to be."""
+        try:
+            return decoder.decode(data)
+        except RecursionError:
+            return decoder.decode(scan.cut(data, DEPTH))
+
+    @staticmethod
+    def _version_of(found: bytes, before: str) -> str:
+        """Return the resource version of an object, also of one that cannot be decoded; ``before`` where it has none.
+
+        What is not an object at all raises what a decoder raises.
+        """
+        try:
+            return msgspec.json.decode(found, type=_Versioned).metadata.resource_version or before
+        except _Undecodable:
+            if found[:1] != b"{":
+                raise
+        return scan.text(scan.members(scan.members(found).get("metadata", b"")).get("resourceVersion", b"")) or before
+
+    def _loosely(self, sort: str, found: bytes) -> Iterator[Seen | Bookmark]:
+        match sort:
             case "ADDED" | "MODIFIED":
-                yield self._seen_loosely(event.object)
+                yield self._seen_loosely(found)
             case "DELETED":
-                yield Seen(self._key(self._document(event.object)), None)
+                yield Seen(self._key_in(found), None)
             case "BOOKMARK":
-                metadata = self._bookmark.decode(event.object).metadata
+                metadata = self._bookmark.decode(found).metadata
                 last = metadata.annotations is not None and metadata.annotations.end_of_list == "true"
                 yield Bookmark(metadata.resource_version, last=last)
 
@@ -193,16 +253,32 @@ class Reader:
         remarks = tuple(sentences_about(self._name(key), passed_over, "")) if passed_over else ()
         return Seen(key, found, remarks)
 
-    def _seen_loosely(self, raw: msgspec.Raw) -> Seen:
+    def _seen_loosely(self, raw: bytes) -> Seen:
         """Read what may have any shape."""
-        document = self._document(raw)
-        found, remarks = checked(self._where, document, self._kind)
+        try:
+            document = self._decoded(self._anything, raw)
+            document = document if isinstance(document, dict) else {}
+            found, remarks = checked(self._where, document, self._kind)
+        except _Undecodable as error:
+            key = self._key_in(raw)
+            name = self._name(key) if key is not None else f"{self._where}: {self._kind.__name__}"
+            return Seen(key, None, (f"{name}: it cannot be read: {in_one_line(str(error))}; left out",))
         return Seen(self._key(document) if found is None else found.key, found, tuple(remarks))
 
-    @staticmethod
-    def _document(raw: msgspec.Raw) -> dict[str, Any]:
-        document = msgspec.json.decode(raw)
-        return document if isinstance(document, dict) else {}
+    def _key_in(self, raw: bytes) -> NamespacedName | None:
+        """Return who an object is that need not be right, nor one that can be decoded."""
+        try:
+            return msgspec.json.decode(raw, type=_Who).metadata.key
+        except _Undecodable:
+            pass
+        metadata = scan.members(scan.members(raw).get("metadata", b""))
+        return self._key(
+            {
+                "metadata": {
+                    field: scan.text(metadata[field]) for field in _WhoMeta.__struct_fields__ if field in metadata
+                }
+            }
+        )
 
     def _key(self, document: dict[str, Any]) -> NamespacedName | None:
         metadata = document.get("metadata")
@@ -213,4 +289,4 @@ class Reader:
         return NamespacedName(namespace if isinstance(namespace, str) else "", name)
 
     def _name(self, key: NamespacedName) -> str:
-        return f"{self._kind.__name__} {str(key).lstrip('/')}"
+        return f"{self._kind.__name__} {plain(str(key).lstrip('/'))}"

@@ -20,7 +20,8 @@ class Timing(Struct, frozen=True):
 
     ``connect`` for a connection, TLS included; ``answer`` for the head of an answer, and for more of one that is not a
     stream. A connection on which nothing comes is probed after ``idle``, every ``interval``, and counts as dead when
-    nothing has been acknowledged for ``unacknowledged``: nothing else tells of an end that has lost its power.
+    nothing has been acknowledged for ``unacknowledged``: nothing else tells of an end that has lost its power. A plugin
+    may take ``plugin`` to give credentials.
     """
 
     connect: float = 10.0
@@ -28,6 +29,7 @@ class Timing(Struct, frozen=True):
     idle: int = 20
     interval: int = 10
     unacknowledged: float = 50.0
+    plugin: float = 60.0
 
 
 def socket_options(timing: Timing) -> list[tuple[int, int, int]]:

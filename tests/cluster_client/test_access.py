@@ -1,23 +1,29 @@
 """Kubeconfigs, what a pod is given, certificates and tokens: by real files and real TLS."""
 
 import base64
+import contextlib
+import json
 import logging
 import os
 import stat
+import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from knft.cluster import access
 from knft.cluster.access import Pod
 from knft.cluster.connection import Connection
+from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
-from knft.errors import UsageError
+from knft.errors import ClusterError, RefusedError, UsageError
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.cluster import Cluster, service
 from tests.cluster_client.following import following
-from tests.cluster_client.server import ApiServer
+from tests.cluster_client.server import ApiServer, refuse
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,7 @@ def kubeconfig(folder: Path, **fields: Any) -> Path:
     return path
 
 
+PLUGIN_VERSION = "client.authentication.k8s.io/v1"
 HERE = "kubeconfig {path}, context 'here': "
 OF_FILE = "kubeconfig {path}: "
 AUTHORITY = "cluster.certificate-authority"
@@ -172,6 +179,75 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
         Connection(ClientSettings(kubeconfig=str(missing)))
     with pytest.raises(UsageError, match="it is a directory, not a file"):
         Connection(ClientSettings(kubeconfig=str(folder)))
+
+
+SECRET = "first-secret\nsecond-secret"  # noqa: S105 - of a test
+NO_LINE = "the token has more than one line"
+
+
+@pytest.mark.parametrize("how", ["token", "tokenFile", "exec"])
+def test_a_token_of_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(SECRET)
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": SECRET}}
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "printf", "args": ["%s", json.dumps(credential)]}
+    user = {"token": SECRET} if how == "token" else {"tokenFile": "token"} if how == "tokenFile" else {"exec": plugin}
+    path = kubeconfig(tmp_path, user=user)
+    with pytest.raises(UsageError) as raised:
+        Connection(ClientSettings(kubeconfig=str(path)))
+    place = {"tokenFile": f": {tmp_path}/token", "exec": ": 'printf'"}.get(how, "")
+    assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {NO_LINE}"
+
+
+def test_a_token_that_gets_a_second_line_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "token").write_text("one\n")
+    with ApiServer(one()) as server:
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        for text in (SECRET, "gar\u0142-secret"):
+            (tmp_path / "token").write_text(text)
+            connection.request("GET", "/api/v1/services")
+        assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer one"}
+        connection.close()
+    first, second = warnings(caplog)
+    assert NO_LINE in first
+    assert "characters that no token has" in second
+    assert "secret" not in caplog.text
+
+
+def test_what_cannot_be_sent_is_not_shown() -> None:
+    """Whatever a header is refused for by those who send it, their words are not ours."""
+    with ApiServer(one()) as server:
+        connection = Connection(ClientSettings(server=server.url))
+        way = connection._access.way()
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        connection._access.way = lambda: way._replace(headers=headers)  # type: ignore[method-assign]
+        with pytest.raises(ClusterError) as raised:
+            connection.request("GET", "/api/v1/services")
+        assert "cannot be sent" in str(raised.value)
+        assert "-secret" not in "".join(traceback.format_exception(raised.value))
+        connection.close()
+
+
+def test_a_plugin_that_comes_to_give_a_token_of_two_lines(tmp_path: Path) -> None:
+    """The package asks it again by itself when credentials end."""
+    status = {"token": SECRET, "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    (tmp_path / "later").write_text(
+        json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
+    )
+    status["token"] = "one"  # noqa: S105 - of a test
+    (tmp_path / "now").write_text(
+        json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
+    )
+    with ApiServer(one()) as server:
+        user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "now")]}}
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        (tmp_path / "later").rename(tmp_path / "now")
+        with pytest.raises(ClusterError, match=f"user.exec: 'cat': {NO_LINE}") as raised:
+            connection.request("GET", "/api/v1/services")
+        assert "-secret" not in str(raised.value)
+        connection.close()
 
 
 def test_a_file_that_is_no_certificate(tmp_path: Path, authority: Authority) -> None:
@@ -369,3 +445,153 @@ def test_a_server_that_speaks_no_tls(tmp_path: Path, authority: Authority, caplo
         with following(server, pod=pod) as it:
             it.until(lambda: warnings(caplog), "a warning")
     assert "TLS fails" in warnings(caplog)[0]
+
+
+def test_a_home_directory_of_nobody() -> None:
+    with pytest.raises(UsageError, match="kubeconfig ~nobody-of-this-name/x: nobody knows the home directory"):
+        Connection(ClientSettings(kubeconfig="~nobody-of-this-name/x"))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that temporary files go to."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def inline(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def test_nothing_is_left_of_certificates_in_a_kubeconfig(tmp_path: Path, temporary: Path, authority: Authority) -> None:
+    """And nothing of them is needed any more: each connection is a new one."""
+    mine = authority.sign("me")
+    with ApiServer(one(), tls=authority.server(asks_clients=True)) as server:
+        path = kubeconfig(
+            tmp_path,
+            cluster={"server": server.url, "certificate-authority-data": inline(authority.path)},
+            user={"client-certificate-data": inline(mine.certificate), "client-key-data": inline(mine.key)},
+        )
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        assert not list(temporary.iterdir())
+        for _ in range(2):
+            with connection.stream("/api/v1/services", [("watch", "true")]):
+                pass
+        connection._access.renew()
+        connection.request("GET", "/api/v1/services")
+        assert not list(temporary.iterdir())
+        assert len(server.asked) == 3
+        connection.close()
+
+
+def test_a_server_that_need_not_be_trusted(tmp_path: Path, authority: Authority) -> None:
+    with ApiServer(one(), tls=authority.server(names="DNS:elsewhere")) as server:
+        for trusting in (True, False):
+            cluster = {"server": server.url, "insecure-skip-tls-verify": trusting}
+            connection = Connection(ClientSettings(kubeconfig=str(kubeconfig(tmp_path, cluster=cluster))))
+            if trusting:
+                connection.request("GET", "/api/v1/services")
+            else:
+                with pytest.raises(ClusterError, match="its certificate is not trusted"):
+                    connection.request("GET", "/api/v1/services")
+            connection.close()
+
+
+def test_certificates_of_a_plugin_are_exchanged(tmp_path: Path, temporary: Path, authority: Authority) -> None:
+    """It is asked again where the server does not take what it gave."""
+
+    def gives(name: str) -> None:
+        mine = authority.sign(name)
+        status = {"clientCertificateData": mine.certificate.read_text(), "clientKeyData": mine.key.read_text()}
+        credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status}
+        (tmp_path / "credential").write_text(json.dumps(credential))
+
+    gives("one")
+    with ApiServer(one(), tls=authority.server(asks_clients=True)) as server:
+        plugin = {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "credential")]}
+        path = kubeconfig(
+            tmp_path,
+            cluster={"server": server.url, "certificate-authority": str(authority.path)},
+            user={"exec": plugin},
+        )
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        connection.request("GET", "/api/v1/services")
+        first = connection._access.way().pools
+        gives("another")
+        server.demand("", refuse(401, "who?"))
+        connection.request("GET", "/api/v1/services")
+        assert connection._access.way().pools is not first
+        assert not list(temporary.iterdir())
+        connection.close()
+
+
+def slow_plugin(folder: Path, url: str) -> Path:
+    """Write a kubeconfig with a plugin that notes that it runs, and goes on until ``go`` is there."""
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    script = f"echo >> runs; while [ ! -e go ]; do sleep 0.05; done; printf '%s' '{json.dumps(credential)}'"
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {script}"]}
+    return kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
+
+
+def test_a_plugin_that_takes_too_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(one()) as server:
+        path, timing = slow_plugin(tmp_path, server.url), Timing(plugin=0.2)
+        try:
+            with pytest.raises(UsageError, match=r"user\.exec: 'sh' has given no answer for 0.2 s"):
+                Connection(ClientSettings(kubeconfig=str(path)), timing=timing)
+            (tmp_path / "go").touch()
+            connection = Connection(ClientSettings(kubeconfig=str(path)), timing=Timing(plugin=20))
+            connection._access._patience._seconds = 0.2
+            (tmp_path / "go").unlink()
+            runs = len((tmp_path / "runs").read_text())
+            server.demand("", refuse(401, "who?"), times=3)
+            for _ in range(3):
+                with contextlib.suppress(RefusedError):
+                    connection.request("GET", "/api/v1/services")
+            connection.request("GET", "/api/v1/services")
+            # Another one is not begun beside it, and what it gave before is still used.
+            assert len((tmp_path / "runs").read_text()) == runs + 1
+            assert len(warnings(caplog)) == 1
+            connection.close()
+        finally:
+            (tmp_path / "go").touch()
+
+
+def test_a_plugin_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with ApiServer(one()) as server:
+        path = slow_plugin(tmp_path, server.url)
+        (tmp_path / "go").touch()
+        try:
+            with following(server, settings=ClientSettings(kubeconfig=str(path), qps=0)) as it:
+                assert it.source.wait_synced(20)
+                (tmp_path / "go").unlink()
+                runs = len((tmp_path / "runs").read_text())
+                server.demand("watch", refuse(401, "who?"), times=100)
+                server.cut_streams()
+                it.until(lambda: len((tmp_path / "runs").read_text()) > runs, "the plugin is asked again")
+                it.stop.set()
+                # It takes a minute before it counts as hung.
+                assert it.source.join(20)
+        finally:
+            (tmp_path / "go").touch()
+
+
+def test_what_is_exchanged_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, tokens = access._load_kubeconfig, ["second"]
+
+    def loads(*given: Any) -> Any:
+        found = load(*given)
+        if tokens:
+            (tmp_path / "token").write_text(tokens.pop())
+        return found
+
+    monkeypatch.setattr(access, "_load_kubeconfig", loads)
+    (tmp_path / "token").write_text("one")
+    with ApiServer(one()) as server:
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        connection.request("GET", "/api/v1/services")
+        assert server.asked[0].headers["Authorization"] == "Bearer second"
+        connection.close()

@@ -338,7 +338,41 @@ def test_retry_after_is_honoured(caplog: pytest.LogCaptureFixture) -> None:
             first, second = it.stop.of("services")[:2]
             # A tenth longer is the jitter that was drawn.
             assert [first, second] == pytest.approx([17 * 1.1, 9 * 1.1])
-    assert len(warnings(caplog)) == 1
+    # The second is another trouble than the first.
+    assert [line.partition(" it answers ")[2][:3] for line in warnings(caplog)] == ["429", "503"]
+
+
+def test_the_same_retry_after_again_and_again_is_waited_for_ever_longer() -> None:
+    with ApiServer(small()) as server:
+        refusal = refuse(429, "too many requests", "TooManyRequests", Retry_After="1")
+        server.demand("stream services", refusal, times=6)
+        with following(server) as it:
+            assert it.source.wait_synced(20)
+            # The back-off alone would be 0.6, 1.2, 2.4 ...
+            assert it.stop.of("services")[:6] == pytest.approx([1.5, 1.5, 2.4, 4.8, 9.6, 19.2])
+
+
+def test_what_expires_again_and_again_is_listed_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch services", stream_raw(EXPIRED), times=6)
+        with following(server, times=replace(SHORT, brief=0.0)) as it:
+            server.wait_for("watch services", 7)
+            assert it.stop.of("services")[:6] == pytest.approx([0.5, 0.6, 1.2, 2.4, 4.8, 9.6])
+    (said,) = warnings(caplog)
+    assert said.startswith("services expire again and again (its watch ends with 410: too old)")
+
+
+def test_a_watch_that_breaks_off_after_a_while_is_asked_for_again_soon() -> None:
+    """However often: what has worked for a while has pauses begin anew."""
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch services", refuse(500, "no"), times=3)
+        server.demand("watch services", stream_raw(EVENT, then="close"), times=4)
+        server.demand("watch services", refuse(500, "no"), times=1)
+        with following(server, times=replace(SHORT, brief=0.0)) as it:
+            server.wait_for("watch services", 9)
+            assert it.stop.of("services")[:8] == pytest.approx([0.6, 1.2, 2.4, *[0.5] * 4, 0.6])
 
 
 def test_forbidden_names_resource_and_verb_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 """How often an API server is asked that answers, that does not, and that comes back: with a clock of the test's own."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -8,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from knft.cluster.course import Course, Form, Next, Times, jittered
-from knft.cluster.limits import HEALTHY_SECONDS, LONGEST_PAUSE, Backoff, TokenBucket
+from knft.cluster.course import Ask, Course, Form, Next, Times, Verdict, jittered, pause
+from knft.cluster.limits import HEALTHY_SECONDS, LONGEST_PAUSE, Backoff, Pulse, TokenBucket
 from knft.cluster.resources import SERVICES
 from knft.errors import ClusterError, RefusedError
 
@@ -79,8 +80,11 @@ class Client:
             asked.append(now)
             if now >= away:
                 return asked
-            verdict = self.course.failed(self.course.ask(), error)
-            now += self.backoff.pause(now) if verdict.next is Next.BACK_OFF else jittered(verdict.seconds, self.draw)
+            verdict = self.course.failed(self.course.ask(), error, now=now)
+            now += self.pause(verdict, now)
+
+    def pause(self, verdict: Verdict, now: float) -> float:
+        return pause(verdict, self.backoff, self.draw, now)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,89 @@ def test_retry_after_spreads_too() -> None:
     pauses = [Client(seed).asks_while(20, error)[1] for seed in range(1000)]
     assert max(Counter(int(pause * 10) for pause in pauses).values()) < 100
     assert min(pauses) > 10
+
+
+def test_a_short_retry_after_is_waited_for_and_spread_and_grows() -> None:
+    error = RefusedError("429", 429, retry_after=1)
+    asked = [Client(seed).asks_while(HOUR, error) for seed in range(1000)]
+    pauses = [later - sooner for times in asked for sooner, later in itertools.pairwise(times)]
+    assert min(pauses) >= 1
+    assert all(len(times) < 2 * HOUR / LONGEST_PAUSE + 20 for times in asked)
+    first = Counter(int((times[1] - times[0]) * 10) for times in asked)
+    assert max(first.values()) < 200
+
+
+def test_only_what_breaks_off_soon_makes_pauses_grow() -> None:
+    client, brief = Client(1), Times().brief
+    ask, error = client.course.ask(), ClusterError("it breaks off")
+
+    def pauses(lasted: float | None, count: int) -> list[float]:
+        verdicts = [client.course.failed(ask, error, lasted=lasted) for _ in range(count)]
+        return [client.pause(verdict, 0) for verdict in verdicts]
+
+    assert pauses(None, 8)[-1] > LONGEST_PAUSE / 2
+    assert max(pauses(brief, 100)) <= 1
+    assert len(set(pauses(brief, 100))) == 100
+    assert pauses(brief - 0.1, 1)[0] <= 0.8
+    assert pauses(brief - 0.1, 8)[-1] > LONGEST_PAUSE / 2
+
+
+def test_a_list_that_breaks_off_is_not_asked_for_again_at_once() -> None:
+    """It is much work for a server each time."""
+    course = Course(SERVICES, lots(1))
+    assert course.failed(course.ask(), ClusterError("it breaks off"), lasted=20).next is Next.BACK_OFF
+
+
+def expire(course: Course, now: float) -> Verdict:
+    course.listed("1000")
+    return course.failed(course.ask(), RefusedError("410", 410), lasted=0, now=now)
+
+
+def test_the_first_expiry_is_soon_over_and_the_next_ones_later() -> None:
+    course = Course(SERVICES, lots(1))
+    times, verdicts = Times(), [expire(course, now) for now in range(5)]
+    assert [verdict.next for verdict in verdicts] == [Next.AFTER, *[Next.BACK_OFF] * 4]
+    assert [bool(verdict.remark) for verdict in verdicts] == [False, True, False, False, False]
+    assert expire(course, 4 + times.expired - 1).next is Next.BACK_OFF
+    assert expire(course, 4 + 3 * times.expired).next is Next.AFTER
+
+
+def minutes(pulse: Pulse, seconds: float, start: float = 0.0) -> float:
+    """Have something come so often for ten minutes; return when it came last."""
+    now = start
+    pulse.begin(now)
+    while now < start + 600:
+        now += seconds
+        pulse.felt(now)
+    return now
+
+
+def limits(course: Course) -> tuple[Ask, float]:
+    course.listed("1000")
+    ask = course.ask()
+    return ask, ask.quiet_seconds
+
+
+def test_a_server_with_bookmarks_is_missed_after_three_minutes() -> None:
+    pulse, (ask, longest) = Pulse(Times().regular), limits(Course(SERVICES, lots(1)))
+    assert pulse.quiet_seconds(longest) == longest == ask.seconds + Times().grace
+    now = minutes(pulse, 60)
+    assert pulse.quiet_seconds(longest) == 180
+    # Other watches of the same server are held to it, until one was hung.
+    pulse.begin(now + 1)
+    assert pulse.quiet_seconds(longest) == 180
+    pulse.missed()
+    assert pulse.quiet_seconds(longest) == longest
+
+
+def test_a_server_with_nothing_to_tell_may_be_quiet() -> None:
+    pulse = Pulse(Times().regular)
+    minutes(pulse, 200)
+    assert pulse.quiet_seconds(500) == 500
+    # Many at once are not regular.
+    for _ in range(1000):
+        pulse.felt(800)
+    assert pulse.quiet_seconds(500) == 500
 
 
 def test_watches_end_one_after_the_other() -> None:

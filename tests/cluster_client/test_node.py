@@ -1,5 +1,6 @@
 """The own Node: what knft waits for at the start, and what ends it later (J.3)."""
 
+import logging
 import threading
 from typing import Any
 
@@ -77,10 +78,26 @@ def test_the_last_thing_that_lacks_is_the_error(by_pod_cidrs: bool, found: Node 
     assert str(raised.value) == f"{said}; it was waited for 0.03 s"
 
 
-def test_what_is_wrong_with_the_server_comes_first() -> None:
-    it = Own()
-    with pytest.raises(ClusterError, match=r"^connection refused; it was waited for"):
-        it.own.wait_ready(threading.Event(), lambda: "connection refused", patience=0.02, poll=0.01)
+def test_a_server_that_does_not_answer_is_waited_for_without_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """J.3: five minutes are for the Node, of which nobody knows while the server is away."""
+    caplog.set_level(logging.INFO, "knft")
+    it, looks = Own(), 0
+
+    def trouble() -> str:
+        nonlocal looks
+        looks += 1
+        return "" if looks <= 100 or looks > 10_000 else "connection refused"
+
+    class Waited(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            return timeout is None
+
+    it.own._news = Waited()
+    with pytest.raises(ClusterError, match=r"^there is no Node node-1 .*; it was waited for 300 s"):
+        it.own.wait_ready(threading.Event(), trouble)
+    # A hundred seconds before the server was away, and two hundred after.
+    assert looks == 10_201
+    assert caplog.messages[1:2] == ["waiting: connection refused"]
 
 
 def test_it_is_waited_for_five_minutes_a_look_each_second() -> None:

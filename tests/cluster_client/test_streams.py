@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -18,7 +19,7 @@ from knft.configuration.settings import ClientSettings
 from knft.errors import ClusterError
 from tests.cluster_client.cluster import Cluster, service
 from tests.cluster_client.following import QUICK, SHORT, following, until
-from tests.cluster_client.server import HUNG, ApiServer, hang, nobody_there, stream_raw
+from tests.cluster_client.server import HUNG, ApiServer, Handler, hang, nobody_there, stream_raw
 from tests.lab.namespace import Namespace
 
 NEVER = Timing(connect=10 * HUNG, answer=10 * HUNG, idle=1000, interval=1000, unacknowledged=10000)
@@ -73,6 +74,25 @@ def test_a_watch_that_hangs_is_begun_anew() -> None:
             server.wait_for("watch services", 2)
             server.cluster.put("services", service("later", 2))
             it.mirror.wait_names("web", "later")
+
+
+def test_a_watch_in_which_nothing_comes_any_more_is_begun_anew() -> None:
+    """The watch itself would go on for five minutes."""
+    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"200"}}}\n'
+
+    def falls_silent(handler: Handler, _: object) -> bool:
+        handler.begin_stream()
+        for _ in range(20):
+            handler.chunk(bookmark)
+            time.sleep(0.1)
+        return hang(handler, _)  # type: ignore[arg-type]
+
+    with ApiServer(one()) as server:
+        server.streams_lists = False
+        server.demand("watch services", falls_silent)
+        with following(server, times=msgspec.structs.replace(SHORT, regular=1.0)) as it:
+            assert it.source.wait_synced(HUNG)
+            server.wait_for("watch services", 2)
 
 
 @contextmanager
