@@ -58,6 +58,7 @@ _RANGES = {
 }
 _CONNTRACK_TIMES = tuple(path for path in FIELDS if path.startswith("conntrack.") and path.endswith("Timeout"))
 _IPVS_TIMES = ("ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout")
+_PORT = re.compile(r"[0-9]{1,5}")
 _PORTS = re.compile(r"|\d{1,5}|\d{1,5}-\d{1,5}|\d{1,5}\+\d{1,5}")
 _MINOR_VERSION = re.compile(r"|\d+\.\d+")
 _OTHER_MODES = {
@@ -152,7 +153,7 @@ def _is_address(text: str) -> bool:
 
 
 def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _HIGHEST_PORT
+    return _PORT.fullmatch(text) is not None and 1 <= int(text) <= _HIGHEST_PORT
 
 
 def _networks(document: Document, name: Names) -> Iterator[str]:

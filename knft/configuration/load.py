@@ -45,14 +45,16 @@ def settings_from(given: Given, hostname: str, read: Callable[[str], bytes]) -> 
             node_name=node_name,
             node_ips=parse_addresses("--node-ip", given.get("--node-ip", ())),
             service_cidrs=parse_networks("--service-cidr", given.get("--service-cidr", ())),
-            server=given.get("--master", ""),
+            server=_server(given),
         )
     except UsageError as error:
         problems.append(str(error))
     if problems:
         raise ConfigurationError("\n".join(problems))
     canonical_durations(document)
-    more = warnings_of(document, name, frozenset(origins), of_kube_proxy=bool(given.get("--config")))
+    # Flags alone are a kube-proxy's as well; manifests it does not have, and --cleanup serves nothing.
+    of_kube_proxy = bool(given.get("--config")) or not (given.get("--manifests") or given.get("--cleanup"))
+    more = warnings_of(document, name, frozenset(origins), of_kube_proxy=of_kube_proxy)
     idle = [
         f"{flag}: {row.note}" for flag in given if (row := FLAGS[flag]).verdict is Verdict.IDLE and _counts(given, flag)
     ]
@@ -86,6 +88,18 @@ def _from_file(given: Given, read: Callable[[str], bytes]) -> _Collected:
     document, origins = defaulted(given_there), Origins()
     flags.beside_file(document, given, origins)
     return _Collected(document, Names(origins, shown_path(path)), origins, (*warnings, *flags.ignored(given)))
+
+
+def _server(given: Given) -> str:
+    """Return the API server's address as it is given; who may enter does not belong there, and is not shown."""
+    server = str(given.get("--master", ""))
+    if "@" in server:
+        msg = (
+            "--master: a user's name or password before an @ is refused; give https://HOST:PORT, "
+            "and credentials in a kubeconfig (--kubeconfig)"
+        )
+        raise UsageError(msg)
+    return server
 
 
 def _node_name(given: Given, document: Document, name: Names, hostname: str) -> str:

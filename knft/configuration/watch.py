@@ -3,13 +3,14 @@
 kube-proxy ends at every write to the file; knft compares, so that touching it, or writing the same again, does nothing.
 """
 
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from knft.configuration.content import read_configuration
 from knft.errors import ConfigurationChangedError, ConfigurationError
-from knft.source.files import Signature, signature
+from knft.source.files import Signature, shown_path, signature
 
 TICK_MS = 1000
 """How often the file is looked at where no event tells of it: links above it, NFS."""
@@ -18,27 +19,42 @@ SETTLED_SECONDS = 0.2
 CHANGED = "content of the proxy server's configuration file was updated"
 
 
+log = logging.getLogger("knft")
+
+
 def wait_for_change(path: str, known: bytes, stop: threading.Event) -> None:
     """Return when ``stop`` is set; raise ConfigurationChangedError when the file holds anything but ``known``.
 
-    A file that is gone, or cannot be read, is not other content.
+    A file that is gone, or cannot be read, is not other content; it is said when that begins, and when it is over.
     """
     seen: Signature | None = None
+    is_missed = False
     for _ in _looks(Path(path), stop):
         now = signature(Path(path))
-        if now is None or now == seen:
+        if now is not None and now == seen and not is_missed:
             continue
-        if not _differs(path, known):
+        found = _read(path)
+        if is_missed and isinstance(found, bytes):
+            log.info("%s: it can be read again", shown_path(path))
+            is_missed = False
+        if found == known:
             seen = now
-        elif not stop.wait(SETTLED_SECONDS) and _differs(path, known):
-            raise ConfigurationChangedError(CHANGED)
+        elif not stop.wait(SETTLED_SECONDS):
+            later = _read(path)
+            if isinstance(found, bytes) and isinstance(later, bytes) and later != known:
+                raise ConfigurationChangedError(CHANGED)
+            if not isinstance(found, bytes) and not isinstance(later, bytes) and not is_missed:
+                log.warning(
+                    "%s; knft goes on with what it was told, and hears of no change until it can read it again", later
+                )
+                is_missed = True
 
 
-def _differs(path: str, known: bytes) -> bool:
+def _read(path: str) -> bytes | ConfigurationError:
     try:
-        return read_configuration(path) != known
-    except ConfigurationError:
-        return False
+        return read_configuration(path)
+    except ConfigurationError as error:
+        return error
 
 
 def _looks(path: Path, stop: threading.Event) -> Iterator[None]:

@@ -43,6 +43,8 @@ class FlowLedger:
         self._noted: dict[ServicePortName, tuple[frozenset[bytes], frozenset[End]]] = {}
         self._by_key: dict[bytes, _Claims] = {}
         """By end, for addresses that are dialled, and by port alone for NodePorts."""
+        self._node_ports = 0
+        """How many keys are of NodePorts; counted, since nobody but who notes may go through them."""
 
     def __bool__(self) -> bool:
         """Whether there is any UDP Service."""
@@ -66,6 +68,7 @@ class FlowLedger:
             self._unclaim(key, name)
         if now is not None:
             for key in now[0]:
+                self._node_ports += _is_node_port(key) and key not in self._by_key
                 # Replaced as a whole, and never changed: somebody may be reading it.
                 self._by_key[key] = {**self._by_key.get(key, {}), name: now[1]}
         return True
@@ -76,6 +79,7 @@ class FlowLedger:
             self._by_key[key] = left
         else:
             del self._by_key[key]
+            self._node_ports -= _is_node_port(key)
 
     def is_stale(self, dialled: End, answering: End, node_port_addresses: Collection[bytes]) -> bool:
         """Tell whether a flow that was opened to ``dialled`` has ``answering``, who is no endpoint of its frontend.
@@ -92,7 +96,11 @@ class FlowLedger:
     @property
     def has_node_ports(self) -> bool:
         """Whether any of the Services has a NodePort."""
-        return any(len(key) == _PORT_BYTES for key in self._by_key)
+        return self._node_ports > 0
+
+
+def _is_node_port(key: bytes) -> bool:
+    return len(key) == _PORT_BYTES
 
 
 def _keys(port: ServicePort) -> list[bytes]:

@@ -1,7 +1,8 @@
 """The kernel's UDP flows, through pyroute2's netlink socket: listed, and forgotten one by one.
 
-A sync beside this waits for some milliseconds at most: the interpreter's lock is given up after every buffer, which
-holds 150 messages. Beside pyroute2's own way of listing it has waited for more than 100 ms.
+A sync beside this waits for some milliseconds at most: the interpreter's lock is given up after every buffer of a
+listing, which holds 150 messages, and once for the deletions that are sent together. Beside pyroute2's own way of
+listing it has waited for more than 100 ms.
 """
 
 import errno
@@ -26,7 +27,7 @@ ATTEMPTS = 5
 AT_ONCE = 64
 """So many deletions are sent together; their answers fit into any receive buffer."""
 YIELD_SECONDS = 0.0003
-"""How long nothing is done after a buffer, so that whoever waits for the interpreter's lock gets it."""
+"""How long nothing is done each time, so that whoever waits for the interpreter's lock gets it."""
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 
 
@@ -57,7 +58,7 @@ class Socket(Protocol):
 class FlowTable:
     """The UDP flows of one family in zone 0, where knft's rules translate; other zones are those who made them's.
 
-    Methods raise KernelError where nobody answers, or nothing can be listed. ``listings`` and ``deletions`` count
+    Listing raises KernelError where nobody answers, or nothing can be listed. ``listings`` and ``deletions`` count
     messages to the kernel.
     """
 
@@ -84,6 +85,7 @@ class FlowTable:
         self._send(messages.listing_request(self._family, self._sequence))
         complete = True
         while True:
+            _give_way()
             try:
                 buffer = self._receive()
             except InterruptedError:
@@ -105,12 +107,16 @@ class FlowTable:
         """Delete these very flows.
 
         One that has ended meanwhile counts as none, and one of the same client that leads elsewhere now is left alone.
+        Where answers get lost, what was answered so far counts, and no more is asked for.
         """
         count, refusals = 0, set[int]()
-        for first in range(0, len(flows), AT_ONCE):
-            for code in self._delete(flows[first : first + AT_ONCE]):
-                count += code == 0
-                refusals |= {code} - {0, errno.ENOENT}
+        try:
+            for first in range(0, len(flows), AT_ONCE):
+                for code in self._delete(flows[first : first + AT_ONCE]):
+                    count += code == 0
+                    refusals |= {code} - {0, errno.ENOENT}
+        except KernelError as error:
+            return Forgotten(count, str(error))
         return Forgotten(count, str(_refused(min(refusals))) if refusals else "")
 
     def _delete(self, flows: Sequence[Flow]) -> Iterator[int]:
@@ -120,6 +126,8 @@ class FlowTable:
         self.deletions += len(flows)
         requests = zip(sequences, flows, strict=True)
         self._send(b"".join(messages.deletion_request(self._family, *request) for request in requests))
+        # Not at each answer: they come one by one, and all of them are there by now.
+        _give_way()
         left = len(flows)
         while left:
             try:
@@ -139,13 +147,16 @@ class FlowTable:
 
     def _receive(self) -> bytes:
         """Return a buffer; raise InterruptedError where the kernel had no room for one."""
-        time.sleep(YIELD_SECONDS)
         try:
             return self._socket.recv(_READ_BYTES)
         except OSError as error:
             if error.errno in (errno.ENOBUFS, errno.EINTR):
                 raise InterruptedError from error
             raise _refused(errno.ETIMEDOUT if error.errno == errno.EAGAIN else error.errno) from error
+
+
+def _give_way() -> None:
+    time.sleep(YIELD_SECONDS)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ so it is judged again once a sync has succeeded that had begun before.
 """
 
 import logging
+import math
 import socket
 import threading
 import time
@@ -15,8 +16,7 @@ from collections.abc import Callable, Collection
 from knft.config import Config
 from knft.decide.stale_flows import FlowLedger, packed
 from knft.errors import KernelError
-from knft.kernel.conntrack import FlowTable, flow_table
-from knft.kernel.flow_messages import Flow
+from knft.kernel.conntrack import FlowTable, Forgotten, Listing, flow_table
 from knft.model import addresses
 from knft.model.names import Family
 from knft.sync.observer import Observer
@@ -26,12 +26,15 @@ from knft.sync.state import ServiceState
 log = logging.getLogger("knft")
 
 LOOK_SECONDS = 0.5
-"""How long it takes to notice that one has to stop."""
+"""How long it takes to notice that one has to stop, or that it is time to try again."""
 REST = 4.0
-"""So many times as long as it took, nothing is done afterwards: at most a fifth of a processor is used, whatever comes.
-"""
+"""So many times as long as it has computed, nothing is done: at most a fifth of a processor is used, whatever comes."""
+FIRST_RETRY_SECONDS = 1.0
+"""When flows are looked at again, of which some could not be; twice as long every time that it happens again."""
+LAST_RETRY_SECONDS = 60.0
 
 _FAMILIES = {Family.IPV4: int(socket.AF_INET), Family.IPV6: int(socket.AF_INET6)}
+NOTHING = Forgotten(0, "")
 
 
 class _Heard:
@@ -47,6 +50,25 @@ class _Heard:
         self.is_failed = False
         """Whether the last sync has failed: nobody knows then what is in force."""
         self.successes = 0
+        self.retry_at = math.inf
+        """When to look again, though nothing has changed, since the last look was not the whole of it."""
+        self.retry_seconds = FIRST_RETRY_SECONDS
+
+    def is_ready(self, now: float) -> bool:
+        """Whether flows are to be looked at."""
+        return (self.is_due or now >= self.retry_at) and not self.is_failed
+
+    def take(self) -> None:
+        """Note that flows are being looked at."""
+        self.is_due, self.retry_at = False, math.inf
+
+    def note_look(self, now: float, *, is_whole: bool) -> None:
+        """Have flows looked at again, later each time, where something was left out."""
+        if is_whole:
+            self.retry_seconds = FIRST_RETRY_SECONDS
+        else:
+            self.retry_at = now + self.retry_seconds
+            self.retry_seconds = min(2 * self.retry_seconds, LAST_RETRY_SECONDS)
 
 
 class FlowCleaner(Observer):
@@ -60,11 +82,19 @@ class FlowCleaner(Observer):
         config: Config,
         local_addresses: Callable[[], frozenset[str]],
         reconciled: Callable[[Family, float, int], None] = lambda *_: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        computed: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``local_addresses`` tells the machine's, which may all accept NodePorts; it may raise KernelError."""
+        """``local_addresses`` tells the machine's, which may all accept NodePorts; it may raise KernelError.
+
+        ``computed`` tells for how many seconds the calling thread has had a processor.
+        """
         self._config = config
         self._local_addresses = local_addresses
         self._reconciled = reconciled
+        self._clock = clock
+        self._computed = computed
         self._heard = {family: _Heard() for family in Family}
         self._condition = threading.Condition()
         self._stop = threading.Event()
@@ -107,43 +137,60 @@ class FlowCleaner(Observer):
         """Look at flows whenever that is due, until ``stop`` is set; a thread of its own calls this."""
         self._stop = stop
         while not stop.is_set():
-            started = time.monotonic()
-            for family in self._take_due():
+            due = self._take_due()
+            # Not by the clock: a look may wait for a sync, and nobody is held up by that.
+            before = self._computed()
+            for family in due:
                 self._reconcile_and_say(family)
-            stop.wait((time.monotonic() - started) * REST)
+            if due:
+                stop.wait((self._computed() - before) * REST)
 
     def _take_due(self) -> list[Family]:
         """Return the families whose flows are to be looked at, waiting a little for one; they are due no longer."""
         with self._condition:
-            self._condition.wait_for(lambda: any(map(self._is_ready, self._heard.values())), LOOK_SECONDS)
-            due = [family for family, heard in self._heard.items() if self._is_ready(heard)]
+            self._condition.wait_for(self._ready, LOOK_SECONDS)
+            due = self._ready()
             for family in due:
-                self._heard[family].is_due = False
+                self._heard[family].take()
             return due
 
-    @staticmethod
-    def _is_ready(heard: _Heard) -> bool:
-        return heard.is_due and not heard.is_failed
+    def _ready(self) -> list[Family]:
+        now = self._clock()
+        return [family for family, heard in self._heard.items() if heard.is_ready(now)]
 
     def _reconcile_and_say(self, family: Family) -> None:
+        trouble = ""
         try:
             self.reconcile(family)
         except KernelError as error:
-            if self._said.get(family) != str(error):
-                log.warning("%s: %s", family.value, error)
-            self._said[family] = str(error)
+            trouble = str(error)
         except Exception:
             log.exception("%s: looking at conntrack failed unexpectedly; please report this", family.value)
-        else:
-            self._said.pop(family, None)
+        if trouble and self._said.get(family) != trouble:
+            log.error("%s: %s", family.value, trouble)
+        self._said[family] = trouble
 
     def reconcile(self, family: Family) -> int:
         """Forget the stale flows there are in the calling thread's namespace; return how many those were.
 
-        Nothing is done where syncs fail: it is due again with the next that succeeds. Raises KernelError.
+        Nothing is done where syncs fail: it is due again with the next that succeeds. Where some flows could not be
+        looked at or forgotten, it is due again after a while. Raises KernelError, in the end where flows were refused.
         """
-        heard, started = self._heard[family], time.monotonic()
-        count = 0
+        heard, is_whole = self._heard[family], False
+        try:
+            listed, forgotten = self._look(family)
+            is_whole = listed and not forgotten.refusal
+        finally:
+            with self._condition:
+                heard.note_look(self._clock(), is_whole=is_whole)
+        if forgotten.refusal:
+            raise KernelError(forgotten.refusal)
+        return forgotten.count
+
+    def _look(self, family: Family) -> tuple[bool, Forgotten]:
+        """Forget stale flows; return whether all flows were listed, and what became of the stale ones."""
+        heard, started = self._heard[family], self._clock()
+        complete, forgotten = True, NOTHING
         if heard.ledger:
             node_port_addresses = self._node_port_addresses(family)
 
@@ -151,14 +198,15 @@ class FlowCleaner(Observer):
                 return heard.ledger.is_stale(dialled, answering, node_port_addresses)
 
             with flow_table(_FAMILIES[family]) as table:
-                listing = table.find(is_stale)
-                if not listing.complete:
-                    log.debug("%s: the kernel interrupts listing its flows; some were not looked at", family.value)
+                listing = _listed(family, table, is_stale)
+                complete = listing.complete
                 if listing.flows and not self._is_settled(heard):
-                    return 0
-                count = self._forget(family, table, [flow for flow in listing.flows if _judge(flow, is_stale)])
-        self._reconciled(family, time.monotonic() - started, count)
-        return count
+                    return complete, NOTHING
+                forgotten = table.forget([flow for flow in listing.flows if is_stale(flow.dialled, flow.answering)])
+        if forgotten.count:
+            log.debug("%s: %d stale UDP flows forgotten", family.value, forgotten.count)
+        self._reconciled(family, self._clock() - started, forgotten.count)
+        return complete, forgotten
 
     def _is_settled(self, heard: _Heard) -> bool:
         """Wait until the ledger knows what was in force just now; return whether it does. It does not by failures."""
@@ -172,14 +220,6 @@ class FlowCleaner(Observer):
             heard.is_due |= not known
             return known
 
-    def _forget(self, family: Family, table: FlowTable, flows: list[Flow]) -> int:
-        forgotten = table.forget(flows)
-        if forgotten.refusal:
-            log.error("%s: %s", family.value, forgotten.refusal)
-        if forgotten.count:
-            log.debug("%s: %d stale UDP flows forgotten", family.value, forgotten.count)
-        return forgotten.count
-
     def _node_port_addresses(self, family: Family) -> Collection[bytes]:
         heard = self._heard[family]
         found: Collection[str] = heard.nodeport_ips
@@ -189,5 +229,8 @@ class FlowCleaner(Observer):
         return frozenset(map(packed, found))
 
 
-def _judge(flow: Flow, is_stale: Callable[[bytes, bytes], bool]) -> bool:
-    return is_stale(flow.dialled, flow.answering)
+def _listed(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> Listing:
+    listing = table.find(is_stale)
+    if not listing.complete:
+        log.debug("%s: the kernel interrupts listing its flows; some were not looked at", family.value)
+    return listing

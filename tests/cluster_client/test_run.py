@@ -246,7 +246,7 @@ def test_probes_that_cannot_be_served_end_it_where_that_is_asked_for(
     ],
 )
 def test_a_cluster_that_cannot_be_meant_is_one_line(namespace: Namespace, flags: list[str], words: str) -> None:
-    done = namespace.run([*KNFT, "run", "--node", NODE, *flags], check=False)
+    done = namespace.run([*KNFT, "run", "--nodeport-addresses=primary", "--node", NODE, *flags], check=False)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("knft: ")

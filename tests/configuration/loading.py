@@ -14,6 +14,8 @@ from knft.configuration.settings import Settings
 
 KUBEADM = Path(__file__).parent / "kubeadm.yaml"
 """What kubeadm puts into the ConfigMap of a cluster without wishes."""
+PRIMARY = "--nodeport-addresses=primary"
+"""What keeps a command line without a mode from a warning."""
 HOST = "Host-1"
 FILE = "config.conf"
 

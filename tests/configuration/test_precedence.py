@@ -8,7 +8,7 @@ import pytest
 from knft.configuration.document import split_host_port, with_port
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings
 from knft.errors import KnftError
-from tests.configuration.loading import HOST, KUBEADM, config, load, of_fields
+from tests.configuration.loading import HOST, KUBEADM, PRIMARY, config, load, of_fields
 from tests.unit.objects import table
 
 
@@ -90,6 +90,32 @@ def test_a_mode_that_knft_has_not_is_taken_with_a_warning(mode: str) -> None:
     settings = load(text=of_fields(mode=mode, nodePortAddresses=["primary"]))
     assert settings.warnings == (first,)
     assert settings.document["mode"] == "nftables"
+
+
+NOTHING_SAID = (
+    "--nodeport-addresses: nothing is said, so that NodePorts answer on the node's primary addresses, "
+    "as in mode nftables; in mode {} they would on all local ones"
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode"),
+    [
+        ((), "iptables"),
+        (("--hostname-override=node-1", "--kubeconfig=/etc/kubeconfig"), "iptables"),
+        (("--proxy-mode=iptables",), "iptables"),
+        (("--proxy-mode=ipvs",), "ipvs"),
+        (("--proxy-mode=nftables",), ""),
+        ((PRIMARY,), ""),
+        (("--nodeport-addresses=0.0.0.0/0",), ""),
+        (("--manifests=/srv", "--node=node-1"), ""),
+        (("--cleanup",), ""),
+    ],
+)
+def test_node_ports_of_a_kube_proxys_command_line_are_told_of(flags: tuple[str, ...], mode: str) -> None:
+    """Its NodePorts would answer everywhere, with a file or without one."""
+    told = [warning for warning in load(*flags).warnings if "nothing is said" in warning]
+    assert told == ([NOTHING_SAID.format(mode)] if mode else [])
 
 
 class OfFlags(NamedTuple):

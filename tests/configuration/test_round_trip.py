@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from knft.configuration import durations
 from knft.configuration.settings import Settings
 from knft.configuration.write import as_yaml
-from tests.configuration.loading import KUBEADM, load, of_paths
+from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
 from tests.configuration.strategies import CONFIGURATIONS
 from tests.packets.node import KNFT
 
@@ -79,7 +79,7 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     target = tmp_path / "missing" / "file.yaml"
-    command = [*KNFT, "run", f"--write-config-to={target}"]
+    command = [*KNFT, "run", PRIMARY, f"--write-config-to={target}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"knft: --write-config-to: {target} cannot be written: No such file or directory\n"

@@ -72,6 +72,8 @@ BAD = {
     "healthzBindAddress, no port": bad("healthzBindAddress", "192.0.2.1:", f"'192.0.2.1:' {PORTS}"),
     "metricsBindAddress, port 0": bad("metricsBindAddress", "192.0.2.1:0", f"'192.0.2.1:0' {PORTS}"),
     "metricsBindAddress, a port too high": bad("metricsBindAddress", "[::1]:65536", f"'[::1]:65536' {PORTS}"),
+    "metricsBindAddress, a port that is written too long": bad("metricsBindAddress", "0.0.0.0:0000080",
+                                                               f"'0.0.0.0:0000080' {PORTS}"),
     "metricsBindAddress, a port's name": bad("metricsBindAddress", "[::1]:http", f"'[::1]:http' {PORTS}"),
     "portRange": bad("portRange", "a-b", "'a-b' is not a range of ports such as 30000-32767"),
     "showHiddenMetricsForVersion": bad("showHiddenMetricsForVersion", "last", "'last' is not a version such as 1.36"),
@@ -284,6 +286,26 @@ def test_a_flag_that_cannot_be_meant_is_told(flag: str) -> None:
     with pytest.raises(KnftError) as raised:
         load(flag)
     assert str(raised.value) == OF_FLAGS[flag]
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://user:secret@192.0.2.1:6443",
+        "https://secret@192.0.2.1",
+        "user:secret@192.0.2.1:6443",
+        "https:user:secret@192.0.2.1",
+        "https://user:sec/secret@192.0.2.1",
+    ],
+)
+@pytest.mark.parametrize("text", [None, config()])
+def test_a_server_with_a_password_is_refused_without_showing_it(server: str, text: str | None) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load(f"--master={server}", text=text)
+    assert str(raised.value) == (
+        "--master: a user's name or password before an @ is refused; give https://HOST:PORT, "
+        "and credentials in a kubeconfig (--kubeconfig)"
+    )
 
 
 def test_a_flag_of_logging_is_told_as_a_flag_beside_a_file() -> None:

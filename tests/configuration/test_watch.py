@@ -1,9 +1,14 @@
 """A configuration file that changes ends the process; one that is only touched, or is gone, does not (I.4, K.9)."""
 
+import ctypes
+import logging
 import os
 import queue
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,13 +24,18 @@ KNOWN, OTHER = b"mode: nftables\n", b"mode: iptables\n"
 class Watch:
     """A thread that waits for a file to change, and how that ended."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, unprivileged: bool = False) -> None:
+        """Where it is ``unprivileged``, it may read what everybody may, as once privileges are dropped."""
+        self._unprivileged = unprivileged
         self._stop = threading.Event()
         self._ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._wait, args=[str(path), read_configuration(str(path))])
         self._thread.start()
 
     def _wait(self, path: str, known: bytes) -> None:
+        if self._unprivileged:
+            # For files, and for this thread alone: without CAP_DAC_OVERRIDE as well.
+            ctypes.CDLL(None).setfsuid(65534)
         try:
             wait_for_change(path, known, self._stop)
         except Exception as error:  # noqa: BLE001 - it is what is asserted
@@ -146,6 +156,73 @@ def test_what_is_no_change_does_not_end_it_and_what_follows_does(path: Path, wat
     path.rmdir()
     path.write_bytes(OTHER)
     watch.ends()
+
+
+def _gone(path: Path) -> None:
+    path.unlink()
+
+
+def _unreadable(path: Path) -> None:
+    path.chmod(0)
+
+
+def _sealed(path: Path) -> None:
+    path.parent.chmod(0)
+
+
+def _readable(path: Path) -> None:
+    path.parent.chmod(0o755)
+    if path.exists():
+        path.chmod(0o644)
+    else:
+        path.write_bytes(KNOWN)
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A file in a folder that everybody may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.conf"
+        path.write_bytes(KNOWN)
+        _readable(path)
+        yield path
+        path.parent.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("close", "why"),
+    [(_gone, "No such file or directory"), (_unreadable, "Permission denied"), (_sealed, "Permission denied")],
+)
+def test_a_file_that_cannot_be_read_any_more_is_told_once_and_when_it_is_over(
+    open_path: Path, caplog: pytest.LogCaptureFixture, close: Callable[[Path], None], why: str
+) -> None:
+    """It does not end the process, whatever the file holds meanwhile; once it can be read, it does."""
+    caplog.set_level(logging.INFO, "knft")
+    begun = (
+        "knft", logging.WARNING,
+        f"{open_path}: {why}; knft goes on with what it was told, and hears of no change until it can read it again",
+    )  # fmt: skip
+    over = ("knft", logging.INFO, f"{open_path}: it can be read again")
+    with closing(Watch(open_path, unprivileged=True)) as watch:
+        for _ in range(2):
+            caplog.clear()
+            close(open_path)
+            _until_told(caplog, begun)
+            watch.goes_on()
+            assert caplog.record_tuples == [begun]
+            _readable(open_path)
+            _until_told(caplog, over)
+            watch.goes_on()
+            assert caplog.record_tuples == [begun, over]
+        open_path.write_bytes(OTHER)
+        watch.ends()
+
+
+def _until_told(caplog: pytest.LogCaptureFixture, record: tuple[str, int, str]) -> None:
+    deadline = time.monotonic() + HANG
+    while record not in caplog.record_tuples:
+        assert time.monotonic() < deadline, caplog.record_tuples
+        time.sleep(0.01)
 
 
 def test_a_folder_that_is_gone_is_waited_for(path: Path, watch: Watch) -> None:

@@ -1,6 +1,6 @@
 """A FlowCleaner that hears of real syncs, and whose requests to the kernel can be counted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,11 +17,11 @@ from tests.kernel.harness import CONFIG, KernelHarness
 class Hearing:
     """``told`` are what the callback was told: family and how many flows were forgotten."""
 
-    def __init__(self, harness: KernelHarness, config: Config = CONFIG) -> None:
-        """Hear of this process's syncs from now on."""
+    def __init__(self, harness: KernelHarness, config: Config = CONFIG, **clocks: Callable[[], float]) -> None:
+        """Hear of this process's syncs from now on, by the cleaner's clocks where none are given."""
         self._harness = harness
         self.told: list[tuple[Family, int]] = []
-        self.cleaner = FlowCleaner(config, local_addresses, self._tell)
+        self.cleaner = FlowCleaner(config, local_addresses, self._tell, **clocks)
 
     def _tell(self, family: Family, seconds: float, count: int) -> None:
         assert seconds >= 0

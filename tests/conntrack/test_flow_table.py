@@ -10,6 +10,7 @@ import pytest
 
 from knft.decide.stale_flows import end
 from knft.errors import KernelError
+from knft.kernel import conntrack
 from knft.kernel import flow_messages as messages
 from knft.kernel.conntrack import AT_ONCE, ATTEMPTS, FlowTable, flow_table
 from knft.kernel.flow_messages import Flow
@@ -92,29 +93,57 @@ def test_a_flow_that_has_ended_meanwhile_is_no_failure_and_one_that_leads_elsewh
     assert present(version) == set(renewed)
 
 
-def test_many_are_forgotten_in_few_sendings(namespace: Namespace) -> None:
-    del namespace
-    count = 10 * AT_ONCE + 1
-    make_many(count, ("10.96.0.10", 53), [("10.244.1.11", 5353)])
-    with flow_table(FAMILIES[4]) as table:
-        flows = table.find(_everything).flows
-        assert table.forget(flows).count == len(flows) == count
-    assert present(4) == set()
-
-
 class Troubled:
-    """A socket of the kernel's, whose buffers are spoilt on the way."""
+    """A socket of the kernel's, whose buffers are spoilt on the way; how many go either way is counted."""
 
-    def __init__(self, table: FlowTable, spoil: Callable[[int, bytes], bytes]) -> None:
-        self._socket, self._spoil, self._received = table._socket, spoil, 0
+    def __init__(self, table: FlowTable, spoil: Callable[[int, bytes], bytes] = lambda _, buffer: buffer) -> None:
+        self._socket, self._spoil = table._socket, spoil
+        self.sent = self.received = 0
         table._socket = self
 
     def sendto(self, data: bytes, address: tuple[int, int], /) -> int:
+        self.sent += 1
         return self._socket.sendto(data, address)
 
     def recv(self, size: int, /) -> bytes:
-        self._received += 1
-        return self._spoil(self._received, self._socket.recv(size))
+        self.received += 1
+        return self._spoil(self.received, self._socket.recv(size))
+
+
+def test_many_are_forgotten_in_few_sendings_with_a_pause_for_each(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one for each answer, which would be all the time that it takes."""
+    del namespace
+    count, pauses = 10 * AT_ONCE + 1, list[None]()
+    make_many(count, ("10.96.0.10", 53), [("10.244.1.11", 5353)])
+    with flow_table(FAMILIES[4]) as table:
+        flows = table.find(_everything).flows
+        seen = Troubled(table)
+        monkeypatch.setattr(conntrack, "_give_way", lambda: pauses.append(None))
+        assert table.forget(flows).count == len(flows) == table.deletions == count
+    assert (seen.sent, len(pauses)) == (11, 11)
+    assert seen.received == count
+    assert present(4) == set()
+
+
+def test_what_was_answered_before_answers_got_lost_counts(namespace: Namespace) -> None:
+    """In the second sending of three; those of the third are not asked for."""
+    del namespace
+    make_many(2 * AT_ONCE + 1, ("10.96.0.10", 53), [("10.244.1.11", 5353)])
+
+    def spoil(number: int, buffer: bytes) -> bytes:
+        if number == AT_ONCE + 4:
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        return buffer
+
+    with flow_table(FAMILIES[4]) as table:
+        flows = table.find(_everything).flows
+        Troubled(table, spoil)
+        forgotten = table.forget(flows)
+    assert (forgotten.count, table.deletions) == (AT_ONCE + 3, 2 * AT_ONCE)
+    assert "No buffer space available" in forgotten.refusal
+    assert len(present(4)) == 1
 
 
 def _interrupted(buffer: bytes) -> bytes:

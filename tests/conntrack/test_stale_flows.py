@@ -1,13 +1,13 @@
 """FlowLedger: whom a flow may lead to."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knft.decide.stale_flows import FlowLedger, end, packed
+from knft.decide.stale_flows import FlowLedger, _is_node_port, end, packed
 from knft.model.endpoint import Endpoint, endpoint_key
 from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
@@ -121,6 +121,23 @@ def test_it_says_whether_there_are_node_ports() -> None:
     assert not _ledger(port=ServicePort("10.96.0.10", 53, "UDP")).has_node_ports
 
 
+class Unlisted(dict[Any, Any]):
+    """A dictionary that nobody may go through, because another thread may change it meanwhile."""
+
+    def __iter__(self) -> NoReturn:
+        pytest.fail("somebody goes through what another thread changes")
+
+    keys = values = items = __iter__
+
+
+def test_who_asks_goes_through_nothing_that_who_notes_changes() -> None:
+    ledger = _ledger(_endpoint("10.244.1.11"))
+    ledger._by_key, ledger._noted = Unlisted(ledger._by_key), Unlisted(ledger._noted)
+    assert ledger
+    assert ledger.has_node_ports
+    assert not ledger.is_stale(NODE_PORT, HERE, NODE)
+
+
 ADDRESSES = [f"10.0.0.{number}" for number in range(1, 5)]
 _ports = st.builds(
     ServicePort,
@@ -149,3 +166,4 @@ def test_only_the_present_counts_whatever_came_before(
         for answering in ends:
             assert lived.is_stale(dialled, answering, node) == fresh.is_stale(dialled, answering, node)
     assert bool(lived) == bool(fresh)
+    assert lived.has_node_ports == fresh.has_node_ports == any(map(_is_node_port, lived._by_key))
