@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conntrack.hearing import Hearing
+from tests.conntrack.objects import BOTH, node_object, service, slice_of
+from tests.kernel.harness import KernelHarness
+from tests.lab.links import netlink
 from tests.lab.namespace import Namespace
+from tests.lab.plan import NODE
 
 
 @pytest.fixture
@@ -14,3 +19,14 @@ def namespace() -> Iterator[Namespace]:
     with made.entered():
         yield made
     made.close()
+
+
+@pytest.fixture
+def hearing(namespace: Namespace) -> Hearing:
+    """A node with its addresses, and one Service in all protocols; nobody was told yet."""
+    with netlink(namespace) as link:
+        link.up("lo")
+        link.add_own_addresses(NODE.lan)
+    harness = KernelHarness(namespace)
+    harness.apply(service(), node_object(), *(slice_of(version) for version in BOTH))
+    return Hearing(harness)
