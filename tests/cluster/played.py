@@ -20,6 +20,7 @@ from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
 from tests.packets.frontends import CLIENTS, frontends
 from tests.packets.judge import Judge
 from tests.packets.killing import PAUSE, WITHOUT_END
+from tests.packets.node import knft
 from tests.packets.scenario import Scenario
 from tests.packets.witness import Witness
 
@@ -61,8 +62,12 @@ class Stage:
 
     def play(self, folder: Path, seed: int, disturb: Callable[[], None]) -> Played:
         """Do something while endpoints change and connections are made."""
-        # What an earlier test has left would be endpoints that this one knows nothing of.
+        # What an earlier test has left would be endpoints that this one knows nothing of; and clients, of sticky
+        # Services of the same names: where those are deleted and made again between two syncs, they are the same ones.
         self.applier.apply(Scenario("", [], ()).manifests())
+        self.follower.stop()
+        knft(self.node, "cleanup")
+        self.follower.start()
         changing = Changing(self.cluster.api, Random(seed))  # noqa: S311 - to be had again
         self.until_in_force()
         # Callers use their ports again, and a flow of UDP leads where it led.
