@@ -20,7 +20,8 @@ FLOW, _GET, _DELETE = _SUBSYSTEM | 0, _SUBSYSTEM | 1, _SUBSYSTEM | 2  # IPCTNL_M
 ERROR, DONE = 2, 3  # NLMSG_...
 INTERRUPTED = 0x10  # NLM_F_DUMP_INTR
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300  # NLM_F_...
-_ORIGINAL, _REPLY, _ID, _ZONE, _FILTER = 1, 2, 12, 18, 25  # CTA_...
+_ORIGINAL, _REPLY, _STATUS, _ID, _ZONE, _FILTER = 1, 2, 3, 12, 18, 25  # CTA_...
+_SEEN_REPLY = 1 << 1  # IPS_SEEN_REPLY
 _NESTED = 0x8000  # NLA_F_NESTED
 _BY_PROTOCOL = 1 << 3  # CTA_FILTER_F_CTA_PROTO_NUM
 
@@ -31,6 +32,7 @@ _LENGTH = struct.Struct("=I")
 _ATTRIBUTE = struct.Struct("=HH")
 _CODE = struct.Struct("=i")
 _NUMBER = struct.Struct("=I")
+_STATUS_BITS = struct.Struct(">I")
 
 
 class Flow(Struct, frozen=True, gc=False):
@@ -38,12 +40,14 @@ class Flow(Struct, frozen=True, gc=False):
 
     ``answered`` and ``number`` are the attributes that name it to the kernel: where it answers from, and an identity
     made of where it was sent to. A flow that the same client has opened anew, and that leads elsewhere, has others.
+    ``is_answered`` tells whether anything has ever come back.
     """
 
     dialled: bytes
     answering: bytes
     answered: bytes
     number: bytes
+    is_answered: bool = True
 
 
 def listing_request(family: int, sequence: int) -> bytes:
@@ -103,15 +107,17 @@ def layout(family: int) -> re.Pattern[bytes]:
 def flow_of_zone_0(buffer: bytes, start: int, found: re.Match[bytes]) -> Iterator[Flow]:
     """Yield the flow of the message at that place, which ``layout`` has found; nothing where it is of another zone."""
     end = start + _LENGTH.unpack_from(buffer, start)[0]
-    place, number = found.end(), b""
+    place, number, is_answered = found.end(), b"", True
     while place + _ATTRIBUTE.size <= end:
         size, kind = _ATTRIBUTE.unpack_from(buffer, place)
         if kind == _ZONE:
             return
         if kind == _ID:
             number = buffer[place : place + size]
+        if kind == _STATUS:
+            is_answered = bool(_STATUS_BITS.unpack_from(buffer, place + _ATTRIBUTE.size)[0] & _SEEN_REPLY)
         place += max(_ATTRIBUTE.size, (size + 3) & ~3)
-    yield Flow(found[1] + found[2], found[4] + found[5], found["answered"], number)
+    yield Flow(found[1] + found[2], found[4] + found[5], found["answered"], number, is_answered)
 
 
 def _request(kind: int, flags: int, sequence: int, family: int, attributes: bytes) -> bytes:

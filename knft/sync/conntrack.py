@@ -17,6 +17,7 @@ from knft.config import Config
 from knft.decide.stale_flows import FlowLedger, packed
 from knft.errors import KernelError
 from knft.kernel.conntrack import FlowTable, Forgotten, Listing, flow_table
+from knft.kernel.flow_messages import Flow
 from knft.model import addresses
 from knft.model.names import Family
 from knft.sync.observer import Observer
@@ -29,6 +30,8 @@ LOOK_SECONDS = 0.5
 """How long it takes to notice that one has to stop, or that it is time to try again."""
 REST = 4.0
 """So many times as long as it has computed, nothing is done: at most a fifth of a processor is used, whatever comes."""
+GRACE_SECONDS = 1.0
+"""How long a flow that nobody has answered yet is left alone: an answer on its way would find no flow, and be lost."""
 FIRST_RETRY_SECONDS = 1.0
 """When flows are looked at again, of which some could not be; twice as long every time that it happens again."""
 LAST_RETRY_SECONDS = 60.0
@@ -53,6 +56,16 @@ class _Heard:
         self.retry_at = math.inf
         """When to look again, though nothing has changed, since the last look was not the whole of it."""
         self.retry_seconds = FIRST_RETRY_SECONDS
+        self.unanswered: dict[Flow, float] = {}
+        """Since when stale flows are known that nobody has answered yet."""
+
+    def ripe(self, stale: list[Flow], now: float, grace: float) -> list[Flow]:
+        """Return those of the stale flows that are to be forgotten now; flows are looked at again for the others."""
+        since = {flow: self.unanswered.get(flow, now) for flow in stale if not flow.is_answered}
+        self.unanswered = {flow: moment for flow, moment in since.items() if now - moment < grace}
+        if self.unanswered:
+            self.retry_at = min(self.retry_at, now + grace)
+        return [flow for flow in stale if flow not in self.unanswered]
 
     def is_ready(self, now: float) -> bool:
         """Whether flows are to be looked at."""
@@ -67,7 +80,7 @@ class _Heard:
         if is_whole:
             self.retry_seconds = FIRST_RETRY_SECONDS
         else:
-            self.retry_at = now + self.retry_seconds
+            self.retry_at = min(self.retry_at, now + self.retry_seconds)
             self.retry_seconds = min(2 * self.retry_seconds, LAST_RETRY_SECONDS)
 
 
@@ -85,16 +98,19 @@ class FlowCleaner(Observer):
         *,
         clock: Callable[[], float] = time.monotonic,
         computed: Callable[[], float] = time.thread_time,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         """``local_addresses`` tells the machine's, which may all accept NodePorts; it may raise KernelError.
 
-        ``computed`` tells for how many seconds the calling thread has had a processor.
+        ``computed`` tells for how many seconds the calling thread has had a processor; ``grace`` is how many seconds a
+        flow is left alone that nobody has answered yet.
         """
         self._config = config
         self._local_addresses = local_addresses
         self._reconciled = reconciled
         self._clock = clock
         self._computed = computed
+        self._grace = grace
         self._heard = {family: _Heard() for family in Family}
         self._condition = threading.Condition()
         self._stop = threading.Event()
@@ -202,7 +218,8 @@ class FlowCleaner(Observer):
                 complete = listing.complete
                 if listing.flows and not self._is_settled(heard):
                     return complete, NOTHING
-                forgotten = table.forget([flow for flow in listing.flows if is_stale(flow.dialled, flow.answering)])
+                stale = [flow for flow in listing.flows if is_stale(flow.dialled, flow.answering)]
+                forgotten = table.forget(heard.ripe(stale, self._clock(), self._grace))
         if forgotten.count:
             log.debug("%s: %d stale UDP flows forgotten", family.value, forgotten.count)
         self._reconciled(family, self._clock() - started, forgotten.count)

@@ -17,11 +17,13 @@ from tests.kernel.harness import CONFIG, KernelHarness
 class Hearing:
     """``told`` are what the callback was told: family and how many flows were forgotten."""
 
-    def __init__(self, harness: KernelHarness, config: Config = CONFIG, **clocks: Callable[[], float]) -> None:
+    def __init__(
+        self, harness: KernelHarness, config: Config = CONFIG, *, grace: float = 0.0, **clocks: Callable[[], float]
+    ) -> None:
         """Hear of this process's syncs from now on, by the cleaner's clocks where none are given."""
         self._harness = harness
         self.told: list[tuple[Family, int]] = []
-        self.cleaner = FlowCleaner(config, local_addresses, self._tell, **clocks)
+        self.cleaner = FlowCleaner(config, local_addresses, self._tell, grace=grace, **clocks)
 
     def _tell(self, family: Family, seconds: float, count: int) -> None:
         assert seconds >= 0

@@ -1,5 +1,6 @@
 """FlowCleaner: which of the kernel's entries it removes after which syncs, and what it asks for that (K.4)."""
 
+import subprocess
 import threading
 
 import pytest
@@ -207,3 +208,23 @@ def test_a_sync_that_fails_in_between_puts_it_off(hearing: Hearing, monkeypatch:
     assert present(4) == {flow}
     hearing.sync()
     assert hearing.reconcile() == 1
+
+
+def test_a_flow_that_nobody_has_answered_yet_has_a_while(hearing: Hearing) -> None:
+    """The answer to a call that is under way would be lost; whoever is answered has to dial somebody else at once."""
+    now = [100.0]
+    patient = Hearing(hearing._harness, grace=1.0, clock=lambda: now[0])
+    stale = [entry for entry in flows_of(4) if is_stale(4, entry)]
+    make(stale)
+    answered = stale[0]
+    (client, port), (dialled, dialled_port) = answered.client, answered.dialled
+    named = f"-U -p udp -s {client} -d {dialled} --sport {port} --dport {dialled_port} -u SEEN_REPLY"
+    subprocess.run(["conntrack", *named.split()], check=True, capture_output=True)  # noqa: S607
+    patient.sync()
+    assert patient.reconcile() == 1
+    assert present(4) == set(stale) - {answered}
+    now[0] += 0.5
+    assert patient.reconcile() == 0
+    now[0] += 0.5
+    assert patient.reconcile() == len(stale) - 1
+    assert present(4) == set()

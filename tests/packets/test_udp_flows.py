@@ -35,7 +35,7 @@ class CleanedNode(ProgrammedNode):
 
     def __init__(self, lab: Lab, config: Config = CONFIG) -> None:
         super().__init__(lab, config)
-        self.cleaner = FlowCleaner(config, local_addresses)
+        self.cleaner = FlowCleaner(config, local_addresses, grace=0.0)
         self.forgotten = 0
 
     def apply(self, objects: Any) -> Any:
