@@ -96,7 +96,8 @@ class Changing:
                 if "status" in item and now.get("status") != item["status"]:
                     self._api.replace({**now, "status": item["status"]}, "/status")
             except ApiError as error:
-                if error.status == INVALID:
+                # One that has just started does not know all its ranges of cluster IPs yet.
+                if error.status == INVALID and "failed to allocate" not in str(error):
                     raise
                 if self._stop.wait(_AGAIN):
                     return
