@@ -8,7 +8,7 @@ import pytest
 pytest.register_assert_rewrite("tests.packets.scene", "tests.packets.traced")
 
 _WITH_LIBRARY = """
-A test has made a context of libnftables in the tests' own process: use tests.kernel.library. The library waits with
+A test has made a context of libnftables in the tests' own process: use tests.kernel.nft_process. The library waits with
 select(), and aborts a process in which its socket is the 1024th open file or later, as one came to be now and then.
 """
 

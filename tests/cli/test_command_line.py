@@ -11,7 +11,7 @@ import pytest
 from knft import __version__
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
-from tests.kernel.library import library_in
+from tests.kernel.nft_process import library_in
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.kernel.library import library_in
+from tests.kernel.nft_process import library_in
 from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel

@@ -18,7 +18,7 @@ import pytest
 from knft.kernel import messages, notifications
 from knft.kernel.notifications import ForeignChange, ForeignChanges
 from knft.nft.objects import Family
-from tests.kernel.library import library_and_ports
+from tests.kernel.nft_process import library_and_ports
 from tests.lab import links
 from tests.lab.namespace import Namespace
 
