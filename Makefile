@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest mutants test-vm test-trixie fuzz soak bench install clean
+.PHONY: help demo test check pytest mutants test-vm test-trixie test-cluster churn fuzz soak bench install clean
 
 help:
 	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
@@ -16,6 +16,8 @@ help:
 	@echo 'make mutants  over 1 000 rule sets that went wrong: knft diff has to find each, and to name its Service; CLUSTERS is handed on'
 	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
 	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
+	@echo 'make test-cluster  knft against a real etcd and kube-apiserver, built once from their Go modules; ARGS is handed on'
+	@echo 'make churn    1 000 endpoint changes a second through them, for a minute, twice'
 	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
 	@echo 'make soak     100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS and SEED are handed on'
 	@echo 'make bench    what knft costs beside kube-proxy'"'"'s layouts: JSON, a table, a plot; over half an hour'
@@ -51,6 +53,13 @@ test-vm: $(INSTALLED)
 # ARGS is a command to run there instead; "make test-trixie ARGS=bash" looks around.
 test-trixie: $(INSTALLED)
 	$(BIN)/python -m tests.trixie $(ARGS)
+
+# The first run builds for ten minutes and more; Go is this machine's, or PyPI's. Files in ARGS replace the others.
+test-cluster: $(INSTALLED)
+	@$(BIN)/python -m tests.cluster $(ARGS)
+
+churn: $(INSTALLED)
+	@$(BIN)/python -m tests.cluster.churn $(ARGS)
 
 # Atheris has no wheel for every Python; without it all the time goes into mutation.
 SECONDS = 600

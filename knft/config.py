@@ -1,6 +1,7 @@
 """What an operator can set, as one frozen value; flag names are kube-proxy's (behaviour.md I)."""
 
 import re
+from fractions import Fraction
 from typing import Literal
 
 from msgspec import Struct
@@ -73,19 +74,28 @@ class Config(Struct, frozen=True):
 LONGEST_SECONDS = 366 * 86400.0
 """Nobody means a longer pause, and the system's timers end somewhere."""
 
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_UNITS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|μs|ns)")
+_LONGEST_TEXT = 100
+
+
+def nanoseconds(text: str) -> int | None:
+    """Return what a Go duration without a sign means, as in ``1m30s``, or None where ``text`` is none."""
+    if text == "0":
+        return 0
+    parts = list(_PART.finditer(text[:_LONGEST_TEXT]))
+    if not parts or "".join(part.group() for part in parts) != text:
+        return None
+    return sum(int(Fraction(part.group(1)) * _UNITS[part.group(2)]) for part in parts)
 
 
 def parse_duration(flag: str, text: str) -> float:
     """Return the seconds that a Go duration means, as in ``1m30s``; raise UsageError naming ``flag``."""
-    if text == "0":
-        return 0.0
-    parts = list(_PART.finditer(text))
-    if not parts or "".join(part.group() for part in parts) != text:
+    found = nanoseconds(text)
+    if found is None:
         msg = f"{flag}: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
         raise UsageError(msg)
-    seconds = sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts)
+    seconds = found / 1e9
     if seconds > LONGEST_SECONDS:
         msg = f"{flag}: {text!r} is longer than a year"
         raise UsageError(msg)
@@ -134,15 +144,20 @@ def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ..
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@:-]{1,15}")
 
 
-def parse_detect_local(mode: DetectLocal, bridge: str, prefix: str) -> str:
-    """Return what detection by interface looks for, "" in the other modes; raise UsageError naming the flag."""
-    flags = {"BridgeInterface": ("--pod-bridge-interface", bridge, ""),
-             "InterfaceNamePrefix": ("--pod-interface-name-prefix", prefix, "*")}  # fmt: skip
-    if mode not in flags:
+def parse_detect_local(
+    mode: DetectLocal,
+    bridge: str,
+    prefix: str,
+    flags: tuple[str, str, str] = ("--detect-local-mode", "--pod-bridge-interface", "--pod-interface-name-prefix"),
+) -> str:
+    """Return what detection by interface looks for, "" in the other modes; raise UsageError naming one of ``flags``."""
+    of_mode, of_bridge, of_prefix = flags
+    wanted = {"BridgeInterface": (of_bridge, bridge, ""), "InterfaceNamePrefix": (of_prefix, prefix, "*")}
+    if mode not in wanted:
         return ""
-    flag, name, end = flags[mode]
+    flag, name, end = wanted[mode]
     if not name:
-        msg = f"{flag}: it is needed with --detect-local-mode {mode}"
+        msg = f"{flag}: it is needed with {of_mode} {mode}"
         raise UsageError(msg)
     # A name goes into a rule: what no interface can be called is refused, as are nft's wildcards.
     if not _INTERFACE.fullmatch(name):

@@ -15,6 +15,7 @@ for command in iptables-nft-save iptables-legacy-save; do
     command -v $command >/dev/null || [ -x /usr/sbin/$command ] || { missing="$missing iptables"; break; }
 done
 command -v ipset >/dev/null || [ -x /usr/sbin/ipset ] || missing="$missing ipset"
+command -v conntrack >/dev/null || [ -x /usr/sbin/conntrack ] || missing="$missing conntrack"
 command -v ip >/dev/null || [ -x /sbin/ip ] || missing="$missing iproute2"
 command -v sysctl >/dev/null || [ -x /sbin/sysctl ] || missing="$missing procps"
 command -v setpriv >/dev/null || missing="$missing util-linux"

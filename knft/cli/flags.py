@@ -6,6 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from knft.configuration.table import help_of
 from knft.errors import UsageError
 
 BACKENDS = ("nftables", "iptables", "ipvs")
@@ -52,29 +53,28 @@ def _is_given(context: click.Context, option: click.Parameter) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
-_NODEPORT_ADDRESSES = "Which local addresses accept NodePorts: primary (default), all, or CIDRs."
-_THOSE_OF_MODES = "With iptables and ipvs all is the default, and localhost a word too."
+_NODEPORT_ADDRESSES = (
+    "Which local addresses accept NodePorts: primary (default), all, or CIDRs. "
+    "With iptables and ipvs all is the default, and localhost a word too."
+)
 
 _SHARED = (
-    click.option("--node-ip", multiple=True, metavar="IP", help="The node's address; one of each family."),
+    click.option("--node-ip", multiple=True, metavar="IP", help=help_of("--node-ip")),
     click.option("--detect-local-mode", default="ClusterCIDR", show_default=True,
                  type=click.Choice(["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
                  help="How traffic of this cluster's pods is told from other traffic."),
-    click.option("--pod-bridge-interface", default="", metavar="NAME", help="The bridge of mode BridgeInterface."),
+    click.option("--pod-bridge-interface", default="", metavar="NAME", help=help_of("--pod-bridge-interface")),
     click.option("--pod-interface-name-prefix", default="", metavar="PREFIX",
-                 help="What pod interfaces begin with, in mode InterfaceNamePrefix."),
+                 help=help_of("--pod-interface-name-prefix")),
     click.option("--cluster-cidr", multiple=True, metavar="CIDR",
-                 help="Where pods have their addresses; traffic from elsewhere to cluster IPs is masqueraded."),
+                 help=help_of("--cluster-cidr")),
     click.option("--service-cidr", multiple=True, metavar="CIDR",
-                 help="Where cluster IPs come from, beside ServiceCIDR objects; unallocated ones are dropped."),
-    click.option("--masquerade-all", is_flag=True, help="Masquerade all traffic to cluster IPs."),
+                 help=help_of("--service-cidr")),
+    click.option("--masquerade-all", is_flag=True, help=help_of("--masquerade-all")),
     click.option("--masquerade-bit", type=click.IntRange(0, 31), default=14, show_default=True, metavar="BIT",
                  help="The bit of the packet mark that asks for masquerading."),
+    click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR", help=_NODEPORT_ADDRESSES),
 )  # fmt: skip
-
-
-def _nodeport_addresses(words: str) -> Callable[[Command], Command]:
-    return click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR", help=words)
 
 
 _OF_SYNCS = (
@@ -132,25 +132,16 @@ _CAPTURES = (
 """Rule sets that somebody has captured."""
 
 
-def shared_flags(command: Command) -> Command:
-    """Give a command the flags that say what node and what cluster this is."""
-    return _with_shared(command, _NODEPORT_ADDRESSES)
-
-
 def shared_flags_of_modes(command: Command, *, needs_node: bool = True) -> Command:
-    """Give a command that has kube-proxy's modes as well the same flags."""
-    return _with_shared(command, f"{_NODEPORT_ADDRESSES} {_THOSE_OF_MODES}", needs_node=needs_node)
+    """Give a command the flags that say what node and what cluster this is, to knft and to kube-proxy's modes."""
+    words = "Name of this node, as in nodeName." + ("" if needs_node else "  [needed with -f]")
+    node = click.option("--node", "node", required=needs_node, metavar="NAME", help=words)
+    return _with(command, (node, *_SHARED))
 
 
 def reading_flags(command: Command) -> Command:
     """Give a command that reads rule sets, rendered, captured or in force, the flags that say which, and of what."""
     return shared_flags_of_modes(_with(command, (*_CAPTURES, *_OF_RULES)), needs_node=False)
-
-
-def _with_shared(command: Command, about_nodeports: str, *, needs_node: bool = True) -> Command:
-    words = "Name of this node, as in nodeName." + ("" if needs_node else "  [needed with -f]")
-    node = click.option("--node", "node", required=needs_node, metavar="NAME", help=words)
-    return _with(command, (node, *_SHARED, _nodeport_addresses(about_nodeports)))
 
 
 _OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})

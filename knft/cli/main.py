@@ -14,13 +14,15 @@ from knft.cli.flags import (
     refuse_flags_of_manifests,
     refuse_foreign_flags,
     refuse_two_sides,
-    shared_flags,
     shared_flags_of_modes,
 )
-from knft.errors import KernelError, KnftError
+from knft.cli.go_flags import GoCommand, dashed, given_flags, run_flags
+from knft.errors import ClusterError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
-"""Exit statuses: the kernel refused something; or the command, its input or the machine is not usable."""
+"""Exit statuses: something failed that may go well the next time; or the command, its input or the machine is not
+usable."""
+_FAILURES = (KernelError, ClusterError, ConfigurationChangedError, ServingError)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -28,21 +30,27 @@ def cli() -> None:
     """Serve Kubernetes Services with nftables rules that never grow."""
 
 
-@cli.command(short_help="Keep this node's tables equal to the objects.")
-@click.option("--manifests", required=True, metavar="DIR", help="Directory of YAML and JSON manifests to follow.")
-@click.option("--once", is_flag=True, help="Sync once and exit.")
-@shared_flags
-@click.option("--min-sync-period", default="1s", show_default=True, metavar="DURATION",
-              help="Shortest pause between two syncs.")  # fmt: skip
-@click.option("--sync-period", default="30s", show_default=True, metavar="DURATION",
-              help="Pause after a failed sync.")  # fmt: skip
-@click.option("-v", "--v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL",
-              help="0: first syncs and problems; 2: every sync.")  # fmt: skip
-def run(**options: Any) -> None:  # noqa: ANN401 - click's values
-    """Sync this node's tables, and follow the directory until SIGTERM, which leaves the rules in place."""
-    from knft.cli.run import run as run_command  # noqa: PLC0415
+@cli.command(cls=GoCommand, context_settings={"token_normalize_func": dashed},
+             short_help="Keep this node's tables equal to the objects.")  # fmt: skip
+@run_flags
+@click.pass_context
+def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's values
+    """Sync this node's tables, and follow the objects until SIGTERM, which leaves the rules in place.
 
-    run_command(**options)
+    It takes kube-proxy's flags and its configuration file as they stand. With --config the file says it all, but for
+    --hostname-override, --master, the flags of logging, and knft's own.
+    """
+    given = given_flags(context)
+    if given.get("--version"):
+        _print_version()
+        return
+    from knft.cli.signals import end_on_signals  # noqa: PLC0415
+
+    # A container's first process ignores what it has no handler for, and the imports below take a while.
+    end_on_signals()
+    from knft.cli.start import start  # noqa: PLC0415
+
+    start(given)
 
 
 @cli.command(short_help="Print the ruleset; touches and reads nothing of this machine.")
@@ -164,9 +172,22 @@ def cleanup(kube_proxy: str | None) -> None:
 @cli.command(short_help="Print the version.")
 def version() -> None:
     """Print knft's version."""
+    _print_version()
+
+
+def _print_version() -> None:
     from knft import __version__  # noqa: PLC0415
 
     click.echo(f"knft {__version__}")
+
+
+def _say(line: str) -> None:
+    """Say on standard error what is wrong, as an object where the log is one of objects."""
+    logs = sys.modules.get("knft.cli.logs")
+    if logs is not None and logs.writes_json():
+        logging.getLogger("knft").error("%s", line)
+    else:
+        click.echo(f"knft: {line}", err=True)
 
 
 def _forget_output() -> None:
@@ -187,5 +208,7 @@ def main() -> None:
         _forget_output()
         sys.exit(STATUS_FAILED)
     except KnftError as error:
-        click.echo(f"knft: {error}", err=True)
-        sys.exit(STATUS_FAILED if isinstance(error, KernelError) else STATUS_UNUSABLE)
+        for line in str(error).splitlines():
+            _say(line)
+        failed = isinstance(error, _FAILURES)
+        sys.exit(STATUS_FAILED if failed else STATUS_UNUSABLE)

@@ -7,7 +7,6 @@ from knft.config import (
     parse_addresses,
     parse_cluster_cidrs,
     parse_detect_local,
-    parse_duration,
     parse_networks,
     parse_nodeport_addresses,
 )
@@ -23,11 +22,6 @@ def config_from_options(options: dict[str, Any]) -> Config:
     if not node_name:
         msg = "--node: the name is empty; give the name that nodeName has in EndpointSlices"
         raise UsageError(msg)
-    minimum = parse_duration("--min-sync-period", options.get("min_sync_period", "1s"))
-    period = parse_duration("--sync-period", options.get("sync_period", "30s"))
-    if period <= 0 or minimum > period:
-        msg = f"--sync-period: {period} s must be more than 0 and not less than --min-sync-period, {minimum} s"
-        raise UsageError(msg)
     return Config(
         node_name=node_name,
         node_ips=parse_addresses("--node-ip", options["node_ip"]),
@@ -40,6 +34,4 @@ def config_from_options(options: dict[str, Any]) -> Config:
         nodeport_addresses=parse_nodeport_addresses("--nodeport-addresses", options["nodeport_addresses"]),
         masquerade_all=options["masquerade_all"],
         masquerade_bit=options["masquerade_bit"],
-        min_sync_period=minimum,
-        sync_period=period,
     )

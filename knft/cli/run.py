@@ -1,101 +1,142 @@
 """``knft run``: the daemon on this machine."""
 
 import logging
+import os
 import sys
 import threading
-from typing import Any
 
-from knft.cli.options import config_from_options
+from msgspec import Struct
+
+from knft.cli.ending import Ending
+from knft.cli.feeds import ClusterFeed, DirectoryFeed, Feed
 from knft.cli.signals import stop_on_signals
-from knft.cli.takeover import warn_of_leftovers
-from knft.errors import KnftError
-from knft.kernel.addresses import local_addresses
+from knft.cli.takeover import warn_beside, warn_of_leftovers
+from knft.configuration.settings import Settings
+from knft.configuration.watch import wait_for_change
+from knft.errors import ServingError
+from knft.kernel.addresses import AddressFollower, local_addresses
 from knft.kernel.notifications import ForeignChanges
+from knft.kernel.oom import set_oom_score_adj
+from knft.kernel.privileges import drop_privileges
 from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import LibraryProcess
+from knft.kernel.sysctls import set_conntrack
 from knft.render.names import TABLE
 from knft.runner.clock import MonotonicClock
-from knft.source.directory import DirectorySource, Scan
+from knft.serve.assemble import Serving
 from knft.sync.assemble import live_daemon
+from knft.sync.conntrack import FlowCleaner
 from knft.sync.daemon import Daemon
 from knft.sync.memory import tune_collector
 
 log = logging.getLogger("knft")
 
-DEBUG_FROM = 2
-"""The verbosity from which every sync is logged."""
+PATIENCE = 0.7
+"""Seconds after SIGTERM for what is under way; whoever waits for the end of the process is told a second."""
+EVENT_SECONDS = 0.5
+"""For the event that says why the process ends."""
 
 
-def run(*, manifests: str, once: bool, verbosity: int, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Sync, and unless ``once`` is set follow the directory until SIGTERM or SIGINT."""
-    stop = threading.Event() if once else stop_on_signals()
-    _set_up_logging(verbosity)
+class Control(Struct, frozen=True):
+    """What is to be done with the settings, what they were read from, and ``flags`` as they were given."""
+
+    manifests: str | None = None
+    once: bool = False
+    init_only: bool = False
+    config_path: str | None = None
+    config_content: bytes = b""
+    flags: dict[str, str] = {}
+
+
+def run(settings: Settings, control: Control) -> None:
+    """Set up the machine, sync, and unless ``once`` is set follow the objects until SIGTERM or SIGINT."""
     tune_collector()
-    config = config_from_options(options)
-    source = DirectorySource(manifests)
-    first = source.scan()
+    feed = DirectoryFeed(control.manifests) if control.manifests is not None else ClusterFeed(settings)
     require_privilege()
+    sets_up = feed.sets_up_machine or control.init_only
+    if sets_up:
+        # Before there is a process for libnftables, which is to be spared as well.
+        _spare(settings.oom_score_adj)
+    looking = None if control.once or control.init_only else warn_beside()
     others = ForeignChanges(TABLE)
-    library = LibraryProcess(others.own_ports)
-    probe(library)
-    daemon = live_daemon(config, library)
+    with LibraryProcess(others.own_ports) as library:
+        probe(library)
+        if sets_up:
+            # Conntrack is loaded by now, since the probe has translated addresses.
+            for sentence in set_conntrack(settings.conntrack):
+                log.info("%s", sentence)
+        if control.init_only:
+            log.info("the system is initialised; ending, as --init-only asks")
+        elif control.once and isinstance(feed, DirectoryFeed):
+            _sync_once(settings, feed, library)
+        else:
+            _follow(settings, control, feed, library, others, looking=looking)
+
+
+def _spare(oom_score_adj: int | None) -> None:
+    complaint = set_oom_score_adj(oom_score_adj)
+    if complaint:
+        log.debug("%s", complaint)
+
+
+def _sync_once(settings: Settings, feed: DirectoryFeed, library: LibraryProcess) -> None:
+    daemon = live_daemon(settings.config, library)
     daemon.note_addresses(local_addresses())
-    _take_in(daemon, first)
-    if once:
-        succeeded = daemon.sync()
-        warn_of_leftovers()
-        sys.exit(0 if succeeded else 1)
-    # Beside the first sync, which does not wait for iptables-save.
-    threading.Thread(target=warn_of_leftovers, name="leftovers", daemon=True).start()
-    follower = _Follower(daemon, source, stop)
-    follower.start()
-    threading.Thread(target=daemon.listen, args=[others, stop], name="others", daemon=True).start()
-    threading.Thread(target=daemon.guard, args=[library, stop], name="guard", daemon=True).start()
-    daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), stop)
-    if follower.failure is not None:
-        raise follower.failure
+    feed.take_in(daemon)
+    succeeded = daemon.sync()
+    warn_of_leftovers()
+    sys.exit(0 if succeeded else 1)
+
+
+def _follow(
+    settings: Settings,
+    control: Control,
+    feed: Feed,
+    library: LibraryProcess,
+    others: ForeignChanges,
+    *,
+    looking: int | None,
+) -> None:
+    # Before there is a second thread, to which capabilities would not be denied.
+    drop_privileges()
+    ending = Ending(stop_on_signals(patience=PATIENCE), PATIENCE)
+    if looking is not None:
+        threading.Thread(target=os.waitpid, args=[looking, 0], name="leftovers", daemon=True).start()
+    config = settings.config
+    serving = Serving(
+        settings,
+        node_eligible=feed.is_eligible,
+        on_event=feed.tell,
+        on_hard_failure=lambda sentence: ending.fail_after(EVENT_SECONDS, ServingError(sentence)),
+        flags=control.flags,
+    )
+    cleaner = FlowCleaner(config, local_addresses, serving.metrics.conntrack_reconciled)
+    daemon = live_daemon(config, library, (*serving.observers, cleaner))
+    daemon.note_addresses(local_addresses())
+    serving.follow(daemon, library)
+    feed.count_requests(serving.metrics)
+    serving.start()
+    if control.config_path is not None:
+        path, content = control.config_path, control.config_content
+        ending.thread("configuration", lambda: wait_for_change(path, content, ending.stop))
+    try:
+        feed.start(daemon, ending)
+        if not ending.stop.is_set():
+            _work(daemon, library, others, cleaner, ending)
+            daemon.run(config.min_sync_period, config.sync_period, MonotonicClock(), ending.stop)
+    finally:
+        ending.stop.set()
+        serving.stop()
+    ending.raise_failure()
     log.info("stopped; the rules stay in place")
 
 
-def _set_up_logging(verbosity: int) -> None:
-    level = logging.DEBUG if verbosity >= DEBUG_FROM else logging.INFO
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    log.setLevel(level)
-
-
-def _take_in(daemon: Daemon, scan: Scan) -> None:
-    for problem in scan.problems:
-        log.warning("%s", problem)
-    for remark in scan.remarks:
-        log.info("%s", remark)
-    daemon.handle(scan.changes)
-
-
-class _Follower(threading.Thread):
-    """Hands on what the directory and the machine's addresses become, until ``stop`` is set.
-
-    An error that knft knows is said, and the next look may find better; any other ends the daemon, loudly: a proxy that
-    no longer follows its cluster must not look healthy.
-    """
-
-    def __init__(self, daemon: Daemon, source: DirectorySource, stop: threading.Event) -> None:
-        super().__init__(name="manifests", daemon=True)
-        self._daemon = daemon
-        self._source = source
-        self._stop_event = stop
-        self.failure: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            for _ in self._source.watch(self._stop_event):
-                self._look()
-        except Exception as error:  # noqa: BLE001 - raised again by the main thread
-            self.failure = error
-            self._stop_event.set()
-
-    def _look(self) -> None:
-        try:
-            _take_in(self._daemon, self._source.scan())
-            self._daemon.note_addresses(local_addresses())
-        except KnftError as error:
-            log.warning("%s", error)
+def _work(
+    daemon: Daemon, library: LibraryProcess, others: ForeignChanges, cleaner: FlowCleaner, ending: Ending
+) -> None:
+    """Start what goes on beside the syncs."""
+    stop = ending.stop
+    ending.thread("addresses", lambda: AddressFollower().follow(stop, daemon.note_addresses))
+    ending.thread("others", lambda: daemon.listen(others, stop))
+    ending.thread("guard", lambda: daemon.guard(library, stop))
+    ending.thread("conntrack", lambda: cleaner.run(stop))

@@ -4,23 +4,42 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
+
+_AWAITED = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
-def stop_on_signals(wake: Callable[[], None] = lambda: None) -> threading.Event:
+def hold_signals() -> None:
+    """Have both wait until ``stop_on_signals`` is called, by the main thread and those that it starts from now on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+
+
+def end_on_signals() -> None:
+    """Have both end this process at once, also as a container's first, until ``stop_on_signals`` is called."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        os._exit(128 + number)
+
+    for number in _AWAITED:
+        signal.signal(number, end)
+
+
+def stop_on_signals(wake: Callable[[], None] = lambda: None, patience: float | None = None) -> threading.Event:
     """Return an event that SIGTERM and SIGINT set; a thread waits for them, so that no handler interrupts a sync.
 
-    ``wake`` is called after it is set.
+    ``wake`` is called after it is set. Whoever has not ended ``patience`` seconds later is ended, with status 0: a
+    commit is carried out as a whole or not at all, whether or not anybody waits for it.
     """
     stop = threading.Event()
-    awaited = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    hold_signals()
 
     def wait() -> None:
-        signal.sigwait(awaited)
+        signal.sigwait(_AWAITED)
         stop.set()
         wake()
         # Asked again: whatever a sync is waiting for is not worth waiting for. The rules stay as they are.
-        os._exit(128 + signal.sigwait(awaited))
+        again = signal.sigwaitinfo(_AWAITED) if patience is None else signal.sigtimedwait(_AWAITED, patience)
+        os._exit(128 + again.si_signo if again is not None else 0)
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     return stop

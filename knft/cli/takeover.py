@@ -1,6 +1,7 @@
 """Taking over a node from kube-proxy: ``knft cleanup --kube-proxy``, and warnings at the start of ``knft run``."""
 
 import logging
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
@@ -10,6 +11,7 @@ import click
 from knft.cli.leftovers import Node
 from knft.errors import KernelError
 from knft.kernel import ipvs, xtables
+from knft.kernel.privileges import end_with_parent
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
@@ -42,6 +44,23 @@ def warn_of_leftovers() -> None:
             continue
         if found:
             log.warning("%s", warning(mode, found))
+
+
+def warn_beside() -> int:
+    """Have that done by a process of its own, which nobody has to wait for; return its number.
+
+    To be called while there is one thread and before capabilities are given up: iptables-legacy-save needs CAP_NET_RAW.
+    """
+    process = os.fork()
+    if process:
+        return process
+    try:
+        end_with_parent()
+        warn_of_leftovers()
+    except BaseException:
+        log.exception("looking for leftovers of kube-proxy failed unexpectedly; please report this")
+    finally:
+        os._exit(0)
 
 
 def _look(node: Node, mode: Mode) -> list[str]:

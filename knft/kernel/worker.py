@@ -6,7 +6,6 @@ transaction. The daemon must neither die with it nor grow.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -18,8 +17,7 @@ from knft.errors import KernelError, UnsupportedError
 from knft.kernel import frames
 from knft.kernel.libnftables import Library
 from knft.kernel.netlink_ports import netlink_ports
-
-_PR_SET_PDEATHSIG = 1
+from knft.kernel.privileges import end_with_parent, keep_net_admin
 
 
 class Hello(Struct):
@@ -42,9 +40,12 @@ def main(requests: int, answers: int, parent: int) -> int:
     # Interrupts are the daemon's to handle, and a daemon that was killed must not have one more change made for it.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != parent:
         return 1
+    # Started by root it would have whatever the bounding set allows. Without CAP_NET_ADMIN the library says so itself.
+    with contextlib.suppress(UnsupportedError):
+        keep_net_admin()
     with contextlib.suppress(EOFError, BrokenPipeError):
         return _serve(requests, answers)
     return 0

@@ -105,6 +105,15 @@ def is_zero_network(network: str) -> bool:
     return network.endswith("/0")
 
 
+_FIRST_OCTET = r"(?:[1-9][0-9]?|1[01][0-9]|12[0-68-9]|1[3-57-9][0-9]|16[0-8]|2[01][0-9]|22[0-3])"
+_ORDINARY_IPV4 = re.compile(rf"{_FIRST_OCTET}(?:\.{_OCTET}){{3}}")
+
+
+def are_ordinary_ipv4(texts: Iterable[str]) -> bool:
+    """Tell quickly that all are canonical IPv4 addresses without a special use; where not, they may be all the same."""
+    return all(map(_ORDINARY_IPV4.fullmatch, texts))
+
+
 _SPECIAL_IPV4 = re.compile(r"(?:127|22[4-9]|23[0-9])\.|0\.0\.0\.0\Z|255\.255\.255\.255\Z|169\.254\.")
 
 

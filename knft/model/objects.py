@@ -2,7 +2,7 @@
 
 Field names are the API's in snake case; msgspec skips everything that is not declared here without building
 it, so that a huge annotation costs nothing. A value that reaches the trackers has passed these types and
-``source.validate``.
+``source.validate``. What is decoded and frozen is part of no cycle: the garbage collector has no business with it.
 """
 
 from typing import Annotated, Literal
@@ -43,7 +43,7 @@ OptionalPortNumber = Annotated[int, Meta(ge=0, le=65535)]
 TrafficPolicy = Literal["Cluster", "Local"]
 
 
-class Labels(Struct, frozen=True):
+class Labels(Struct, frozen=True, gc=False):
     """The labels that mean something to a Service proxy (A.5, A.6, B)."""
 
     service_name: str | None = field(name="kubernetes.io/service-name", default=None)
@@ -52,13 +52,13 @@ class Labels(Struct, frozen=True):
     zone: str | None = field(name="topology.kubernetes.io/zone", default=None)
 
 
-class Annotations(Struct, frozen=True):
+class Annotations(Struct, frozen=True, gc=False):
     """The one annotation that is read: when an EndpointSlice's change was triggered (A.4)."""
 
     trigger_time: str | None = field(name="endpoints.kubernetes.io/last-change-trigger-time", default=None)
 
 
-class ObjectMeta(Struct, frozen=True, rename="camel"):
+class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):
     """Who an object is; ``namespace`` is ``default`` where a manifest leaves it out, as kubectl does."""
 
     name: Name
@@ -66,6 +66,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
     labels: Labels | None = None
     annotations: Annotations | None = None
     creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
 
     @property
     def known_labels(self) -> Labels:
@@ -73,7 +74,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
         return self.labels or Labels()
 
 
-class ServicePortSpec(Struct, frozen=True, rename="camel"):
+class ServicePortSpec(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``Service.spec.ports``."""
 
     port: PortNumber
@@ -82,19 +83,19 @@ class ServicePortSpec(Struct, frozen=True, rename="camel"):
     node_port: OptionalPortNumber | None = None
 
 
-class ClientIPConfig(Struct, frozen=True, rename="camel"):
+class ClientIPConfig(Struct, frozen=True, rename="camel", gc=False):
     """``timeoutSeconds`` of ClientIP affinity, in seconds."""
 
     timeout_seconds: Annotated[int, Meta(ge=1, le=86400)] | None = None
 
 
-class SessionAffinityConfig(Struct, frozen=True, rename="camel"):
+class SessionAffinityConfig(Struct, frozen=True, rename="camel", gc=False):
     """The configuration of session affinity."""
 
     client_ip: ClientIPConfig | None = field(name="clientIP", default=None)
 
 
-class ServiceSpec(Struct, frozen=True, rename="camel"):
+class ServiceSpec(Struct, frozen=True, rename="camel", gc=False):
     """``Service.spec``."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] = "ClusterIP"
@@ -111,26 +112,26 @@ class ServiceSpec(Struct, frozen=True, rename="camel"):
     health_check_node_port: OptionalPortNumber | None = None
 
 
-class LoadBalancerIngress(Struct, frozen=True, rename="camel"):
+class LoadBalancerIngress(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``Service.status.loadBalancer.ingress``."""
 
     ip: str | None = None
     ip_mode: Literal["VIP", "Proxy"] | None = None
 
 
-class LoadBalancerStatus(Struct, frozen=True, rename="camel"):
+class LoadBalancerStatus(Struct, frozen=True, rename="camel", gc=False):
     """``Service.status.loadBalancer``."""
 
     ingress: tuple[LoadBalancerIngress, ...] | None = None
 
 
-class ServiceStatus(Struct, frozen=True, rename="camel"):
+class ServiceStatus(Struct, frozen=True, rename="camel", gc=False):
     """``Service.status``."""
 
     load_balancer: LoadBalancerStatus | None = None
 
 
-class Service(Struct, frozen=True, rename="camel"):
+class Service(Struct, frozen=True, rename="camel", gc=False):
     """A ``v1`` Service."""
 
     metadata: ObjectMeta
@@ -143,7 +144,7 @@ class Service(Struct, frozen=True, rename="camel"):
         return NamespacedName(self.metadata.namespace, self.metadata.name)
 
 
-class EndpointPort(Struct, frozen=True, rename="camel"):
+class EndpointPort(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``EndpointSlice.ports``; a missing name or number is the API's way to say "all" (A.5)."""
 
     name: PortName | None = None
@@ -151,7 +152,7 @@ class EndpointPort(Struct, frozen=True, rename="camel"):
     protocol: Protocol | None = None
 
 
-class EndpointConditions(Struct, frozen=True, rename="camel"):
+class EndpointConditions(Struct, frozen=True, rename="camel", gc=False):
     """Conditions; an absent one counts as ready, serving and not terminating (A.5)."""
 
     ready: bool | None = None
@@ -159,20 +160,20 @@ class EndpointConditions(Struct, frozen=True, rename="camel"):
     terminating: bool | None = None
 
 
-class NamedHint(Struct, frozen=True, rename="camel"):
+class NamedHint(Struct, frozen=True, rename="camel", gc=False):
     """The name of a zone or of a node that an endpoint should be used from."""
 
     name: str
 
 
-class EndpointHints(Struct, frozen=True, rename="camel"):
+class EndpointHints(Struct, frozen=True, rename="camel", gc=False):
     """Where the endpoint should be used from."""
 
     for_zones: tuple[NamedHint, ...] | None = None
     for_nodes: tuple[NamedHint, ...] | None = None
 
 
-class SliceEndpoint(Struct, frozen=True, rename="camel"):
+class SliceEndpoint(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``EndpointSlice.endpoints``; only the first address counts (A.5)."""
 
     addresses: tuple[str, ...] = ()
@@ -181,7 +182,7 @@ class SliceEndpoint(Struct, frozen=True, rename="camel"):
     hints: EndpointHints | None = None
 
 
-class EndpointSlice(Struct, frozen=True, rename="camel"):
+class EndpointSlice(Struct, frozen=True, rename="camel", gc=False):
     """A ``discovery.k8s.io/v1`` EndpointSlice."""
 
     metadata: ObjectMeta
@@ -195,26 +196,33 @@ class EndpointSlice(Struct, frozen=True, rename="camel"):
         return NamespacedName(self.metadata.namespace, self.metadata.name)
 
 
-class NodeAddress(Struct, frozen=True, rename="camel"):
+class NodeAddress(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``Node.status.addresses``."""
 
     type: str
     address: str
 
 
-class NodeStatus(Struct, frozen=True, rename="camel"):
+class NodeStatus(Struct, frozen=True, rename="camel", gc=False):
     """``Node.status``."""
 
     addresses: tuple[NodeAddress, ...] | None = None
 
 
-class NodeSpec(Struct, frozen=True, rename="camel"):
+class Taint(Struct, frozen=True, rename="camel", gc=False):
+    """One entry of ``Node.spec.taints``."""
+
+    key: str
+
+
+class NodeSpec(Struct, frozen=True, rename="camel", gc=False):
     """``Node.spec``."""
 
     pod_cidrs: tuple[str, ...] | None = field(name="podCIDRs", default=None)
+    taints: tuple[Taint, ...] | None = None
 
 
-class Node(Struct, frozen=True, rename="camel"):
+class Node(Struct, frozen=True, rename="camel", gc=False):
     """A ``v1`` Node."""
 
     metadata: ObjectMeta
@@ -227,13 +235,13 @@ class Node(Struct, frozen=True, rename="camel"):
         return NamespacedName("", self.metadata.name)
 
 
-class ServiceCIDRSpec(Struct, frozen=True, rename="camel"):
+class ServiceCIDRSpec(Struct, frozen=True, rename="camel", gc=False):
     """``ServiceCIDR.spec``."""
 
     cidrs: tuple[str, ...] | None = None
 
 
-class ServiceCIDR(Struct, frozen=True, rename="camel"):
+class ServiceCIDR(Struct, frozen=True, rename="camel", gc=False):
     """A ``networking.k8s.io/v1`` ServiceCIDR."""
 
     metadata: ObjectMeta

@@ -72,16 +72,11 @@ class _Collected:
         kind = self._kind(where, document)
         if kind is None:
             return
-        name = object_name(where, kind.__name__, document)
-        found = _convert(document, kind)
-        wrong = [found] if isinstance(found, tuple) else faults(found)
-        if wrong or isinstance(found, tuple):
-            self._say(name, wrong, "; left out")
-            return
-        found, passed_over = tidied(found)
-        self._say(name, passed_over, "")
-        self.objects.append(found)
-        self.places.append(where)
+        found, sentences = checked(where, document, kind)
+        self.problems += sentences
+        if found is not None:
+            self.objects.append(found)
+            self.places.append(where)
 
     def _kind(self, where: str, document: dict[str, Any]) -> type[KubeObject] | None:
         """Return the kind of a document that is to be read; what is not read is told or counted."""
@@ -111,11 +106,24 @@ class _Collected:
             said = f"{kind} of apiVersion {shown(version)} is not read, only of {listing(versions)}"
             self.problems.append(f"{where}: {said}; left out")
 
-    def _say(self, name: str, sentences: list[Fault], end: str) -> None:
-        said = [f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in sentences[:MAX_SENTENCES]]
-        if len(sentences) > MAX_SENTENCES:
-            said.append(f"{name}: {len(sentences) - MAX_SENTENCES} more of this kind")
-        self.problems += said
+
+def checked(where: str, document: dict[str, Any], kind: type[KubeObject]) -> tuple[KubeObject | None, list[str]]:
+    """Return the object that a document is, None where it has to be left out, and sentences about what is wrong."""
+    name = object_name(where, kind.__name__, document)
+    found = _convert(document, kind)
+    wrong = [found] if isinstance(found, tuple) else faults(found)
+    if wrong or isinstance(found, tuple):
+        return None, sentences_about(name, wrong, "; left out")
+    found, passed_over = tidied(found)
+    return found, sentences_about(name, passed_over, "")
+
+
+def sentences_about(name: str, wrong: list[Fault], end: str) -> list[str]:
+    """Return what is said about an object: a sentence for each fault, but not without end."""
+    said = [f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in wrong[:MAX_SENTENCES]]
+    if len(wrong) > MAX_SENTENCES:
+        said.append(f"{name}: {len(wrong) - MAX_SENTENCES} more of this kind")
+    return said
 
 
 def decode(data: bytes) -> Decoded:

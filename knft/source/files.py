@@ -29,23 +29,23 @@ def signature(path: Path) -> Signature | None:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def read_manifest(path: Path) -> bytes:
-    """Return what a file holds; raise OSError or SourceError where it is not a file, or too large."""
-    _refuse(path.stat())
+def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return what a file holds; raise OSError or SourceError where it is not a file, or larger than ``limit`` bytes."""
+    _refuse(path.stat(), limit)
     # Whatever takes the file's place now, opening it does not wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - there is a descriptor, not a path
-        _refuse(os.fstat(descriptor))
+        _refuse(os.fstat(descriptor), limit)
         return file.read()
 
 
-def _refuse(status: os.stat_result) -> None:
+def _refuse(status: os.stat_result, limit: int) -> None:
     sort = next((words for applies, words in _SORTS if applies(status.st_mode)), None)
     if sort is not None:
         msg = f"it is {sort}, not a file"
         raise SourceError(msg)
-    if status.st_size > MAX_BYTES:
-        msg = f"it has {status.st_size} bytes, and {MAX_BYTES} are the most that are read"
+    if status.st_size > limit:
+        msg = f"it has {status.st_size} bytes, and {limit} are the most that are read"
         raise SourceError(msg)
 
 

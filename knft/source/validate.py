@@ -174,6 +174,10 @@ def _tidied_slice(found: EndpointSlice) -> tuple[EndpointSlice, list[Fault]]:
     for index, port in enumerate(found.ports or ()):
         remarks += _port_remarks(f"ports[{index}]", port)
     endpoints = found.endpoints or ()
+    if found.address_type == "IPv4" and addresses.are_ordinary_ipv4(
+        [endpoint.addresses[0] if endpoint.addresses else "" for endpoint in endpoints]
+    ):
+        return found, remarks
     reasons = [_endpoint_fault(endpoint, found.address_type) for endpoint in endpoints]
     if not any(reasons):
         return found, remarks

@@ -182,6 +182,11 @@ def _is_plain(event: Any) -> bool:  # noqa: ANN401
     raise _at(event, f"the tag {shown(event.tag)} is not known")
 
 
+def is_text(scalar: str) -> bool:
+    """Tell whether a scalar without quotes means its own text."""
+    return isinstance(_scalar(scalar), str)
+
+
 def _scalar(text: str) -> Any:  # noqa: ANN401 - YAML has every type
     """Return what a plain scalar means."""
     if text[:1] in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER:

@@ -1,7 +1,7 @@
 """Putting the stages together: for a live node, and for rendering."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -14,12 +14,13 @@ from knft.model.objects import Change
 from knft.render.names import NFT_FAMILIES, TABLE
 from knft.sync.daemon import Auditor, Daemon
 from knft.sync.dispatch import Dispatcher
+from knft.sync.observer import Observer
 from knft.sync.ports import Recorder
 from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
 
 
-def live_daemon(config: Config, library: LibraryProcess) -> Daemon:
+def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[Observer] = ()) -> Daemon:
     """Return a daemon for both families that works on this machine's kernel; raise UnsupportedError without library."""
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(NFT_FAMILIES.values()))
@@ -33,7 +34,7 @@ def live_daemon(config: Config, library: LibraryProcess) -> Daemon:
         )
         for family in Family
     )
-    return _daemon(config, proxiers, _second_way)
+    return _daemon(config, proxiers, _second_way, observers)
 
 
 @contextmanager
@@ -69,8 +70,13 @@ def settled_states(config: Config, *stages: Iterable[Change]) -> Iterator[dict[F
         yield states
 
 
-def _daemon(config: Config, proxiers: tuple[Proxier, ...], auditor: Auditor | None = None) -> Daemon:
+def _daemon(
+    config: Config,
+    proxiers: tuple[Proxier, ...],
+    auditor: Auditor | None = None,
+    observers: Sequence[Observer] = (),
+) -> Daemon:
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
     # The flags alone say something about the node, also where no Node object ever comes.
     dispatcher.refresh_node()
-    return Daemon(proxiers, dispatcher, auditor)
+    return Daemon(proxiers, dispatcher, auditor, observers)

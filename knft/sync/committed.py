@@ -32,6 +32,8 @@ class Committed:
         self.sticky: dict[str, StickyPort] = {}
         self.swept = True
         """Whether what nobody wanted is gone since the table was read back."""
+        self.refused_cleanups = 0
+        """How often what nobody wants could not be removed."""
         self._remembers = False
         """Whether ``sticky`` is what the kernel's notes say, unless somebody else has changed them."""
         self._audit = threading.Lock()
@@ -114,7 +116,9 @@ class Committed:
             self._port.commit(structs.replace(nothing, dropped=tuple(names)))
             programmed.note_deleted(names)
 
-        programmed.note_kept(halve(prepared.unwanted, delete_chains), now)
+        kept = halve(prepared.unwanted, delete_chains)
+        self.refused_cleanups += bool(kept)
+        programmed.note_kept(kept, now)
 
     def audit(self, port: TablePort) -> set[Place] | None:
         """Return where the kernel, as ``port`` reads it, differs from what was committed; from any thread.

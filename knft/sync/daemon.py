@@ -3,6 +3,7 @@
 import logging
 import random
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -18,9 +19,11 @@ from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
 from knft.sync.doubts import Doubt
 from knft.sync.memory import settle, uncollected
+from knft.sync.observer import Observer
 from knft.sync.ports import TablePort
 from knft.sync.proxier import TIDY_SECONDS, Proxier
 from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
 
 log = logging.getLogger("knft")
 
@@ -41,9 +44,17 @@ Auditor = Callable[[Family], AbstractContextManager[TablePort]]
 class Daemon:
     """Both families' Proxiers, driven together; one family's failure does not stop the other."""
 
-    def __init__(self, proxiers: Sequence[Proxier], dispatcher: Dispatcher, auditor: Auditor | None = None) -> None:
+    def __init__(
+        self,
+        proxiers: Sequence[Proxier],
+        dispatcher: Dispatcher,
+        auditor: Auditor | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
         """Drive ``proxiers``, whose states the dispatcher feeds; without an ``auditor`` they believe themselves."""
         self._auditor = auditor
+        self._observers = observers
+        self._taking_in = threading.Lock()
         self._proxiers = proxiers
         self._dispatcher = dispatcher
         self._said: dict[Family, set[str]] = {}
@@ -51,18 +62,40 @@ class Daemon:
         self._large = False
         """Whether a sync since the last settling compared everything."""
         self.foreign_changes = Counter[Family]()
+        self.audit_differences = Counter[Family]()
         self._wake: Callable[[], None] = lambda: None
         self._wake_within: Callable[[float], None] = lambda _: None
 
+    @property
+    def states(self) -> dict[Family, ServiceState]:
+        """What every family knows of the cluster; only figures are for other threads."""
+        return {proxier.family: proxier.state for proxier in self._proxiers}
+
     def handle(self, changes: Iterable[Change]) -> None:
-        """Take in changed objects, and have them synced if they matter."""
-        if self._dispatcher.handle(changes):
-            self._wake()
+        """Take in changed objects, and have them synced if they matter; from any thread."""
+        with self._taking_in:
+            due = self._dispatcher.handle(changes)
+        if due:
+            self._queue()
 
     def note_addresses(self, local_addresses: frozenset[str]) -> None:
-        """Take in the machine's interface addresses, and have a change synced."""
-        if self._dispatcher.note_addresses(local_addresses):
-            self._wake()
+        """Take in the machine's interface addresses, and have a change synced; from any thread."""
+        with self._taking_in:
+            due = self._dispatcher.note_addresses(local_addresses)
+        if due:
+            self._queue()
+
+    def _queue(self) -> None:
+        for proxier in self._proxiers:
+            self._tell(lambda observer, family=proxier.family: observer.queued(family))  # type: ignore[misc]
+        self._wake()
+
+    def _tell(self, what: Callable[[Observer], None]) -> None:
+        for observer in self._observers:
+            try:
+                what(observer)
+            except Exception:
+                log.exception("%s failed unexpectedly; please report this", type(observer).__name__)
 
     def sync(self) -> bool:
         """Sync every family; return whether all succeeded."""
@@ -75,22 +108,30 @@ class Daemon:
 
     def _sync_one(self, proxier: Proxier) -> bool:
         self._say_foreign(proxier.family)
+        self._tell(lambda observer: observer.begun(proxier.family))
+        started = time.monotonic()
         try:
             report = proxier.sync()
         except KernelError as error:
             log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - ours, with its story
             log.debug("%s", error.detail)
-            return False
         except Exception:
             # A mistake of knft's own must not end the loop (J.1): the rules stay, and the next sync starts anew.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
-            return False
+        else:
+            self._note(report)
+            self._tell(lambda observer: observer.synced(report, proxier.state))
+            return True
+        seconds = time.monotonic() - started
+        self._tell(lambda observer: observer.failed(proxier.family, seconds))
+        return False
+
+    def _note(self, report: SyncReport) -> None:
         log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
         self._large |= report.full
         self._say_once(report)
         if report.again_within is not None:
             self._wake_within(report.again_within)
-        return True
 
     def _say_once(self, report: SyncReport) -> None:
         """Say what is not as the objects want it, each when it begins to be so."""
@@ -136,7 +177,10 @@ class Daemon:
         The table that it owned is anybody's until then.
         """
         while not stop.is_set():
-            if library.dies_within(LISTEN_SECONDS):
+            died = library.dies_within(LISTEN_SECONDS)
+            if stop.is_set():  # It is this process that ends it.
+                return
+            if died:
                 log.warning("the idle process for libnftables has died; there is another")
                 self._wake()
             else:
@@ -180,6 +224,7 @@ class Daemon:
             log.warning("%s: the table was not compared with what was committed: %s", family, error)
             return True
         if count:
+            self.audit_differences[proxier.family] += count
             log.warning("%s: %d elements or chains are not what was committed; mending them", family, count)
             self._wake()
         return count is not None
@@ -199,6 +244,8 @@ class Daemon:
         intervals = Intervals(min_period, sync_period, max(TIDY_SECONDS, min_period))
         runner = BoundedFrequencyRunner(self.sync, intervals, clock, random.random)
         self._wake, self._wake_within = runner.request, runner.run_within
+        for proxier in self._proxiers:
+            self._tell(lambda observer, family=proxier.family: observer.looping(family))  # type: ignore[misc]
         runner.request()
 
         def stop_runner() -> None:

@@ -55,6 +55,8 @@ class Proxier:
         self._unswept: Waiting | None = None
         """Why what nobody wants is still there."""
         self._done = Done()
+        self._cleanups_reported = 0
+        """How many refused cleanups were in reports."""
 
     def sync(self) -> SyncReport:
         """Bring the table up to date; raise KernelError where that failed, and do everything anew next time.
@@ -74,6 +76,7 @@ class Proxier:
                 self._port.ensure_working()  # Or it says why it dies.
             raise
         self._unreported = None
+        refused_before, self._cleanups_reported = self._cleanups_reported, self._committed.refused_cleanups
         return SyncReport(
             family=self.family,
             full=full,
@@ -83,10 +86,12 @@ class Proxier:
             chains=self._done.chains,
             seconds=self._timer() - started,
             kernel_seconds=self._done.kernel_seconds,
+            changed=reported.service_ports,
             unsticky=tuple(self._done.unsticky),
             lost=self.state.lost(),
             left_out=self._left_out.reasons(),
             unswept=self._unswept.reason if self._unswept is not None else "",
+            refused_cleanups=self._cleanups_reported - refused_before,
             again_within=self._again_within(),
             trigger_times=reported.trigger_times,
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
@@ -241,6 +246,7 @@ class Proxier:
                     raise
                 self._port.ensure_working()
                 self.doubt(Doubt())  # It may have been carried out.
+            self._committed.refused_cleanups += 1
             first = Waiting(str(error), now, self._config.sync_period)
             self._unswept = self._unswept.refused_again(str(error), now) if self._unswept is not None else first
         else:

@@ -35,10 +35,12 @@ class SyncReport(Struct, frozen=True):
 
     ``full`` tells that everything was compared with what the kernel held; ``service_ports`` were planned anew,
     ``added`` and ``removed`` elements were sent. ``seconds`` is the whole sync, ``kernel_seconds`` the part spent in
-    libnftables and the kernel. ``lost`` are the frontends that two Services claim, ``unsticky`` the
+    libnftables and the kernel. ``changed`` are the Service ports that the objects have changed since the last sync that
+    succeeded, those that are gone among them. ``lost`` are the frontends that two Services claim, ``unsticky`` the
     Service ports of this sync that go without affinity. ``trigger_times`` and ``conntrack_cleanup_required`` speak for
     failed syncs before this one, too. ``left_out`` are the Service ports that the kernel refuses, with its reason;
-    ``unswept`` is its reason for not removing what nobody wants, "" where all that is gone.
+    ``unswept`` is its reason for not removing what nobody wants, "" where all that is gone. To remove such things,
+    empty chains included, was refused in ``refused_cleanups`` transactions since the last sync that succeeded.
     Another sync has something to do ``again_within`` so many seconds.
     """
 
@@ -50,10 +52,12 @@ class SyncReport(Struct, frozen=True):
     chains: int
     seconds: float
     kernel_seconds: float
+    changed: frozenset[ServicePortName]
     lost: tuple[Lost, ...]
     unsticky: tuple[ServicePortName, ...]
     left_out: dict[ServicePortName, str]
     unswept: str
+    refused_cleanups: int
     again_within: float | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool

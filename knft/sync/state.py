@@ -12,10 +12,11 @@ from msgspec import Struct, structs
 from knft.decide.frontends import FrontendLedger, Lost
 from knft.decide.plan import plan_service_port
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family, ServicePortName
+from knft.model.names import Family, NamespacedName, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
 from knft.model.plan import ServicePlan
+from knft.model.service_port import ServicePort
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
 
@@ -44,6 +45,15 @@ class Work(Struct, frozen=True):
             times,
             self.conntrack_cleanup_required or later.conntrack_cleanup_required,
         )
+
+
+class Tracked(Struct, frozen=True):
+    """How many changes one family's trackers were told of, and how many of them wait for a sync."""
+
+    service_changes: int
+    services_pending: int
+    endpoint_changes: int
+    slices_pending: int
 
 
 class ServiceState:
@@ -119,6 +129,10 @@ class ServiceState:
         """Whether there is a Service port of that name."""
         return name in self._services
 
+    def service_port(self, name: ServicePortName) -> ServicePort | None:
+        """Return one Service port, or None where it is gone."""
+        return self._services.get(name)
+
     def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return all endpoints of one Service port, in whatever condition, sorted by key."""
         return self._endpoints.get(name, ())
@@ -129,6 +143,19 @@ class ServiceState:
         if port is None:
             return None
         return plan_service_port(name, port, self.endpoints(name), self._frontends.owned(name), self.node)
+
+    def service_port_count(self) -> int:
+        """Return how many Service ports there are."""
+        return len(self._services)
+
+    def local_ready_endpoints(self, service: NamespacedName) -> int:
+        """Return how many distinct addresses of a Service are on this node and ready, over all its ports (A.4)."""
+        return self._endpoints_tracker.local_ready_endpoints(service)
+
+    def tracked(self) -> Tracked:
+        """Return what the trackers have counted; from any thread."""
+        services, endpoints = self._service_tracker, self._endpoints_tracker
+        return Tracked(services.changes_total, services.pending, endpoints.changes_total, endpoints.pending)
 
     def lost(self) -> tuple[Lost, ...]:
         """Return the claims to frontends that another Service holds."""

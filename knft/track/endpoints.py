@@ -1,5 +1,6 @@
 """EndpointsChangeTracker and EndpointsMap (A.4)."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
@@ -59,6 +60,11 @@ class EndpointsChangeTracker:
         time = parse_time(annotations.trigger_time if annotations else None)
         if time is not None and time > self._start_time:
             self._trigger_times.setdefault(service, []).append(time)
+
+    def local_ready_endpoints(self, service: NamespacedName) -> int:
+        """Return how many distinct addresses of a Service are local and ready, as of the last checkout (A.4)."""
+        every = itertools.chain.from_iterable(self._cache.current(service).values())
+        return len({endpoint.address for endpoint in every if endpoint.is_local and endpoint.ready})
 
     def checkout(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
         """Hand out what is pending, and start anew."""

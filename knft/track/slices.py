@@ -65,6 +65,11 @@ class EndpointSliceCache:
         self._touched[service] = None
         return True
 
+    def current(self, service: NamespacedName) -> EndpointsByPort:
+        """Return one Service's endpoints as of the last checkout."""
+        slices = self._services.get(service)
+        return slices.current if slices is not None else {}
+
     def checkout(self) -> dict[NamespacedName, EndpointsChange]:
         """Apply what is pending; return each touched Service's endpoints before and after."""
         changes = {}

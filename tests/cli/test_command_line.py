@@ -62,8 +62,8 @@ def test_version() -> None:
     [
         (["render", "-f", "-"], "Missing option '--node'"),
         (["render", *NODE], "Missing option '-f'"),
-        (["run", *NODE], "Missing option '--manifests'"),
-        (["run", "--manifests", "."], "Missing option '--node'"),
+        (["run", *NODE], "there is no way to an API server: this is no pod"),
+        (["run", "--manifests", "."], "--node: it is needed with --manifests"),
         (["render", "-f", "-", "--node", " "], "--node: the name is empty"),
         (["render", "-f", "-", *NODE, "--node-ip", "10.0.0"], "--node-ip: '10.0.0' is not an IP address"),
         (["render", "-f", "-", *NODE, "--node-ip", "::1,::2"], "--node-ip: two values of IPv6, ::1 and ::2"),

@@ -231,8 +231,23 @@ NO_PACKET = {
         "the table is watched, not a packet",
         "tests/packets/test_foreign.py::test_what_others_change_is_mended_and_reported",
     ),
-    "K.10 conntrack": Elsewhere("knft does not clean up conntrack yet (F)", ""),
-    "K.10 kube_proxy": Elsewhere("conntrack settings and nfacct are not of this mode", ""),
+    "K.10 conntrack, the server pod is replaced": Elsewhere(
+        "a client dials from one port before and after",
+        "tests/packets/test_udp_flows.py::test_clients_keep_working_when_their_server_is_replaced",
+    ),
+    "K.10 conntrack, an endpoint becomes ready": Elsewhere(
+        "the same",
+        "tests/packets/test_udp_flows.py::test_clients_are_served_once_an_endpoint_is_ready",
+    ),
+    "K.10 conntrack, the target port changes": Elsewhere(
+        "the same",
+        "tests/packets/test_udp_flows.py::test_clients_keep_working_when_the_target_port_changes",
+    ),
+    "K.10 conntrack, INVALID packets": Elsewhere("knft has no rule for them, as kube-proxy has none in this mode", ""),
+    "K.10 kube_proxy, CLOSE_WAIT": Elsewhere(
+        "a setting is no packet", "tests/kernel/test_sysctls.py::test_the_namespaces_own_settings_are_set"
+    ),
+    "K.10 kube_proxy, nfacct": Elsewhere("nfacct is not of this mode", ""),
     "K.10 readiness urls": Elsewhere("knft serves none yet", ""),
     "K.10 apiserver restart": Elsewhere("knft reads manifests", ""),
     "K.10 hostport, endpointslice mirroring": Elsewhere("they are others' work", ""),

@@ -7,7 +7,9 @@ import pytest
 
 from knft.takeover.names import Mode
 from knft.takeover.words import warning
+from tests.kernel.following import Daemon
 from tests.packets.node import KNFT, NODE_FLAG, knft, sync_once
+from tests.packets.running import workers_of
 from tests.takeover.conftest import OldNode
 
 pytestmark = pytest.mark.kernel
@@ -30,6 +32,22 @@ def test_one_line_for_each_mode_with_counts_and_what_to_do(old_node: OldNode) ->
         warning(Mode.NFTABLES, ["ip kube-proxy", "ip6 kube-proxy"]),
     ]
     assert before == old_node.rules()
+
+
+def test_one_that_goes_on_finds_what_takes_more_than_it_keeps(old_node: OldNode, tmp_path: Path) -> None:
+    """iptables-legacy-save needs CAP_NET_RAW, which a daemon gives up; nobody is left behind who has it."""
+    old_node.add_iptables_mode("legacy")
+    with Daemon(old_node.namespace, tmp_path) as daemon:
+        daemon.until(lambda: "WARNING" in daemon.said())
+        daemon.until(lambda: _children(daemon.process.pid) == set(workers_of(daemon.process.pid)))
+        assert _warnings(daemon.said()) == [
+            warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])
+        ]
+
+
+def _children(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
 
 
 def test_nothing_is_said_where_only_others_are(old_node: OldNode) -> None:

@@ -1,0 +1,170 @@
+"""The flags of ``knft run``, out of the table of settings; they may be written as Go programs take them.
+
+``--masquerade-all``, ``--masquerade-all=false``, ``-v=2``, ``--v 2``, ``--log_dir=x``: kube-proxy's command lines work.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from knft.configuration.rows import INT32, Kind, Row, Verdict
+from knft.configuration.table import ROWS, help_of
+
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+_LISTS = (Kind.LIST, Kind.GATES, Kind.VMODULE)
+_SWITCHES = (Kind.BOOL, Kind.VERSION)
+_OWN, _KUBE_PROXYS = "knft's own options", "kube-proxy's options"
+_MORE = "All other flags of kube-proxy are taken with a warning, or refused with the reason: the README lists them."
+_METAVARS = {Kind.WHOLE: "NUMBER", Kind.NUMBER: "NUMBER", Kind.DURATION: "DURATION"}
+_SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
+
+
+class _Whole(click.ParamType[int]):
+    """A whole number within bounds, which --help does not repeat."""
+
+    name = "integer"
+
+    def __init__(self, low: int, high: int) -> None:
+        """Take numbers from ``low`` to ``high``."""
+        self._low, self._high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401
+        """Return the value; say so where it is none."""
+        try:
+            found = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        if not self._low <= found <= self._high:
+            self.fail(f"{found} is not in the range {self._low} to {self._high}.", param, ctx)
+        return found
+
+
+class _Boolean(click.ParamType[bool]):
+    """What Go takes for true or false."""
+
+    name = "boolean"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:  # noqa: ANN401
+        """Return the value; say so where it is none."""
+        if isinstance(value, bool):
+            return value
+        if value not in (*_TRUE, *_FALSE):
+            self.fail(f"{value!r} is not true or false.", param, ctx)
+        return value in _TRUE
+
+
+class _Version(_Boolean):
+    """The same, or ``raw``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:  # noqa: ANN401
+        """Return whether the version is asked for."""
+        return value == "raw" or super().convert(value, param, ctx)
+
+
+class GoOption(click.Option):
+    """A flag of the table."""
+
+    def __init__(self, flag: str, row: Row) -> None:
+        """Make the option of ``flag``, which is one of the row's."""
+        self.flag, self.row = flag, row
+        is_list, is_switch = row.kind in _LISTS, row.kind in _SWITCHES
+        of_list = {"multiple": True} if is_list or row.field == "clusterCIDR" else {"default": None}
+        super().__init__(
+            row.flags if flag == "--v" else [flag],
+            type=_type_of(row),
+            metavar="[=false]" if is_switch else row.metavar or _METAVARS.get(row.kind, "VALUE"),
+            help=help_of(flag) + _default(row),
+            hidden=row.verdict is not Verdict.HONOURED,
+            **of_list,
+        )
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it stands alone: its value, if any, comes after an equals sign."""
+        return self.row.kind in _SWITCHES
+
+
+def _type_of(row: Row) -> click.ParamType[Any]:
+    match row.kind:
+        case Kind.BOOL:
+            return _Boolean()
+        case Kind.VERSION:
+            return _Version()
+        case Kind.WHOLE:
+            return _Whole(*(row.bounds or INT32))
+        case Kind.NUMBER:
+            return click.FLOAT
+        case _:
+            return click.STRING
+
+
+def _default(row: Row) -> str:
+    return f"  [default: {row.default}]" if row.preset is not None and row.kind is not Kind.BOOL else ""
+
+
+class GoCommand(click.Command):
+    """A command whose flags may be written as in Go, in two groups."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take Go's spellings for click's."""
+        switches = {name for option in self._options() if option.is_switch for name in option.opts}
+        return super().parse_args(ctx, list(_respelled(args, switches)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write knft's own flags first, then those of kube-proxy that mean something."""
+        shown = [option for option in self._options() if not option.hidden]
+        helped = [param for param in self.get_params(ctx) if not isinstance(param, GoOption)]
+        for title, options in (
+            (_OWN, [*(option for option in shown if option.row.own), *helped]),
+            (_KUBE_PROXYS, [option for option in shown if not option.row.own]),
+        ):
+            records = [record for option in options if (record := option.get_help_record(ctx)) is not None]
+            with formatter.section(title):
+                formatter.write_dl(records)
+        formatter.write_paragraph()
+        formatter.write_text(_MORE)
+
+    def _options(self) -> Iterator[GoOption]:
+        return (param for param in self.params if isinstance(param, GoOption))
+
+
+def _respelled(args: list[str], switches: set[str]) -> Iterator[str]:
+    rest = iter(args)
+    for arg in rest:
+        if arg == "--":
+            yield arg
+            break
+        short = _SHORT_WITH_VALUE.fullmatch(arg)
+        if short is not None:
+            yield from (f"-{short['name']}", short["value"])
+        elif dashed(arg) in switches:
+            yield f"{arg}=true"
+        else:
+            yield arg
+    yield from rest
+
+
+def dashed(name: str) -> str:
+    """Return a flag's name as the table has it: Kubernetes' programs take underscores for dashes."""
+    return name.replace("_", "-")
+
+
+def run_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command all flags of the table."""
+    params = [GoOption(flag, row) for row in ROWS for flag in row.flags if flag.startswith("--")]
+    command.__click_params__ = params[::-1]  # type: ignore[attr-defined] # where click's own decorators put them
+    return command
+
+
+def given_flags(context: click.Context) -> dict[str, Any]:
+    """Return the flags that somebody has given, by their names in the table."""
+    return {
+        option.flag: context.params[option.name]
+        for option in context.command.params
+        if isinstance(option, GoOption)
+        and option.name is not None
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    }

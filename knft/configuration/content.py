@@ -1,0 +1,23 @@
+"""The configuration file's bytes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from knft.errors import ConfigurationError, SourceError
+from knft.source.files import read_manifest, reason, shown_path
+
+MAX_BYTES = 4 << 20
+"""The largest configuration that is read; a ConfigMap holds a quarter of it."""
+
+
+def read_configuration(path: str) -> bytes:
+    """Return what a configuration file holds; raise ConfigurationError where it cannot be read."""
+    try:
+        return read_manifest(Path(path), MAX_BYTES)
+    except (OSError, SourceError, ValueError) as error:
+        raise problems(path, [reason(error)]) from error
+
+
+def problems(path: str, sentences: Iterable[str]) -> ConfigurationError:
+    """Return the error that says so of a file, a line each."""
+    return ConfigurationError("\n".join(f"{shown_path(path)}: {sentence}" for sentence in sentences))

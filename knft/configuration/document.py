@@ -1,0 +1,120 @@
+"""A KubeProxyConfiguration as a tree of plain values, every field in it, kube-proxy's defaults filled in (I.1)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from knft.configuration import durations
+from knft.configuration.rows import Kind, Row
+from knft.configuration.table import FIELDS, rows_of
+from knft.model import addresses
+from knft.model.names import Family
+
+API_VERSION, KIND = "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration"
+
+HEALTHZ_PORT, METRICS_PORT = 10256, 10249
+
+Document = dict[str, Any]
+
+
+def get(document: Document, path: str) -> Any:  # noqa: ANN401 - of the field's kind
+    """Return a field's value, or None where the document does not have it."""
+    value: Any = document
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def put(document: Document, path: str, value: Any) -> None:  # noqa: ANN401
+    """Set a field, and make the sections that it lies in."""
+    *sections, name = path.split(".")
+    for section in sections:
+        document = document.setdefault(section, {})
+    document[name] = value
+
+
+def defaults() -> Document:
+    """Return what holds where nobody says anything."""
+    return defaulted({})
+
+
+def defaulted(given: Document) -> Document:
+    """Return the known fields of a document that fits the schema, with defaults for all others."""
+    document: Document = {"apiVersion": API_VERSION, "kind": KIND}
+    for path, row in FIELDS.items():
+        value = get(given, path)
+        put(document, path, row.default if _is_unset(row, value) else _PLAIN[row.kind](value))
+    is_ipv6 = family_of(document["bindAddress"]) is Family.IPV6
+    for path, ipv4, ipv6, port in (
+        ("healthzBindAddress", "0.0.0.0", "[::]", HEALTHZ_PORT),  # noqa: S104 - kube-proxy's default
+        ("metricsBindAddress", "127.0.0.1", "[::1]", METRICS_PORT),
+    ):
+        found = get(given, path)
+        put(document, path, with_port(found, port) if found else f"{ipv6 if is_ipv6 else ipv4}:{port}")
+    return document
+
+
+def _is_unset(row: Row, value: object) -> bool:
+    """Whether kube-proxy takes the default: Go cannot tell 0 from nothing, but where the field is a pointer."""
+    if value is None or row.keeps_zero:
+        return value is None
+    return not value or (row.kind is Kind.DURATION and isinstance(value, str) and durations.parse(value) == 0)
+
+
+def _level(item: Document) -> Document:
+    return {"filePattern": item.get("filePattern") or "", "verbosity": int(item.get("verbosity") or 0)}
+
+
+_PLAIN: dict[Kind, Callable[[Any], Any]] = {
+    Kind.BOOL: bool,
+    Kind.WHOLE: int,
+    Kind.NUMBER: float,
+    Kind.TEXT: str,
+    Kind.DURATION: lambda value: durations.written(value) if isinstance(value, int) else canonical(value),
+    Kind.LIST: list,
+    Kind.GATES: lambda value: {name: bool(on) for name, on in value.items()},
+    Kind.VMODULE: lambda value: [_level(item) for item in value],
+}
+"""Values as JSON has them: without what the reader remembers of their spelling."""
+
+
+def canonical(duration: str) -> str:
+    """Return a duration as Go writes it; what is none stays as it is, to be told of later."""
+    found = durations.parse(duration)
+    return duration if found is None else durations.written(found)
+
+
+def canonical_durations(document: Document) -> None:
+    """Write all durations as Go does."""
+    for row in rows_of(Kind.DURATION):
+        put(document, row.field, canonical(get(document, row.field)))
+
+
+def family_of(address: str) -> Family | None:
+    """Return the family of an address, or None where it is none."""
+    parsed = addresses.parse_address(address)
+    return None if parsed is None else parsed[0]
+
+
+def with_port(address: str, port: int) -> str:
+    """Return ``IP:port`` for a bare IP, and anything else as it is (I.3)."""
+    parsed = None if split_host_port(address) else addresses.parse_address(address)
+    if parsed is None:
+        return address
+    return join_host_port(parsed[1], port)
+
+
+def join_host_port(host: str, port: int) -> str:
+    """Return ``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_host_port(text: str) -> tuple[str, str] | None:
+    """Return the two parts of ``host:port``, or None where it is not of that form, as Go's SplitHostPort does."""
+    if text.startswith("["):
+        host, bracket, port = text[1:].partition("]")
+        well_formed = bracket and port.startswith(":")
+        port = port[1:]
+    else:
+        host, colon, port = text.rpartition(":")
+        well_formed = colon and ":" not in host
+    return (host, port) if well_formed and not set("[]:") & set(port) and not set("[]") & set(host) else None

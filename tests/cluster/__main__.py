@@ -1,0 +1,30 @@
+"""``python -m tests.cluster [OPTIONS FOR PYTEST]``: builds what is missing, and runs the tests that need a cluster."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cluster.build import programs
+from tests.cluster.problem import Problem
+from tests.lab.privilege import PrivilegeError, ensure_namespaces
+
+CHECKOUT = Path(__file__).parent.parent.parent
+TESTS = [str(path) for path in sorted(Path(__file__).parent.glob("with_*.py"))]
+
+
+def main() -> None:
+    """Build and test."""
+    try:
+        ensure_namespaces()
+        built = programs()
+    except (PrivilegeError, Problem) as problem:
+        sys.exit(f"test-cluster: {problem}")
+    print(f"test-cluster: Kubernetes {built.release}", flush=True)
+    # What is named replaces the files.
+    named = [word for word in sys.argv[1:] if word.startswith("tests/")]
+    command = [sys.executable, "-m", "pytest", *([] if named else TESTS), *sys.argv[1:]]
+    sys.exit(subprocess.run(command, cwd=CHECKOUT, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()

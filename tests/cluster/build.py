@@ -1,0 +1,83 @@
+"""The programs: etcd and kube-apiserver of the release that ``go/go.mod`` names, built once into the cache."""
+
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cluster import cache
+from tests.cluster.problem import Problem
+from tests.cluster.toolchain import Go, environment, find_go
+
+MODULE = Path(__file__).with_name("go")
+_PACKAGES = {"keys": "./keys", "etcd": "./etcd", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+_RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b", re.MULTILINE)
+_VERSION = "k8s.io/component-base/version"
+
+
+class Programs(NamedTuple):
+    """Where the programs are, and which release of Kubernetes they are of, such as ``v1.36.3``."""
+
+    folder: Path
+    release: str
+
+    def path(self, name: str) -> str:
+        """Return the path of ``keys``, ``etcd`` or ``kube-apiserver``."""
+        return str(self.folder / name)
+
+
+def programs() -> Programs:
+    """Return the programs, built now where they are not in the cache; raise Problem where that fails."""
+    release, flags = release_and_flags((MODULE / "go.mod").read_text())
+    folder = cache.place()
+    with cache.locked(folder):
+        go = find_go(folder)
+        built = folder / f"{release}-{_key(go, flags)}"
+        if not built.is_dir():
+            with cache.making(built) as partial:
+                _build(go, flags, partial)
+        cache.used(built)
+    return Programs(built, release)
+
+
+def release_and_flags(module: str) -> tuple[str, list[str]]:
+    """Return the release that a go.mod names, and the flags to build it with."""
+    match = _RELEASE.search(module)
+    if match is None:
+        msg = "go.mod names no release of Kubernetes"
+        raise Problem(msg)
+    release, major, minor = match.groups()
+    # Without these an API server takes itself for v0.0.0; a release has them from its own scripts.
+    variables = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    linked = " ".join(f"-X {_VERSION}.{name}={value}" for name, value in variables.items())
+    return release, ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {linked}"]
+
+
+def _key(go: Go, flags: list[str]) -> str:
+    """Return what is another where the programs would be others."""
+    sources = [path.read_bytes() for path in sorted(MODULE.rglob("*")) if path.is_file()]
+    return hashlib.sha256(b"\0".join([go.version.encode(), *map(str.encode, flags), *sources])).hexdigest()[:12]
+
+
+def _build(go: Go, flags: list[str], folder: Path) -> None:
+    print(f"test-cluster: building with {go.version}; the first time it takes ten minutes and more", flush=True)
+    for name, package in _PACKAGES.items():
+        command = [go.program, "build", *flags, "-o", str(folder / name), package]
+        if subprocess.run(command, cwd=MODULE, env=environment(), check=False).returncode != 0:
+            msg = f"{name} cannot be built: what go says is above; modules come from where GOPROXY says"
+            raise Problem(msg)
+
+
+def main() -> None:
+    """Build, and say where."""
+    try:
+        built = programs()
+    except Problem as problem:
+        sys.exit(f"test-cluster: {problem}")
+    print(f"test-cluster: etcd and kube-apiserver {built.release} are in {built.folder}")
+
+
+if __name__ == "__main__":
+    main()

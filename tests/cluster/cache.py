@@ -1,0 +1,47 @@
+"""The cache outside the checkout: what is made there once, under a name that says of what it was made."""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_UNUSED_DAYS = 30
+
+
+def place() -> Path:
+    """Return the cache's folder, made where it is missing."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "cluster")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Have the cache alone during the block: a second run waits for what the first one makes."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def making(folder: Path) -> Iterator[Path]:
+    """Give an empty folder to make things in; it gets its name when all is there, and never where the block fails."""
+    print(f"test-cluster: making {folder}", flush=True)
+    started = time.monotonic()
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    yield partial
+    partial.rename(folder)
+    print(f"test-cluster: made in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def used(folder: Path) -> None:
+    """Note that a folder was used, and remove those beside it that nobody has used for long."""
+    os.utime(folder)
+    for other in folder.parent.iterdir():
+        if other.is_dir() and other.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
+            shutil.rmtree(other)

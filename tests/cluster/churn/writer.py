@@ -1,0 +1,100 @@
+"""One writer: ``python -m tests.cluster.churn.writer PLAN`` updates its slices at a pace.
+
+It makes its slices, says that it is ready, and is told when to begin; in the end it prints what it has written.
+"""
+
+import http.client
+import itertools
+import ssl
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from tests.cluster.churn.numbered import slice_of
+from tests.lab.processes import die_with_parent
+
+_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+
+class Plan(Struct, frozen=True):
+    """What one writer does: ``each`` endpoints change with an update, of which there are ``rate`` a second."""
+
+    ca: str
+    certificate: str
+    key: str
+    slices: list[int]
+    endpoints: int
+    first: int
+    rate: float
+    each: int
+    seconds: float
+
+
+class Written(Struct, frozen=True):
+    """What it has done: each update's first number, how many there were, when it was sent and answered."""
+
+    updates: list[tuple[int, int, float, float]]
+    held: dict[int, list[int]]
+
+
+def main() -> None:
+    """Write to the plan."""
+    die_with_parent()
+    plan = msgspec.json.decode(sys.argv[1], type=Plan)
+    connection = _connect(plan)
+    numbers = itertools.count(plan.first)
+    held = {index: deque(itertools.islice(numbers, plan.endpoints)) for index in plan.slices}
+    for index, own in held.items():
+        _send(connection, "POST", index, own, time.time())
+    print("ready", flush=True)
+    begin = float(sys.stdin.readline())
+    updates = list(_updates(plan, begin, connection, numbers, held))
+    sys.stdout.buffer.write(msgspec.json.encode(Written(updates, {index: list(own) for index, own in held.items()})))
+
+
+def _updates(
+    plan: Plan,
+    begin: float,
+    connection: http.client.HTTPSConnection,
+    numbers: Iterator[int],
+    held: dict[int, deque[int]],
+) -> Iterator[tuple[int, int, float, float]]:
+    """Update one slice after the other; who is late does not wait, and leaves out what there is no time for."""
+    total = int(plan.seconds * plan.rate)
+    for number, index in zip(range(total), itertools.cycle(plan.slices), strict=False):
+        time.sleep(max(0.0, begin + number / plan.rate - time.time()))
+        if (sent := time.time()) > begin + plan.seconds:
+            return
+        own, new = held[index], list(itertools.islice(numbers, plan.each))
+        for item in new:
+            own.popleft()
+            own.append(item)
+        _send(connection, "PUT", index, own, sent)
+        yield new[0], len(new), sent, time.time()
+
+
+def _connect(plan: Plan) -> http.client.HTTPSConnection:
+    context = ssl.create_default_context(cafile=plan.ca)
+    context.load_cert_chain(plan.certificate, plan.key)
+    return http.client.HTTPSConnection("127.0.0.1", 6443, context=context, timeout=60)
+
+
+def _send(connection: http.client.HTTPSConnection, method: str, index: int, numbers: deque[int], sent: float) -> None:
+    # Kubernetes' own controller writes the time like this.
+    triggered = datetime.fromtimestamp(sent, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    body = slice_of(index, list(numbers), triggered)
+    path = f"{_PATH}/churn-{index}" if method == "PUT" else _PATH
+    connection.request(method, path, body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    said = answer.read()
+    if answer.status not in {200, 201}:
+        sys.exit(f"the API server says {answer.status}: {said[:300]!r}")
+
+
+if __name__ == "__main__":
+    main()

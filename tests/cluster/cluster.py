@@ -1,0 +1,125 @@
+"""Cluster: an etcd and a kube-apiserver on the loopback of a namespace, with certificates and RBAC.
+
+::
+
+    with Cluster(namespace, folder) as cluster:
+        cluster.api.create(service)
+        cluster.apiserver.kill()
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import kubernetes
+
+from tests.cluster.api import Api
+from tests.cluster.build import programs
+from tests.cluster.desired import FIRST_PORT, LAST_PORT
+from tests.cluster.keys import Keys
+from tests.cluster.server import Server
+from tests.cluster.store import Store
+from tests.lab.links import netlink
+from tests.lab.namespace import Namespace
+from tests.packets.running import until
+
+# The namespace is the tests' own: every port is free.
+_ETCD = "https://127.0.0.1:2379"
+_ETCD_PEERS = "https://127.0.0.1:2380"
+ADDRESS = "https://127.0.0.1:6443"
+OWN_RANGE = "10.97.0.0/24,fd00:10:97::/112"
+"""Of the API server's cluster IPs; it makes a ServiceCIDR of it, and makes that again where it is deleted."""
+ISSUER = "https://kubernetes.default.svc"
+
+
+class Cluster:
+    """Both servers; a context manager that starts them, and leaves nothing running."""
+
+    def __init__(self, namespace: Namespace, folder: Path, *flags: str) -> None:
+        """Make keys in ``folder``, where logs go too; ``flags`` are more for the API server."""
+        self.namespace = namespace
+        self.folder = folder
+        built = programs()
+        self.release = built.release
+        self.keys = Keys(built, folder / "keys")
+        self.keys.certificate("etcd", "etcd")
+        self.keys.certificate("apiserver", "kubernetes")
+        self.keys.certificate("admin", "admin", "system:masters")
+        self.etcd = Server("etcd", [built.path("etcd"), *self._etcd_flags()], namespace, folder / "etcd.log")
+        command = [built.path("kube-apiserver"), *self._apiserver_flags(), *flags]
+        self.apiserver = Server("kube-apiserver", command, namespace, folder / "kube-apiserver.log")
+        self.store = Store(namespace, _ETCD, self.keys)
+        self.trust(self.keys.path("ca.crt"))
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start both; the API server is ready when this returns."""
+        with netlink(self.namespace) as link:
+            link.up("lo")
+        with ExitStack() as started:
+            for server in (self.etcd, self.apiserver):
+                started.callback(server.close)
+                server.start()
+            self.until_ready()
+            self._open = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill both."""
+        self._open.close()
+
+    def until_ready(self) -> None:
+        """Return when both serve; to be called after one was started again."""
+        until(self.store.is_healthy, f"etcd does not come up; its log is {self.etcd.log}", self.etcd.check)
+        until(self.api.ready, f"the API server does not come up; see {self.apiserver.log}", self.apiserver.check)
+
+    def trust(self, ca: str) -> None:
+        """Have clients that are made from now on, the administrator among them, take another authority's servers."""
+        self.ca = ca
+        found = self._configuration()
+        found.cert_file, found.key_file = self.keys.path("admin.crt"), self.keys.path("admin.key")
+        self.api = Api(self.namespace, found)
+
+    def _configuration(self, **settings: Any) -> kubernetes.client.Configuration:
+        found = kubernetes.client.Configuration(host=ADDRESS, **settings)
+        found.ssl_ca_cert = self.ca
+        return found
+
+    def user(self, token: str) -> Api:
+        """Return the client of a user who has a token."""
+        return Api(self.namespace, self._configuration(api_key={"BearerToken": f"Bearer {token}"}))
+
+    def _etcd_flags(self) -> list[str]:
+        key = self.keys.path
+        return [
+            *(f"--data-dir={self.folder / 'etcd'}", "--name=etcd", f"--initial-cluster=etcd={_ETCD_PEERS}"),
+            *(f"--listen-client-urls={_ETCD}", f"--advertise-client-urls={_ETCD}"),
+            *(f"--listen-peer-urls={_ETCD_PEERS}", f"--initial-advertise-peer-urls={_ETCD_PEERS}"),
+            *(f"--cert-file={key('etcd.crt')}", f"--key-file={key('etcd.key')}", f"--trusted-ca-file={key('ca.crt')}"),
+            *(f"--peer-cert-file={key('etcd.crt')}", f"--peer-key-file={key('etcd.key')}"),
+            *("--client-cert-auth", f"--peer-trusted-ca-file={key('ca.crt')}"),
+            # A killed process loses nothing that it has written: only machines that lose power would.
+            *("--unsafe-no-fsync", "--log-level=warn"),
+        ]
+
+    def _apiserver_flags(self) -> list[str]:
+        key = self.keys.path
+        return [
+            *(f"--etcd-servers={_ETCD}", f"--etcd-cafile={key('ca.crt')}"),
+            *(f"--etcd-certfile={key('etcd.crt')}", f"--etcd-keyfile={key('etcd.key')}"),
+            # What is stored can be read, and objects of other times be written, by the tests.
+            "--storage-media-type=application/json",
+            *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=6443"),
+            # Nobody is to reach it through its own Service.
+            "--endpoint-reconciler-type=none",
+            *(f"--tls-cert-file={key('apiserver.crt')}", f"--tls-private-key-file={key('apiserver.key')}"),
+            *(f"--client-ca-file={key('ca.crt')}", "--authorization-mode=RBAC"),
+            *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key('sa.key')}"),
+            f"--service-account-signing-key-file={key('sa.key')}",
+            f"--service-cluster-ip-range={OWN_RANGE}",
+            f"--service-node-port-range={FIRST_PORT}-{LAST_PORT}",
+            # Otherwise watches hold up its end for a minute.
+            "--shutdown-watch-termination-grace-period=1s",
+            # Nobody but the tests makes objects here.
+            "--disable-admission-plugins=ServiceAccount",
+        ]

@@ -1,0 +1,46 @@
+"""Keys, certificates and tokens, which ``go/keys`` makes."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.build import Programs
+
+
+class Keys:
+    """A folder with an authority, the certificates that it has signed, and the key of ServiceAccounts' tokens."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        """Make the authority."""
+        self._programs = programs
+        self._program = programs.path("keys")
+        self.folder = folder
+        folder.mkdir()
+        self._run("authority", str(folder))
+
+    def certificate(self, name: str, user: str, *groups: str) -> None:
+        """Make NAME.crt and NAME.key, for a user and for a server on loopback."""
+        self._run("certificate", str(self.folder), name, user, *groups)
+
+    def take(self, name: str, other: "Keys") -> None:
+        """Replace a certificate and its key by another authority's of the same name."""
+        for ending in ("crt", "key"):
+            shutil.copy(other.path(f"{name}.{ending}"), self.path(f"{name}.{ending}"))
+
+    def another(self, folder: Path) -> "Keys":
+        """Return another authority, in a folder of its own."""
+        return Keys(self._programs, folder)
+
+    def token(self, claims: dict[str, Any]) -> str:
+        """Return a token as the API server itself would sign it."""
+        return self._run("token", str(self.folder), stdin=json.dumps(claims)).strip()
+
+    def path(self, name: str) -> str:
+        """Return the path of a file, such as ``ca.crt``."""
+        return str(self.folder / name)
+
+    def _run(self, *arguments: str, stdin: str = "") -> str:
+        command = [self._program, *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,97 @@
+"""Marker: tells when everything that was written before it is in force.
+
+A watch brings the objects of one kind in the order of their changes. So a Service and a slice that are written last,
+and are seen in the node's tables, came after all others; which of the slice's endpoints are seen says the node's zone.
+"""
+
+from itertools import count
+from typing import Any
+
+from tests.cluster.api import Api
+from tests.cluster.applier import APART
+from tests.lab.namespace import Namespace
+from tests.packets.running import until
+
+_ZONES = ("zone-a", "zone-b", "zone-c")
+_ADDRESSES = {4: "10.97.0.254", 6: "fd00:10:97::fe"}
+_TABLES = {4: "ip", 6: "ip6"}
+_VERSIONS = (4, 6)
+# Never the same twice: a marker of former times must not be taken for this one.
+_NUMBERS = count(1000)
+
+
+class Marker:
+    """A Service of its own, with other ports and endpoints each time."""
+
+    def __init__(self, api: Api, node: Namespace) -> None:
+        """Make it; it is in force with the first ``wait``."""
+        self._api, self._node = api, node
+        self._number = next(_NUMBERS)
+        self._zone = ""
+        self._ranges: tuple[str, ...] = ()
+        for item in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": APART}}, *self._objects()):
+            api.ensure(item)
+
+    def write(self, zone: str, ranges: tuple[str, ...]) -> None:
+        """Change it, after everything else; ``zone`` is the node's, "" for none, ``ranges`` those of cluster IPs."""
+        self._number = next(_NUMBERS)
+        self._zone, self._ranges = zone, ranges
+        for item in self._objects():
+            self._api.replace(item)
+
+    def wait(self, check: Any) -> None:
+        """Return when it is in force; ``check`` is called meanwhile, and raises where that cannot be any more."""
+        until(self.is_in_force, "what was written last does not come in force", check)
+
+    def is_in_force(self) -> bool:
+        """Tell whether the node's tables have it."""
+        return all(self._seen(version) == self._expected(version) for version in _VERSIONS)
+
+    def _objects(self) -> list[dict[str, Any]]:
+        addresses = list(_ADDRESSES.values())
+        spec = {"clusterIP": addresses[0], "clusterIPs": addresses, "ipFamilyPolicy": "RequireDualStack"}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": _metadata("marker")}
+        return [
+            {**service, "spec": {**spec, "ports": [{"port": self._port}]}},
+            *(self._slice(version) for version in _VERSIONS),
+        ]
+
+    def _slice(self, version: int) -> dict[str, Any]:
+        return {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": _metadata(f"marker-{version}") | {"labels": {"kubernetes.io/service-name": "marker"}},
+            "addressType": f"IPv{version}",
+            "ports": [{"name": "", "port": self._port}],
+            "endpoints": [
+                {"addresses": [_endpoint(version, zone)], "hints": {"forZones": [{"name": zone}]}} for zone in _ZONES
+            ],
+        }
+
+    @property
+    def _port(self) -> int:
+        return self._number
+
+    def _expected(self, version: int) -> tuple[set[str], set[str]]:
+        zones = [self._zone] if self._zone in _ZONES else _ZONES
+        family = [item for item in self._ranges if (":" in item) is (version == 6)]
+        return {f"{_endpoint(version, zone)} . {self._port}" for zone in zones}, set(family)
+
+    def _seen(self, version: int) -> tuple[set[str], set[str]]:
+        """Return the marker's endpoints in the table, and the ranges of cluster IPs."""
+        listing = self._node.run(["nft", "list", "table", _TABLES[version], "knft"], check=False).stdout
+        key = f"{_ADDRESSES[version]} . {self._port} . "
+        lines = [line.strip(" \t,{}").removeprefix("elements = { ") for line in listing.splitlines()]
+        endpoints = {line.partition(" : ")[2].strip(" ,}") for line in lines if line.startswith(key)}
+        _, _, ranges = listing.partition("set service-cidrs {")
+        _, _, elements = ranges.partition("}")[0].partition("elements = {")
+        return endpoints, {word.strip() for word in elements.split(",") if word.strip()}
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": APART}
+
+
+def _endpoint(version: int, zone: str) -> str:
+    number = 1 + _ZONES.index(zone)
+    return f"10.244.255.{number}" if version == 4 else f"fd00:10:244:ff::{number}"

@@ -1,0 +1,236 @@
+"""Clients of UDP that keep their port, while their Service's endpoints come and go: conntrack must not blackhole them.
+
+Each dials again and again from one port, so that all it says is one flow, whose translation the kernel remembers. They
+are a pod, the node itself and somebody outside, at every kind of frontend.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from knft.config import Config
+from knft.kernel.addresses import local_addresses
+from knft.model.names import Family
+from knft.sync.conntrack import FlowCleaner
+from tests.conntrack.entries import Entry, numbered
+from tests.kernel.harness import CONFIG
+from tests.lab import plan
+from tests.lab.outcomes import Answered, Outcome, Rejected
+from tests.lab.responders import Responders
+from tests.lab.topology import Lab
+from tests.lab.traffic import OpenConnection, dial
+from tests.packets.families import addresses
+from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
+from tests.packets.scenario import VERSIONS
+
+pytestmark = pytest.mark.kernel
+NAME, NODE_PORT, PORT = "flows", 30300, 8080
+PODS = ("local-1", "local-2", "remote-1")
+
+
+class CleanedNode(ProgrammedNode):
+    """The node, whose flows are looked at after every sync, as ``knft run`` has it done."""
+
+    def __init__(self, lab: Lab, config: Config = CONFIG) -> None:
+        super().__init__(lab, config)
+        self.cleaner = FlowCleaner(config, local_addresses, grace=0.0)
+        self.forgotten = 0
+
+    def apply(self, objects: Any) -> Any:
+        for family in Family:
+            self.cleaner.begun(family)
+        reports = super().apply(objects)
+        for family, report in reports.items():
+            self.cleaner.synced(report, self._harness.proxiers[family].state)
+        with self.namespace.entered():
+            self.forgotten = sum(map(self.cleaner.reconcile, self.cleaner._take_due()))
+        return reports
+
+
+@pytest.fixture
+def node(lab: Lab) -> Iterator[CleanedNode]:
+    """The node, with servers on three pods and on the outside host."""
+    with Responders() as servers, CleanedNode(lab) as cleaned:
+        for host in (*PODS, "outside"):
+            for port in (PORT, PORT + 1, NODE_PORT):
+                servers.serve(lab.host(host), port, "udp")
+                servers.serve(lab.host(host), port, "tcp")
+        yield cleaned
+
+
+def _service(**spec: Any) -> dict[str, Any]:
+    item = service(NAME, 30, *both_protocols("dns", 53, NODE_PORT), externalIPs=["$external.130"], **spec)
+    return balanced(item, "$external.131")
+
+
+def _endpoints(*pods: str, port: int = PORT, **conditions: bool) -> dict[str, Any]:
+    item = endpoints(NAME, *pods, dns=port)
+    for endpoint in item["endpoints"]:
+        endpoint["conditions"] = conditions
+    return item
+
+
+FRONTENDS = {
+    "cluster IP": addresses("cluster.30"),
+    "NodePort": plan.NODE.lan,
+    "external IP": addresses("external.130"),
+    "load balancer": addresses("external.131"),
+}
+
+
+class Client(NamedTuple):
+    """Who dials which frontend, always from the same port."""
+
+    host: str
+    frontend: str
+    port: int
+
+    def dial(self, node: ProgrammedNode, version: plan.Version) -> Outcome:
+        """Say something."""
+        number = NODE_PORT if self.frontend == "NodePort" else 53
+        address = FRONTENDS[self.frontend].of(version)
+        return dial(node.lab.host(self.host), address, number, "udp", source_port=self.port, timeout=0.5)
+
+
+HOSTS = ("local-3", "node", "outside")
+"""A pod, the node itself, and somebody outside."""
+CLIENTS = [
+    Client(host, frontend, 25353 + number)
+    for number, (host, frontend) in enumerate(itertools.product(HOSTS, FRONTENDS))
+]
+every_way = pytest.mark.parametrize("version", VERSIONS)
+
+
+def _outcomes(node: ProgrammedNode, version: plan.Version) -> dict[Client, Outcome]:
+    return {client: client.dial(node, version) for client in CLIENTS}
+
+
+def _servers(node: ProgrammedNode, version: plan.Version) -> dict[Client, str]:
+    """Return who answers each."""
+    found = _outcomes(node, version)
+    return {client: one.server if isinstance(one, Answered) else str(one) for client, one in found.items()}
+
+
+def _all(answer: str | Outcome) -> dict[Client, Any]:
+    return dict.fromkeys(CLIENTS, answer)
+
+
+def _flows(node: CleanedNode, version: plan.Version) -> dict[Entry, int]:
+    """Return the clients' flows of UDP on the node, with the numbers the kernel gave them."""
+    ports = {client.port for client in CLIENTS}
+    with node.namespace.entered():
+        found = numbered(version)
+    return {entry: number for entry, number in found.items() if entry.protocol == "UDP" and entry.client[1] in ports}
+
+
+@every_way
+def test_clients_keep_working_when_their_server_is_replaced(node: CleanedNode, version: plan.Version) -> None:
+    node.apply([_service(), _endpoints("local-1")])
+    assert _servers(node, version) == _all("local-1")
+    node.apply([_endpoints("local-2")])
+    assert _servers(node, version) == _all("local-2")
+    node.apply([_endpoints("remote-1")])
+    assert _servers(node, version) == _all("remote-1")
+
+
+@every_way
+def test_clients_keep_working_when_the_target_port_changes(node: CleanedNode, version: plan.Version) -> None:
+    node.apply([_service(), _endpoints("local-1")])
+    first = _outcomes(node, version).values()
+    node.apply([_endpoints("local-1", port=PORT + 1)])
+    second = _outcomes(node, version).values()
+    assert {one.port if isinstance(one, Answered) else one for one in first} == {PORT}
+    assert {one.port if isinstance(one, Answered) else one for one in second} == {PORT + 1}
+
+
+@every_way
+def test_clients_are_served_once_an_endpoint_is_ready(node: CleanedNode, version: plan.Version) -> None:
+    """They have dialled before; what the kernel remembers of that must not lead nowhere."""
+    node.apply([_service(), _endpoints("local-1", ready=False, serving=False)])
+    assert _outcomes(node, version) == _all(Rejected("icmp"))
+    node.apply([_endpoints("local-1", ready=True)])
+    assert _servers(node, version) == _all("local-1")
+
+
+@every_way
+def test_clients_that_dialled_before_there_was_a_service_are_served(node: CleanedNode, version: plan.Version) -> None:
+    """Their flows were never translated: they went to whoever was behind the default route, who swallowed them."""
+    outer = ("external IP", "load balancer")
+    clients = [client for client in CLIENTS if client.host == "local-3" and client.frontend in outer]
+    assert not any(isinstance(client.dial(node, version), Answered) for client in clients)
+    assert [entry.dialled == entry.answering for entry in _flows(node, version)] == [True] * len(clients)
+    node.apply([_service(), _endpoints("local-1")])
+    assert _servers(node, version) == _all("local-1")
+
+
+@every_way
+def test_a_service_scaled_to_nothing_and_back(node: CleanedNode, version: plan.Version) -> None:
+    """Clients are refused, which they hear at once, and served again as soon as there is an endpoint."""
+    node.apply([_service(), _endpoints("local-1")])
+    assert _servers(node, version) == _all("local-1")
+    node.apply([_endpoints()])
+    assert _outcomes(node, version) == _all(Rejected("icmp"))
+    # The node's packets to itself are refused only after conntrack has seen them.
+    assert [entry for entry in _flows(node, version) if entry.answering != entry.dialled] == []
+    node.apply([_endpoints("local-2")])
+    assert _servers(node, version) == _all("local-2")
+
+
+KEEPING: dict[str, list[dict[str, Any]]] = {
+    "another endpoint comes": [_endpoints("local-1", "local-2", "remote-1")],
+    "its endpoint ends, and serves meanwhile": [_endpoints("local-1", ready=False, serving=True, terminating=True)],
+    "its endpoint is not ready, and serves": [_endpoints("local-1", ready=False, serving=True), endpoints("x", dns=1)],
+    "the policies change": [_service(internalTrafficPolicy="Local", externalTrafficPolicy="Local")],
+    "affinity comes": [_service(sessionAffinity="ClientIP")],
+    "another Service of UDP comes": [
+        service("other", 31, *both_protocols("dns", 53)),
+        endpoints("other", "local-2", dns=1),
+    ],
+    "the Service goes without its external addresses": [service(NAME, 30, *both_protocols("dns", 53, NODE_PORT))],
+}
+
+
+@every_way
+@pytest.mark.parametrize("changes", KEEPING.values(), ids=KEEPING.keys())
+def test_flows_that_live_are_not_touched(
+    node: CleanedNode, version: plan.Version, changes: list[dict[str, Any]]
+) -> None:
+    """They are the very same to the kernel, whatever new ones may do."""
+    node.apply([_service(), _endpoints("local-1")])
+    assert _servers(node, version) == _all("local-1")
+    before = _flows(node, version)
+    node.apply(changes)
+    assert _flows(node, version) == before
+    assert len(before) == len(CLIENTS)
+    assert node.forgotten == 0
+
+
+@every_way
+def test_connections_of_tcp_are_left_alone(node: CleanedNode, version: plan.Version) -> None:
+    """Although their endpoint is gone: they end as their own ends will have it."""
+    node.apply([_service(), _endpoints("local-1")])
+    with OpenConnection(node.lab.host("outside"), FRONTENDS["cluster IP"].of(version), 53) as connection:
+        assert connection.server == "local-1"
+        node.apply([_endpoints("local-2")])
+        assert connection.echoes(b"still there")
+        node.apply([_endpoints()])
+        assert connection.echoes(b"and now")
+
+
+@every_way
+def test_strangers_flows_of_udp_are_left_alone(node: CleanedNode, version: plan.Version) -> None:
+    """Through the node to another host's port that has a NodePort's number, and to a pod itself."""
+    node.apply([_service(), _endpoints("local-1")])
+    lab = node.lab
+    strangers = [(lab.host("outside"), NODE_PORT), (lab.host("local-1"), PORT), (lab.host("remote-1"), NODE_PORT)]
+    for host, port in strangers:
+        found = dial(lab.host("local-3"), host.address(version), port, "udp", source_port=CLIENTS[0].port)
+        assert isinstance(found, Answered)
+        assert found.server == host.name
+    before = _flows(node, version)
+    assert len(before) == len(strangers)
+    node.apply([_endpoints("local-2")])
+    node.apply([_endpoints()])
+    assert _flows(node, version) == before

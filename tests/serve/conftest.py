@@ -1,0 +1,24 @@
+"""Namespaces with a loopback interface, in which every port is free."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import tests.kernel.harness
+from tests.lab.namespace import Namespace
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """The calling thread is in a new namespace, and with it every thread that it starts."""
+    made = Namespace.create("serve")
+    with made.entered():
+        made.run(["ip", "link", "set", "lo", "up"])
+        yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holding transactions against the schema is others' work, and takes longer than everything else here."""
+    monkeypatch.setattr(tests.kernel.harness, "check_schema", lambda _document: None)

@@ -1,0 +1,36 @@
+"""A clock whose moments the test sets."""
+
+import threading
+
+from knft.serve.moment import Moment
+
+START = 1_780_000_000
+"""2026-05-28T20:26:40Z, in seconds since 1970."""
+
+
+class HeldMoment:
+    """Time passes when the test says so; both clocks go together, unless somebody sets the wall clock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wall = START * 10**9
+        self._steady = 1000.0
+
+    def __call__(self) -> Moment:
+        with self._lock:
+            return Moment(self._wall, self._steady)
+
+    def pass_time(self, seconds: float) -> None:
+        with self._lock:
+            self._wall += int(seconds * 10**9)
+            self._steady += seconds
+
+    def set_wall(self, seconds: float) -> None:
+        """Set what people see, as an administrator would, to so many seconds after the start."""
+        with self._lock:
+            self._wall = int((START + seconds) * 10**9)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since 1970."""
+        return self().timestamp

@@ -1,0 +1,128 @@
+"""A node whose rules are in a real kernel and whose servers are at real ports, synced when the test says so."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from knft.config import Config
+from knft.configuration.settings import Settings
+from knft.kernel.table import KernelTable
+from knft.model.names import Family, NamespacedName
+from knft.model.objects import Change, KubeObject
+from knft.serve.assemble import Serving
+from knft.serve.events import Event
+from knft.sync.daemon import Daemon
+from tests.kernel.harness import CONFIG, KernelHarness
+from tests.kernel.nft_process import library_in
+from tests.kernel.poison import Clock
+from tests.lab.namespace import Namespace
+from tests.serve.client import HANG, Answer, ask
+from tests.serve.held_moment import HeldMoment
+
+HEALTH, METRICS = 10256, 10249
+LOOPBACK = "127.0.0.1"
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + HANG
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.005)
+
+
+class ServedNode(KernelHarness):
+    """Both families' Proxiers under a Daemon with the observers of a process; a context manager."""
+
+    def __init__(self, namespace: Namespace, config: Config = CONFIG, **settings: Any) -> None:
+        self.timer = Clock()
+        super().__init__(namespace, config, timer=self.timer)
+        self.clock = HeldMoment()
+        self.events: list[Event] = []
+        self.eligible = True
+        self.serving = Serving(
+            Settings(config, **settings),
+            node_eligible=lambda: self.eligible,
+            on_event=self.events.append,
+            on_hard_failure=lambda sentence: self.events.append(Event("Node", "", "", "", "Warning", "", "", sentence)),
+            clock=self.clock,
+        )
+        proxiers = tuple(self.proxiers.values())
+        self.daemon = Daemon(proxiers, self.dispatcher, self._auditor, self.serving.observers)
+        self.serving.follow(self.daemon, library_in(namespace)._process)
+
+    @contextmanager
+    def _auditor(self, family: Family) -> Iterator[KernelTable]:
+        yield self.tables[family]
+
+    def __enter__(self) -> Self:
+        for observer in self.serving.observers:
+            for family in Family:
+                observer.looping(family)
+        self.serving.start()
+        self.settle()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.serving.stop()
+
+    def change(self, changes: Iterable[tuple[str, str, KubeObject | None]]) -> None:
+        """Tell the daemon, not only its trackers."""
+        for kind, name, current in changes:
+            previous = self._objects.pop((kind, name), None)
+            if current is not None:
+                self._objects[kind, name] = current
+            self.daemon.handle([Change(previous, current)])
+
+    def synced(self, *items: dict[str, Any]) -> None:
+        """Make or change objects, sync, and wait until the servers know of it."""
+        self.apply(*items)
+        assert self.daemon.sync()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the HTTP thread has done what it was handed so far."""
+        done = threading.Event()
+        self.serving._thread.soon(done.set)
+        assert done.wait(HANG)
+
+    def scrape(self, path: str = "/metrics") -> dict[str, float]:
+        """Return every series with its value."""
+        return read_series(self.get(METRICS, path).body.decode())
+
+    def get(self, port: int, path: str = "/") -> Answer:
+        """Ask at loopback."""
+        return ask(LOOPBACK, port, path)
+
+
+def read_series(text: str) -> dict[str, float]:
+    """Return the values of metrics as they are written, by name and labels."""
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def health_checked(name: str, port: int, number: int = 10, **spec: Any) -> dict[str, Any]:
+    """Return a LoadBalancer Service of two ports with a health check port."""
+    addresses = [f"10.96.{number // 256}.{number % 256}", f"fd00:10:96::{number}"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {
+            "type": "LoadBalancer",
+            "clusterIP": addresses[0],
+            "clusterIPs": addresses,
+            "ipFamilies": ["IPv4", "IPv6"],
+            "ports": [{"name": "http", "port": 80}, {"name": "more", "port": 81}],
+            "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": port,
+            **spec,
+        },
+    }
+
+
+def default(name: str) -> NamespacedName:
+    """Return the name of a Service that the harness makes."""
+    return NamespacedName("default", name)

@@ -1,0 +1,50 @@
+"""What observers cost a sync does not depend on the cluster: in the interpreter's own steps."""
+
+from typing import Any
+
+import pytest
+
+from tests.kernel.harness import slices
+from tests.kernel.work import steps_of
+from tests.lab.namespace import Namespace
+from tests.serve.node import ServedNode, health_checked
+
+pytestmark = pytest.mark.kernel
+FEW, MANY = 5, 300
+
+
+def _filled(namespace: Namespace, count: int) -> ServedNode:
+    """Return a node whose Services all have what observers look at: a health check port, and policy Local."""
+    node = ServedNode(namespace)
+    for number in range(1, count + 1):
+        node.apply(health_checked(f"s{number}", 20_000 + number, number), *slices(f"s{number}", (1, 2, 3), local=(1,)))
+    assert node.daemon.sync()
+    return node
+
+
+def _observed(node: ServedNode, changed: list[dict[str, Any]]) -> int:
+    """Return how many steps the observers take from a change to after its sync."""
+    observers = node.serving.observers
+    node.apply(*changed)
+    total = 0
+    for family, proxier in node.proxiers.items():
+        report = proxier.sync()
+
+        def observe(family: Any = family, report: Any = report, state: Any = proxier.state) -> None:
+            for observer in observers:
+                observer.queued(family)
+                observer.synced(report, state)
+
+        total += steps_of(observe)
+    return total
+
+
+def test_observers_walk_over_no_cluster(namespace: Namespace) -> None:
+    """One change of one Service costs as much among many as among few."""
+    steps = []
+    for count in (FEW, MANY):
+        node = _filled(namespace, count)
+        _observed(node, slices("s5", (1, 2), local=(1, 2)))  # What is only done the first time.
+        steps.append(_observed(node, slices("s5", (1, 2, 3), local=(3,))))
+    few, many = steps
+    assert many < few * 1.05

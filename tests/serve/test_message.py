@@ -1,0 +1,84 @@
+"""Requests as bytes: what is understood, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knft.serve.message import BadRequestError, Request, Response, encode, head_length, parse_request
+
+GOOD = {
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n": Request("GET", "/"),
+    b"GET /healthz HTTP/1.0\r\n\r\n": Request("GET", "/healthz"),
+    b"HEAD /healthz?verbose=1&a=b HTTP/1.1\r\nHost:\r\nX-Odd: \xff\t\r\n\r\n": Request("HEAD", "/healthz"),
+    b"GET http://node:10256/livez?x HTTP/1.1\r\nHost: node\r\n\r\n": Request("GET", "/livez"),
+    b"GET HTTPS://node HTTP/1.1\r\nHost: node\r\n\r\n": Request("GET", "/"),
+    b"OPTIONS * HTTP/1.1\r\nHost: node\r\n\r\n": Request("OPTIONS", "*"),
+    b"GET /healthz HTTP/1.1\nHost: a\n\n": Request("GET", "/healthz"),
+}
+
+BAD = {
+    b"\r\n\r\n": 400,
+    b"GET /healthz\r\n\r\n": 400,
+    b"GET  /healthz HTTP/1.1\r\n\r\n": 400,
+    b"GET /a b HTTP/1.1\r\n\r\n": 400,
+    b"GET /\x00 HTTP/1.1\r\n\r\n": 400,
+    b"GET /\xc3\xa4 HTTP/1.1\r\n\r\n": 400,
+    b"G{T / HTTP/1.1\r\n\r\n": 400,
+    b"GET / HTTP/11\r\n\r\n": 400,
+    b"GET / http/1.1\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nno colon\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nspace : a\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nA: b\rC: d\r\n\r\n": 400,
+    b"GET / HTTP/1.1\r\nA: \x00\r\n\r\n": 400,
+    b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n": 400,
+    b"PRI * HTTP/2.0\r\n\r\n": 505,
+}
+
+
+@pytest.mark.parametrize("head", GOOD)
+def test_requests(head: bytes) -> None:
+    assert head_length(head, 0) == len(head)
+    assert parse_request(head) == GOOD[head]
+
+
+@pytest.mark.parametrize("head", BAD)
+def test_what_is_no_request(head: bytes) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        parse_request(head)
+    assert refused.value.status == BAD[head]
+
+
+@given(
+    st.binary(max_size=200)
+    | st.lists(st.sampled_from([b"GET", b" ", b"/", b"HTTP/1.1", b"\r\n", b":", b"a"])).map(b"".join)
+)
+def test_any_bytes_are_a_request_or_a_bad_one(head: bytes) -> None:
+    try:
+        request = parse_request(head)
+    except BadRequestError:
+        return
+    assert request.method.isascii()
+    assert request.path
+
+
+@given(st.data(), st.sampled_from(sorted(GOOD)))
+def test_the_end_of_a_head_is_found_however_it_comes(data: st.DataObject, head: bytes) -> None:
+    received = bytearray()
+    while received != head:
+        looked_at = len(received)
+        assert head_length(received, looked_at) is None
+        received += head[looked_at : looked_at + data.draw(st.integers(1, 9))]
+        if (found := head_length(received, looked_at)) is not None:
+            assert found == len(head)
+            assert received == head
+
+
+def test_an_answer_says_no_more_than_it_has_to() -> None:
+    """Above all not what it was made with."""
+    sent = encode(Response(200, b"ok"), 0.0, with_body=True)
+    assert sent == (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
+        b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    )
+    assert encode(Response(200, b"ok"), 0.0, with_body=False) == sent[:-2]

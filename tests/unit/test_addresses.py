@@ -1,0 +1,27 @@
+"""Addresses as text: what is told quickly is what is told slowly."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from knft.model.addresses import are_ordinary_ipv4, parse_address, special_use
+
+OCTET = some.one_of(some.sampled_from([0, 10, 127, 169, 192, 223, 224, 254, 255]), some.integers(0, 255))
+
+
+@given(some.tuples(OCTET, OCTET, OCTET, OCTET))
+def test_what_is_ordinary_is_canonical_and_has_no_special_use(octets: tuple[int, ...]) -> None:
+    text = ".".join(map(str, octets))
+    if are_ordinary_ipv4([text]):
+        assert parse_address(text) is not None
+        assert special_use(text) == ""
+    else:
+        assert octets[0] in (0, 127, 169) or octets[0] >= 224
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "01.2.3.4", "1.2.3", "1.2.3.4 ", "1.2.3.4\n", "1.2.3.4 5.6.7.8", "1.2.3.256", "::1", "x"]
+)
+def test_what_is_no_canonical_address_is_not_ordinary(text: str) -> None:
+    assert are_ordinary_ipv4(["10.0.0.1"])
+    assert not are_ordinary_ipv4(["10.0.0.1", text])
