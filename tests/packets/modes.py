@@ -5,12 +5,12 @@ from typing import ClassVar, Protocol
 
 from click.testing import CliRunner
 
-from knft.cli.main import cli, run
-from knft.cli.options import config_from_options
+from knft.cli.main import cli
 from knft.kernel.addresses import local_addresses
 from knft.kernel.process import LibraryProcess
 from knft.source.directory import read_paths
 from knft.sync.assemble import live_daemon
+from tests.configuration.loading import load
 from tests.lab.namespace import Namespace
 from tests.packets.captured import DEVICE, Captured, of_iptables, of_ipvs, of_nftables, own_addresses
 from tests.packets.node import NODE_FLAG, listed, sync_once, write_manifests
@@ -70,9 +70,8 @@ class NftablesHere(Nftables):
 
     def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
-        arguments = ["--manifests", str(folder), *NODE_FLAG, *scenario.arguments()]
-        config = config_from_options(run.make_context("run", arguments).params)
-        daemon = live_daemon(config, self._library)
+        settings = load("--manifests", str(folder), *NODE_FLAG, *scenario.arguments())
+        daemon = live_daemon(settings.config, self._library)
         daemon.handle(read_paths([str(folder)], None).changes)
         with node.entered():
             daemon.note_addresses(local_addresses())
