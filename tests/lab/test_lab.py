@@ -178,7 +178,7 @@ def test_nothing_is_left(way: Way) -> None:
         first = dial(lab.host("outside"), way.to(pod), PORT, way.protocol)
 
     assert isinstance(first, Answered)
-    # Less is no matter: the threads of a watch on files, which an earlier test has ended, close theirs in their own time.
+    # Less is no matter: a watch on files, which an earlier test has ended, closes its own in its own time.
     assert _own_files() - before == Counter()
     assert _where() == home
 
