@@ -29,7 +29,8 @@ Place = tuple[str, Key]
 
 def places(transaction: Transaction) -> set[Place]:
     """Return what a transaction touches."""
-    touched = {(name, key) for name, keys in transaction.removed.items() for key in keys}
+    removed = (*transaction.removed.items(), *transaction.late.items())
+    touched = {(name, key) for name, keys in removed for key in keys}
     touched |= {(name, key) for name, added in transaction.added.items() for key in added}
     return touched | {
         (name, ())

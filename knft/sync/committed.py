@@ -54,7 +54,8 @@ class Committed:
         """Make a transaction of what the owners of a basis want, and send it; return it, and the seconds it took.
 
         Raises KernelError where it is refused, and then what was known before is known again; UnavailableError where
-        nobody knows what became of it: most likely nothing, so that this is what the next commit may stand on.
+        nobody knows what became of it: most likely nothing, so that this is what the next commit may stand on. Where
+        only its late removals are refused, they count as done, and the table has to be read back.
         """
         prepared = prepare(basis, self._state, self._config, now)
         started = self._timer()
@@ -70,6 +71,10 @@ class Committed:
             self._remembers &= not isinstance(error, UnavailableError)
             raise
         self._adopt(basis, prepared, now)
+        try:
+            self._remove_late(basis, prepared.transaction)
+        finally:
+            self.programmed = basis.programmed
         self._delete_unwanted(basis.programmed, prepared, now)
         return prepared, self._timer() - started
 
@@ -106,7 +111,10 @@ class Committed:
             else:
                 basis.sticky[identity] = sticky
         self.sticky, self._remembers = basis.sticky, True
-        self.programmed = programmed
+
+    def _remove_late(self, basis: Basis, transaction: Transaction) -> None:
+        if transaction.late and basis.table is TableState.READY:
+            self._port.commit(transaction.behind())
 
     def _delete_unwanted(self, programmed: Programmed[Owner], prepared: Prepared, now: float) -> None:
         """Delete the chains that nothing of knft's leads to, but for those that somebody else's rule needs."""

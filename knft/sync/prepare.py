@@ -69,8 +69,10 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
             *changes.written,
             *(Chain(name) for name in changes.unwanted),
         ),
-        removed=changes.removed,
+        removed={name: keys for name, keys in changes.removed.items() if name != names.HAIRPIN},
         added=changes.added,
+        # A packet that was led to an endpoint before a commit looks here after it.
+        late={name: keys for name, keys in changes.removed.items() if name == names.HAIRPIN},
         dropped=basis.outdated,
     )
     numbering = rendering.numbering

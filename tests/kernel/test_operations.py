@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from knft.errors import KernelError, LibraryDiedError
 from knft.model.names import Family
-from tests.kernel.harness import KernelHarness, operations, service, slices
+from knft.nft.transaction import Transaction
+from knft.render.names import HAIRPIN
+from tests.kernel.harness import KernelHarness, held_by_fresh_start, operations, service, slices
 
 pytestmark = pytest.mark.kernel
 BOTH = pytest.mark.parametrize("family", list(Family))
@@ -125,13 +128,66 @@ def test_members_that_two_services_share_stay_until_the_last_goes(harness: Kerne
     """One local pod serves two Services: its hairpin element is added once and removed once."""
     harness.apply(service("a", 1), *slices("a", [1], local=[1]), service("b", 2), *slices("b", [1], local=[1]))
     harness.sync()
-    assert len(harness.last().added["hairpin-connections"]) == 1
+    assert len(harness.last().added[HAIRPIN]) == 1
     harness.delete("Service", "a")
     harness.sync()
-    assert "hairpin-connections" not in harness.last().removed
+    assert HAIRPIN not in harness.last().removed
     harness.delete("Service", "b")
     harness.sync()
-    assert len(harness.last().removed["hairpin-connections"]) == 1
+    assert len(harness.last().removed[HAIRPIN]) == 1
+
+
+def test_hairpin_elements_go_after_what_led_to_them(harness: KernelHarness) -> None:
+    """A packet that was led to its own sender before a commit is masqueraded after it."""
+    harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
+    harness.sync()
+    sent = harness.ports[Family.IPV4].sent
+    sent.clear()
+    harness.apply(*slices("web", [11]))
+    report = harness.sync()[Family.IPV4]
+    pools, hairpins = sent
+    assert "endpoints-tcp" in pools.removed
+    assert hairpins == Transaction(hairpins.family, hairpins.table, removed={HAIRPIN: hairpins.removed[HAIRPIN]})
+    assert report.removed == operations(hairpins) + sum(map(len, pools.removed.values()))
+
+
+@pytest.mark.parametrize("error", [KernelError("refused"), LibraryDiedError("died")], ids=["refused", "died"])
+def test_what_could_not_be_removed_late_is_removed_by_a_comparison(harness: KernelHarness, error: KernelError) -> None:
+    """What was committed before it is kept, so that nobody is blamed for it."""
+    harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
+    harness.sync()
+    port = harness.ports[Family.IPV4]
+    refusals = [error]
+
+    def refuse(transaction: Transaction) -> None:
+        if HAIRPIN in transaction.removed and refusals:
+            raise refusals.pop()
+
+    port.meddle = refuse
+    harness.apply(*slices("web", [11]))
+    report = harness.sync()[Family.IPV4]
+    assert not refusals
+    assert report.full
+    assert report.left_out == {}
+    assert held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_a_hairpin_element_that_somebody_has_removed_just_before(harness: KernelHarness) -> None:
+    harness.apply(service("web"), *slices("web", [11, 12, 13], local=[12, 13]))
+    harness.sync()
+    key = "10.244.2.12 . 10.244.2.12 . tcp . 8080"
+    edits = [f"delete element ip knft {HAIRPIN} {{ {key} }}"]
+
+    def meddle(transaction: Transaction) -> None:
+        if HAIRPIN in transaction.removed and edits:
+            harness.namespace.run(["nft", "-f", "-"], stdin=edits.pop())
+
+    harness.ports[Family.IPV4].meddle = meddle
+    harness.apply(*slices("web", [11]))
+    report = harness.sync()[Family.IPV4]
+    assert not edits
+    assert report.left_out == {}
+    assert held_by_fresh_start(harness) == harness.held().contents
 
 
 @BOTH
@@ -140,7 +196,7 @@ def test_hairpin_elements_are_those_of_local_endpoints(harness: KernelHarness, f
     harness.apply(service("web", node_port=30080), *slices("web", [11, 12, 13, 14], local=[12, 14]))
     harness.sync()
     start = "10.244.2." if family is Family.IPV4 else "fd00:10:244:2::"
-    found = {key for name, key in harness.held(family).contents.members if name == "hairpin-connections"}
+    found = {key for name, key in harness.held(family).contents.members if name == HAIRPIN}
     assert found == {(f"{start}{number}", f"{start}{number}", "tcp", 8080) for number in (12, 14)}
 
 

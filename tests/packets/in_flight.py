@@ -6,6 +6,8 @@ same once more, when no chain is new.
 
 ``scaled``: a packet has its verdict, for a pool of many, and looks for its endpoint in a pool of one.
 
+``to_itself``: a packet is led to the endpoint that sends it, which is none any more when it is to be masqueraded.
+
 ``made_sticky``: a packet enters before a Service becomes sticky, or while the endpoints of a sticky one come and go.
 """
 
@@ -34,6 +36,8 @@ SIZES = [(cluster, local) for cluster in range(2, 25) for local in range(1, min(
 MANY = 20
 POOLS = tuple(f"pool-{protocol}-{MANY}" for protocol in ("tcp", "udp"))
 WITHOUT_END = 10**8
+THINNER = 5_000
+"""Rules that hold packets up for a twentieth of a millisecond, ten times as long as they take without."""
 
 
 class Played(NamedTuple):
@@ -63,6 +67,15 @@ def scaled(lab: Lab, folder: Path, seed: int, times: int) -> Played:
     with _node(lab, OPEN, many) as node:
         treacle.pour(node.namespace, POOLS)
         return _play(lab, folder, seed, seen, lambda: _walk(node, OPEN, [many, few] * times))
+
+
+def to_itself(lab: Lab, folder: Path, seed: int, times: int) -> Played:
+    """Have the endpoint that dials come and go, so often."""
+    caller, other = HERE[-1], HERE[0]
+    seen = {caller.pod: [frontend for frontend in frontends(caller.pod) if frontend.kind is OPEN]}
+    with _node(lab, OPEN, (other,)) as node:
+        treacle.pour(node.namespace, ("masquerading",), THINNER)
+        return _play(lab, folder, seed, seen, lambda: _walk(node, OPEN, [(other,), (other, caller)] * times))
 
 
 def made_sticky(lab: Lab, folder: Path, seed: int, times: int, *, by_cluster_ip_alone: bool) -> Played:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.topology import Lab
-from tests.packets.in_flight import made_sticky, new_chains, scaled
+from tests.packets.in_flight import made_sticky, new_chains, scaled, to_itself
 
 pytestmark = pytest.mark.kernel
 
@@ -21,6 +21,14 @@ def test_no_packet_is_led_to_a_chain_that_was_empty_when_it_came(crowded_lab: La
 def test_a_packet_whose_pool_has_shrunk_meanwhile_finds_an_endpoint(crowded_lab: Lab, tmp_path: Path) -> None:
     """The second rule of each pool leads to the endpoint that is always there."""
     played = scaled(crowded_lab, tmp_path, seed=7, times=100)
+    print(played)
+    assert played.lost == []
+    assert played.across > 100
+
+
+def test_an_endpoint_that_goes_while_it_dials_itself_hears_its_answer(crowded_lab: Lab, tmp_path: Path) -> None:
+    """Hairpin elements are removed after the pools have changed: who was led to itself is still masqueraded."""
+    played = to_itself(crowded_lab, tmp_path, seed=7, times=200)
     print(played)
     assert played.lost == []
     assert played.across > 100

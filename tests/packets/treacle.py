@@ -13,15 +13,16 @@ _NOTHING = "meta length 1"
 """Matches no packet: none is so short."""
 
 
-def pour(namespace: Namespace, chains: Iterable[str]) -> None:
+def pour(namespace: Namespace, chains: Iterable[str], rules: int = RULES) -> None:
     """Hold packets up at the beginning of these chains, until they are written anew.
 
-    In ``services`` that is before their verdict is looked up, in a pool between that and their endpoint.
+    In ``services`` that is before their verdict is looked up, in a pool between that and their endpoint, in
+    ``masquerading`` between that and whether they go back to whom they came from.
     """
     for family in ("ip", "ip6"):
         commands = [
             f"add chain {family} knft treacle",
-            *[f"add rule {family} knft treacle {_NOTHING}"] * RULES,
+            *[f"add rule {family} knft treacle {_NOTHING}"] * rules,
             *(f"insert rule {family} knft {chain} jump treacle" for chain in chains),
         ]
         namespace.run(["nft", "-f", "-"], stdin="\n".join(commands))

@@ -34,6 +34,8 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
     for name, added in transaction.added.items():
         elements = [element_json(key, value) for key, value in added.items()]
         yield {"add": {"element": {**where, "name": name, "elem": elements}}}
+    for name, keys in transaction.late.items():
+        yield {"delete": {"element": {**where, "name": name, "elem": [key_json(key) for key in keys]}}}
     for name in transaction.dropped:
         yield {"delete": {"chain": {**where, "name": name}}}
 
