@@ -83,7 +83,7 @@ class AddressFollower:
         poll.register(notifications, select.POLLIN)
         while not stop.is_set():
             if poll.poll(LOOK_SECONDS * 1000):
-                _discard(notifications)
+                drain(notifications)
                 self._look(told)
                 # A flood of changes is looked at now and then, and the last one always.
                 stop.wait(GATHER_SECONDS)
@@ -117,16 +117,17 @@ def listen() -> socket.socket:
     return netlink
 
 
-def _discard(netlink: socket.socket) -> None:
-    """Read all that waits; the kernel says nothing more after an overrun until that is done."""
+def drain(notifications: socket.socket) -> None:
+    """Read all that waits, an overrun too: the kernel says nothing more until that is read. May raise KernelError."""
     while True:
         try:
-            netlink.recv(_READ_BYTES)
+            notifications.recv(_READ_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
             if error.errno != errno.ENOBUFS:
-                raise _refused(error) from error
+                msg = f"notifications of changes are not to be had any more: {error.strerror}"
+                raise KernelError(msg) from error
 
 
 def _refused(error: OSError) -> KernelError:

@@ -1,20 +1,15 @@
 """Tells that something has changed on this machine, and not what: transactions of nf_tables, and addresses."""
 
 import contextlib
-import errno
 import math
 import select
 import socket
 import time
 from typing import Self
 
-from knft.errors import KernelError
-from knft.kernel import netlink_filter
+from knft.kernel import addresses, netlink_filter
 from knft.kernel.features import has_nf_tables
 from knft.kernel.notifications import listen
-
-_ADDRESSES = 0x10 | 0x100  # RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR
-_READ_BYTES = 64 * 1024
 
 
 class Changes:
@@ -22,7 +17,7 @@ class Changes:
 
     def __init__(self) -> None:
         """Listen; raise KernelError where that is refused. Without nf_tables there is nothing to hear of it."""
-        self._sockets = [_addresses()]
+        self._sockets = [addresses.listen()]
         if has_nf_tables():
             self._sockets.append(listen(netlink_filter.generations()))
         self._wake, woken = socket.socketpair(type=socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -50,7 +45,7 @@ class Changes:
         if not self._poll.poll(max(0, math.ceil(seconds * 1000))):
             return False
         for each in self._sockets:
-            _drain(each)
+            addresses.drain(each)
         return True
 
     def settle(self, quiet_seconds: float, longest_seconds: float) -> None:
@@ -58,26 +53,3 @@ class Changes:
         end = time.monotonic() + longest_seconds
         while self.wait(quiet_seconds) and time.monotonic() < end:
             pass
-
-
-def _addresses() -> socket.socket:
-    try:
-        netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
-        netlink.bind((0, _ADDRESSES))
-    except OSError as error:
-        msg = f"notifications of changes to addresses are not to be had: {error.strerror}"
-        raise KernelError(msg) from error
-    return netlink
-
-
-def _drain(each: socket.socket) -> None:
-    """Read all that waits; that there was too much of it is a change as well."""
-    while True:
-        try:
-            each.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if error.errno != errno.ENOBUFS:
-                msg = f"notifications of changes are not to be had any more: {error.strerror}"
-                raise KernelError(msg) from error
