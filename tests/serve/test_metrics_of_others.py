@@ -1,5 +1,6 @@
 """The metrics of what goes on beside syncs: probes, conntrack, the API server, others' changes, the process itself."""
 
+import itertools
 import os
 import signal
 import socket
@@ -9,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from knft.cli.feeds import ClusterFeed
+from knft.configuration.settings import ClientSettings, Settings
+from knft.errors import ClusterError, RefusedError
 from knft.kernel.notifications import ForeignChanges
 from knft.model.names import Family
 from knft.render.names import TABLE
-from tests.kernel.harness import service
+from knft.sync.conntrack import FlowCleaner
+from tests.cluster_client.server import ApiServer, refuse
+from tests.conntrack.entries import Entry, make
+from tests.kernel.harness import CONFIG, service, slices
 from tests.lab.namespace import Namespace
 from tests.serve.moving import moves, value
 from tests.serve.node import HEALTH, METRICS, ServedNode, eventually
@@ -44,6 +51,29 @@ def test_probes_are_counted_by_their_answer(node: ServedNode) -> None:
 
 
 @moves("kubeproxy_conntrack_reconciler_sync_duration_seconds", "kubeproxy_conntrack_reconciler_deleted_entries_total")
+def test_flows_that_are_forgotten(node: ServedNode) -> None:
+    """Of two that the kernel has, the one whose endpoint is gone."""
+    moments = itertools.count()
+    cleaner = FlowCleaner(
+        CONFIG, frozenset, node.serving.metrics.conntrack_reconciled, clock=lambda: next(moments) * 0.1, grace=0
+    )
+    node.daemon._observers = (*node.daemon._observers, cleaner)
+
+    def dns(numbers: list[int]) -> list[dict[str, Any]]:
+        ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+        return [service("dns", 8, ports=ports), *({**each, "ports": ports} for each in slices("dns", numbers))]
+
+    node.synced(*dns([1, 2]))
+    for client, endpoint in (("192.0.2.50", "10.244.2.1"), ("192.0.2.51", "10.244.2.2")):
+        make([Entry("UDP", (client, 5353), ("10.96.0.8", 53), (endpoint, 53))])
+    node.synced(*dns([2]))
+    assert cleaner.reconcile(V4) == 1
+    assert value(node, "kubeproxy_conntrack_reconciler_deleted_entries_total", V4) == 1
+    duration = "kubeproxy_conntrack_reconciler_sync_duration_seconds"
+    assert value(node, f"{duration}_count", V4) == 1
+    assert value(node, f"{duration}_sum", V4) >= 0.1
+
+
 def test_what_the_conntrack_reconciler_tells(node: ServedNode) -> None:
     node.serving.metrics.conntrack_reconciled(V4, 0.003, 5)
     node.serving.metrics.conntrack_reconciled(V4, 0.0005, 0)
@@ -53,6 +83,26 @@ def test_what_the_conntrack_reconciler_tells(node: ServedNode) -> None:
 
 
 @moves("rest_client_requests_total", "rest_client_request_duration_seconds")
+def test_requests_to_an_api_server(node: ServedNode) -> None:
+    """One is answered, one refused, and one finds nobody there."""
+    with ApiServer() as server:
+        settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
+        feed = ClusterFeed(settings)
+        feed.count_requests(node.serving.metrics)
+        feed._connection.request("GET", "/api/v1/services")
+        server.demand("", refuse(403, "no"))
+        with pytest.raises(RefusedError):
+            feed._connection.request("GET", "/api/v1/services")
+    with pytest.raises(ClusterError):
+        feed._connection.request("POST", "/api/v1/services")
+    host = server.url.removeprefix("http://")
+    answers = {("200", "GET"): 1, ("403", "GET"): 1, ("<error>", "POST"): 1}
+    for (code, method), count in answers.items():
+        assert value(node, "rest_client_requests_total", code=code, method=method, host=host) == count
+    assert value(node, "rest_client_request_duration_seconds_count", verb="GET", host=host) == 2
+    assert value(node, "rest_client_request_duration_seconds_count", verb="POST", host=host) == 1
+
+
 def test_what_the_client_of_the_api_server_tells(node: ServedNode) -> None:
     for code, seconds in (("200", 0.01), ("200", 3.0), ("<error>", 0.001)):
         node.serving.metrics.api_request(code, "GET", "10.96.0.1:443", seconds)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from knft.model.names import Family
 from tests.kernel.harness import service, slices
@@ -46,6 +47,15 @@ def test_syncs_are_timed(node: ServedNode) -> None:
         assert value(node, f"{RULES}duration_seconds_bucket", family, le="0.002") == 0
         assert value(node, f"{RULES}duration_seconds_bucket", family, le="+Inf") == 3
         assert value(node, "knft_sync_kernel_duration_seconds_sum", family) == pytest.approx(full + part)
+
+
+def test_the_kernels_part_of_a_sync_is_not_all_of_it(node: ServedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    for proxier in node.proxiers.values():
+        real = proxier.sync
+        monkeypatch.setattr(proxier, "sync", lambda real=real: replace(real(), seconds=0.5, kernel_seconds=0.25))
+    node.synced(service("web"))
+    assert value(node, f"{RULES}duration_seconds_sum", V4) == 0.5
+    assert value(node, "knft_sync_kernel_duration_seconds_sum", V4) == 0.25
 
 
 @moves(f"{RULES}last_timestamp_seconds", f"{RULES}last_queued_timestamp_seconds")

@@ -4,6 +4,7 @@ import errno
 import logging
 import resource
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -86,6 +87,27 @@ def test_a_port_that_is_taken_is_tried_again(
     ]
 
 
+def test_it_is_tried_again_every_five_seconds(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    later: list[float] = []
+    monkeypatch.setattr("knft.serve.thread.HttpThread.later", lambda _thread, seconds, _work: later.append(seconds))
+    with socket.create_server(("0.0.0.0", HEALTH)):  # noqa: S104 - in a namespace
+        start()
+        eventually(lambda: bool(later))
+    assert later == [5.0]
+
+
+def test_one_family_alone_is_not_both(start: Start) -> None:
+    """Where somebody has the port of the other one, as with kube-proxy."""
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taken.bind(("::", HEALTH))
+        taken.listen()
+        running = start()
+        eventually(lambda: bool(running.events))
+        assert refuses(LOOPBACK, HEALTH)
+    assert [event.note for event in running.events] == [TAKEN]
+
+
 def test_an_address_that_is_not_ours_yet(start: Start, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may come later."""
     monkeypatch.setattr("knft.serve.bound.RETRY_SECONDS", 0.02)
@@ -151,8 +173,10 @@ def test_without_files_left_it_lets_nobody_in_for_a_moment(
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
             connection.connect((LOOPBACK, HEALTH))
             eventually(lambda: bool(caplog.messages))
+            time.sleep(0.2)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
     assert set(caplog.messages) == {"a connection was not accepted: Too many open files"}
+    assert len(caplog.messages) <= 8
