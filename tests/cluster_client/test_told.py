@@ -144,6 +144,7 @@ def test_a_service_that_cannot_be_meant_is_told_of_once(server: ApiServer) -> No
     try:
         told.events(1)
         server.cluster.put("services", service("early", 8, ports=twice))
+        server.cluster.put("services", service("odd", 10, externalIPs=["x"]))
         server.cluster.put("services", service("late", 9, ports=twice))
         found = told.events(2)
     finally:

@@ -91,7 +91,7 @@ ABSENT = {
     "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": GATE,
     "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": GATE,
     "kubernetes_build_info": "alerts of version skew compare it with the API server's; knft_build_info has knft's own",
-    "kubernetes_feature_enabled": "there are no feature gates",
+    "kubernetes_feature_enabled": "no feature gate changes what knft does",
     "registered_metrics_total": "about kube-proxy's own registry",
     "hidden_metrics_total": "about kube-proxy's own registry",
     "disabled_metrics_total": "about kube-proxy's own registry",
