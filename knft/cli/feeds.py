@@ -11,8 +11,9 @@ from knft.cluster.node import OwnNode
 from knft.cluster.source import ClusterSource
 from knft.configuration.settings import Settings
 from knft.errors import ClusterError, KnftError
+from knft.model.names import NamespacedName
 from knft.model.objects import Change
-from knft.serve.events import Event
+from knft.serve.events import Event, about_left_out
 from knft.serve.metrics import Metrics
 from knft.source.directory import DirectorySource, Scan
 from knft.sync.daemon import Daemon
@@ -110,7 +111,9 @@ class ClusterFeed:
             # First, so that no sync comes of what the process ends by.
             daemon.handle(node.take(changes))
 
-        source = ClusterSource(self._connection, self._node_name, handle, failed=ending.fail)
+        source = ClusterSource(
+            self._connection, self._node_name, handle, failed=ending.fail, left_out=self._tell_left_out
+        )
         log.info("following %s as node %s", _shown(self._connection.server), self._node_name)
         source.start(ending.stop)
         self._poster.start(ending.stop)
@@ -128,6 +131,9 @@ class ClusterFeed:
     def is_eligible(self) -> bool:
         """Tell whether the Node is there and not about to go."""
         return self._node is not None and self._node.eligible
+
+    def _tell_left_out(self, service: NamespacedName, why: str) -> None:
+        self.tell(about_left_out(service, f"on node {self._node_name}: {why}"))
 
     def tell(self, event: Event) -> None:
         """Have an event posted."""

@@ -16,6 +16,7 @@ from knft.cluster.resources import Resource
 from knft.cluster.said import in_one_line
 from knft.cluster.troubles import Troubles
 from knft.errors import ClusterError, RefusedError
+from knft.model.names import NamespacedName
 from knft.model.objects import Change
 
 log = logging.getLogger("knft")
@@ -24,6 +25,13 @@ LONGEST_EVENT = 64 << 20
 """How many bytes of one event are waited for."""
 MAX_REMARKS = 50
 """How many sentences about objects are said at once."""
+
+LeftOut = Callable[[NamespacedName, str], None]
+"""Is told of an object that cannot be meant, and of what the log says of it."""
+
+
+def nobody_hears(_: NamespacedName, __: str) -> None:
+    """Do nothing: the log has it."""
 
 
 class _NoListError(ClusterError):
@@ -44,6 +52,7 @@ class Follower:
         draw: Callable[[], float],
         now: Callable[[], float],
         times: Times | None = None,
+        left_out: LeftOut = nobody_hears,
     ) -> None:
         """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds."""
         self.resource = resource
@@ -54,6 +63,7 @@ class Follower:
         self._connection = connection
         self._held = held
         self._hand_on = hand_on
+        self._left_out = left_out
         self._troubles = troubles
         self._draw = draw
         self._now = now
@@ -228,6 +238,9 @@ class Follower:
             log.warning("%s", remark)
         if len(remarks) > MAX_REMARKS:
             log.warning("%s: %d more of this kind", self.resource.name, len(remarks) - MAX_REMARKS)
+        left_out, self._held.new_left_out = self._held.new_left_out, []
+        for name, why in left_out:
+            self._left_out(name, why)
 
 
 def _refusal(failure: Failure) -> RefusedError:

@@ -25,6 +25,8 @@ class Held:
         """Of which objects of that list something was said."""
         self.new_remarks: list[str] = []
         """What is to be said, and has not been."""
+        self.new_left_out: list[tuple[NamespacedName, str]] = []
+        """The objects that cannot be meant, and why, each as it is to be said."""
 
     @property
     def objects(self) -> dict[NamespacedName, KubeObject]:
@@ -92,5 +94,8 @@ class Held:
             self._remarks.pop(item.key, None)
             return
         before = self._remarks.get(item.key, ())
-        self.new_remarks += [remark for remark in item.remarks if remark not in before]
+        new = [remark for remark in item.remarks if remark not in before]
+        self.new_remarks += new
+        if new and item.object is None:
+            self.new_left_out.append((item.key, new[0]))
         self._remarks[item.key] = item.remarks

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from knft.cluster import resources
 from knft.cluster.connection import Connection
 from knft.cluster.course import Times
-from knft.cluster.follower import Follower
+from knft.cluster.follower import Follower, LeftOut, nobody_hears
 from knft.cluster.held import Held
 from knft.cluster.troubles import Troubles
 from knft.model.objects import Change
@@ -27,13 +27,15 @@ class ClusterSource:
         handle: Handle,
         *,
         failed: Callable[[Exception], None] = lambda _: None,
+        left_out: LeftOut = nobody_hears,
         draw: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
         times: Times | None = None,
     ) -> None:
         """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds.
 
-        ``failed`` is told of an error that nobody expected.
+        ``failed`` is told of an error that nobody expected, ``left_out`` of Services that cannot be meant, each once as
+        long as that holds, with what the log says of it.
         """
         self._connection = connection
         self._failed = failed
@@ -52,6 +54,7 @@ class ClusterSource:
                 draw=draw,
                 now=now,
                 times=times,
+                left_out=left_out if resource is resources.SERVICES else nobody_hears,
             )
             for resource in (
                 resources.SERVICES,

@@ -59,8 +59,8 @@ _RANGES = {
 _CONNTRACK_TIMES = tuple(path for path in FIELDS if path.startswith("conntrack.") and path.endswith("Timeout"))
 _IPVS_TIMES = ("ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout")
 _PORT = re.compile(r"[0-9]{1,5}")
-_PORTS = re.compile(r"|\d{1,5}|\d{1,5}-\d{1,5}|\d{1,5}\+\d{1,5}")
-_MINOR_VERSION = re.compile(r"|\d+\.\d+")
+_PORTS = re.compile(r"(?P<first>[0-9]{1,5})((?P<sign>[-+])(?P<last>[0-9]{1,5}))?")
+_MINOR_VERSION = re.compile(r"|[0-9]+\.[0-9]+")
 _OTHER_MODES = {
     "kernelspace": "it is kube-proxy's mode on Windows, and knft runs on Linux",
     "userspace": "kube-proxy does not have that mode any more",
@@ -120,11 +120,19 @@ def _words(document: Document, name: Names) -> Iterator[str]:
         yield f"{name('mode')}: {shown(mode)}: {_OTHER_MODES.get(mode, otherwise)}"
     if document["logging"]["format"] not in ("text", "json"):
         yield f"{name('logging.format')}: {shown(document['logging']['format'])} is not text or json"
-    if not _PORTS.fullmatch(document["portRange"]):
+    if document["portRange"] and not _are_ports(document["portRange"]):
         yield f"{name('portRange')}: {shown(document['portRange'])} is not a range of ports such as 30000-32767"
     if not _MINOR_VERSION.fullmatch(document["showHiddenMetricsForVersion"]):
         path = "showHiddenMetricsForVersion"
         yield f"{name(path)}: {shown(document[path])} is not a version such as 1.36"
+
+
+def _are_ports(text: str) -> bool:
+    found = _PORTS.fullmatch(text)
+    if found is None:
+        return False
+    first, last = int(found["first"]), int(found["last"] or found["first"])
+    return max(first, last) <= _HIGHEST_PORT and (found["sign"] != "-" or first <= last)
 
 
 def _ranges(document: Document, name: Names) -> Iterator[str]:

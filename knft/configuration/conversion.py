@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import NamedTuple
 
-from knft.config import Config, parse_cluster_cidrs, parse_detect_local, parse_nodeport_addresses
+from knft.config import ALL, PRIMARY, Config, parse_cluster_cidrs, parse_detect_local, parse_nodeport_addresses
 from knft.configuration import durations
 from knft.configuration.checks import Names
 from knft.configuration.document import Document, get, put
@@ -128,11 +128,23 @@ def warnings_of(document: Document, name: Names, told: frozenset[str], *, of_kub
             f"{name('nodePortAddresses')}: nothing is said, so that NodePorts answer on the node's primary addresses, "
             f"as in mode nftables; in mode {mode or 'iptables'} they would on all local ones"
         )
+    yield from _open_family(document, name)
     yield from (f"{name(path)}: {words}" for path, words in _without_meaning(document) if path not in told)
     for gate, on in document["featureGates"].items():
         known = GATES[gate]
         if on is not (known.here or False):
             yield f"{name('featureGates')}: {gate}={_shown(on)} changes nothing: {known.note}"
+
+
+def _open_family(document: Document, name: Names) -> Iterator[str]:
+    """Say so where CIDRs of one family leave the other open, as in kube-proxy (I.5)."""
+    words = parse_nodeport_addresses("", (*document["nodePortAddresses"],))
+    families = [family for family in Family if not addresses.networks_of_family(words, family)]
+    if len(families) == 1 and PRIMARY not in words and ALL not in words:
+        yield (
+            f"{name('nodePortAddresses')}: no CIDR of {families[0].value} is there, so that its NodePorts answer on "
+            "all local addresses, as in kube-proxy"
+        )
 
 
 def _without_meaning(document: Document) -> Iterator[tuple[str, str]]:

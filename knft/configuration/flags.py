@@ -6,7 +6,7 @@ from typing import Any
 from knft.configuration.conversion import section_of
 from knft.configuration.document import HEALTHZ_PORT, METRICS_PORT, Document, defaults, get, put, with_port
 from knft.configuration.rows import NAMES_OF_SECTIONS, Kind, Row
-from knft.configuration.table import FLAGS
+from knft.configuration.table import FIELDS, FLAGS
 from knft.errors import UsageError
 from knft.source.words import shown
 
@@ -28,6 +28,8 @@ _PORTS = (
     ("--healthz-port", "healthzBindAddress", HEALTHZ_PORT),
     ("--metrics-port", "metricsBindAddress", METRICS_PORT),
 )
+_EMPTY_IS_UNSET = ("clientConnection.qps", "clientConnection.burst", "detectLocalMode")
+"""Where kube-proxy, or its client of the API server, takes an empty flag for none, and fills in the default."""
 _TRUTH = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -43,7 +45,8 @@ def from_flags(given: Given, origins: Origins) -> Document:
         if not row.field or (flag in _IN_SECTIONS and not _reaches(flag, mode)):
             continue
         path = section_of(mode, _IN_SECTIONS[flag]) if flag in _IN_SECTIONS and mode in NAMES_OF_SECTIONS else row.field
-        put(document, path, _value(flag, row, value))
+        found = _value(flag, row, value)
+        put(document, path, found if found or path not in _EMPTY_IS_UNSET else row.default)
         origins[path] = flag
     for flag, path, port in _PORTS:
         # A file cannot say that nothing is to be served: what is written would mean the default.
@@ -65,10 +68,13 @@ def without_meaning(given: Given) -> list[str]:
     idle = [flag for flag in given if flag in _IN_SECTIONS and not _reaches(flag, mode)]
     if mode == "nftables" and "--iptables-masquerade-bit" in given:
         idle.append("--iptables-masquerade-bit")
-    ports = [flag for flag, _, _ in _PORTS if flag in given and "--write-config-to" in given]
+    writes = "--write-config-to" in given
+    ports = [flag for flag, _, _ in _PORTS if flag in given and writes]
+    nowhere = [flag for _, path, _ in _PORTS if writes and given.get(flag := FIELDS[path].flag) == ""]
     return [
         *(f"{flag}: it means nothing in mode {mode or 'iptables'}, as in kube-proxy" for flag in idle),
         *(f"{flag}: it means nothing to --write-config-to, as in kube-proxy" for flag in ports),
+        *(f"{flag}: a file cannot say nowhere: what is written, read again, means the default" for flag in nowhere),
     ]
 
 

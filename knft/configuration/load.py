@@ -1,5 +1,6 @@
 """Settings out of flags and a file: who wins, and what is said of those that lose (I.3)."""
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,7 +15,14 @@ from knft.configuration.settings import Settings
 from knft.configuration.table import FLAGS
 from knft.errors import ConfigurationError, UsageError
 from knft.source.files import shown_path
-from knft.source.words import plain
+from knft.source.words import plain, shown
+
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""What the API server takes: a DNS subdomain."""
+_LONGEST_NAME = 253
+
+
+_OF_CLUSTER = ("--kubeconfig", "--master")
 
 
 class _Collected(NamedTuple):
@@ -58,7 +66,12 @@ def settings_from(given: Given, hostname: str, read: Callable[[str], bytes]) -> 
     idle = [
         f"{flag}: {row.note}" for flag in given if (row := FLAGS[flag]).verdict is Verdict.IDLE and _counts(given, flag)
     ]
-    return settings(effective(document), beside, (*warnings, *idle, *more))
+    aside = [f"{flag}: it means nothing beside --manifests" for flag in _OF_CLUSTER if _is_aside(given, flag)]
+    return settings(effective(document), beside, (*warnings, *idle, *aside, *more))
+
+
+def _is_aside(given: Given, flag: str) -> bool:
+    return bool(given.get("--manifests")) and flag in given and _counts(given, flag)
 
 
 def _counts(given: Given, flag: str) -> bool:
@@ -116,13 +129,22 @@ def _node_name(given: Given, document: Document, name: Names, hostname: str) -> 
         raise UsageError(msg)
     if names:
         document["hostnameOverride"] = next(iter(names.values()))
-        return next(iter(names.values()))
+        return _possible(*next(iter(names.items())))
     if document["hostnameOverride"]:
-        return _trimmed(name("hostnameOverride"), document["hostnameOverride"])
+        said = name("hostnameOverride")
+        return _possible(said, _trimmed(said, document["hostnameOverride"]))
     if given.get("--manifests"):
         msg = "--node: it is needed with --manifests; give the name that nodeName has in EndpointSlices"
         raise UsageError(msg)
     return _trimmed("the host's name", hostname)
+
+
+def _possible(said: str, name: str) -> str:
+    """Return a name that somebody gave; raise UsageError where no Node can have it, rather than wait for that Node."""
+    if len(name) > _LONGEST_NAME or not _NODE_NAME.fullmatch(name):
+        msg = f"{said}: {shown(name)} is no name of a Node: letters, digits, - and ., at most {_LONGEST_NAME}"
+        raise UsageError(msg)
+    return name
 
 
 def _trimmed(name: str, text: str) -> str:

@@ -50,7 +50,6 @@ class BoundServer:
             return
         self._listener = self._thread.listen(listening, self._room, self._answer)
         log.info("%s served at %s", self._what, self._address)
-        self._said = ""
 
     def _fail(self, sentence: str) -> None:
         log.error("%s%s", sentence, f"; tried again in {RETRY_SECONDS:g} s" if self._retries else "")

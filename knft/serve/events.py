@@ -38,6 +38,11 @@ def about_service(service: NamespacedName, reason: str, action: str, note: str) 
     return Event("Service", service.namespace, service.name, str(service), "Warning", reason, action, note)
 
 
+def about_left_out(service: NamespacedName, note: str) -> Event:
+    """Return what is told of a Service that goes without rules, or without some of them."""
+    return about_service(service, "FailedToProgramService", "Sync", note)
+
+
 class Reporter(Observer):
     """Hears of syncs, as an Observer, and has the cluster told of what concerns it."""
 
@@ -62,7 +67,7 @@ class Reporter(Observer):
         found = {(name.service, f"{name}: {reason}") for name, reason in report.left_out.items()}
         for service, what in sorted(found - self._left_out.get(report.family, set())):
             note = f"left out of the {report.family.value} rules of node {self._node_name}, and tried again: {what}"
-            self._on_event(about_service(service, "FailedToProgramService", "Sync", note))
+            self._on_event(about_left_out(service, note))
         self._left_out[report.family] = found
 
     def failed(self, _family: Family, _seconds: float) -> None:

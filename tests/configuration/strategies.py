@@ -52,7 +52,8 @@ _OF_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "detectLocal.interfaceNamePrefix": _NAME,
     "detectLocalMode": st.sampled_from(["", "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
     "healthzBindAddress": _BOUND,
-    "hostnameOverride": st.just("") | _TEXT.filter(lambda text: bool(text.strip())),
+    "hostnameOverride": st.sampled_from(["", "1e5", "0x10", "yes", " Node-1 ", "null", "1.5"])
+    | st.from_regex(r"[A-Za-z0-9]{1,9}(-[a-z0-9]{1,9})?(\.[a-z0-9]{1,9})?", fullmatch=True),
     "iptables.masqueradeBit": st.integers(0, 31),
     "logging.flushFrequency": _DURATION | st.integers(0, 10**12),
     "logging.format": st.sampled_from(["", "text", "json"]),

@@ -222,6 +222,7 @@ class Named(NamedTuple):
 
 
 EMPTY = "the name is empty; give the name that nodeName has in EndpointSlices"
+IMPOSSIBLE = "is no name of a Node: letters, digits, - and ., at most 253"
 NAMES = {
     "the host's": Named((), None, HOST.lower()),
     "the file's": Named((), " File-Node ", "file-node"),
@@ -230,6 +231,16 @@ NAMES = {
     "the flag": Named(("--hostname-override=Node-A",), None, "node-a"),
     "the flag wins": Named(("--hostname-override= Node-A ",), "file-node", "node-a"),
     "an empty flag is none": Named(("--hostname-override=",), "file-node", "file-node"),
+    "none that a Node can have": Named(
+        ("--hostname-override=node 1",), None, "", f"--hostname-override: 'node 1' {IMPOSSIBLE}"
+    ),
+    "no text": Named(("--node=\udcff",), None, "", f"--node: '\\udcff' {IMPOSSIBLE}"),
+    "a line's end": Named(("--node=node\n1",), None, "", f"--node: 'node\\n1' {IMPOSSIBLE}"),
+    "too long": Named(("--node=" + "a" * 254,), None, "", f"--node: '{'a' * 60}'... (254 characters) {IMPOSSIBLE}"),
+    "a full name": Named(("--node=Node-1.Example.org",), None, "node-1.example.org"),
+    "none that a Node can have, in the file": Named(
+        (), "node_1", "", f"config.conf: KubeProxyConfiguration.hostnameOverride: 'node_1' {IMPOSSIBLE}"
+    ),
     "a blank flag": Named(("--hostname-override= ",), "file-node", "", f"--hostname-override: {EMPTY}"),
     "knft's own": Named(("--node=Node-A",), "file-node", "node-a"),
     "knft's own, empty": Named(("--node=",), None, "", f"--node: {EMPTY}"),
@@ -284,6 +295,8 @@ SERVED = {
     "a port has no effect where there is one": Served("--healthz-port=80", None, ("0.0.0.0:10256", "127.0.0.1:10249")),
     "a port is appended": Served("--healthz-port=80 --healthz-bind-address=::1 --metrics-bind-address=192.0.2.1", None,
                                  ("[::1]:80", "192.0.2.1:10249")),
+    "empty as a flag, and written": Served("--healthz-bind-address= --metrics-bind-address= --write-config-to=x", None,
+                                           ("", "")),
     "ports mean nothing beside a file": Served("--healthz-port=0", "{}", ("0.0.0.0:10256", "127.0.0.1:10249")),
     "ports mean nothing to what is written": Served("--metrics-port=0 --write-config-to=x", None,
                                                     ("0.0.0.0:10256", "127.0.0.1:10249")),

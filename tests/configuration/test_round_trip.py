@@ -42,7 +42,13 @@ def test_the_document_is_plain_json(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", [(), ("--min-sync-period=0",), ("--masquerade-all", "--cluster-cidr=10.0.0.0/8,fd00::/8")]
+    "flags",
+    [
+        (),
+        ("--min-sync-period=0",),
+        ("--kube-api-qps=0", "--kube-api-burst=0"),
+        ("--masquerade-all", "--cluster-cidr=10.0.0.0/8,fd00::/8"),
+    ],
 )
 def test_what_flags_mean_can_be_written(flags: tuple[str, ...]) -> None:
     first = load(*flags)

@@ -76,6 +76,8 @@ BAD = {
                                                                f"'0.0.0.0:0000080' {PORTS}"),
     "metricsBindAddress, a port's name": bad("metricsBindAddress", "[::1]:http", f"'[::1]:http' {PORTS}"),
     "portRange": bad("portRange", "a-b", "'a-b' is not a range of ports such as 30000-32767"),
+    "portRange, backwards": bad("portRange", "9-8", "'9-8' is not a range of ports such as 30000-32767"),
+    "portRange, too high": bad("portRange", "65536", "'65536' is not a range of ports such as 30000-32767"),
     "showHiddenMetricsForVersion": bad("showHiddenMetricsForVersion", "last", "'last' is not a version such as 1.36"),
     "nodePortAddresses": bad("nodePortAddresses", ["10.0.0.0/8", "10.0.0.1"], f"'10.0.0.1' {A_CIDR}"),
     "nodePortAddresses, localhost": bad("nodePortAddresses", ["primary", "localhost"], LOCALHOST),

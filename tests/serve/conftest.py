@@ -1,11 +1,13 @@
 """Namespaces with a loopback interface, in which every port is free."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 import tests.kernel.harness
 from tests.lab.namespace import Namespace
+from tests.serve.alone import Start
 
 
 @pytest.fixture
@@ -16,6 +18,13 @@ def namespace() -> Iterator[Namespace]:
         made.run(["ip", "link", "set", "lo", "up"])
         yield made
     made.close()
+
+
+@pytest.fixture
+def start(namespace: Namespace) -> Iterator[Start]:  # noqa: ARG001 - its ports
+    """Starts servers in it."""
+    with ExitStack() as stack:
+        yield Start(stack)
 
 
 @pytest.fixture(autouse=True)

@@ -1,84 +1,28 @@
-"""The two bind addresses over real HTTP: pages, methods, bad requests, slow clients, ports that are not to be had."""
+"""The two bind addresses over real HTTP: pages, methods, bad requests, slow clients."""
 
-import errno
 import json
 import logging
 import os
 import re
-import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
 import knft
-from knft.config import Config
-from knft.configuration.settings import Settings
-from knft.errors import UsageError
 from knft.model.names import Family
-from knft.serve.assemble import Serving
-from knft.serve.events import Event
-from tests.lab.namespace import Namespace
-from tests.serve.client import HANG, ask, exchange, parse, refuses
-from tests.serve.held_moment import HeldMoment
+from tests.serve.alone import Start, served
+from tests.serve.client import HANG, ask, exchange, parse
 from tests.serve.node import HEALTH, LOOPBACK, METRICS, eventually
 
 NOT_FOUND = b"404 page not found\n"
 
 
-class _Running:
-    """A process's servers, and what they have told."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.clock = HeldMoment()
-        self.events: list[Event] = []
-        self.failures: list[str] = []
-        self.failed = threading.Event()
-        self.eligible: Callable[[], bool] = lambda: True
-        self.serving = Serving(
-            Settings(Config("node-1"), **settings),
-            node_eligible=lambda: self.eligible(),  # noqa: PLW0108 - the test sets another one
-            on_event=self.events.append,
-            on_hard_failure=self._fail,
-            flags={"v": "2", "config": "/etc/knft.yaml"},
-            clock=self.clock,
-        )
-
-    def _fail(self, sentence: str) -> None:
-        self.failures.append(sentence)
-        self.failed.set()
-
-
-class _Start:
-    """Starts servers, and stops them at the end."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-
-    def __call__(self, **settings: Any) -> _Running:
-        running = _Running(**settings)
-        running.serving.start()
-        self._stack.callback(running.serving.stop)
-        return running
-
-
-@pytest.fixture
-def start(namespace: Namespace) -> Iterator[_Start]:  # noqa: ARG001 - its ports
-    with ExitStack() as stack:
-        yield _Start(stack)
-
-
-def _served(port: int) -> None:
-    eventually(lambda: not refuses(LOOPBACK, port))
-
-
-def test_probes_over_http(start: _Start) -> None:
+def test_probes_over_http(start: Start) -> None:
     """Codes, headers and bodies of both, through a life of a node."""
     running = start()
-    _served(HEALTH)
+    served(HEALTH)
     health = running.serving.health
     for family in Family:
         health.looping(family)
@@ -108,10 +52,10 @@ def test_probes_over_http(start: _Start) -> None:
     assert late.headers["content-type"] == "application/json"
 
 
-def test_the_pages_of_the_metrics_server(start: _Start) -> None:
+def test_the_pages_of_the_metrics_server(start: Start) -> None:
     document = {"kind": "KubeProxyConfiguration", "mode": "nftables", "clusterCIDR": "10.244.0.0/16"}
     running = start(document=document)
-    _served(METRICS)
+    served(METRICS)
     running.clock.pass_time(3725)
     text = "text/plain; charset=utf-8"
     answers = {
@@ -134,27 +78,27 @@ def test_the_pages_of_the_metrics_server(start: _Start) -> None:
     assert b"\n# TYPE process_resident_memory_bytes gauge\n" in metrics.body
 
 
-def test_a_page_of_stacks_stands_for_profiles(start: _Start) -> None:
+def test_a_page_of_stacks_stands_for_profiles(start: Start) -> None:
     """Go's profiles have no meaning here; what is asked of them most is where threads are."""
     start(profiling=True, healthz_bind_address="")
-    _served(METRICS)
+    served(METRICS)
     stacks = ask(LOOPBACK, METRICS, "/debug/stacks")
     assert stacks.status == 200
     assert re.search(r"^MainThread:\n  File ", stacks.body.decode(), re.MULTILINE)
     assert ask(LOOPBACK, METRICS, "/debug/pprof/").status == 404
 
 
-def test_without_profiling_there_are_no_stacks(start: _Start) -> None:
+def test_without_profiling_there_are_no_stacks(start: Start) -> None:
     start()
-    _served(METRICS)
+    served(METRICS)
     assert ask(LOOPBACK, METRICS, "/debug/stacks").status == 404
 
 
 @pytest.mark.parametrize(("port", "path"), [(HEALTH, "/healthz"), (METRICS, "/metrics")])
-def test_methods(start: _Start, port: int, path: str) -> None:
+def test_methods(start: Start, port: int, path: str) -> None:
     """HEAD says what GET would, without the body; others are not allowed. What is nowhere is not found."""
     start()
-    _served(port)
+    served(port)
     got, head = ask(LOOPBACK, port, path), ask(LOOPBACK, port, path, "HEAD")
     assert (head.status, head.body) == (got.status, b"")
     assert head.headers["content-type"] == got.headers["content-type"]
@@ -169,17 +113,17 @@ def test_methods(start: _Start, port: int, path: str) -> None:
 
 
 @pytest.mark.parametrize(("path"), ["/metrics", "/livez", "/configz", "/statusz"])
-def test_the_health_server_has_only_its_own_pages(start: _Start, path: str) -> None:
+def test_the_health_server_has_only_its_own_pages(start: Start, path: str) -> None:
     start()
-    _served(HEALTH)
-    _served(METRICS)
+    served(HEALTH)
+    served(METRICS)
     ours = ask(LOOPBACK, HEALTH, path).status == 200, ask(LOOPBACK, METRICS, path).status == 200
     assert ours == ((True, False) if path == "/livez" else (False, True))
 
 
-def test_no_answer_tells_what_it_was_made_with(start: _Start) -> None:
+def test_no_answer_tells_what_it_was_made_with(start: Start) -> None:
     start()
-    _served(HEALTH)
+    served(HEALTH)
     requests = (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"?\r\n\r\n")
     for request in requests:
         assert not re.search(rb"python|asyncio|server:", exchange(LOOPBACK, HEALTH, request), re.IGNORECASE)
@@ -202,17 +146,17 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_gets_an_answer_and_harms_nobody(start: _Start, what: str) -> None:
+def test_garbage_gets_an_answer_and_harms_nobody(start: Start, what: str) -> None:
     start()
-    _served(HEALTH)
+    served(HEALTH)
     sent, status = GARBAGE[what]
     assert parse(exchange(LOOPBACK, HEALTH, sent)).status == status
     assert ask(LOOPBACK, HEALTH, "/healthz").status == 200
 
 
-def test_a_request_that_comes_byte_by_byte(start: _Start) -> None:
+def test_a_request_that_comes_byte_by_byte(start: Start) -> None:
     start()
-    _served(HEALTH)
+    served(HEALTH)
     with socket.create_connection((LOOPBACK, HEALTH), HANG) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n":
@@ -223,11 +167,11 @@ def test_a_request_that_comes_byte_by_byte(start: _Start) -> None:
     assert parse(received).status == 200
 
 
-def test_who_says_nothing_is_cut_off(start: _Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_says_nothing_is_cut_off(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether nothing was sent, half a request, or the answer is not read to its end."""
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 0.05)
     running = start()
-    _served(METRICS)
+    served(METRICS)
     for begun in (b"", b"GET /metrics HTTP/1.1\r\nA:"):
         assert exchange(LOOPBACK, METRICS, begun) == b""
     with socket.create_connection((LOOPBACK, METRICS), HANG) as connection:
@@ -236,12 +180,12 @@ def test_who_says_nothing_is_cut_off(start: _Start, monkeypatch: pytest.MonkeyPa
         eventually(lambda: not any(len(server._room) for server in running.serving._servers))
 
 
-def test_slow_clients_take_no_threads_and_keep_nobody_out(start: _Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_clients_take_no_threads_and_keep_nobody_out(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than there is room for: who has said nothing for longest has to leave, and a probe is answered."""
     monkeypatch.setattr("knft.serve.bound.MOST_CONNECTIONS", 50)
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 10 * HANG)
     start()
-    _served(HEALTH)
+    served(HEALTH)
     before = threading.active_count()
     with ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection((LOOPBACK, HEALTH), HANG)) for _ in range(120)]
@@ -253,17 +197,17 @@ def test_slow_clients_take_no_threads_and_keep_nobody_out(start: _Start, monkeyp
         assert {connection.recv(1) for connection in slow[:60]} == {b""}
 
 
-def test_who_goes_on_talking_after_the_answer_is_cut_off(start: _Start) -> None:
+def test_who_goes_on_talking_after_the_answer_is_cut_off(start: Start) -> None:
     start()
-    _served(HEALTH)
+    served(HEALTH)
     endless = b"GET /livez HTTP/1.1\r\n\r\n" + b"x" * (1 << 26)
     with socket.create_connection((LOOPBACK, HEALTH), HANG) as connection, pytest.raises(ConnectionError):
         connection.sendall(endless)
 
 
-def test_a_page_that_fails_is_said_and_is_nobodys_end(start: _Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_page_that_fails_is_said_and_is_nobodys_end(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     running = start()
-    _served(HEALTH)
+    served(HEALTH)
 
     def broken() -> bool:
         msg = "a mistake"
@@ -275,145 +219,3 @@ def test_a_page_that_fails_is_said_and_is_nobodys_end(start: _Start, caplog: pyt
     assert (answer.status, answer.body) == (500, b"500 internal server error\n")
     assert caplog.messages == ["/healthz could not be answered; please report this"]
     assert ask(LOOPBACK, HEALTH, "/livez").status == 200
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0", "[::]"])  # noqa: S104 - in a namespace
-def test_wildcards_are_both_families(start: _Start, address: str) -> None:
-    start(healthz_bind_address=f"{address}:{HEALTH}")
-    _served(HEALTH)
-    assert {ask(host, HEALTH, "/livez").status for host in (LOOPBACK, "127.0.0.9", "::1")} == {200}
-
-
-@pytest.mark.parametrize(
-    ("address", "reached", "not_reached"), [("127.0.0.2", "127.0.0.2", "127.0.0.1"), ("[::1]", "::1", "127.0.0.1")]
-)
-def test_another_address_is_that_alone(start: _Start, address: str, reached: str, not_reached: str) -> None:
-    start(healthz_bind_address=f"{address}:{HEALTH}")
-    eventually(lambda: not refuses(reached, HEALTH))
-    assert ask(reached, HEALTH, "/livez").status == 200
-    assert refuses(not_reached, HEALTH)
-
-
-def test_ports_are_released_and_taken_again_at_once(start: _Start) -> None:
-    """A restart does not wait for old connections, of which some are open still."""
-    for _ in range(3):
-        running = start()
-        _served(HEALTH)
-        _served(METRICS)
-        ask(LOOPBACK, HEALTH, "/livez")
-        with socket.create_connection((LOOPBACK, HEALTH), HANG):
-            running.serving.stop()
-            assert refuses(LOOPBACK, HEALTH)
-            assert refuses(LOOPBACK, METRICS)
-    running.serving.stop()
-
-
-def test_an_empty_address_means_no_server(start: _Start) -> None:
-    start(healthz_bind_address="")
-    _served(METRICS)
-    assert refuses(LOOPBACK, HEALTH)
-
-
-@pytest.mark.parametrize(
-    "address", ["", "10256", "localhost:10256", "0.0.0.0:0", "0.0.0.0:65536", "[::1]", "1.2.3.4:x"]
-)
-def test_what_is_no_address_is_refused(address: str) -> None:
-    from knft.serve.sockets import split_address
-
-    with pytest.raises(UsageError, match="is not an address to serve at; write it as in"):
-        split_address(address)
-
-
-TAKEN = f"health cannot be served at 0.0.0.0:{HEALTH}: Address already in use"
-NOT_OURS = f"metrics cannot be served at 192.0.2.1:{METRICS}: Cannot assign requested address"
-
-
-def test_a_port_that_is_taken_is_tried_again(
-    start: _Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each try has its line in the log, one event is sent, and the process goes on."""
-    monkeypatch.setattr("knft.serve.bound.RETRY_SECONDS", 0.02)
-    with socket.create_server(("0.0.0.0", HEALTH)) as taken, caplog.at_level(logging.INFO, "knft"):  # noqa: S104 - in a namespace
-        running = start()
-        line = f"{TAKEN}; tried again in 0.02 s"
-        eventually(lambda: caplog.messages.count(line) > 2)
-        _served(METRICS)
-        taken.close()
-        eventually(lambda: f"health served at 0.0.0.0:{HEALTH}" in caplog.messages)
-    assert ask(LOOPBACK, HEALTH, "/livez").status == 200
-    assert running.failures == []
-    assert running.events == [
-        Event("Node", "", "node-1", "", "Warning", "FailedToStartProxierHealthcheck", "StartKubeProxy", TAKEN)
-    ]
-
-
-def test_an_address_that_is_not_ours_yet(start: _Start, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may come later."""
-    monkeypatch.setattr("knft.serve.bound.RETRY_SECONDS", 0.02)
-    running = start(metrics_bind_address=f"192.0.2.1:{METRICS}")
-    eventually(lambda: bool(running.events))
-    assert [(event.reason, event.note) for event in running.events] == [("FailedToStartMetricServer", NOT_OURS)]
-    namespace.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"])
-    eventually(lambda: not refuses("192.0.2.1", METRICS))
-    assert ask("192.0.2.1", METRICS, "/healthz").body == b"ok"
-
-
-def test_a_hard_failure_is_told_once_and_nothing_is_tried_again(
-    start: _Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With bindAddressHardFail the process is to end, after its event."""
-    again: list[float] = []
-    monkeypatch.setattr("knft.serve.thread.HttpThread.later", lambda _thread, seconds, _work: again.append(seconds))
-    with socket.create_server(("0.0.0.0", HEALTH)), caplog.at_level(logging.ERROR, "knft"):  # noqa: S104 - in a namespace
-        running = start(bind_address_hard_fail=True)
-        assert running.failed.wait(HANG)
-        _served(METRICS)
-    assert running.failures == [f"the health server failed: {TAKEN}"]
-    assert [event.reason for event in running.events] == ["FailedToStartProxierHealthcheck"]
-    assert caplog.messages == [TAKEN]
-    assert again == []
-    assert refuses(LOOPBACK, HEALTH)
-
-
-def test_a_machine_without_ipv6(start: _Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.0.0.0 is served all the same, where the kernel has no such sockets."""
-    real = socket.socket
-
-    def only_ipv4(family: int, *others: Any, **more: Any) -> socket.socket:
-        if family == socket.AF_INET6:
-            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-        return real(family, *others, **more)
-
-    monkeypatch.setattr("knft.serve.sockets.socket.socket", only_ipv4)
-    start()
-    eventually(lambda: exchange_or_nothing() != b"")
-
-
-def exchange_or_nothing() -> bytes:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
-        connection.settimeout(HANG)
-        if connection.connect_ex((LOOPBACK, HEALTH)):
-            return b""
-        connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
-        return connection.recv(100)
-
-
-def test_without_files_left_it_lets_nobody_in_for_a_moment(
-    start: _Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """EMFILE must not turn the loop around at once; when there are files again, who waits is answered."""
-    monkeypatch.setattr("knft.serve.thread.BREATH_SECONDS", 0.05)
-    start()
-    _served(HEALTH)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket() as connection, caplog.at_level(logging.ERROR, "knft"):
-        connection.settimeout(HANG)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-            connection.connect((LOOPBACK, HEALTH))
-            eventually(lambda: bool(caplog.messages))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
-        assert connection.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
-    assert set(caplog.messages) == {"a connection was not accepted: Too many open files"}

@@ -242,6 +242,8 @@ def test_a_port_that_is_taken_is_tried_again_without_a_sync(node: ServedNode, mo
     monkeypatch.setattr("knft.serve.service_health.RETRY_SECONDS", 0.02)
     with socket.create_server(("0.0.0.0", PORT)):  # noqa: S104 - in a namespace
         node.synced(health_checked("web", PORT))
+        servers = node.serving.service_health.servers[Family.IPV4]
+        eventually(lambda: servers.failures > 3)
         assert len(node.events) == 2
     eventually(lambda: not refuses(LOOPBACK, PORT))
     assert ask(LOOPBACK, PORT).status == 503
@@ -276,6 +278,16 @@ def test_failed_syncs_lose_nothing(node: ServedNode) -> None:
     _expect(PORT, "web", 1)
 
 
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """The usual limit of open files, of which a process may allow itself more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
 def test_thousands_of_ports_take_no_threads(node: ServedNode) -> None:
     """Each is a file in each family; the limit of open files is raised for them."""
     before = threading.active_count()
