@@ -91,23 +91,24 @@ class Changing:
         while True:
             held = self._tried("get", item)
             try:
-                if held is None:
-                    now = self._api.create(item)
-                else:
-                    version = {"resourceVersion": held["metadata"]["resourceVersion"]}
-                    now = self._api.replace({**item, "metadata": {**item["metadata"], **version}})
-                if "status" in item and now.get("status") != item["status"]:
-                    self._api.replace({**now, "status": item["status"]}, "/status")
+                self._put_over(held, item)
             except ApiError as error:
                 # One that has just started does not know all its ranges of cluster IPs yet.
                 if error.status == INVALID and "failed to allocate" not in str(error):
                     raise
-                if error.status == INVALID and not insists:
-                    return
-                if self._stop.wait(_AGAIN):
+                if (error.status == INVALID and not insists) or self._stop.wait(_AGAIN):
                     return
             else:
                 return
+
+    def _put_over(self, held: dict[str, Any] | None, item: dict[str, Any]) -> None:
+        if held is None:
+            now = self._api.create(item)
+        else:
+            version = {"resourceVersion": held["metadata"]["resourceVersion"]}
+            now = self._api.replace({**item, "metadata": {**item["metadata"], **version}})
+        if "status" in item and now.get("status") != item["status"]:
+            self._api.replace({**now, "status": item["status"]}, "/status")
 
     def _tried(self, what: str, item: dict[str, Any]) -> dict[str, Any] | None:
         """Get or delete an object, as often as it takes; return None where there is none."""
