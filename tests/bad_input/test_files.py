@@ -2,7 +2,6 @@
 
 import os
 import queue
-import socket
 import subprocess
 import threading
 import time
@@ -14,6 +13,7 @@ import pytest
 from knft.errors import SourceError
 from knft.source import files
 from knft.source.directory import DirectorySource, read_paths
+from tests.bad_input import strange
 from tests.bad_input.broken import BROKEN, READABLE
 from tests.bad_input.serving import look, service, text
 from tests.lab.namespace import Namespace
@@ -76,43 +76,18 @@ def test_an_unusual_file_is_read(folder: Path, form: str) -> None:
     assert seen.served == {"10.96.0.3", "10.96.0.5"}
 
 
-def _directory(path: Path) -> None:
-    path.mkdir()
-
-
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
-
-
-def _device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def _loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def _dangling(path: Path) -> None:
-    path.symlink_to("nowhere")
-
-
 def _sparse(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(100 << 30)
 
 
 STRANGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a directory": (_directory, "it is a directory, not a file"),
-    "a FIFO": (_fifo, "it is a FIFO, not a file"),
-    "a socket": (_socket, "it is a socket, not a file"),
-    "a link to a device without end": (_device, "it is a device, not a file"),
-    "a link to itself": (_loop, "Too many levels of symbolic links"),
-    "a link to nothing": (_dangling, "No such file or directory"),
+    "a directory": (strange.directory, "it is a directory, not a file"),
+    "a FIFO": (strange.fifo, "it is a FIFO, not a file"),
+    "a socket": (strange.unix_socket, "it is a socket, not a file"),
+    "a link to a device without end": (strange.device, "it is a device, not a file"),
+    "a link to itself": (strange.loop, "Too many levels of symbolic links"),
+    "a link to nothing": (strange.dangling, "No such file or directory"),
     "a file of 100 GiB": (_sparse, f"it has {100 << 30} bytes, and {files.MAX_BYTES} are the most that are read"),
 }
 

@@ -1,8 +1,6 @@
 """``knft run`` with a configuration file, as a process: what it serves, how it ends, and files that cannot be read."""
 
-import os
 import queue
-import socket
 import subprocess
 import threading
 import time
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from knft.configuration.content import MAX_BYTES
+from tests.bad_input import strange
 from tests.bad_input.serving import service, text
 from tests.configuration.loading import KUBEADM, config
 from tests.kernel.nft_process import library_in
@@ -24,23 +23,6 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 def _missing(_: Path) -> None:
     """Make nothing."""
-
-
-def _directory(path: Path) -> None:
-    path.mkdir()
-
-
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
-
-
-def _device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
 
 
 def _huge(path: Path) -> None:
@@ -58,10 +40,10 @@ LAUGHS = "".join(
 )
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (_missing, "No such file or directory"),
-    "a directory": (_directory, "it is a directory, not a file"),
-    "a FIFO": (_fifo, "it is a FIFO, not a file"),
-    "a socket": (_socket, "it is a socket, not a file"),
-    "a device without end": (_device, "it is a device, not a file"),
+    "a directory": (strange.directory, "it is a directory, not a file"),
+    "a FIFO": (strange.fifo, "it is a FIFO, not a file"),
+    "a socket": (strange.unix_socket, "it is a socket, not a file"),
+    "a device without end": (strange.device, "it is a device, not a file"),
     "huge": (_huge, f"it has {MAX_BYTES + 1} bytes, and {MAX_BYTES} are the most that are read"),
     "empty": (_holds(""), f"it is empty, and has to be a {FIELD} (kubeproxy.config.k8s.io/v1alpha1)"),
     "junk": (_holds(b"\x7fELF\x00\x01"), "not YAML: byte 1: control characters are not allowed (is it text in UTF-8?)"),
