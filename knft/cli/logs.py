@@ -40,9 +40,9 @@ def set_up_logging(settings: LoggingSettings) -> None:
     logging.captureWarnings(capture=True)
     logging.getLogger("knft").setLevel(logging.DEBUG if settings.verbosity >= SYNCS_FROM else logging.INFO)
     logging.getLogger(_HTTP).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.WARNING)
-    if settings.format == "json":
-        sys.excepthook = _log_uncaught
-        threading.excepthook = _log_uncaught_of_thread
+    # Python's own would write an exception's words as they are, and no object.
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_of_thread
 
 
 def writes_json() -> bool:

@@ -100,6 +100,9 @@ def test_warnings_of_libraries_are_logged(form: str) -> None:
         f"log.warning('the token %s was refused', '{TOKEN}')",
         f"try:\n    raise ValueError('Bearer {TOKEN}')\nexcept ValueError:\n    log.exception('failed')",
         f"warnings.warn('{TOKEN}', UserWarning, stacklevel=1)",
+        f"raise ValueError('Bearer {TOKEN}')",
+        f"thread = threading.Thread(target=int, args=['Bearer {TOKEN}'])\nthread.start()\nthread.join()",
+        f"from knft.cli import main\nmain._say('user.token: Bearer {TOKEN}')",
     ],
 )
 def test_credentials_are_never_logged(statement: str, form: str) -> None:

@@ -309,7 +309,8 @@ def test_it_ends_although_libnftables_hangs(
     namespace: Namespace, server: ApiServer, tmp_path: Path, stuck: str
 ) -> None:
     """A commit is carried out as a whole or not at all, whether or not anybody waits for it."""
-    assert PATIENCE < 1
+    # The rest of the second is for the interpreter's lock, and for the kernel to take the memory back.
+    assert PATIENCE <= 0.5
     started = Started(namespace, server, tmp_path, "--min-sync-period=0")
     started.until_in_force()
     (worker,) = workers_of(started.process.pid)
