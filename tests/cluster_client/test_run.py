@@ -19,7 +19,7 @@ from knft.cluster.connection import Connection
 from knft.cluster.source import ClusterSource
 from knft.configuration.settings import ClientSettings
 from tests.cluster_client.cluster import endpoint_slice, node, service
-from tests.cluster_client.server import ApiServer, refuse
+from tests.cluster_client.server import ApiServer, hang, refuse
 from tests.lab.links import netlink
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
@@ -192,6 +192,17 @@ def test_it_needs_its_node_first(namespace: Namespace, server: ApiServer, tmp_pa
     assert "full sync" not in started.said()
     server.cluster.put("nodes", node(NODE, "192.0.2.11"))
     started.until_in_force()
+    started.process.terminate()
+    assert started.ends() == 0
+
+
+def test_a_server_that_says_nothing_is_no_missing_node(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
+    """It takes the requests and hangs: nobody is to look for a wrong name, nor do five minutes begin."""
+    server.demand("nodes", hang)
+    started = Started(namespace, server, tmp_path)
+    started.until(lambda: "waiting: " in started.said())
+    assert "waiting: the API server has not answered yet" in started.said()
+    assert "there is no Node" not in started.said()
     started.process.terminate()
     assert started.ends() == 0
 
