@@ -220,9 +220,10 @@ class FlowCleaner(Observer):
                     return complete, NOTHING
                 stale = [flow for flow in listing.flows if is_stale(flow.dialled, flow.answering)]
                 forgotten = table.forget(heard.ripe(stale, self._clock(), self._grace))
-        if forgotten.count:
-            log.debug("%s: %d stale UDP flows forgotten", family.value, forgotten.count)
-        self._reconciled(family, self._clock() - started, forgotten.count)
+        seconds = self._clock() - started
+        if heard.ledger:
+            log.debug("%s: %d stale UDP flows forgotten in %.1f ms", family.value, forgotten.count, seconds * 1e3)
+        self._reconciled(family, seconds, forgotten.count)
         return complete, forgotten
 
     def _is_settled(self, heard: _Heard) -> bool:

@@ -33,6 +33,7 @@ def _objects(statements: str, verbosity: int = 0) -> list[dict[str, Any]]:
 LEVELS = (
     "log.debug('sync')\nlog.info('first')\nlog.warning('odd')\nlog.error('bad')\n"
     "logging.getLogger('urllib3.connectionpool').debug('GET /api/v1/services 200')\n"
+    "logging.getLogger('knft.latency').debug('after 1 s')\n"
     "logging.getLogger('kubernetes.client.rest').debug('response body: %s', 'secret')"
 )
 
@@ -43,12 +44,32 @@ LEVELS = (
         (0, ["INFO first", "WARNING odd", "ERROR bad"]),
         (1, ["INFO first", "WARNING odd", "ERROR bad"]),
         (2, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad"]),
-        (4, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad", "DEBUG GET /api/v1/services 200"]),
-        (9, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad", "DEBUG GET /api/v1/services 200"]),
+        (
+            4,
+            [
+                "DEBUG sync",
+                "INFO first",
+                "WARNING odd",
+                "ERROR bad",
+                "DEBUG GET /api/v1/services 200",
+                "DEBUG after 1 s",
+            ],
+        ),
+        (
+            9,
+            [
+                "DEBUG sync",
+                "INFO first",
+                "WARNING odd",
+                "ERROR bad",
+                "DEBUG GET /api/v1/services 200",
+                "DEBUG after 1 s",
+            ],
+        ),
     ],
 )
 def test_levels(verbosity: int, words: list[str]) -> None:
-    """Syncs from 2, requests from 4; bodies never."""
+    """Syncs from 2, requests and latencies from 4; bodies never."""
     assert [line.split(" ", 2)[2] for line in _logged(LEVELS, verbosity=verbosity)] == words
 
 

@@ -35,8 +35,11 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.mark.parametrize("version", BOTH)
-def test_the_table_of_flows(hearing: Hearing, monkeypatch: pytest.MonkeyPatch, version: Version) -> None:
+def test_the_table_of_flows(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: Version
+) -> None:
     """Gone are UDP's on the Service's own ports that lead to whoever does not serve; one deletion for each."""
+    caplog.set_level("DEBUG", "knft")
     flows = flows_of(version)
     make(flows)
     assert len(present(version)) == 63 + 6
@@ -46,6 +49,9 @@ def test_the_table_of_flows(hearing: Hearing, monkeypatch: pytest.MonkeyPatch, v
     assert hearing.reconcile() == len(stale) == 3 * 2 + 2 + 3
     assert present(version) == set(flows) - set(stale)
     assert (requests.listings, requests.deletions) == (2, len(stale))
+    said = [line for line in caplog.messages if line.startswith(f"{FAMILIES[version].value}: 11 stale UDP flows forg")]
+    assert len(said) == 1
+    assert said[0].endswith(" ms")
     assert sorted(hearing.told, key=str) == sorted(
         [(family, len(stale) * (family is FAMILIES[version])) for family in Family], key=str
     )
