@@ -234,3 +234,26 @@ def test_a_flow_that_nobody_has_answered_yet_has_a_while(hearing: Hearing) -> No
     now[0] += 0.5
     assert patient.reconcile() == len(stale) - 1
     assert present(4) == set()
+
+
+def test_who_goes_on_dialling_where_nobody_is_has_flows_looked_at_once_more(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the node sends to its own NodePort is refused only after conntrack has seen it: a new flow each time."""
+    now, requests = [100.0], counted(monkeypatch)
+    patient = Hearing(hearing._harness, grace=1.0, clock=lambda: now[0])
+    hearing._harness.apply(*(slice_of(each, serving=False) for each in BOTH))
+    patient.sync()
+    node, client = (NODE.lan.of(4), NODE_PORT), clients(4)
+    for _ in range(10):
+        make([Entry("UDP", next(client), node, node)])
+        patient.reconcile()
+        now[0] += 1
+    # Both families, and IPv4 once more.
+    assert requests.listings == 3
+    hearing._harness.apply(slice_of(4))
+    patient.sync()
+    patient.reconcile()
+    now[0] += 1
+    patient.reconcile()
+    assert present(4) == set()
