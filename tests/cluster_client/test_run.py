@@ -185,6 +185,33 @@ def test_another_address_of_the_node_ends_it(running: Started, server: ApiServer
     assert "the addresses of Node node-1 were 192.0.2.11 and are 192.0.2.12" in running.said()
 
 
+def test_pod_cidrs_are_waited_for_and_end_it_where_they_matter(
+    namespace: Namespace, server: ApiServer, tmp_path: Path
+) -> None:
+    started = Started(namespace, server, tmp_path, "--detect-local-mode=NodeCIDR")
+    started.until(lambda: "waiting: Node node-1 has no podCIDRs" in started.said())
+    server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.1.0/24"]))
+    started.until_in_force()
+    assert started.holds("10.244.1.0/24")
+    server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.9.0/24"]))
+    assert started.ends() == 1
+    assert "the podCIDRs of Node node-1 were 10.244.1.0/24 and are 10.244.9.0/24" in started.said()
+    assert not started.holds("10.244.9.0/24")
+
+
+def test_another_zone_of_the_node_is_followed(running: Started, server: ApiServer) -> None:
+    """By the same process: it says for whom an endpoint is."""
+    found = endpoint_slice("web-1", "web", "10.244.1.5", "10.244.1.6")
+    for endpoint, zone in zip(found["endpoints"], ("a", "b"), strict=True):
+        endpoint["hints"] = {"forZones": [{"name": zone}]}
+    server.cluster.put("endpointslices", found)
+    for zone, here, there in (("a", "10.244.1.5", "10.244.1.6"), ("b", "10.244.1.6", "10.244.1.5")):
+        moved = node(NODE, "192.0.2.11")
+        moved["metadata"]["labels"] = {"topology.kubernetes.io/zone": zone}
+        server.cluster.put("nodes", moved)
+        running.until(lambda here=here, there=there: running.holds(here) and not running.holds(there))  # type: ignore[misc]
+
+
 def test_it_needs_its_node_first(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
     server.cluster.remove("nodes", NODE, "")
     started = Started(namespace, server, tmp_path)
