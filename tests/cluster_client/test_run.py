@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from knft.cli.ending import Ending
 from knft.cli.run import PATIENCE
@@ -19,7 +20,7 @@ from knft.cluster.connection import Connection
 from knft.cluster.source import ClusterSource
 from knft.configuration.settings import ClientSettings
 from tests.cluster_client.cluster import endpoint_slice, node, service
-from tests.cluster_client.server import ApiServer, hang, refuse
+from tests.cluster_client.server import ApiServer, Asked, hang, refuse
 from tests.lab.links import netlink
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
@@ -142,6 +143,32 @@ def test_it_follows_answers_counts_and_tells(running: Started, server: ApiServer
     running.process.send_signal(signal.SIGTERM)
     assert running.ends() == 0
     assert running.holds("10.244.1.6")
+
+
+def test_it_asks_for_nothing_that_its_role_does_not_allow(running: Started, server: ApiServer) -> None:
+    """And for something by each of the role's rules; a real API server is asked in ``make test-cluster``."""
+    manifest = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+    (role,) = (item for item in yaml.safe_load_all(manifest.read_text()) if item["kind"] == "ClusterRole")
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    running.until_in_force()
+    server.wait_for("post")
+    asked = {_right(each) for each in server.asked}
+    assert asked <= allowed
+    assert {resource for _, resource, _ in asked} == {resource for _, resource, _ in allowed}
+
+
+def _right(asked: Asked) -> tuple[str, str, str]:
+    """Return group, resource and verb, as RBAC sees a request."""
+    words = asked.path.strip("/").split("/")
+    group, rest = ("", words[2:]) if words[0] == "api" else (words[1], words[3:])
+    verb = "create" if asked.method == "POST" else "watch" if asked.query.get("watch") == "true" else "list"
+    return group, "/".join(rest[2:] if rest[0] == "namespaces" else rest), verb
 
 
 def test_a_flow_whose_endpoint_goes_is_forgotten(running: Started, server: ApiServer) -> None:
