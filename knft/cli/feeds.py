@@ -115,9 +115,14 @@ class ClusterFeed:
             self._connection, self._node_name, handle, failed=ending.fail, left_out=self._tell_left_out
         )
         log.info("following %s as node %s", _shown(self._connection.server), self._node_name)
+
+        def trouble() -> str:
+            # Nobody knows what the Node lacks before it was told for the first time.
+            return source.trouble("nodes") or ("" if source.listed("nodes") else "the API server has not answered yet")
+
         source.start(ending.stop)
         self._poster.start(ending.stop)
-        if node.wait_ready(ending.stop, lambda: source.trouble("nodes")) is not None:
+        if node.wait_ready(ending.stop, trouble) is not None:
             source.wait_synced()
 
     def count_requests(self, metrics: Metrics) -> None:

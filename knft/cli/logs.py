@@ -14,7 +14,7 @@ from typing import Any
 from knft.configuration.settings import LoggingSettings
 
 SYNCS_FROM, REQUESTS_FROM = 2, 4
-"""The verbosities from which every sync is logged, and what others are asked."""
+"""The verbosities from which every sync is logged, and what others are asked, and how old changes were (A.8)."""
 
 HIDDEN = "[hidden]"
 _CREDENTIAL = re.compile(
@@ -25,6 +25,8 @@ _CREDENTIAL = re.compile(
 
 _HTTP = "urllib3.connectionpool"
 """Logs each request's method, path and status, and nothing of headers and bodies."""
+_LATENCY = "knft.latency"
+"""Logs how old the changes were that a sync has put in force."""
 
 _QUIET, _DEBUG = 0, 4
 """What klog's verbosity is of lines that everybody gets, and of those for debugging."""
@@ -40,9 +42,10 @@ def set_up_logging(settings: LoggingSettings) -> None:
     logging.captureWarnings(capture=True)
     logging.getLogger("knft").setLevel(logging.DEBUG if settings.verbosity >= SYNCS_FROM else logging.INFO)
     logging.getLogger(_HTTP).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.WARNING)
-    if settings.format == "json":
-        sys.excepthook = _log_uncaught
-        threading.excepthook = _log_uncaught_of_thread
+    logging.getLogger(_LATENCY).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.INFO)
+    # Python's own would write an exception's words as they are, and no object.
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_of_thread
 
 
 def writes_json() -> bool:

@@ -187,7 +187,7 @@ def _say(line: str) -> None:
     if logs is not None and logs.writes_json():
         logging.getLogger("knft").error("%s", line)
     else:
-        click.echo(f"knft: {line}", err=True)
+        click.echo(f"knft: {line if logs is None else logs.hide_credentials(line)}", err=True)
 
 
 def _forget_output() -> None:

@@ -21,7 +21,7 @@ class ClientSettings(Struct, frozen=True):
 
 
 class LoggingSettings(Struct, frozen=True):
-    """How to log: 0 says first syncs and problems, 2 every sync, 4 what others are asked."""
+    """How to log: 0 says first syncs and problems, 2 every sync, 4 what others are asked, and latencies."""
 
     format: Literal["text", "json"] = "text"
     verbosity: int = 0

@@ -159,8 +159,9 @@ SERVING = (
 LOGGING = (
     Row("logging.format", ("--logging-format",), TEXT, HONOURED, "text or json", beside_file=True,
         metavar="FORMAT", preset="text"),
-    Row("logging.verbosity", ("-v", "--v"), WHOLE, HONOURED, "0: first syncs and problems; 2: every sync; 4: "
-        "what others are asked", beside_file=True, metavar="LEVEL", bounds=(0, INT32[1])),
+    Row("logging.verbosity", ("-v", "--v"), WHOLE, HONOURED, "0: first syncs and problems; 2: every sync, "
+        "and how long it took; 4: what others are asked, and how old changes are when they are in force",
+        beside_file=True, metavar="LEVEL", bounds=(0, INT32[1])),
     Row("logging.vmodule", ("--vmodule",), VMODULE, IDLE, _NO_FILES, beside_file=True),
     Row("logging.flushFrequency", ("--log-flush-frequency",), DURATION, IDLE, _AT_ONCE, beside_file=True, preset="5s"),
     *(

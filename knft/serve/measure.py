@@ -1,5 +1,6 @@
 """Measure: the Observer that keeps the metrics of syncs, from their reports alone (behaviour.md A.8, C.7, H)."""
 
+import logging
 from collections.abc import Collection
 
 from knft.model.names import Family, ServicePortName
@@ -12,6 +13,9 @@ from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from knft.track.endpoints import TriggerTimes
+
+latency_log = logging.getLogger("knft.latency")
+"""What kube-proxy logs for each change of a slice (A.8) is a line for each sync here."""
 
 
 class NoLocalEndpoints:
@@ -74,9 +78,14 @@ class SyncMeasure(Observer):
         self._count_no_local(report, state)
 
     def _time(self, times: TriggerTimes, family: str, now: float) -> None:
-        for moments in times.values():
-            for moment in moments:
-                self._metrics.programming(family).observe(now - moment.timestamp())
+        latencies = [now - moment.timestamp() for moments in times.values() for moment in moments]
+        for seconds in latencies:
+            self._metrics.programming(family).observe(seconds)
+        if latencies:
+            latency_log.debug(
+                "%s: %d changes of endpoints in force, the last after %.3f s, the first after %.3f s",
+                family, len(latencies), min(latencies), max(latencies),
+            )  # fmt: skip
 
     def _count_no_local(self, report: SyncReport, state: ServiceState) -> None:
         counts, gauge = self._no_local[report.family], self._metrics.no_local_endpoints

@@ -56,12 +56,19 @@ class _Heard:
         self.retry_at = math.inf
         """When to look again, though nothing has changed, since the last look was not the whole of it."""
         self.retry_seconds = FIRST_RETRY_SECONDS
+        self.is_after_change = False
+        """Whether the look under way is the first after a change, and not only a repetition."""
         self.unanswered: dict[Flow, float] = {}
         """Since when stale flows are known that nobody has answered yet."""
 
     def ripe(self, stale: list[Flow], now: float, grace: float) -> list[Flow]:
-        """Return those of the stale flows that are to be forgotten now; flows are looked at again for the others."""
-        since = {flow: self.unanswered.get(flow, now) for flow in stale if not flow.is_answered}
+        """Return those of the stale flows that are to be forgotten now; flows are looked at again for the others.
+
+        What a repetition sees for the first time has come since: whoever goes on dialling where there is no endpoint
+        would have flows looked at for ever.
+        """
+        first_seen = now if self.is_after_change else -math.inf
+        since = {flow: self.unanswered.get(flow, first_seen) for flow in stale if not flow.is_answered}
         self.unanswered = {flow: moment for flow, moment in since.items() if now - moment < grace}
         if self.unanswered:
             self.retry_at = min(self.retry_at, now + grace)
@@ -73,7 +80,7 @@ class _Heard:
 
     def take(self) -> None:
         """Note that flows are being looked at."""
-        self.is_due, self.retry_at = False, math.inf
+        self.is_after_change, self.is_due, self.retry_at = self.is_due, False, math.inf
 
     def note_look(self, now: float, *, is_whole: bool) -> None:
         """Have flows looked at again, later each time, where something was left out."""
@@ -220,9 +227,10 @@ class FlowCleaner(Observer):
                     return complete, NOTHING
                 stale = [flow for flow in listing.flows if is_stale(flow.dialled, flow.answering)]
                 forgotten = table.forget(heard.ripe(stale, self._clock(), self._grace))
-        if forgotten.count:
-            log.debug("%s: %d stale UDP flows forgotten", family.value, forgotten.count)
-        self._reconciled(family, self._clock() - started, forgotten.count)
+        seconds = self._clock() - started
+        if heard.ledger:
+            log.debug("%s: %d stale UDP flows forgotten in %.1f ms", family.value, forgotten.count, seconds * 1e3)
+        self._reconciled(family, seconds, forgotten.count)
         return complete, forgotten
 
     def _is_settled(self, heard: _Heard) -> bool:

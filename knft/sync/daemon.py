@@ -123,6 +123,7 @@ class Daemon:
             self._tell(lambda observer: observer.synced(report, proxier.state))
             return True
         seconds = time.monotonic() - started
+        log.debug("%s: the sync that failed took %.1f ms", proxier.family.value, seconds * 1e3)
         self._tell(lambda observer: observer.failed(proxier.family, seconds))
         return False
 

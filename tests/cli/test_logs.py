@@ -33,6 +33,7 @@ def _objects(statements: str, verbosity: int = 0) -> list[dict[str, Any]]:
 LEVELS = (
     "log.debug('sync')\nlog.info('first')\nlog.warning('odd')\nlog.error('bad')\n"
     "logging.getLogger('urllib3.connectionpool').debug('GET /api/v1/services 200')\n"
+    "logging.getLogger('knft.latency').debug('after 1 s')\n"
     "logging.getLogger('kubernetes.client.rest').debug('response body: %s', 'secret')"
 )
 
@@ -43,12 +44,32 @@ LEVELS = (
         (0, ["INFO first", "WARNING odd", "ERROR bad"]),
         (1, ["INFO first", "WARNING odd", "ERROR bad"]),
         (2, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad"]),
-        (4, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad", "DEBUG GET /api/v1/services 200"]),
-        (9, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad", "DEBUG GET /api/v1/services 200"]),
+        (
+            4,
+            [
+                "DEBUG sync",
+                "INFO first",
+                "WARNING odd",
+                "ERROR bad",
+                "DEBUG GET /api/v1/services 200",
+                "DEBUG after 1 s",
+            ],
+        ),
+        (
+            9,
+            [
+                "DEBUG sync",
+                "INFO first",
+                "WARNING odd",
+                "ERROR bad",
+                "DEBUG GET /api/v1/services 200",
+                "DEBUG after 1 s",
+            ],
+        ),
     ],
 )
 def test_levels(verbosity: int, words: list[str]) -> None:
-    """Syncs from 2, requests from 4; bodies never."""
+    """Syncs from 2, requests and latencies from 4; bodies never."""
     assert [line.split(" ", 2)[2] for line in _logged(LEVELS, verbosity=verbosity)] == words
 
 
@@ -100,6 +121,9 @@ def test_warnings_of_libraries_are_logged(form: str) -> None:
         f"log.warning('the token %s was refused', '{TOKEN}')",
         f"try:\n    raise ValueError('Bearer {TOKEN}')\nexcept ValueError:\n    log.exception('failed')",
         f"warnings.warn('{TOKEN}', UserWarning, stacklevel=1)",
+        f"raise ValueError('Bearer {TOKEN}')",
+        f"thread = threading.Thread(target=int, args=['Bearer {TOKEN}'])\nthread.start()\nthread.join()",
+        f"from knft.cli import main\nmain._say('user.token: Bearer {TOKEN}')",
     ],
 )
 def test_credentials_are_never_logged(statement: str, form: str) -> None:

@@ -35,8 +35,11 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.mark.parametrize("version", BOTH)
-def test_the_table_of_flows(hearing: Hearing, monkeypatch: pytest.MonkeyPatch, version: Version) -> None:
+def test_the_table_of_flows(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: Version
+) -> None:
     """Gone are UDP's on the Service's own ports that lead to whoever does not serve; one deletion for each."""
+    caplog.set_level("DEBUG", "knft")
     flows = flows_of(version)
     make(flows)
     assert len(present(version)) == 63 + 6
@@ -46,6 +49,9 @@ def test_the_table_of_flows(hearing: Hearing, monkeypatch: pytest.MonkeyPatch, v
     assert hearing.reconcile() == len(stale) == 3 * 2 + 2 + 3
     assert present(version) == set(flows) - set(stale)
     assert (requests.listings, requests.deletions) == (2, len(stale))
+    said = [line for line in caplog.messages if line.startswith(f"{FAMILIES[version].value}: 11 stale UDP flows forg")]
+    assert len(said) == 1
+    assert said[0].endswith(" ms")
     assert sorted(hearing.told, key=str) == sorted(
         [(family, len(stale) * (family is FAMILIES[version])) for family in Family], key=str
     )
@@ -227,4 +233,27 @@ def test_a_flow_that_nobody_has_answered_yet_has_a_while(hearing: Hearing) -> No
     assert patient.reconcile() == 0
     now[0] += 0.5
     assert patient.reconcile() == len(stale) - 1
+    assert present(4) == set()
+
+
+def test_who_goes_on_dialling_where_nobody_is_has_flows_looked_at_once_more(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the node sends to its own NodePort is refused only after conntrack has seen it: a new flow each time."""
+    now, requests = [100.0], counted(monkeypatch)
+    patient = Hearing(hearing._harness, grace=1.0, clock=lambda: now[0])
+    hearing._harness.apply(*(slice_of(each, serving=False) for each in BOTH))
+    patient.sync()
+    node, client = (NODE.lan.of(4), NODE_PORT), clients(4)
+    for _ in range(10):
+        make([Entry("UDP", next(client), node, node)])
+        patient.reconcile()
+        now[0] += 1
+    # Both families, and IPv4 once more.
+    assert requests.listings == 3
+    hearing._harness.apply(slice_of(4))
+    patient.sync()
+    patient.reconcile()
+    now[0] += 1
+    patient.reconcile()
     assert present(4) == set()

@@ -1,6 +1,7 @@
 """What goes wrong stays small: a refused commit, rules that somebody edited, a table that is gone."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -93,13 +94,16 @@ def test_a_mistake_before_a_sync_has_begun_loses_no_change(
 
 
 def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
-    """It is reported, the daemon knows that a retry is due, and the other family is in force."""
+    """It is reported, with its time, the daemon knows that a retry is due, and the other family is in force."""
     harness = filled(namespace)
     harness.ports[Family.IPV4].refuse = EVERY
     harness.apply(service("late", 20), *slices("late", [15]))
-    with caplog.at_level(logging.ERROR, "knft"):
+    with caplog.at_level(logging.DEBUG, "knft"):
         assert not harness.daemon.sync()
-    assert [record.message for record in caplog.records] == ["IPv4: sync failed: refused for the test"]
+    said = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said == ["IPv4: sync failed: refused for the test"]
+    assert re.search(r"^IPv4: the sync that failed took \d+\.\d ms$", "\n".join(caplog.messages), re.MULTILINE)
+    assert re.search(r"^IPv6: sync of 1 Service ports in \d+\.\d ms", "\n".join(caplog.messages), re.MULTILINE)
     assert ("cluster-ips", ("fd00:10:96::20",)) in harness.held(Family.IPV6).contents.members
     assert ("cluster-ips", ("10.96.0.20",)) not in harness.held().contents.members
     harness.ports[Family.IPV4].refuse = 0

@@ -98,6 +98,15 @@ def test_the_latency_of_network_programming(node: ServedNode) -> None:
         assert value(node, f"{name}_sum", family) == pytest.approx(62.4)
 
 
+def test_how_old_changes_were_is_logged(node: ServedNode, caplog: pytest.LogCaptureFixture) -> None:
+    """A line a sync, where A.8 has one for each change; none where no change says when it was made."""
+    caplog.set_level("DEBUG", "knft.latency")
+    node.synced(service("web"), *timed(node, "web", [1], 0.4), service("more", 2), *timed(node, "more", [1], 3))
+    node.synced(service("web", 5))
+    words = "2 changes of endpoints in force, the last after 0.400 s, the first after 3.000 s"
+    assert caplog.messages == [f"IPv4: {words}", f"IPv6: {words}"]
+
+
 @moves(
     f"{RULES}nftables_sync_failures_total",
     f"{RULES}duration_seconds",
