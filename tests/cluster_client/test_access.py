@@ -1,12 +1,13 @@
 """Kubeconfigs, what a pod is given, certificates and tokens: by real files and real TLS."""
 
 import base64
-import contextlib
 import json
 import logging
 import os
+import signal
 import stat
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from knft.cluster.access import Pod
 from knft.cluster.connection import Connection
 from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
-from knft.errors import ClusterError, RefusedError, UsageError
+from knft.errors import ClusterError, UsageError
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.cluster import Cluster, service
-from tests.cluster_client.following import following
+from tests.cluster_client.following import following, until
 from tests.cluster_client.server import ApiServer, refuse
 
 
@@ -535,28 +536,75 @@ def slow_plugin(folder: Path, url: str) -> Path:
     return kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
 
 
+def hung_plugin(folder: Path, url: str) -> Path:
+    """Write a kubeconfig with a plugin that gives a token once, and then waits for a program that never ends."""
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    once = f"[ -e hang ] || {{ printf '%s' '{json.dumps(credential)}'; exit; }}"
+    # Both of them ignore what asks them to end.
+    hang = "trap '' TERM; sleep 1000 & echo $$ $! >> left; wait"
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {once}; {hang}"]}
+    return kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
+
+
+def left_of(folder: Path) -> list[int]:
+    """Return the processes of hung plugins that are still there."""
+    return [int(word) for word in (folder / "left").read_text().split() if runs(int(word))]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end_what_is_left_of(folder: Path) -> None:
+    for process in left_of(folder):
+        os.kill(process, signal.SIGKILL)
+
+
 def test_a_plugin_that_takes_too_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is ended, and all that it has started; what it gave before is still used, and it is asked again later."""
     with ApiServer(one()) as server:
-        path, timing = slow_plugin(tmp_path, server.url), Timing(plugin=0.2)
+        path, timing = hung_plugin(tmp_path, server.url), Timing(plugin=0.5)
         try:
-            with pytest.raises(UsageError, match=r"user\.exec: 'sh' has given no answer for 0.2 s"):
+            (tmp_path / "hang").touch()
+            with pytest.raises(UsageError, match=r"user\.exec: 'sh' has given no answer for 0.5 s"):
                 Connection(ClientSettings(kubeconfig=str(path)), timing=timing)
-            (tmp_path / "go").touch()
+            until(lambda: not left_of(tmp_path), "nothing is left of it")
+            (tmp_path / "hang").unlink()
             connection = Connection(ClientSettings(kubeconfig=str(path)), timing=Timing(plugin=20))
-            connection._access._patience._seconds = 0.2
-            (tmp_path / "go").unlink()
-            runs = len((tmp_path / "runs").read_text())
-            server.demand("", refuse(401, "who?"), times=3)
-            for _ in range(3):
-                with contextlib.suppress(RefusedError):
-                    connection.request("GET", "/api/v1/services")
-            connection.request("GET", "/api/v1/services")
-            # Another one is not begun beside it, and what it gave before is still used.
-            assert len((tmp_path / "runs").read_text()) == runs + 1
-            assert len(warnings(caplog)) == 1
+            connection._access._patience._seconds = 0.5
+            (tmp_path / "hang").touch()
+            for _ in range(2):
+                server.demand("", refuse(401, "who?"))
+                connection.request("GET", "/api/v1/services")
+                until(lambda: not left_of(tmp_path), "nothing is left of it")
+                until(lambda: not plugins_waited_for(), "nobody waits for it")
+            assert len((tmp_path / "left").read_text().splitlines()) == 3
+            assert len([line for line in warnings(caplog) if "stays in use" in line]) == 1
             connection.close()
         finally:
-            (tmp_path / "go").touch()
+            end_what_is_left_of(tmp_path)
+
+
+def plugins_waited_for() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "plugin"]
+
+
+def test_a_plugin_that_hangs_does_not_outlive_knft(tmp_path: Path) -> None:
+    with ApiServer(one()) as server:
+        path = hung_plugin(tmp_path, server.url)
+        try:
+            connection = Connection(ClientSettings(kubeconfig=str(path)))
+            (tmp_path / "hang").touch()
+            server.demand("", refuse(401, "who?"))
+            threading.Timer(0.5, connection.close).start()
+            with pytest.raises(ClusterError, match="knft is ending"):
+                connection.request("GET", "/api/v1/services")
+            until(lambda: not left_of(tmp_path), "nothing is left of it")
+        finally:
+            end_what_is_left_of(tmp_path)
 
 
 def test_a_plugin_does_not_hold_up_the_end(tmp_path: Path) -> None:
