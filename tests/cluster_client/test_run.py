@@ -196,11 +196,16 @@ def test_it_needs_its_node_first(namespace: Namespace, server: ApiServer, tmp_pa
     assert started.ends() == 0
 
 
-def test_nothing_is_programmed_before_all_is_known(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resource", ["services", "endpointslices", "nodes"])
+def test_nothing_is_programmed_before_all_is_known(
+    namespace: Namespace, server: ApiServer, tmp_path: Path, resource: str
+) -> None:
     """A Service whose endpoints are still to come would look like one that has none."""
-    server.demand("endpointslices", refuse(403, "endpointslices is forbidden", "Forbidden"), times=10**6)
+    server.demand(resource, refuse(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
     started = Started(namespace, server, tmp_path)
-    started.until(lambda: "endpointslices" in started.said())
+    said = f"WARNING knft may not watch {resource}: {resource} is forbidden; grant it (deploy/rbac.yaml)"
+    started.until(lambda: said in started.said())
+    started.until(lambda: resource != "nodes" or "waiting: knft may not watch nodes" in started.said())
     assert "full sync" not in started.said()
     assert namespace.run(["nft", "list", "tables"]).stdout == ""
     server.relent()
