@@ -58,41 +58,6 @@ class Event(Struct, frozen=True):
     warning: bool = True
 
 
-def node(name: str) -> Regarding:
-    """Return how events name a Node."""
-    return Regarding("Node", name)
-
-
-def starting(node_name: str) -> Event:
-    """Return what is said when knft begins to work on a node."""
-    return Event(node(node_name), "Starting", "StartKubeProxy", warning=False)
-
-
-def healthcheck_failed(node_name: str, note: str) -> Event:
-    """Return what is said where ``/healthz`` cannot be served."""
-    return Event(node(node_name), "FailedToStartProxierHealthcheck", "StartKubeProxy", note)
-
-
-def metrics_failed(node_name: str, note: str) -> Event:
-    """Return what is said where metrics cannot be served."""
-    return Event(node(node_name), "FailedToStartMetricServer", "StartKubeProxy", note)
-
-
-def service_healthcheck_failed(namespace: str, name: str, note: str) -> Event:
-    """Return what is said where the health check node port of a Service cannot be served."""
-    return Event(Regarding("Service", name, namespace), "FailedToStartServiceHealthcheck", "Listen", note)
-
-
-def service_left_out(namespace: str, name: str, note: str) -> Event:
-    """Return what is said where the kernel refuses a Service, so that it is left out."""
-    return Event(Regarding("Service", name, namespace), "FailedToProgramService", "ProgramService", note)
-
-
-def service_back(namespace: str, name: str, note: str = "") -> Event:
-    """Return what is said when a Service that was left out is served."""
-    return Event(Regarding("Service", name, namespace), "ProgrammedService", "ProgramService", note, warning=False)
-
-
 class Filter:
     """Decides which events are worth sending. Pure: the time is passed in."""
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from knft.cluster import events
+from knft.cli.feeds import ClusterFeed
 from knft.cluster.connection import Connection
 from knft.cluster.events import MAX_NOTE, SAME_AGAIN_SECONDS, Event, EventPoster, Filter, Regarding
+from knft.configuration.load import settings_from
 from knft.configuration.settings import ClientSettings
-from tests.cluster_client.following import HurriedStop, until
+from knft.model.names import NamespacedName
+from knft.serve.events import about_node, about_service
+from tests.cluster_client.following import NODE, HurriedStop, until
 from tests.cluster_client.server import HUNG, ApiServer, hang, refuse
 
 
@@ -27,8 +30,12 @@ class Posting:
         self.poster.start(self.stop)
 
     def sent(self, count: int) -> list[dict[str, Any]]:
-        until(lambda: len(self.server.asked) >= count, f"{count} events")
-        return [json.loads(asked.body) for asked in self.server.asked]
+        return sent(self.server, count)
+
+
+def sent(server: ApiServer, count: int) -> list[dict[str, Any]]:
+    until(lambda: len(server.asked) >= count, f"{count} events")
+    return [json.loads(asked.body) for asked in server.asked]
 
 
 @pytest.fixture
@@ -45,56 +52,71 @@ def posting() -> Iterator[Posting]:
                 thread.join(HUNG)
 
 
-def test_each_event_of_the_contract(posting: Posting) -> None:
-    """I.10, by object, type, reason and action; and two of knft's own."""
-    for event in (
-        events.starting("node-1"),
-        events.healthcheck_failed("node-1", "address in use"),
-        events.metrics_failed("node-1", "address in use"),
-        events.service_healthcheck_failed("shop", "web", "address in use"),
-        events.service_left_out("shop", "web", "the kernel refuses it"),
-        events.service_back("shop", "web", "it is served"),
-    ):
-        posting.poster.post(event)
-    found = posting.sent(6)
-    assert [(item["regarding"]["kind"], item["type"], item["reason"], item["action"]) for item in found] == [
-        ("Node", "Normal", "Starting", "StartKubeProxy"),
-        ("Node", "Warning", "FailedToStartProxierHealthcheck", "StartKubeProxy"),
-        ("Node", "Warning", "FailedToStartMetricServer", "StartKubeProxy"),
-        ("Service", "Warning", "FailedToStartServiceHealthcheck", "Listen"),
-        ("Service", "Warning", "FailedToProgramService", "ProgramService"),
-        ("Service", "Normal", "ProgrammedService", "ProgramService"),
-    ]
-    first, last = found[0], found[-1]
-    assert first["apiVersion"] == "events.k8s.io/v1"
-    assert first["kind"] == "Event"
-    assert (first["reportingController"], first["reportingInstance"]) == ("knft", "node-1")
-    assert first["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
-    assert first["note"] == ""
+def starting(node_name: str) -> Event:
+    return Event(Regarding("Node", node_name), "Starting", "StartKubeProxy", warning=False)
+
+
+def left_out(name: str, note: str) -> Event:
+    return Event(Regarding("Service", name, "shop"), "FailedToProgramService", "Sync", note)
+
+
+def test_what_is_told_is_what_is_sent() -> None:
+    """I.10: of the own Node, without a uid, and of Services, whose uid is their name."""
+    with ApiServer() as server:
+        feed = ClusterFeed(settings_from({"--master": server.url, "--hostname-override": NODE}, "host", _no_file))
+        feed.tell(about_node(NODE, "Normal", "Starting"))
+        feed.tell(about_service(NamespacedName("shop", "web"), "FailedToProgramService", "Sync", "the kernel says no"))
+        # They wait for somebody to send them.
+        stop = HurriedStop()
+        feed._poster.start(stop)
+        first, last = sent(server, 2)
+        stop.set()
+        feed._connection.close()
+    assert first.items() >= {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "reportingController": "knft",
+        "reportingInstance": NODE,
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": NODE},
+        "type": "Normal",
+        "reason": "Starting",
+        "action": "StartKubeProxy",
+        "note": "",
+    }.items()  # fmt: skip
     assert first["metadata"]["namespace"] == "default"
     assert first["metadata"]["name"].startswith("node-1.")
     assert first["eventTime"].endswith("Z")
-    assert last["regarding"] == {"apiVersion": "v1", "kind": "Service", "name": "web", "namespace": "shop"}
+    assert last.items() >= {
+        "regarding": {"apiVersion": "v1", "kind": "Service", "name": "web", "namespace": "shop", "uid": "shop/web"},
+        "type": "Warning",
+        "reason": "FailedToProgramService",
+        "action": "Sync",
+        "note": "the kernel says no",
+    }.items()  # fmt: skip
     assert last["metadata"]["namespace"] == "shop"
-    paths = [asked.path for asked in posting.server.asked]
-    assert paths[0] == "/apis/events.k8s.io/v1/namespaces/default/events"
-    assert paths[-1] == "/apis/events.k8s.io/v1/namespaces/shop/events"
+    assert [asked.path for asked in server.asked] == [
+        f"/apis/events.k8s.io/v1/namespaces/{namespace}/events" for namespace in ("default", "shop")
+    ]
+
+
+def _no_file(path: str) -> bytes:
+    raise AssertionError(path)
 
 
 def test_a_note_is_plain_text_and_never_too_long(posting: Posting) -> None:
-    posting.poster.post(events.service_left_out("shop", "web", "a\nb\x1b[31m\x00" + "ä" * 5000))
+    posting.poster.post(left_out("web", "a\nb\x1b[31m\x00" + "ä" * 5000))
     (found,) = posting.sent(1)
     assert found["note"].startswith("a b\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}ää")
     assert len(found["note"].encode()) <= MAX_NOTE < 1024
 
 
 def test_names_of_events_are_not_too_long(posting: Posting) -> None:
-    posting.poster.post(events.starting("n" * 253))
+    posting.poster.post(starting("n" * 253))
     assert len(posting.sent(1)[0]["metadata"]["name"]) <= 253
 
 
 def test_the_same_again_is_counted_and_not_sent() -> None:
-    sieve, event = Filter(), events.service_left_out("shop", "web", "no")
+    sieve, event = Filter(), left_out("web", "no")
     assert sieve.pass_on(event, 0) == event
     assert [sieve.pass_on(event, now) for now in (1, 2, SAME_AGAIN_SECONDS - 1)] == [None] * 3
     again = sieve.pass_on(event, SAME_AGAIN_SECONDS + 1)
@@ -105,7 +127,7 @@ def test_the_same_again_is_counted_and_not_sent() -> None:
 def test_what_flaps_does_not_flood() -> None:
     sieve, sent = Filter(), 0
     for second in range(3600):
-        event = events.service_left_out("shop", "web", f"error {second}")
+        event = left_out("web", f"error {second}")
         sent += sieve.pass_on(event, second) is not None
     assert sent <= 10 + 3600 / 300 + 1
 
@@ -114,7 +136,7 @@ def test_many_that_flap_do_not_flood_either() -> None:
     sieve, sent = Filter(), 0
     for second in range(3600):
         for number in range(20):
-            sent += sieve.pass_on(events.service_left_out("shop", f"s{number}-{second}", "no"), second) is not None
+            sent += sieve.pass_on(left_out(f"s{number}-{second}", "no"), second) is not None
     assert sent <= 50 + 3600 * 0.2 + 1
     assert len(sieve._known) <= 4097
     assert len(sieve._objects) <= 4097
@@ -125,8 +147,8 @@ def test_an_event_that_fails_is_tried_again_and_then_dropped(
 ) -> None:
     caplog.set_level(logging.DEBUG, "knft")
     posting.server.demand("post", refuse(503, "not now"), times=3)
-    posting.poster.post(events.starting("node-1"))
-    posting.poster.post(events.starting("node-2"))
+    posting.poster.post(starting("node-1"))
+    posting.poster.post(starting("node-2"))
     found = posting.sent(4)
     assert [item["regarding"]["name"] for item in found] == ["node-1"] * 3 + ["node-2"]
     assert all(record.levelno == logging.DEBUG for record in caplog.records if record.name == "knft")
@@ -134,8 +156,8 @@ def test_an_event_that_fails_is_tried_again_and_then_dropped(
 
 def test_an_event_that_is_forbidden_is_dropped(posting: Posting) -> None:
     posting.server.demand("post", refuse(403, "no"))
-    posting.poster.post(events.starting("node-1"))
-    posting.poster.post(events.starting("node-2"))
+    posting.poster.post(starting("node-1"))
+    posting.poster.post(starting("node-2"))
     assert [item["regarding"]["name"] for item in posting.sent(2)] == ["node-1", "node-2"]
 
 
