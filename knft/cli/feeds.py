@@ -6,6 +6,7 @@ from typing import Protocol
 
 from knft.cli.ending import Ending
 from knft.cluster import events
+from knft.cluster.address import without_credentials
 from knft.cluster.connection import Connection
 from knft.cluster.node import OwnNode
 from knft.cluster.source import ClusterSource
@@ -111,7 +112,7 @@ class ClusterFeed:
             daemon.handle(node.take(changes))
 
         source = ClusterSource(self._connection, self._node_name, handle, failed=ending.fail)
-        log.info("following %s as node %s", _shown(self._connection.server), self._node_name)
+        log.info("following %s as node %s", without_credentials(self._connection.server), self._node_name)
         source.start(ending.stop)
         self._poster.start(ending.stop)
         if node.wait_ready(ending.stop, lambda: source.trouble("nodes")) is not None:
@@ -121,7 +122,9 @@ class ClusterFeed:
         """Have requests counted by the server's name and port, as client-go has it."""
 
         def count(code: str, method: str, server: str, seconds: float) -> None:
-            metrics.api_request(code, method, _shown(server).partition("://")[2].partition("/")[0], seconds)
+            metrics.api_request(
+                code, method, without_credentials(server).partition("://")[2].partition("/")[0], seconds
+            )
 
         self._connection.answered = count
 
@@ -135,10 +138,3 @@ class ClusterFeed:
         self._poster.post(
             events.Event(regarding, event.reason, event.action, event.note, warning=event.type == "Warning")
         )
-
-
-def _shown(server: str) -> str:
-    """Return a server's address without the name and the password that may stand in it."""
-    scheme, separator, rest = server.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.config import ConfigException
 
 from knft.cluster import access
 from knft.cluster.access import Pod
@@ -24,7 +25,7 @@ from knft.errors import ClusterError, UsageError
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.cluster import Cluster, service
 from tests.cluster_client.following import following, until
-from tests.cluster_client.server import ApiServer, refuse
+from tests.cluster_client.server import ApiServer, nobody_there, refuse
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +139,55 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}},
         HERE + "user.exec.command: it is missing",
     ),
+    "a server without a host": (
+        {"cluster": {"server": "https://:6443"}},
+        HERE + "cluster.server: 'https://:6443' is not an address such as https://192.0.2.1:6443",
+    ),
+    "a server at no port": (
+        {"cluster": {"server": "https://me:hidden@a:99999"}},
+        HERE + "cluster.server: 'https://a:99999' is not an address such as https://192.0.2.1:6443",
+    ),
+    "a proxy": (
+        {"cluster": {"server": "https://a:1", "proxy-url": "socks5://me:hidden@b:1"}},
+        HERE + "cluster.proxy-url: 'socks5://b:1' is not an address such as http://192.0.2.1:3128",
+    ),
+    "a proxy that is a number": (
+        {"cluster": {"server": "https://a:1", "proxy-url": 3128}},
+        HERE + "cluster.proxy-url: it is a number, and text has to stand here",
+    ),
+    # Text is as good as true to Python: nobody's certificate would be looked at.
+    "trust as text": (
+        {"cluster": {"server": "https://a:1", "insecure-skip-tls-verify": "false"}},
+        HERE + "cluster.insecure-skip-tls-verify: it is text, and true or false has to stand here",
+    ),
+    "trust in everybody and in a CA": (
+        {"cluster": {"server": "https://a:1", "insecure-skip-tls-verify": True, "certificate-authority-data": "aGk="}},
+        HERE + "cluster.insecure-skip-tls-verify: a CA beside it would be of no use; keep one of them",
+    ),
+    "CA data that is no CA": (
+        {"cluster": {"server": "https://a:1", "certificate-authority-data": "aGk="}},
+        HERE + "certificate-authority-data cannot be used as a CA: [X509: NO_CERTIFICATE_OR_CRL_FOUND]",
+    ),
+    "a token that is a number": (
+        {"user": {"token": 12345}},
+        HERE + "user.token: it is a number, and text has to stand here",
+    ),
+    "a provider": (
+        {"user": {"auth-provider": {"name": "oidc", "config": {"client-secret": "hidden"}}}},
+        HERE + "user.auth-provider: knft has none, as kube-proxy has none; use exec, tokenFile or a certificate",
+    ),
+    "arguments of a plugin": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "args": ["--hidden", 5]}}},
+        HERE + "user.exec.args[1]: it is a number, and text has to stand here",
+    ),
+    "environment of a plugin": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "env": [{"name": "A", "value": 5}]}}},
+        HERE + "user.exec.env[0]: a name and a value, both text, have to stand here",
+    ),
+    "an environment of a plugin that is none": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "env": "HIDDEN=1"}}},
+        HERE + "user.exec.env: it is text, and a list has to stand here",
+    ),
     "a plugin that fails": (
         {"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}}},
         HERE + "user.exec: 'false' gives no credentials (the log has its reason)",
@@ -146,13 +196,60 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_kubeconfig_that_is_wrong_is_one_clear_line(name: str, tmp_path: Path) -> None:
+def test_a_kubeconfig_that_is_wrong_is_one_clear_line(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     fields, said = WRONG[name]
     (tmp_path / "empty").touch()
     path = kubeconfig(tmp_path, **fields)
     with pytest.raises(UsageError) as raised:
         Connection(ClientSettings(kubeconfig=str(path)))
-    assert str(raised.value) == said.format(path=path, folder=tmp_path)
+    assert str(raised.value).partition(" no certificate or crl found")[0] == said.format(path=path, folder=tmp_path)
+    assert "\n" not in str(raised.value)
+    assert "hidden" not in caplog.text.lower() + "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("master", ["ftp://x", "https://[::1", "https://", "a:99999", "http://a:1?x=1"])
+def test_a_master_that_is_no_address(master: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        Connection(ClientSettings(server=master))
+    assert str(raised.value) == f"--master: {master!r} is not an address such as https://192.0.2.1:6443"
+
+
+def test_a_pod_whose_server_is_no_address(tmp_path: Path, authority: Authority) -> None:
+    with ApiServer(one()) as server:
+        pod = in_pod(tmp_path, server, authority, "token")
+    pod = pod._replace(environment={**pod.environment, "KUBERNETES_SERVICE_PORT": "none"})
+    with pytest.raises(UsageError, match=r"ServiceAccount of this pod.*: 'https://127.0.0.1:none' is not an address"):
+        Connection(ClientSettings(), pod=pod)
+
+
+def test_what_the_package_says_of_a_user_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> None:
+        raise ConfigException("Expected key x in kubeconfig/{'name': 'me', 'user': {'token': 'hidden'}}/user")  # noqa: EM101, TRY003
+
+    monkeypatch.setattr(access, "load_kube_config", fails)
+    path = kubeconfig(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        Connection(ClientSettings(kubeconfig=str(path)))
+    assert str(raised.value) == f"kubeconfig {path}, context 'here': Expected key x in kubeconfig/"
+    assert "hidden" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_proxy_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://me:hidden@b:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(UsageError, match=r"--master: no connections can be made by the proxy 'ftp://b:1'"):
+        Connection(ClientSettings(server="https://192.0.2.1:1"))
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with nobody_there() as url:
+        connection = Connection(ClientSettings(server=url.replace("//", "//me:hidden@")))
+        with pytest.raises(ClusterError) as raised:
+            connection.request("GET", "/api/v1/services")
+    assert str(raised.value) == f"{url}: connection refused"
 
 
 @pytest.mark.parametrize(
@@ -281,8 +378,6 @@ def test_master_wins_over_the_kubeconfig_and_stands_alone(tmp_path: Path) -> Non
     assert Connection(ClientSettings(kubeconfig=str(path), server=master)).server == "http://127.0.0.1:1"
     assert Connection(ClientSettings(kubeconfig=str(path))).server == "https://127.0.0.1:6443"
     assert Connection(ClientSettings(server="127.0.0.1:8080")).server == "http://127.0.0.1:8080"
-    with pytest.raises(UsageError, match="--master: 'ftp://x' is not an address"):
-        Connection(ClientSettings(server="ftp://x"))
 
 
 def in_pod(folder: Path, server: ApiServer, authority: Authority, token: str) -> Pod:
@@ -375,13 +470,27 @@ def test_a_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
         connection.close()
 
 
-def test_a_kubeconfig_that_is_broken_later_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+BROKEN_LATER: dict[str, dict[str, Any]] = {
+    "not YAML": {},
+    "a proxy": {"proxy-url": "nonsense"},
+    "an address": {"server": "https://[::1"},
+    "a CA": {"certificate-authority-data": "aGk="},
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_LATER)
+def test_a_kubeconfig_that_is_broken_later_changes_nothing(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with ApiServer(one()) as server:
         path = kubeconfig(tmp_path, cluster={"server": server.url})
         connection = Connection(ClientSettings(kubeconfig=str(path)))
-        path.write_text("broken: [")
-        connection.request("GET", "/api/v1/services")
-        connection.request("GET", "/api/v1/services")
+        if BROKEN_LATER[how]:
+            kubeconfig(tmp_path, cluster={"server": "https://a:1", **BROKEN_LATER[how]})
+        else:
+            path.write_text("broken: [")
+        for _ in range(3):
+            connection.request("GET", "/api/v1/services")
         connection.close()
     assert len(warnings(caplog)) == 1
     assert "what was read before stays in use" in warnings(caplog)[0]
