@@ -1,6 +1,7 @@
 """Where ``knft run`` has its objects from: a directory of manifests, or the API server."""
 
 import logging
+import threading
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -107,15 +108,20 @@ class ClusterFeed:
 
         self._node = node = OwnNode(self._node_name, by_pod_cidrs=self._by_pod_cidrs, end=end)
 
+        handing_on = threading.Lock()
+
         def handle(changes: Iterable[Change]) -> None:
-            # First, so that no sync comes of what the process ends by.
-            daemon.handle(node.take(changes))
+            with handing_on:
+                # First, so that no sync comes of what the process ends by.
+                daemon.handle(node.take(changes))
 
         source = ClusterSource(self._connection, self._node_name, handle, failed=ending.fail)
         log.info("following %s as node %s", without_credentials(self._connection.server), self._node_name)
         source.start(ending.stop)
         self._poster.start(ending.stop)
         if node.wait_ready(ending.stop, lambda: source.trouble("nodes")) is not None:
+            with handing_on:
+                pass  # The daemon has it now, too: without its addresses and its zone, rules would be others.
             source.wait_synced()
 
     def count_requests(self, metrics: Metrics) -> None:
