@@ -119,7 +119,12 @@ class ClusterFeed:
         log.info("following %s as node %s", without_credentials(self._connection.server), self._node_name)
         source.start(ending.stop)
         self._poster.start(ending.stop)
-        if node.wait_ready(ending.stop, lambda: source.trouble("nodes")) is not None:
+
+        def trouble() -> str:
+            unknown = "" if source.listed("nodes") else "the API server has not told of Nodes yet"
+            return source.trouble("nodes") or unknown
+
+        if node.wait_ready(ending.stop, trouble) is not None:
             with handing_on:
                 pass  # The daemon has it now, too: without its addresses and its zone, rules would be others.
             source.wait_synced()
