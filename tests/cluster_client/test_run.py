@@ -215,6 +215,23 @@ def test_nothing_is_programmed_before_all_is_known(
     assert started.ends() == 0
 
 
+def test_rules_stay_while_the_api_server_is_away(running: Started, server: ApiServer) -> None:
+    """And follow when it is back, without a table that was made anew."""
+    running.until_in_force()
+    before = running.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
+    server.close()
+    running.until(lambda: "rules stay as they are" in running.said())
+    server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.6"))
+    assert running.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == before
+    assert running.get(10256, "/healthz")[0] == 200
+    with running.namespace.entered():
+        again = ApiServer(server.cluster, port=server.server_port)
+    with again:
+        running.until(lambda: running.holds("10.244.1.6"))
+        assert again.forms("endpointslices")[0] == "watch"
+        assert running.said().count("full sync") == 2
+
+
 def test_the_privileged_part_alone(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
     """Conntrack is set, no rule made, and nobody asked; what runs after it without privileges finds it done."""
     started = Started(
