@@ -46,11 +46,15 @@ class Pod(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What a request is sent with: the server's address without a slash at its end, headers, and connections."""
+    """What a request is sent with: the server's address without a slash at its end, headers, and connections.
+
+    ``reading`` tells from which reading of the configuration it comes.
+    """
 
     server: str
     headers: dict[str, str]
     pools: urllib3.PoolManager
+    reading: int
 
 
 class Access:
@@ -71,6 +75,8 @@ class Access:
         self._refreshing = Patience(self._timing.plugin, sockets.closed)
         """Apart: what a plugin gave before is used while it is asked for something new."""
         self._failed = ""
+        self._readings = 0
+        """How often the configuration was read again."""
         self._loaded = self._load()
         self._pools = self._make_pools(self._loaded)
 
@@ -92,7 +98,7 @@ class Access:
             if wrong:
                 msg = f"{self._loaded.source.token}: {wrong}"
                 raise ClusterError(msg)
-            return Way(self._loaded.server, headers, self._pools)
+            return Way(self._loaded.server, headers, self._pools, self._readings)
 
     def _headers_now(self) -> dict[str, str]:
         """Return the headers that say who asks; a plugin is asked again where what it gave has ended."""
@@ -104,12 +110,14 @@ class Access:
         except UsageError as error:
             raise ClusterError(str(error)) from error
 
-    def renew(self) -> None:
-        """Read everything again: the server does not take the credentials there are."""
+    def renew(self, refused: Way) -> None:
+        """Read everything again, unless it was meanwhile: the server does not take the credentials of ``refused``."""
         with self._lock:
-            self._load_again()
+            if refused.reading == self._readings:
+                self._load_again()
 
     def _load_again(self) -> None:
+        self._readings += 1
         try:
             loaded = self._load()
             pools = self._pools if loaded.transport == self._loaded.transport else self._make_pools(loaded)

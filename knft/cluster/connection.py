@@ -100,19 +100,22 @@ class Connection:
         self, method: str, path: str, query: Query, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
         target = f"{path}?{urlencode(list(query))}" if query else path
+        way = self._next_way()
         try:
-            return self._ask_once(method, target, body, headers)
+            return self._ask_once(way, method, target, body, headers)
         except RefusedError as error:
             if error.status != UNAUTHORIZED:
                 raise
-        self._access.renew()
-        return self._ask_once(method, target, body, headers)
+        self._access.renew(way)
+        return self._ask_once(self._next_way(), method, target, body, headers)
+
+    def _next_way(self) -> Way:
+        self._wait_turn()
+        return self._access.way()
 
     def _ask_once(
-        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+        self, way: Way, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
-        self._wait_turn()
-        way = self._access.way()
         sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **way.headers}
         if body is not None:
             sent["Content-Type"] = "application/json"

@@ -25,7 +25,7 @@ from knft.errors import ClusterError, UsageError
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.cluster import Cluster, service
 from tests.cluster_client.following import following, until
-from tests.cluster_client.server import ApiServer, nobody_there, refuse
+from tests.cluster_client.server import ApiServer, Handler, nobody_there, refuse
 
 
 @pytest.fixture(scope="module")
@@ -458,6 +458,31 @@ def test_credentials_that_are_refused_are_read_again_at_once(tmp_path: Path) -> 
         connection.close()
 
 
+def test_a_plugin_is_asked_once_for_what_several_requests_were_refused(tmp_path: Path) -> None:
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t%s"}}
+    script = f"cd {tmp_path}; echo >> runs; sleep 0.3; printf '{json.dumps(credential)}' $(wc -l < runs)"
+    with ApiServer(one()) as server:
+        user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", script]}}
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        connection = Connection(ClientSettings(kubeconfig=str(path), qps=0))
+        server.bearer = "t2"
+        all_asked = threading.Barrier(4)
+
+        def refused(handler: Handler, _: object) -> bool:
+            all_asked.wait(20)
+            handler.send_status(401, "who?", "Unauthorized")
+            return True
+
+        server.demand("", refused, times=4)
+        threads = [threading.Thread(target=connection.request, args=["GET", "/api/v1/services"]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer t1"] * 4 + ["Bearer t2"] * 4
+        connection.close()
+
+
 def test_a_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     with ApiServer(one()) as server:
@@ -589,7 +614,7 @@ def test_nothing_is_left_of_certificates_in_a_kubeconfig(tmp_path: Path, tempora
         for _ in range(2):
             with connection.stream("/api/v1/services", [("watch", "true")]):
                 pass
-        connection._access.renew()
+        connection._access.renew(connection._access.way())
         connection.request("GET", "/api/v1/services")
         assert not list(temporary.iterdir())
         assert len(server.asked) == 3
