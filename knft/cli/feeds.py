@@ -1,11 +1,13 @@
 """Where ``knft run`` has its objects from: a directory of manifests, or the API server."""
 
 import logging
+import threading
 from collections.abc import Iterable
 from typing import Protocol
 
 from knft.cli.ending import Ending
 from knft.cluster import events
+from knft.cluster.address import without_credentials
 from knft.cluster.connection import Connection
 from knft.cluster.node import OwnNode
 from knft.cluster.source import ClusterSource
@@ -107,29 +109,31 @@ class ClusterFeed:
 
         self._node = node = OwnNode(self._node_name, by_pod_cidrs=self._by_pod_cidrs, end=end)
 
+        handing_on = threading.Lock()
+
         def handle(changes: Iterable[Change]) -> None:
-            # First, so that no sync comes of what the process ends by.
-            daemon.handle(node.take(changes))
+            with handing_on:
+                # First, so that no sync comes of what the process ends by.
+                daemon.handle(node.take(changes))
 
         source = ClusterSource(
             self._connection, self._node_name, handle, failed=ending.fail, left_out=self._tell_left_out
         )
-        log.info("following %s as node %s", _shown(self._connection.server), self._node_name)
-
-        def trouble() -> str:
-            # Nobody knows what the Node lacks before it was told for the first time.
-            return source.trouble("nodes") or ("" if source.listed("nodes") else "the API server has not answered yet")
-
+        log.info("following %s as node %s", without_credentials(self._connection.server), self._node_name)
         source.start(ending.stop)
         self._poster.start(ending.stop)
-        if node.wait_ready(ending.stop, trouble) is not None:
+        if node.wait_ready(ending.stop, lambda: _why_no_node(source)) is not None:
+            with handing_on:
+                pass  # The daemon has it now, too: without its addresses and its zone, rules would be others.
             source.wait_synced()
 
     def count_requests(self, metrics: Metrics) -> None:
         """Have requests counted by the server's name and port, as client-go has it."""
 
         def count(code: str, method: str, server: str, seconds: float) -> None:
-            metrics.api_request(code, method, _shown(server).partition("://")[2].partition("/")[0], seconds)
+            metrics.api_request(
+                code, method, without_credentials(server).partition("://")[2].partition("/")[0], seconds
+            )
 
         self._connection.answered = count
 
@@ -148,8 +152,6 @@ class ClusterFeed:
         )
 
 
-def _shown(server: str) -> str:
-    """Return a server's address without the name and the password that may stand in it."""
-    scheme, separator, rest = server.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+def _why_no_node(source: ClusterSource) -> str:
+    """Return why nobody knows what the Node lacks, "" where it is known."""
+    return source.trouble("nodes") or ("" if source.listed("nodes") else "the API server has not answered yet")

@@ -24,6 +24,7 @@ from kubernetes.config.incluster_config import (
     InClusterConfigLoader,
 )
 
+from knft.cluster.address import is_address, without_credentials
 from knft.cluster.kubeconfig import Kubeconfig, expanded, look_through
 from knft.cluster.patience import Patience
 from knft.cluster.trust import Certificates, made_context
@@ -45,11 +46,15 @@ class Pod(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What a request is sent with: the server's address without a slash at its end, headers, and connections."""
+    """What a request is sent with: the server's address without a slash at its end, headers, and connections.
+
+    ``reading`` tells from which reading of the configuration it comes.
+    """
 
     server: str
     headers: dict[str, str]
     pools: urllib3.PoolManager
+    reading: int
 
 
 class Access:
@@ -70,6 +75,8 @@ class Access:
         self._refreshing = Patience(self._timing.plugin, sockets.closed)
         """Apart: what a plugin gave before is used while it is asked for something new."""
         self._failed = ""
+        self._readings = 0
+        """How often the configuration was read again."""
         self._loaded = self._load()
         self._pools = self._make_pools(self._loaded)
 
@@ -91,7 +98,7 @@ class Access:
             if wrong:
                 msg = f"{self._loaded.source.token}: {wrong}"
                 raise ClusterError(msg)
-            return Way(self._loaded.server, headers, self._pools)
+            return Way(self._loaded.server, headers, self._pools, self._readings)
 
     def _headers_now(self) -> dict[str, str]:
         """Return the headers that say who asks; a plugin is asked again where what it gave has ended."""
@@ -103,12 +110,14 @@ class Access:
         except UsageError as error:
             raise ClusterError(str(error)) from error
 
-    def renew(self) -> None:
-        """Read everything again: the server does not take the credentials there are."""
+    def renew(self, refused: Way) -> None:
+        """Read everything again, unless it was meanwhile: the server does not take the credentials of ``refused``."""
         with self._lock:
-            self._load_again()
+            if refused.reading == self._readings:
+                self._load_again()
 
     def _load_again(self) -> None:
+        self._readings += 1
         try:
             loaded = self._load()
             pools = self._pools if loaded.transport == self._loaded.transport else self._make_pools(loaded)
@@ -124,7 +133,12 @@ class Access:
         if not loaded.configuration.verify_ssl:
             # The kubeconfig asks for it; there is no need to be told with each request.
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        pools: urllib3.PoolManager = RESTClientObject(loaded.configuration).pool_manager
+        try:
+            pools: urllib3.PoolManager = RESTClientObject(loaded.configuration).pool_manager
+        except Exception as error:  # As for kubeconfigs; a proxy that the environment names is looked at nowhere else.
+            proxy = shown(without_credentials(str(loaded.configuration.proxy)))
+            msg = f"{loaded.source.where}: no connections can be made by the proxy {proxy} ({type(error).__name__})"
+            raise UsageError(msg) from error
         for name in ("ca_certs", "ca_cert_data", "cert_file", "key_file"):
             pools.connection_pool_kw.pop(name, None)
         pools.connection_pool_kw["ssl_context"] = loaded.context
@@ -203,6 +217,9 @@ class _Loaded:
         self.source = source
         self.configuration = configuration
         self.server = _server(master, configuration) if master else str(configuration.host).rstrip("/")
+        if not is_address(self.server):
+            msg = f"{source.where}: {shown(without_credentials(self.server))} is not an address"
+            raise UsageError(msg)
         self.files = files
         self._folder = folder
         configuration.host = self.server
@@ -211,6 +228,7 @@ class _Loaded:
             configuration.cert_file or "",
             configuration.key_file or "",
             bool(configuration.verify_ssl),
+            folder,
         )
         try:
             # Before they are loaded: what is exchanged meanwhile is loaded again, and not taken for the same.
@@ -250,9 +268,10 @@ def _load_kubeconfig(source: _Source, found: Kubeconfig, folder: str) -> Configu
             persist_config=False,
             temp_file_path=folder or None,
         )
-    except Exception as error:  # The package lets through whatever a strange field leads to.
-        msg = f"{source.where}: {_line(error)}"
-        raise UsageError(msg) from error
+    except Exception as error:  # noqa: BLE001 - the package lets through whatever a strange field leads to
+        # Its words may go on with the whole entry of the user, credentials and all.
+        msg = f"{source.where}: {_line(error).partition('{')[0].strip() or type(error).__name__}"
+        raise UsageError(msg) from None
     _check_plugin(source.where, found, configuration)
     return configuration
 
@@ -280,13 +299,12 @@ def _check_plugin(where: str, found: Kubeconfig, configuration: Configuration) -
 
 def _server(text: str, configuration: Configuration) -> str:
     """Return the address that ``--master`` means; without a scheme, it is TLS where there is anything to do it with."""
-    if "://" in text:
-        if not text.startswith(("http://", "https://")):
-            msg = f"--master: {shown(text)} is not an address such as https://192.0.2.1:6443"
-            raise UsageError(msg)
-        return text.rstrip("/")
     scheme = "https" if configuration.ssl_ca_cert or configuration.cert_file else "http"
-    return f"{scheme}://{text.rstrip('/')}"
+    address = (text if "://" in text else f"{scheme}://{text}").rstrip("/")
+    if not is_address(address):
+        msg = f"--master: {shown(without_credentials(text))} is not an address such as https://192.0.2.1:6443"
+        raise UsageError(msg)
+    return address
 
 
 def _headers(configuration: Configuration) -> dict[str, str]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from knft import __version__
 from knft.cluster.access import Access, Pod, Way
+from knft.cluster.address import without_credentials
 from knft.cluster.body import Body
 from knft.cluster.limits import TokenBucket
 from knft.cluster.said import because, in_one_line
@@ -99,19 +100,22 @@ class Connection:
         self, method: str, path: str, query: Query, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
         target = f"{path}?{urlencode(list(query))}" if query else path
+        way = self._next_way()
         try:
-            return self._ask_once(method, target, body, headers)
+            return self._ask_once(way, method, target, body, headers)
         except RefusedError as error:
             if error.status != UNAUTHORIZED:
                 raise
-        self._access.renew()
-        return self._ask_once(method, target, body, headers)
+        self._access.renew(way)
+        return self._ask_once(self._next_way(), method, target, body, headers)
+
+    def _next_way(self) -> Way:
+        self._wait_turn()
+        return self._access.way()
 
     def _ask_once(
-        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+        self, way: Way, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
-        self._wait_turn()
-        way = self._access.way()
         sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **way.headers}
         if body is not None:
             sent["Content-Type"] = "application/json"
@@ -131,7 +135,8 @@ class Connection:
             self.answered("<error>", method, way.server, time.monotonic() - started)
             if isinstance(error, ValueError) and not isinstance(error, urllib3.exceptions.HTTPError):
                 # http.client's words for a header that it does not take hold the header, and so the token.
-                msg = f"{way.server}: the request cannot be sent ({type(error).__name__}, not shown: it may be secret)"
+                shown = without_credentials(way.server)
+                msg = f"{shown}: the request cannot be sent ({type(error).__name__}, not shown: it may be secret)"
                 raise ClusterError(msg) from None
             raise self._broken(error, way) from error
         self.answered(str(response.status), method, way.server, time.monotonic() - started)
@@ -148,7 +153,7 @@ class Connection:
 
     def _broken(self, error: Exception, way: Way | None = None) -> ClusterError:
         server = way.server if way is not None else self._access.server
-        return ClusterError(f"{server}: {because(error)}")
+        return ClusterError(f"{without_credentials(server)}: {because(error)}")
 
 
 class Stream:

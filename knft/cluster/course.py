@@ -20,7 +20,7 @@ PAGE = 500
 """How many objects a page has."""
 _JITTER = 0.2
 _SAID_AT = 2
-"""At which expiry in a row it is said."""
+"""At which expiry in a row it is said, and at which watch that ends at once, with nothing in it."""
 
 
 class Times(Struct, frozen=True):
@@ -111,6 +111,8 @@ class Course:
         self._expiries = 0
         """How often in a row something expired soon after the time before."""
         self._expired_at = 0.0
+        self._useless = 0
+        """How many watches in a row ended at once, with nothing in them."""
 
     @property
     def path(self) -> str:
@@ -166,12 +168,17 @@ class Course:
         if self._listed and version:
             self._at = version
 
-    def ended(self, ask: Ask, lasted: float) -> Verdict:
-        """Decide what follows on a stream that the server has ended properly after so many seconds."""
+    def ended(self, ask: Ask, lasted: float, *, empty: bool = False) -> Verdict:
+        """Decide what follows on a stream that the server has ended properly after so many seconds.
+
+        ``empty`` is one in which nothing has come.
+        """
         if ask.form is Form.STREAM and not self._listed:
             return self.no_stream_of_lists(lasted)
+        self._useless = self._useless + 1 if empty and lasted < self.times.brief else 0
         if lasted < self.times.brief:
-            return Verdict(Next.BACK_OFF)
+            again = self._useless >= _SAID_AT
+            return Verdict(Next.BACK_OFF, "its watches end as soon as they have begun" if again else "")
         # A server that goes down ends everybody's; one that ends this one as it was told to, only this.
         if lasted >= ask.seconds - 1:
             return Verdict(Next.NOW, anew=True)

@@ -76,6 +76,8 @@ class Follower:
         """When the server began to answer the present request; None before that."""
         self._listing = False
         """Whether a stream is still listing."""
+        self._came = False
+        """Whether something has come in the present stream."""
         self._broken = False
         """Whether the last stream broke off soon: an answer that begins means little then."""
 
@@ -89,7 +91,7 @@ class Follower:
     def _step(self, stop: threading.Event) -> float:
         """Make one request, and take in what comes; return how many seconds to wait before the next."""
         ask = self._course.ask()
-        self._begun, self._listing = None, ask.form is Form.STREAM
+        self._begun, self._listing, self._came = None, ask.form is Form.STREAM, False
         started = self._now()
         try:
             self._carry_out(ask)
@@ -101,10 +103,17 @@ class Follower:
             verdict = self._failed(ask, error)
         else:
             lasted = self._now() - started
-            verdict = Verdict(Next.NOW) if ask.form is Form.PAGE else self._course.ended(ask, lasted)
+            verdict = Verdict(Next.NOW) if ask.form is Form.PAGE else self._ended(ask, lasted)
         if verdict.remark:
             log.warning("%s", verdict.remark)
         return pause(verdict, self._backoff, self._draw, self._now())
+
+    def _ended(self, ask: Ask, lasted: float) -> Verdict:
+        verdict = self._course.ended(ask, lasted, empty=not self._came)
+        self._broken = bool(verdict.wrong)
+        if verdict.wrong:
+            self._troubles.begin(self.resource.name, verdict)
+        return verdict
 
     def _failed(self, ask: Ask, error: ClusterError) -> Verdict:
         now = self._now()
@@ -176,6 +185,7 @@ class Follower:
             raise ClusterError(msg)
 
     def _take_events(self, ask: Ask, stream: Stream, events: Events) -> None:
+        self._came = True
         if self._pulse.felt(self._now()) and not self._listing:
             self._be_patient(ask, stream)
         if self._broken:

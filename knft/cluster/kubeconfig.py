@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import yaml
 from msgspec import Struct
 
+from knft.cluster.address import is_address, without_credentials
 from knft.errors import SourceError, UsageError
 from knft.source.files import read_manifest, reason, shown_path
 from knft.source.words import listing, shown, sort_of
@@ -151,13 +152,39 @@ class _Reader:
         return value
 
     def _check_cluster(self, cluster: dict[str, Any]) -> None:
-        server = self._text(cluster, "server", "cluster.server")
-        if not server.startswith(("https://", "http://")):
-            self._refuse(f"cluster.server: {shown(server)} is not an address such as https://192.0.2.1:6443")
+        self._text(cluster, "server", "cluster.server")
+        self._check_address(cluster, "server", "https://192.0.2.1:6443")
+        self._check_address(cluster, "proxy-url", "http://192.0.2.1:3128")
+        self._check_text(cluster, "tls-server-name", "cluster.tls-server-name")
         self._check_file(cluster, "certificate-authority", "cluster.certificate-authority")
+        trusting = cluster.get("insecure-skip-tls-verify")
+        if not isinstance(trusting, bool | None):
+            # To Python, the text "false" is as good as true.
+            self._refuse(
+                f"cluster.insecure-skip-tls-verify: it is {sort_of(trusting)}, and true or false has to stand here"
+            )
+        if trusting and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
+            self._refuse("cluster.insecure-skip-tls-verify: a CA beside it would be of no use; keep one of them")
+
+    def _check_address(self, cluster: dict[str, Any], field: str, example: str) -> None:
+        self._check_text(cluster, field, f"cluster.{field}")
+        text = cluster.get(field)
+        if text and not is_address(text):
+            self._refuse(f"cluster.{field}: {shown(without_credentials(text))} is not an address such as {example}")
+
+    def _check_text(self, mapping: dict[str, Any], field: str, words: str) -> None:
+        """Look whether what need not be there is text."""
+        if mapping.get(field) not in (None, ""):
+            self._text(mapping, field, words)
 
     def _check_user(self, user: dict[str, Any]) -> str:
         """Look at where credentials come from; return the command, if from one."""
+        for field in ("token", "username", "password"):
+            self._check_text(user, field, f"user.{field}")
+        if user.get("auth-provider") is not None:
+            self._refuse(
+                "user.auth-provider: knft has none, as kube-proxy has none; use exec, tokenFile or a certificate"
+            )
         self._check_file(user, "client-certificate", "user.client-certificate")
         self._check_file(user, "client-key", "user.client-key")
         if not user.get("token"):
@@ -168,7 +195,24 @@ class _Reader:
         if not isinstance(plugin, dict):
             self._refuse(f"user.exec: it is {sort_of(plugin)}, and a mapping has to stand here")
         self._text(plugin, "apiVersion", "user.exec.apiVersion")
+        self._check_arguments(plugin)
         return self._text(plugin, "command", "user.exec.command")
+
+    def _check_arguments(self, plugin: dict[str, Any]) -> None:
+        """Look at what a plugin is started with; the words never hold it, since it may be secret."""
+        for index, item in enumerate(self._list(plugin, "args")):
+            if not isinstance(item, str):
+                self._refuse(f"user.exec.args[{index}]: it is {sort_of(item)}, and text has to stand here")
+        for index, item in enumerate(self._list(plugin, "env")):
+            right = isinstance(item, dict) and all(isinstance(item.get(field), str) for field in ("name", "value"))
+            if not right:
+                self._refuse(f"user.exec.env[{index}]: a name and a value, both text, have to stand here")
+
+    def _list(self, plugin: dict[str, Any], field: str) -> list[Any]:
+        value = plugin.get(field)
+        if not isinstance(value, list | None):
+            self._refuse(f"user.exec.{field}: it is {sort_of(value)}, and a list has to stand here")
+        return value or []
 
     def _token_place(self, user: dict[str, Any], plugin: str) -> str:
         if plugin:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from knft.cluster.descendants import kill_descendants
 from knft.errors import ClusterError, UsageError
 
 Result = TypeVar("Result")
@@ -11,7 +12,10 @@ _LOOK_SECONDS = 0.05
 
 
 class Patience:
-    """Runs one thing at a time in a thread of its own, which may go on when nobody waits for it any more."""
+    """Runs one thing at a time in a thread of its own, which may go on when nobody waits for it any more.
+
+    The processes that it has started may not: nobody would ever end them.
+    """
 
     def __init__(self, seconds: float, ending: threading.Event) -> None:
         """Wait for ``seconds`` at the most, and no longer than until ``ending`` is set."""
@@ -29,19 +33,26 @@ class Patience:
             # Another one would only wait beside it.
             raise UsageError(msg)
         outcome: _Outcome[Result] = _Outcome()
-        self._running = threading.Thread(target=outcome.fill, args=[work], name="plugin", daemon=True)
-        self._running.start()
+        self._running = running = threading.Thread(target=outcome.fill, args=[work], name="plugin", daemon=True)
+        running.start()
         waited = 0.0
         while not outcome.filled.wait(_LOOK_SECONDS):
             waited += _LOOK_SECONDS
             if self._ending.is_set():
+                _give_up(running)
                 ending = "knft is ending"
                 raise ClusterError(ending)
             if waited >= self._seconds:
+                _give_up(running)
                 raise UsageError(msg)
         if outcome.error is not None:
             raise outcome.error
         return outcome.results[0]
+
+
+def _give_up(running: threading.Thread) -> None:
+    if running.native_id is not None:
+        kill_descendants(running.native_id)
 
 
 class _Outcome(Generic[Result]):

@@ -1,6 +1,6 @@
 """Troubles: what is wrong between knft and the API server now.
 
-It is said once when it begins, when it becomes something else, and once when it is over.
+It is said when it begins, when it becomes something else, now and then while it lasts, and once when it is over.
 """
 
 import logging
@@ -13,6 +13,8 @@ log = logging.getLogger("knft")
 
 AGAIN_SECONDS = 60.0
 """How long after a trouble was said one of the same kind is not."""
+REMIND_SECONDS = 300.0
+"""How often a trouble that lasts is said again: who looks into the log of a proxy that waits has to find what for."""
 _MAX_KINDS = 100
 
 
@@ -50,7 +52,8 @@ class Troubles:
                 self._level("", verdict)
                 log.warning("the API server cannot be followed: %s; rules stay as they are", verdict.wrong)
             else:
-                log.log(self._level("", verdict), "the API server is still not followed, now: %s", verdict.wrong)
+                words = "the API server is still not followed, after %.0f s: %s"
+                log.log(self._level("", verdict), words, self._now() - self._since, verdict.wrong)
             self._look_whether_over()
 
     def end(self, name: str) -> None:
@@ -63,9 +66,10 @@ class Troubles:
             self._look_whether_over()
 
     def _level(self, of: str, verdict: Verdict) -> int:
-        """Return how loud to say what is wrong: only what was not said last, nor a short while ago."""
+        """Return how loud to say what is wrong: not what was said a short while ago, and rarely what was said last."""
         kind, now = verdict.kind or verdict.wrong, self._now()
-        if self._last.get(of) == kind or now - self._said.get((of, kind), float("-inf")) < AGAIN_SECONDS:
+        silent = REMIND_SECONDS if self._last.get(of) == kind else AGAIN_SECONDS
+        if now - self._said.get((of, kind), float("-inf")) < silent:
             return logging.DEBUG
         if len(self._said) >= _MAX_KINDS:
             self._said = {key: when for key, when in self._said.items() if now - when < AGAIN_SECONDS}

@@ -20,6 +20,8 @@ class Certificates(NamedTuple):
     certificate: str
     key: str
     verify: bool
+    folder: str = ""
+    """Where those are that have no file of their own: they stand in a kubeconfig, or a plugin gives them."""
 
     def contents(self) -> tuple[bytes, ...]:
         """Return what they hold, which tells whether they are others; raises OSError."""
@@ -29,7 +31,7 @@ class Certificates(NamedTuple):
 def made_context(where: str, files: Certificates) -> ssl.SSLContext:
     """Return what connections are made with; raise UsageError where certificates are none."""
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if files.verify else ssl.CERT_NONE)
-    path, sort = files.authority, "a CA"
+    path, sort, inline = files.authority, "a CA", "certificate-authority-data"
     try:
         if files.authority:
             context.load_verify_locations(cafile=files.authority)
@@ -37,10 +39,12 @@ def made_context(where: str, files: Certificates) -> ssl.SSLContext:
             context.load_default_certs()
         if files.certificate:
             path, sort = files.certificate, "a client certificate with its key"
+            inline = "the one that stands there, or that its plugin gives,"
             # Without a password given, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(files.certificate, files.key or None, password=lambda: "")
     except (OSError, ssl.SSLError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        msg = f"{where}: {shown_path(path)} cannot be used as {sort}: {said}"
+        name = inline if files.folder and Path(path).is_relative_to(files.folder) else shown_path(path)
+        msg = f"{where}: {name} cannot be used as {sort}: {said}"
         raise UsageError(msg) from error
     return context

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knft.model.names import Family, NamespacedName
+from knft.model.names import Family, NamespacedName, ServicePortName
 from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
@@ -33,9 +33,11 @@ def about_node(node_name: str, kind: Literal["Normal", "Warning"], reason: str, 
     return Event("Node", "", node_name, "", kind, reason, "StartKubeProxy", note)
 
 
-def about_service(service: NamespacedName, reason: str, action: str, note: str) -> Event:
-    """Return a warning about a Service; its uid is its name, as kube-proxy has it."""
-    return Event("Service", service.namespace, service.name, str(service), "Warning", reason, action, note)
+def about_service(
+    service: NamespacedName, reason: str, action: str, note: str, kind: Literal["Normal", "Warning"] = "Warning"
+) -> Event:
+    """Return an event about a Service; its uid is its name, as kube-proxy has it."""
+    return Event("Service", service.namespace, service.name, str(service), kind, reason, action, note)
 
 
 def about_left_out(service: NamespacedName, note: str) -> Event:
@@ -51,7 +53,7 @@ class Reporter(Observer):
         self._node_name = node_name
         self._on_event = on_event
         self._started = False
-        self._left_out: dict[Family, set[tuple[NamespacedName, str]]] = {}
+        self._left_out: dict[Family, dict[ServicePortName, str]] = {}
 
     def looping(self, _family: Family) -> None:
         """Tell once that the proxy starts."""
@@ -62,13 +64,19 @@ class Reporter(Observer):
     def queued(self, _family: Family) -> None:
         """Tell nobody."""
 
-    def synced(self, report: SyncReport, _state: ServiceState) -> None:
-        """Tell of Services that are left out, each reason when it begins."""
-        found = {(name.service, f"{name}: {reason}") for name, reason in report.left_out.items()}
-        for service, what in sorted(found - self._left_out.get(report.family, set())):
-            note = f"left out of the {report.family.value} rules of node {self._node_name}, and tried again: {what}"
-            self._on_event(about_left_out(service, note))
-        self._left_out[report.family] = found
+    def synced(self, report: SyncReport, state: ServiceState) -> None:
+        """Tell of Services that are left out, each reason when it begins, and of those that no longer are."""
+        before, now = self._left_out.get(report.family, {}), report.left_out
+        rules = f"the {report.family.value} rules of node {self._node_name}"
+        for name, reason in sorted(now.items() - before.items()):
+            note = f"left out of {rules}, and tried again: {name}: {reason}"
+            self._on_event(about_left_out(name.service, note))
+        # Of those only that are still there.
+        back = {name.service for name in before if state.has(name)} - {name.service for name in now}
+        for service in sorted(back):
+            note = f"no longer left out of {rules}"
+            self._on_event(about_service(service, "ProgrammedService", "Sync", note, "Normal"))
+        self._left_out[report.family] = dict(now)
 
     def failed(self, _family: Family, _seconds: float) -> None:
         """Tell nobody: the log has it, and the health."""

@@ -1,29 +1,31 @@
 """Kubeconfigs, what a pod is given, certificates and tokens: by real files and real TLS."""
 
 import base64
-import contextlib
 import json
 import logging
 import os
+import signal
 import stat
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kubernetes.config import ConfigException
 
 from knft.cluster import access
 from knft.cluster.access import Pod
 from knft.cluster.connection import Connection
 from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
-from knft.errors import ClusterError, RefusedError, UsageError
+from knft.errors import ClusterError, UsageError
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.cluster import Cluster, service
-from tests.cluster_client.following import following
-from tests.cluster_client.server import ApiServer, refuse
+from tests.cluster_client.following import following, until
+from tests.cluster_client.server import ApiServer, Handler, nobody_there, refuse
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +139,55 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}},
         HERE + "user.exec.command: it is missing",
     ),
+    "a server without a host": (
+        {"cluster": {"server": "https://:6443"}},
+        HERE + "cluster.server: 'https://:6443' is not an address such as https://192.0.2.1:6443",
+    ),
+    "a server at no port": (
+        {"cluster": {"server": "https://me:hidden@a:99999"}},
+        HERE + "cluster.server: 'https://a:99999' is not an address such as https://192.0.2.1:6443",
+    ),
+    "a proxy": (
+        {"cluster": {"server": "https://a:1", "proxy-url": "socks5://me:hidden@b:1"}},
+        HERE + "cluster.proxy-url: 'socks5://b:1' is not an address such as http://192.0.2.1:3128",
+    ),
+    "a proxy that is a number": (
+        {"cluster": {"server": "https://a:1", "proxy-url": 3128}},
+        HERE + "cluster.proxy-url: it is a number, and text has to stand here",
+    ),
+    # Text is as good as true to Python: nobody's certificate would be looked at.
+    "trust as text": (
+        {"cluster": {"server": "https://a:1", "insecure-skip-tls-verify": "false"}},
+        HERE + "cluster.insecure-skip-tls-verify: it is text, and true or false has to stand here",
+    ),
+    "trust in everybody and in a CA": (
+        {"cluster": {"server": "https://a:1", "insecure-skip-tls-verify": True, "certificate-authority-data": "aGk="}},
+        HERE + "cluster.insecure-skip-tls-verify: a CA beside it would be of no use; keep one of them",
+    ),
+    "CA data that is no CA": (
+        {"cluster": {"server": "https://a:1", "certificate-authority-data": "aGk="}},
+        HERE + "certificate-authority-data cannot be used as a CA: [X509: NO_CERTIFICATE_OR_CRL_FOUND]",
+    ),
+    "a token that is a number": (
+        {"user": {"token": 12345}},
+        HERE + "user.token: it is a number, and text has to stand here",
+    ),
+    "a provider": (
+        {"user": {"auth-provider": {"name": "oidc", "config": {"client-secret": "hidden"}}}},
+        HERE + "user.auth-provider: knft has none, as kube-proxy has none; use exec, tokenFile or a certificate",
+    ),
+    "arguments of a plugin": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "args": ["--hidden", 5]}}},
+        HERE + "user.exec.args[1]: it is a number, and text has to stand here",
+    ),
+    "environment of a plugin": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "env": [{"name": "A", "value": 5}]}}},
+        HERE + "user.exec.env[0]: a name and a value, both text, have to stand here",
+    ),
+    "an environment of a plugin that is none": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "env": "HIDDEN=1"}}},
+        HERE + "user.exec.env: it is text, and a list has to stand here",
+    ),
     "a plugin that fails": (
         {"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}}},
         HERE + "user.exec: 'false' gives no credentials (the log has its reason)",
@@ -145,13 +196,60 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_kubeconfig_that_is_wrong_is_one_clear_line(name: str, tmp_path: Path) -> None:
+def test_a_kubeconfig_that_is_wrong_is_one_clear_line(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     fields, said = WRONG[name]
     (tmp_path / "empty").touch()
     path = kubeconfig(tmp_path, **fields)
     with pytest.raises(UsageError) as raised:
         Connection(ClientSettings(kubeconfig=str(path)))
-    assert str(raised.value) == said.format(path=path, folder=tmp_path)
+    assert str(raised.value).partition(" no certificate or crl found")[0] == said.format(path=path, folder=tmp_path)
+    assert "\n" not in str(raised.value)
+    assert "hidden" not in caplog.text.lower() + "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("master", ["ftp://x", "https://[::1", "https://", "a:99999", "http://a:1?x=1"])
+def test_a_master_that_is_no_address(master: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        Connection(ClientSettings(server=master))
+    assert str(raised.value) == f"--master: {master!r} is not an address such as https://192.0.2.1:6443"
+
+
+def test_a_pod_whose_server_is_no_address(tmp_path: Path, authority: Authority) -> None:
+    with ApiServer(one()) as server:
+        pod = in_pod(tmp_path, server, authority, "token")
+    pod = pod._replace(environment={**pod.environment, "KUBERNETES_SERVICE_PORT": "none"})
+    with pytest.raises(UsageError, match=r"ServiceAccount of this pod.*: 'https://127.0.0.1:none' is not an address"):
+        Connection(ClientSettings(), pod=pod)
+
+
+def test_what_the_package_says_of_a_user_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> None:
+        raise ConfigException("Expected key x in kubeconfig/{'name': 'me', 'user': {'token': 'hidden'}}/user")  # noqa: EM101, TRY003
+
+    monkeypatch.setattr(access, "load_kube_config", fails)
+    path = kubeconfig(tmp_path)
+    with pytest.raises(UsageError) as raised:
+        Connection(ClientSettings(kubeconfig=str(path)))
+    assert str(raised.value) == f"kubeconfig {path}, context 'here': Expected key x in kubeconfig/"
+    assert "hidden" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_proxy_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://me:hidden@b:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(UsageError, match=r"--master: no connections can be made by the proxy 'ftp://b:1'"):
+        Connection(ClientSettings(server="https://192.0.2.1:1"))
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with nobody_there() as url:
+        connection = Connection(ClientSettings(server=url.replace("//", "//me:hidden@")))
+        with pytest.raises(ClusterError) as raised:
+            connection.request("GET", "/api/v1/services")
+    assert str(raised.value) == f"{url}: connection refused"
 
 
 @pytest.mark.parametrize(
@@ -280,8 +378,6 @@ def test_master_wins_over_the_kubeconfig_and_stands_alone(tmp_path: Path) -> Non
     assert Connection(ClientSettings(kubeconfig=str(path), server=master)).server == "http://127.0.0.1:1"
     assert Connection(ClientSettings(kubeconfig=str(path))).server == "https://127.0.0.1:6443"
     assert Connection(ClientSettings(server="127.0.0.1:8080")).server == "http://127.0.0.1:8080"
-    with pytest.raises(UsageError, match="--master: 'ftp://x' is not an address"):
-        Connection(ClientSettings(server="ftp://x"))
 
 
 def in_pod(folder: Path, server: ApiServer, authority: Authority, token: str) -> Pod:
@@ -362,6 +458,31 @@ def test_credentials_that_are_refused_are_read_again_at_once(tmp_path: Path) -> 
         connection.close()
 
 
+def test_a_plugin_is_asked_once_for_what_several_requests_were_refused(tmp_path: Path) -> None:
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t%s"}}
+    script = f"cd {tmp_path}; echo >> runs; sleep 0.3; printf '{json.dumps(credential)}' $(wc -l < runs)"
+    with ApiServer(one()) as server:
+        user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", script]}}
+        path = kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        connection = Connection(ClientSettings(kubeconfig=str(path), qps=0))
+        server.bearer = "t2"
+        all_asked = threading.Barrier(4)
+
+        def refused(handler: Handler, _: object) -> bool:
+            all_asked.wait(20)
+            handler.send_status(401, "who?", "Unauthorized")
+            return True
+
+        server.demand("", refused, times=4)
+        threads = [threading.Thread(target=connection.request, args=["GET", "/api/v1/services"]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer t1"] * 4 + ["Bearer t2"] * 4
+        connection.close()
+
+
 def test_a_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     with ApiServer(one()) as server:
@@ -374,13 +495,27 @@ def test_a_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
         connection.close()
 
 
-def test_a_kubeconfig_that_is_broken_later_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+BROKEN_LATER: dict[str, dict[str, Any]] = {
+    "not YAML": {},
+    "a proxy": {"proxy-url": "nonsense"},
+    "an address": {"server": "https://[::1"},
+    "a CA": {"certificate-authority-data": "aGk="},
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_LATER)
+def test_a_kubeconfig_that_is_broken_later_changes_nothing(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with ApiServer(one()) as server:
         path = kubeconfig(tmp_path, cluster={"server": server.url})
         connection = Connection(ClientSettings(kubeconfig=str(path)))
-        path.write_text("broken: [")
-        connection.request("GET", "/api/v1/services")
-        connection.request("GET", "/api/v1/services")
+        if BROKEN_LATER[how]:
+            kubeconfig(tmp_path, cluster={"server": "https://a:1", **BROKEN_LATER[how]})
+        else:
+            path.write_text("broken: [")
+        for _ in range(3):
+            connection.request("GET", "/api/v1/services")
         connection.close()
     assert len(warnings(caplog)) == 1
     assert "what was read before stays in use" in warnings(caplog)[0]
@@ -479,7 +614,7 @@ def test_nothing_is_left_of_certificates_in_a_kubeconfig(tmp_path: Path, tempora
         for _ in range(2):
             with connection.stream("/api/v1/services", [("watch", "true")]):
                 pass
-        connection._access.renew()
+        connection._access.renew(connection._access.way())
         connection.request("GET", "/api/v1/services")
         assert not list(temporary.iterdir())
         assert len(server.asked) == 3
@@ -535,28 +670,75 @@ def slow_plugin(folder: Path, url: str) -> Path:
     return kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
 
 
+def hung_plugin(folder: Path, url: str) -> Path:
+    """Write a kubeconfig with a plugin that gives a token once, and then waits for a program that never ends."""
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    once = f"[ -e hang ] || {{ printf '%s' '{json.dumps(credential)}'; exit; }}"
+    # Both of them ignore what asks them to end.
+    hang = "trap '' TERM; sleep 1000 & echo $$ $! >> left; wait"
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {once}; {hang}"]}
+    return kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
+
+
+def left_of(folder: Path) -> list[int]:
+    """Return the processes of hung plugins that are still there."""
+    return [int(word) for word in (folder / "left").read_text().split() if runs(int(word))]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end_what_is_left_of(folder: Path) -> None:
+    for process in left_of(folder):
+        os.kill(process, signal.SIGKILL)
+
+
 def test_a_plugin_that_takes_too_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is ended, and all that it has started; what it gave before is still used, and it is asked again later."""
     with ApiServer(one()) as server:
-        path, timing = slow_plugin(tmp_path, server.url), Timing(plugin=0.2)
+        path, timing = hung_plugin(tmp_path, server.url), Timing(plugin=0.5)
         try:
-            with pytest.raises(UsageError, match=r"user\.exec: 'sh' has given no answer for 0.2 s"):
+            (tmp_path / "hang").touch()
+            with pytest.raises(UsageError, match=r"user\.exec: 'sh' has given no answer for 0.5 s"):
                 Connection(ClientSettings(kubeconfig=str(path)), timing=timing)
-            (tmp_path / "go").touch()
+            until(lambda: not left_of(tmp_path), "nothing is left of it")
+            (tmp_path / "hang").unlink()
             connection = Connection(ClientSettings(kubeconfig=str(path)), timing=Timing(plugin=20))
-            connection._access._patience._seconds = 0.2
-            (tmp_path / "go").unlink()
-            runs = len((tmp_path / "runs").read_text())
-            server.demand("", refuse(401, "who?"), times=3)
-            for _ in range(3):
-                with contextlib.suppress(RefusedError):
-                    connection.request("GET", "/api/v1/services")
-            connection.request("GET", "/api/v1/services")
-            # Another one is not begun beside it, and what it gave before is still used.
-            assert len((tmp_path / "runs").read_text()) == runs + 1
-            assert len(warnings(caplog)) == 1
+            connection._access._patience._seconds = 0.5
+            (tmp_path / "hang").touch()
+            for _ in range(2):
+                server.demand("", refuse(401, "who?"))
+                connection.request("GET", "/api/v1/services")
+                until(lambda: not left_of(tmp_path), "nothing is left of it")
+                until(lambda: not plugins_waited_for(), "nobody waits for it")
+            assert len((tmp_path / "left").read_text().splitlines()) == 3
+            assert len([line for line in warnings(caplog) if "stays in use" in line]) == 1
             connection.close()
         finally:
-            (tmp_path / "go").touch()
+            end_what_is_left_of(tmp_path)
+
+
+def plugins_waited_for() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "plugin"]
+
+
+def test_a_plugin_that_hangs_does_not_outlive_knft(tmp_path: Path) -> None:
+    with ApiServer(one()) as server:
+        path = hung_plugin(tmp_path, server.url)
+        try:
+            connection = Connection(ClientSettings(kubeconfig=str(path)))
+            (tmp_path / "hang").touch()
+            server.demand("", refuse(401, "who?"))
+            threading.Timer(0.5, connection.close).start()
+            with pytest.raises(ClusterError, match="knft is ending"):
+                connection.request("GET", "/api/v1/services")
+            until(lambda: not left_of(tmp_path), "nothing is left of it")
+        finally:
+            end_what_is_left_of(tmp_path)
 
 
 def test_a_plugin_does_not_hold_up_the_end(tmp_path: Path) -> None:

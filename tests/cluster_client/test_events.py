@@ -26,8 +26,12 @@ class Posting:
         self.poster.start(self.stop)
 
     def sent(self, count: int) -> list[dict[str, Any]]:
-        until(lambda: len(self.server.asked) >= count, f"{count} events")
-        return [json.loads(asked.body) for asked in self.server.asked]
+        return sent(self.server, count)
+
+
+def sent(server: ApiServer, count: int) -> list[dict[str, Any]]:
+    until(lambda: len(server.asked) >= count, f"{count} events")
+    return [json.loads(asked.body) for asked in server.asked]
 
 
 @pytest.fixture

@@ -311,6 +311,26 @@ def test_watches_that_break_off_one_after_the_other_are_one_trouble(caplog: pyte
     assert len([line for line in infos(caplog) if "followed again" in line]) == 1
 
 
+def test_watches_that_end_as_soon_as_they_have_begun_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Properly, and with nothing in them: what happens is seen half a minute late then. One alone is nothing."""
+    with ApiServer(small()) as server:
+        server.streams_lists = False
+        server.demand("watch services", stream_raw(), times=1)
+        with following(server, times=replace(SHORT, brief=5.0)) as it:
+            server.wait_for("watch services", 2)
+            server.cluster.put("services", service("later", 9))
+            it.mirror.wait(lambda: "later" in it.mirror.names(), "later")
+            assert not warnings(caplog)
+            server.demand("watch services", stream_raw(), times=4)
+            server.cut_streams()
+            server.wait_for("watch services", 7)
+            server.cluster.put("services", service("last", 10))
+            it.until(lambda: infos(caplog), "it is over")
+    said = "the API server cannot be followed: its watches end as soon as they have begun; rules stay as they are"
+    assert warnings(caplog) == [said]
+    assert len([line for line in infos(caplog) if "followed again, after" in line]) == 1
+
+
 def test_half_a_list_counts_for_nothing() -> None:
     with ApiServer(small()) as server:
         server.demand("stream services", stream_raw(EVENT, then="close"))

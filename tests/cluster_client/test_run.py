@@ -261,11 +261,16 @@ def test_a_server_that_says_nothing_is_no_missing_node(namespace: Namespace, ser
     assert started.ends() == 0
 
 
-def test_nothing_is_programmed_before_all_is_known(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resource", ["services", "endpointslices", "nodes"])
+def test_nothing_is_programmed_before_all_is_known(
+    namespace: Namespace, server: ApiServer, tmp_path: Path, resource: str
+) -> None:
     """A Service whose endpoints are still to come would look like one that has none."""
-    server.demand("endpointslices", refuse(403, "endpointslices is forbidden", "Forbidden"), times=10**6)
+    server.demand(resource, refuse(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
     started = Started(namespace, server, tmp_path)
-    started.until(lambda: "endpointslices" in started.said())
+    said = f"WARNING knft may not watch {resource}: {resource} is forbidden; grant it (deploy/rbac.yaml)"
+    started.until(lambda: said in started.said())
+    started.until(lambda: resource != "nodes" or "waiting: knft may not watch nodes" in started.said())
     assert "full sync" not in started.said()
     assert namespace.run(["nft", "list", "tables"]).stdout == ""
     server.relent()
@@ -273,6 +278,23 @@ def test_nothing_is_programmed_before_all_is_known(namespace: Namespace, server:
     assert started.holds("10.244.1.5")
     started.process.terminate()
     assert started.ends() == 0
+
+
+def test_rules_stay_while_the_api_server_is_away(running: Started, server: ApiServer) -> None:
+    """And follow when it is back, without a table that was made anew."""
+    running.until_in_force()
+    before = running.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
+    server.close()
+    running.until(lambda: "rules stay as they are" in running.said())
+    server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.6"))
+    assert running.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == before
+    assert running.get(10256, "/healthz")[0] == 200
+    with running.namespace.entered():
+        again = ApiServer(server.cluster, port=server.server_port)
+    with again:
+        running.until(lambda: running.holds("10.244.1.6"))
+        assert again.forms("endpointslices")[0] == "watch"
+        assert running.said().count("full sync") == 2
 
 
 def test_the_privileged_part_alone(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:

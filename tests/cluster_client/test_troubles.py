@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from knft.cluster.course import Next, Verdict
-from knft.cluster.troubles import AGAIN_SECONDS, Troubles
+from knft.cluster.troubles import AGAIN_SECONDS, REMIND_SECONDS, Troubles
 
 REFUSED = Verdict(Next.BACK_OFF, "connection refused")
 UNTRUSTED = Verdict(Next.BACK_OFF, "its certificate is not trusted")
@@ -35,8 +35,8 @@ def test_another_trouble_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
         it.troubles.begin("nodes", verdict)
     assert it.taken() == [
         "the API server cannot be followed: connection refused; rules stay as they are",
-        "the API server is still not followed, now: its certificate is not trusted",
-        "the API server is still not followed, now: it answers 429: request 0",
+        "the API server is still not followed, after 0 s: its certificate is not trusted",
+        "the API server is still not followed, after 0 s: it answers 429: request 0",
     ]
 
 
@@ -52,6 +52,27 @@ def test_a_kind_is_said_once_a_minute_at_the_most(caplog: pytest.LogCaptureFixtu
     assert it.taken() == ["the API server is followed again, after 600 s"]
     it.troubles.begin("services", REFUSED)
     assert len(it.taken()) == 1
+
+
+def test_a_trouble_that_lasts_is_said_again_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody finds in a log of days what was said once; and an hour is no flood."""
+    it, forbidden = Said(caplog), Verdict(Next.BACK_OFF, "knft may not watch nodes", shared=False, kind="403")
+    for second in range(0, 3600, 30):
+        it.now = second
+        it.troubles.begin("nodes", forbidden)
+    assert it.taken() == ["knft may not watch nodes; it is tried again"] * int(3600 / REMIND_SECONDS)
+    it.troubles.end("nodes")
+    assert it.taken() == ["nodes are followed again"]
+    for second in range(4000, 4000 + 3600, 30):
+        it.now = second
+        for name in ("services", "endpointslices", "nodes"):
+            it.troubles.begin(name, REFUSED)
+    first, *later = it.taken()
+    assert first == "the API server cannot be followed: connection refused; rules stay as they are"
+    assert later == [
+        f"the API server is still not followed, after {seconds} s: connection refused"
+        for seconds in range(300, 3600, 300)
+    ]
 
 
 def test_one_resource_alone_is_held_to_the_same(caplog: pytest.LogCaptureFixture) -> None:

@@ -81,22 +81,42 @@ def test_service_ports_without_local_endpoints(node: ServedNode) -> None:
 
 @moves("knft_left_out_service_ports")
 def test_service_ports_that_are_left_out(node: ServedNode) -> None:
-    """Their Services get an event, each time anew."""
+    """Their Services get an event, each time anew, and another one when they are back."""
+
+    def told() -> list[tuple[str, ...]]:
+        return [(event.kind, event.name, event.type, event.reason, event.note) for event in node.events]
+
     node.synced()
     node.ports[V4].meddle = refusing("10.96.0.7")
     node.synced(service("bad", 7), *slices("bad", [1]), service("good", 8))
     node.synced()
     assert [value(node, "knft_left_out_service_ports", family) for family in Family] == [1, 0]
-    told = [(event.kind, event.name, event.type, event.reason, event.note) for event in node.events]
     note = "left out of the IPv4 rules of node node-1, and tried again: default/bad:http: poison"
-    assert told == [
+    first = [
         ("Node", "node-1", "Normal", "Starting", ""),
         ("Service", "bad", "Warning", "FailedToProgramService", note),
     ]
+    assert told() == first
     node.ports[V4].heal()
     node.timer.now += 40
     node.synced(*slices("bad", [2]))
     assert value(node, "knft_left_out_service_ports", V4) == 0
+    back = ("Service", "bad", "Normal", "ProgrammedService", "no longer left out of the IPv4 rules of node node-1")
+    assert told() == [*first, back]
+    node.synced()
+    assert told() == [*first, back]
+
+
+def test_a_service_that_is_deleted_while_it_is_left_out_is_not_back(node: ServedNode) -> None:
+    node.synced()
+    node.ports[V4].meddle = refusing("10.96.0.7")
+    node.synced(service("bad", 7), *slices("bad", [1]), service("good", 8))
+    node.delete("Service", "bad")
+    node.ports[V4].heal()
+    node.timer.now += 40
+    node.synced()
+    assert value(node, "knft_left_out_service_ports", V4) == 0
+    assert [event.reason for event in node.events] == ["Starting", "FailedToProgramService"]
 
 
 @moves("knft_lost_frontends")
