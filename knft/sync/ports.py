@@ -31,12 +31,12 @@ class TablePort(Protocol):
 
 
 class Recorder:
-    """A port without a kernel behind it, for rendering: it keeps what a first sync would send."""
+    """A port without a kernel behind it, for rendering: it keeps what would be sent."""
 
     def __init__(self) -> None:
         """Start as a machine without the table."""
         self._declared: Table | None = None
-        self._transaction: Transaction | None = None
+        self.sent: list[Transaction] = []
 
     def read(self) -> Listing | None:
         """Return that there is no table yet."""
@@ -55,11 +55,11 @@ class Recorder:
 
     def commit(self, transaction: Transaction) -> None:
         """Keep the transaction."""
-        self._transaction = transaction
+        self.sent.append(transaction)
 
     def first_sync(self) -> tuple[Table, Transaction]:
-        """Return what was declared, and what was sent after that; there must have been a sync."""
-        if self._declared is None or self._transaction is None:
+        """Return what was declared, and what was sent next; there must have been a sync."""
+        if self._declared is None or not self.sent:
             msg = "nothing was synced"
             raise LookupError(msg)
-        return self._declared, self._transaction
+        return self._declared, self.sent[0]

@@ -2,12 +2,15 @@
 
 import json
 import logging
+from collections.abc import Iterable
 from functools import lru_cache
 
 from knft.config import Config
 from knft.errors import SourceError
 from knft.model.names import Family
 from knft.nft.codec.tables import table_text, transaction_json
+from knft.nft.objects import Key
+from knft.nft.transaction import Transaction
 from knft.render.layout import reachable, whole_table
 from knft.source.catalogue import Catalogue
 from knft.source.decode import Decoded, decode
@@ -67,19 +70,25 @@ def _serve(decoded: Decoded) -> None:
         _check_text(table_text(reachable(whole_table(declared, transaction))))
     daemon.handle(catalogue.remove("a"))
     assert daemon.sync()
-    removed = {family: recorders[family].first_sync()[1] for family in Family}
+    removed = {family: _removed(recorders[family].sent[1:]) for family in Family}
     for family, (_, transaction) in first.items():
-        _check_commands(transaction_json(removed[family]))
+        for sent in recorders[family].sent[1:]:
+            _check_commands(transaction_json(sent))
         added = {(name, key) for name, elements in transaction.added.items() for key in elements}
-        assert added >= {(name, key) for name, keys in removed[family].removed.items() for key in keys}
+        assert added >= {(name, key) for name, keys in removed[family].items() for key in keys}
     daemon.handle(catalogue.put("a", decoded))
     assert daemon.sync()
-    again = {family: recorders[family].first_sync()[1] for family in Family}
-    for family, transaction in removed.items():
+    again = {family: recorders[family].sent[-1] for family in Family}
+    for family, elements in removed.items():
         # Sticky ports start afresh: their numbers stay, and their indexes are others.
-        assert {name: set(keys) for name, keys in transaction.removed.items() if not name.startswith("sticky")} == {
-            name: set(elements) for name, elements in again[family].added.items() if not name.startswith("sticky")
+        assert {name: keys for name, keys in elements.items() if not name.startswith("sticky")} == {
+            name: set(added) for name, added in again[family].added.items() if not name.startswith("sticky")
         }
+
+
+def _removed(transactions: Iterable[Transaction]) -> dict[str, set[Key]]:
+    """Return all that is removed by one transaction after the other, by container."""
+    return {name: set(keys) for sent in transactions for name, keys in sent.removed.items()}
 
 
 def _check_text(text: str) -> None:
