@@ -14,6 +14,7 @@ from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
 from knft.model.names import NamespacedName
 from knft.model.objects import Change, KubeObject
+from tests.cluster_client.cluster import Cluster, endpoint_slice, node, service, service_cidr
 from tests.cluster_client.server import HUNG, ApiServer
 
 NODE = "node-1"
@@ -136,3 +137,14 @@ def following(
         assert source.join(HUNG), "threads go on after stop was set"
         assert source.failure is None, source.failure
         assert not mirror.wrong, mirror.wrong
+
+
+def small() -> Cluster:
+    cluster = Cluster()
+    cluster.put("services", service("web", 1))
+    cluster.put("services", service("shop", 2))
+    cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.0.1", "10.244.0.2"))
+    cluster.put("servicecidrs", service_cidr("kubernetes", "10.96.0.0/16"))
+    cluster.put("nodes", node(NODE, "192.0.2.11"))
+    cluster.put("nodes", node("node-2", "192.0.2.12"))
+    return cluster

@@ -1,118 +1,20 @@
-"""``knft run`` as a DaemonSet runs it, against the small API server: what it follows, answers, counts, and ends by."""
+"""``knft run`` as a DaemonSet runs it, against the small API server: what it follows, answers and counts."""
 
 import json
-import os
 import signal
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from knft.cli.ending import Ending
-from knft.cli.run import PATIENCE
-from knft.cluster.connection import Connection
-from knft.cluster.source import ClusterSource
-from knft.configuration.settings import ClientSettings
 from tests.cluster_client.cluster import endpoint_slice, node, service
 from tests.cluster_client.server import ApiServer, Asked, hang, refuse
-from tests.lab.links import netlink
+from tests.cluster_client.started import NODE, Started
 from tests.lab.namespace import Namespace
-from tests.packets.node import KNFT
 from tests.packets.running import workers_of
 
 pytestmark = pytest.mark.kernel
-
-HANG = 60.0
-NODE = "node-1"
-# nf_conntrack_max is the whole machine's.
-LEAVE_ALONE = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-close-wait=0s")
-
-
-class Started:
-    """One ``knft run`` in the namespace that its API server is in."""
-
-    def __init__(self, namespace: Namespace, server: ApiServer, folder: Path, *flags: str) -> None:
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(_kubeconfig(server.url)))
-        self.namespace, self._log = namespace, folder / "log"
-        command = [*KNFT, "run", f"--kubeconfig={kubeconfig}", f"--hostname-override={NODE}", *LEAVE_ALONE, *flags]
-        with self._log.open("w") as log:
-            self.process = namespace.popen(command, stderr=log)
-        namespace.at_close(self.kill)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + HANG
-        while not condition():
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
-
-    def until_in_force(self) -> None:
-        self.until(lambda: self.said().count("full sync") == 2)
-
-    def holds(self, words: str) -> bool:
-        return words in self.namespace.run(["nft", "list", "table", "ip", "knft"], check=False).stdout
-
-    def get(self, port: int, path: str) -> tuple[int, str]:
-        with self.namespace.entered():
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANG) as answer:
-                    return answer.status, answer.read().decode()
-            except urllib.error.HTTPError as error:
-                with error:
-                    return error.code, error.read().decode()
-
-    def ends(self) -> int:
-        return self.process.wait(HANG)
-
-
-def _kubeconfig(url: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "here",
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "knft"}}],
-        "clusters": [{"name": "here", "cluster": {"server": url}}],
-        "users": [{"name": "knft", "user": {"token": "a-token-of-the-tests"}}],
-    }
-
-
-@pytest.fixture
-def namespace() -> Iterator[Namespace]:
-    made = Namespace.create("cluster")
-    with netlink(made) as link:
-        link.up("lo")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def server(namespace: Namespace) -> Iterator[ApiServer]:
-    with namespace.entered():
-        server = ApiServer()
-    with server:
-        server.cluster.put("nodes", node(NODE, "192.0.2.11"))
-        server.cluster.put("services", service("web", 7))
-        server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.5"))
-        yield server
-
-
-@pytest.fixture
-def running(namespace: Namespace, server: ApiServer, tmp_path: Path) -> Started:
-    return Started(namespace, server, tmp_path, "--min-sync-period=0")
 
 
 def test_it_follows_answers_counts_and_tells(running: Started, server: ApiServer) -> None:
@@ -314,32 +216,6 @@ def test_the_privileged_part_alone(namespace: Namespace, server: ApiServer, tmp_
     assert server.asked == []
 
 
-def test_probes_that_cannot_be_served_end_it_where_that_is_asked_for(
-    namespace: Namespace, server: ApiServer, tmp_path: Path
-) -> None:
-    started = Started(
-        namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
-    )
-    assert started.ends() == 1
-    assert "the health server failed" in started.said()
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--kubeconfig=/nowhere"], "/nowhere"),
-        (["--kubeconfig=/dev/null"], "/dev/null"),
-        (["--master=https://127.0.0.1:1", "--config=/nowhere"], "/nowhere"),
-    ],
-)
-def test_a_cluster_that_cannot_be_meant_is_one_line(namespace: Namespace, flags: list[str], words: str) -> None:
-    done = namespace.run([*KNFT, "run", "--nodeport-addresses=primary", "--node", NODE, *flags], check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("knft: ")
-    assert words in line
-
-
 def test_memory_settings_are_those_of_the_library_too(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
     started = Started(namespace, server, tmp_path, "--oom-score-adj=321")
     started.until_in_force()
@@ -359,102 +235,6 @@ def test_every_line_is_an_object_where_that_is_asked_for(
     assert started.ends() == 1
     lines = [json.loads(line) for line in started.said().splitlines()]
     assert (lines[-1]["severity"], "was deleted" in lines[-1]["msg"]) == ("error", True)
-
-
-def test_the_event_of_a_hard_failure_is_sent(namespace: Namespace, server: ApiServer, tmp_path: Path) -> None:
-    started = Started(
-        namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
-    )
-    assert started.ends() == 1
-    posted = [json.loads(asked.body)["reason"] for asked in server.asked if asked.form == "post"]
-    assert "FailedToStartProxierHealthcheck" in posted
-
-
-def test_a_source_that_breaks_unexpectedly_ends_it() -> None:
-    """Loudly: with what happened, and a status that has it started again."""
-    stop = threading.Event()
-    ending = Ending(stop, patience=0, leave=lambda _: None)
-    source = ClusterSource(Connection(ClientSettings(server="http://127.0.0.1:1")), NODE, _fail, failed=ending.fail)
-    source._followers = {"services": _Broken()}  # type: ignore[dict-item]
-    source._follow(source._followers["services"], stop)
-    with pytest.raises(RuntimeError, match="nobody has thought of this"):
-        ending.raise_failure()
-
-
-def _fail(_: object) -> None:
-    raise AssertionError
-
-
-class _Broken:
-    def run(self, _: threading.Event) -> None:
-        message = "nobody has thought of this"
-        raise RuntimeError(message)
-
-
-@pytest.mark.parametrize("stuck", ["a signal", "a failure"])
-def test_it_ends_although_libnftables_hangs(
-    namespace: Namespace, server: ApiServer, tmp_path: Path, stuck: str
-) -> None:
-    """A commit is carried out as a whole or not at all, whether or not anybody waits for it."""
-    # The rest of the second is for the interpreter's lock, and for the kernel to take the memory back.
-    assert PATIENCE <= 0.5
-    started = Started(namespace, server, tmp_path, "--min-sync-period=0")
-    started.until_in_force()
-    (worker,) = workers_of(started.process.pid)
-    before = _changes(started)
-    os.kill(worker, signal.SIGSTOP)
-    server.cluster.put("services", service("another", 10))
-    started.until(lambda: _changes(started) > before)
-    # Of waiting for the library nothing is to be seen.
-    time.sleep(0.5)
-    if stuck == "a signal":
-        started.process.terminate()
-        assert started.ends() == 0
-    else:
-        server.cluster.remove("nodes", NODE, "")
-        assert started.ends() == 1
-        assert "was deleted" in started.said()
-
-
-def _changes(started: Started) -> float:
-    name = "kubeproxy_sync_proxy_rules_service_changes_total "
-    lines = started.get(10249, "/metrics")[1].splitlines()
-    return next(float(line.removeprefix(name)) for line in lines if line.startswith(name))
-
-
-def test_a_signal_ends_it_while_it_starts(namespace: Namespace, tmp_path: Path) -> None:
-    """Also as a container's first process, which ignores what it has no handler for."""
-    plugin = tmp_path / "plugin"
-    plugin.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 60\n")
-    plugin.chmod(0o755)
-    kubeconfig = tmp_path / "kubeconfig"
-    execute = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
-    content = _kubeconfig("http://127.0.0.1:1")
-    content["users"][0]["user"] = {"exec": execute}
-    kubeconfig.write_text(json.dumps(content))
-    command = [
-        "unshare",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        *KNFT,
-        "run",
-        f"--kubeconfig={kubeconfig}",
-        "--node=node-1",
-    ]
-    process = namespace.popen(command)
-    namespace.at_close(process.kill)
-    deadline = time.monotonic() + HANG
-    while not (tmp_path / "plugin.started").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    (first,) = _children(process.pid)
-    os.kill(first, signal.SIGTERM)
-    assert process.wait(HANG) == 128 + signal.SIGTERM
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_an_api_server_that_is_not_there_is_waited_for(namespace: Namespace, tmp_path: Path) -> None:
