@@ -100,7 +100,7 @@ class SyncMeasure(Observer):
         self._metrics.full_duration(family.value).observe(seconds)
 
 
-def follow(daemon: Daemon, service_health: ServiceHealth, library_starts: int) -> Followed:
+def follow(daemon: Daemon, service_health: ServiceHealth, libnftables_starts: int) -> Followed:
     """Return what the others count, as it is now."""
     tracked = [state.tracked() for state in daemon.states.values()]
     return Followed(
@@ -113,5 +113,5 @@ def follow(daemon: Daemon, service_health: ServiceHealth, library_starts: int) -
         service_ports={family: state.service_port_count() for family, state in daemon.states.items()},
         listeners={family: servers.listeners for family, servers in service_health.servers.items()},
         listen_failures={family: servers.failures for family, servers in service_health.servers.items()},
-        library_starts=library_starts,
+        libnftables_starts=libnftables_starts,
     )

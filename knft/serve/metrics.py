@@ -53,7 +53,7 @@ class Followed(Struct, frozen=True):
     service_ports: dict[Family, int] = {}
     listeners: dict[Family, int] = {}
     listen_failures: dict[Family, int] = {}
-    library_starts: int = 0
+    libnftables_starts: int = 0
 
 
 class Metrics:
@@ -217,7 +217,7 @@ def _families(now: Followed) -> Iterator[Metric]:
         f"{rules}endpoint_changes_pending", "Changes of EndpointSlices that wait for a sync", value=now.slices_pending
     )
     yield CounterMetricFamily(
-        "knft_library_starts_total", "Processes that were started for libnftables", value=now.library_starts
+        "knft_libnftables_starts_total", "Processes that were started for libnftables", value=now.libnftables_starts
     )
     for kind, name, text, values in _BY_FAMILY:
         metric = kind(name, text, labels=_FAMILY)

@@ -50,7 +50,7 @@ class Figures(Struct):
     cpu_s: float
     decoded_cpu_s: float = 0.0
     """Of it, until everything was handed to the daemon."""
-    library_cpu_s: float = 0.0
+    libnftables_cpu_s: float = 0.0
     """Of it, in libnftables' process."""
     wall_s: float = 0.0
     resident_mib: float = 0.0
@@ -96,7 +96,7 @@ def _measure(shape: Shape, runs: int) -> None:
     print(f"{shape.name}, {size / 2**20:.0f} MiB of JSON, the best of {runs}")
     print(f"bare commit: {bare.cpu_s:.2f} s of processor time")
     print(f"from bytes to committed: {whole.cpu_s:.2f} s, {whole.cpu_s / bare.cpu_s:.2f} times the commit")
-    print(f"  until handed over {whole.decoded_cpu_s:.2f} s, in libnftables {whole.library_cpu_s:.2f} s")
+    print(f"  until handed over {whole.decoded_cpu_s:.2f} s, in libnftables {whole.libnftables_cpu_s:.2f} s")
     print(f"  by the clock {whole.wall_s:.2f} s")
     settled = [item.resident_mib for item in wholes]
     print(f"settled: {max(settled):.0f} MiB; peak before {max(item.peak_mib for item in wholes):.0f}")
@@ -175,7 +175,7 @@ def _whole(url: str, *, profile: bool) -> Figures:
         figures = Figures(
             cpu_s=time.process_time() - cpu + library.cpu_seconds() - worker,
             decoded_cpu_s=decoded,
-            library_cpu_s=library.cpu_seconds() - worker,
+            libnftables_cpu_s=library.cpu_seconds() - worker,
             wall_s=time.perf_counter() - started,
             peak_mib=peak_mib(),
         )

@@ -68,7 +68,7 @@ OWN = {
     "knft_unswept": Expected("gauge", BY_FAMILY),
     "knft_foreign_changes_total": Expected("counter", BY_FAMILY),
     "knft_audit_differences_total": Expected("counter", BY_FAMILY),
-    "knft_library_starts_total": Expected("counter"),
+    "knft_libnftables_starts_total": Expected("counter"),
     "knft_health_check_services": Expected("gauge", BY_FAMILY),
     "knft_health_check_listen_failures_total": Expected("counter", BY_FAMILY),
 }

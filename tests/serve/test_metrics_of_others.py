@@ -136,18 +136,18 @@ def test_differences_that_an_audit_finds(node: ServedNode) -> None:
     assert [value(node, "knft_audit_differences_total", family) for family in Family] == [2, 0]
 
 
-@moves("knft_library_starts_total")
+@moves("knft_libnftables_starts_total")
 def test_processes_of_the_library(node: ServedNode) -> None:
     from tests.kernel.nft_process import library_in
 
     node.synced()
-    before = value(node, "knft_library_starts_total")
+    before = value(node, "knft_libnftables_starts_total")
     library = library_in(node.namespace)._process
     assert library.pid is not None
     os.kill(library.pid, signal.SIGKILL)
     with node.namespace.entered():
         assert library.dies_within(20)
-    assert value(node, "knft_library_starts_total") == before + 1
+    assert value(node, "knft_libnftables_starts_total") == before + 1
 
 
 @moves("kubernetes_healthcheck", "kubernetes_healthchecks_total")
