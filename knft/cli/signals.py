@@ -9,11 +9,6 @@ from types import FrameType
 _AWAITED = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
-def hold_signals() -> None:
-    """Have both wait until ``stop_on_signals`` is called, by the main thread and those that it starts from now on."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-
-
 def end_on_signals() -> None:
     """Have both end this process at once, also as a container's first, until ``stop_on_signals`` is called."""
 
@@ -27,11 +22,12 @@ def end_on_signals() -> None:
 def stop_on_signals(wake: Callable[[], None] = lambda: None, patience: float | None = None) -> threading.Event:
     """Return an event that SIGTERM and SIGINT set; a thread waits for them, so that no handler interrupts a sync.
 
+    The main thread calls this, before it starts others: to it and to those, signals do not come any more.
     ``wake`` is called after it is set. Whoever has not ended ``patience`` seconds later is ended, with status 0: a
     commit is carried out as a whole or not at all, whether or not anybody waits for it.
     """
     stop = threading.Event()
-    hold_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
 
     def wait() -> None:
         signal.sigwait(_AWAITED)
