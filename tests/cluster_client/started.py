@@ -1,48 +1,35 @@
 """``knft run`` as a process, for tests: in the namespace of its API server."""
 
 import json
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.cluster_client.server import ApiServer
+from tests.lab.logged_process import HANG, LoggedProcess
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
 
-HANG = 60.0
 NODE = "node-1"
 # nf_conntrack_max is the whole machine's.
 LEAVE_ALONE = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-close-wait=0s")
 
 
-class Started:
+class Started(LoggedProcess):
     """One ``knft run`` in the namespace that its API server is in."""
 
     def __init__(self, namespace: Namespace, server: ApiServer, folder: Path, *flags: str) -> None:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(json.dumps(kubeconfig_of(server.url)))
-        self.namespace, self._log = namespace, folder / "log"
+        self.namespace = namespace
         command = [*KNFT, "run", f"--kubeconfig={kubeconfig}", f"--hostname-override={NODE}", *LEAVE_ALONE, *flags]
-        with self._log.open("w") as log:
-            self.process = namespace.popen(command, stderr=log)
+        super().__init__(namespace, command, folder / "log")
         namespace.at_close(self.kill)
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + HANG
-        while not condition():
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.02)
 
     def until_in_force(self) -> None:
         self.until(lambda: self.said().count("full sync") == 2)

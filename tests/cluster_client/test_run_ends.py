@@ -16,7 +16,8 @@ from knft.cluster.source import ClusterSource
 from knft.configuration.settings import ClientSettings
 from tests.cluster_client.cluster import service
 from tests.cluster_client.server import ApiServer
-from tests.cluster_client.started import HANG, NODE, Started, kubeconfig_of
+from tests.cluster_client.started import NODE, Started, kubeconfig_of
+from tests.lab.logged_process import HANG
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
 from tests.packets.running import workers_of

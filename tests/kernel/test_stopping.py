@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.following import HANG, Daemon
+from tests.kernel.following import Daemon
+from tests.lab.logged_process import HANG
 from tests.lab.namespace import Namespace
 from tests.packets.running import until, workers_of
 

@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.lab.logged_process import LoggedProcess
 from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT, NODE_FLAG
 
@@ -58,16 +58,14 @@ OBJECTS: list[dict[str, Any]] = [
 ]
 
 
-class Running:
+class Running(LoggedProcess):
     """``knft run`` in a namespace of its own."""
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
         self.namespace = namespace
         (folder / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
-        self._log = folder / "log"
-        with self._log.open("w") as log:
-            arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "--sync-period", "1s"]
-            self.process = namespace.popen([*KNFT, *arguments], stderr=log)
+        arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "--sync-period", "1s"]
+        super().__init__(namespace, [*KNFT, *arguments], folder / "log")
         self.until(lambda: self.said().count("full sync") == 2, HANG)
         self.tables = self.words()
 
@@ -77,16 +75,6 @@ class Running:
     def words(self) -> list[str]:
         """Return what both tables are, without the order of chains and elements."""
         return sorted(self.namespace.run(["nft", "list", "ruleset"]).stdout.replace(",", " ").split())
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-    def until(self, condition: Callable[[], bool], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.01)
 
     def worker(self) -> int:
         """Return the process that libnftables works in."""
