@@ -14,8 +14,9 @@ from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
 from knft.model.names import NamespacedName
 from knft.model.objects import Change, KubeObject
+from tests.cluster_client.answers import HUNG
 from tests.cluster_client.cluster import Cluster, endpoint_slice, node, service, service_cidr
-from tests.cluster_client.server import HUNG, ApiServer
+from tests.cluster_client.server import ApiServer
 
 NODE = "node-1"
 HURRY = 40.0

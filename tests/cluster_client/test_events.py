@@ -11,8 +11,9 @@ import pytest
 from knft.cluster.connection import Connection
 from knft.cluster.events import MAX_NOTE, SAME_AGAIN_SECONDS, Event, EventPoster, Filter, Regarding
 from knft.configuration.settings import ClientSettings
+from tests.cluster_client.answers import HUNG, hang, refuse
 from tests.cluster_client.following import HurriedStop, until
-from tests.cluster_client.server import HUNG, ApiServer, hang, refuse
+from tests.cluster_client.server import ApiServer
 
 
 class Posting:

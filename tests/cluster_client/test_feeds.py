@@ -12,9 +12,10 @@ from knft.cli.ending import Ending
 from knft.cli.feeds import ClusterFeed
 from knft.configuration.load import settings_from
 from knft.model.objects import Change, Node
+from tests.cluster_client.answers import HUNG, hang
 from tests.cluster_client.cluster import node
 from tests.cluster_client.following import NODE, until
-from tests.cluster_client.server import HUNG, ApiServer, hang
+from tests.cluster_client.server import ApiServer
 
 
 class SlowDaemon:

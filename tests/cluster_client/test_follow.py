@@ -4,10 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from knft.model.objects import Service
+from tests.cluster_client.answers import hang, refuse, reset, send_raw, stream_raw
 from tests.cluster_client.cluster import service
 from tests.cluster_client.following import SHORT, following, small
 from tests.cluster_client.logged import infos, warnings
-from tests.cluster_client.server import ApiServer, hang, refuse, reset, send_raw, stream_raw
+from tests.cluster_client.server import ApiServer
 
 pytestmark = pytest.mark.usefixtures("info")
 EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as some
 
 from knft.cluster.course import Times
+from tests.cluster_client.answers import Answer, refuse, reset, send_raw, stream_raw
 from tests.cluster_client.cluster import Cluster, endpoint_slice, service
 from tests.cluster_client.following import SHORT, Following, following
-from tests.cluster_client.server import Answer, ApiServer, refuse, reset, send_raw, stream_raw
+from tests.cluster_client.server import ApiServer
 
 NAMES = ("a", "b", "c", "d")
 BROKEN: dict[str, Answer] = {

@@ -12,9 +12,10 @@ from knft.cluster.access import Pod
 from knft.cluster.connection import Connection
 from knft.configuration.settings import ClientSettings
 from knft.errors import ClusterError, UsageError
+from tests.cluster_client.answers import nobody_there
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.kubeconfigs import PLUGIN_VERSION, in_pod, kubeconfig, one
-from tests.cluster_client.server import ApiServer, nobody_there
+from tests.cluster_client.server import ApiServer
 
 pytestmark = pytest.mark.usefixtures("info")
 HERE = "kubeconfig {path}, context 'here': "

@@ -4,10 +4,11 @@ import pytest
 
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Node, Service
+from tests.cluster_client.answers import refuse, stream_raw
 from tests.cluster_client.cluster import Cluster, endpoint_slice, node, service
 from tests.cluster_client.following import NODE, following, small
 from tests.cluster_client.logged import infos, warnings
-from tests.cluster_client.server import ApiServer, refuse, stream_raw
+from tests.cluster_client.server import ApiServer
 
 pytestmark = pytest.mark.usefixtures("info")
 

@@ -12,10 +12,11 @@ from knft.cluster.connection import Connection
 from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
 from knft.errors import ClusterError, UsageError
+from tests.cluster_client.answers import refuse
 from tests.cluster_client.following import following, until
 from tests.cluster_client.kubeconfigs import NO_LINE, PLUGIN_VERSION, SECRET, kubeconfig, one
 from tests.cluster_client.logged import warnings
-from tests.cluster_client.server import ApiServer, Handler, refuse
+from tests.cluster_client.server import ApiServer, Handler
 
 pytestmark = pytest.mark.usefixtures("info")
 

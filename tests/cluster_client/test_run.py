@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cluster_client.answers import Asked, hang, refuse
 from tests.cluster_client.cluster import endpoint_slice, node, service
-from tests.cluster_client.server import ApiServer, Asked, hang, refuse
+from tests.cluster_client.server import ApiServer
 from tests.cluster_client.started import NODE, Started
 from tests.lab.namespace import Namespace
 from tests.packets.running import workers_of

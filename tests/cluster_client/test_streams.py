@@ -17,9 +17,10 @@ from knft.cluster.connection import Connection
 from knft.cluster.wire import Timing
 from knft.configuration.settings import ClientSettings
 from knft.errors import ClusterError
+from tests.cluster_client.answers import HUNG, hang, nobody_there, stream_raw
 from tests.cluster_client.cluster import Cluster, service
 from tests.cluster_client.following import QUICK, SHORT, following, until
-from tests.cluster_client.server import HUNG, ApiServer, Handler, hang, nobody_there, stream_raw
+from tests.cluster_client.server import ApiServer, Handler
 from tests.lab.namespace import Namespace
 
 NEVER = Timing(connect=10 * HUNG, answer=10 * HUNG, idle=1000, interval=1000, unacknowledged=10000)

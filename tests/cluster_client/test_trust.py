@@ -11,11 +11,12 @@ import pytest
 from knft.cluster.connection import Connection
 from knft.configuration.settings import ClientSettings
 from knft.errors import ClusterError
+from tests.cluster_client.answers import refuse
 from tests.cluster_client.certificates import Authority
 from tests.cluster_client.following import following
 from tests.cluster_client.kubeconfigs import PLUGIN_VERSION, in_pod, kubeconfig, one, rotate
 from tests.cluster_client.logged import warnings
-from tests.cluster_client.server import ApiServer, refuse
+from tests.cluster_client.server import ApiServer
 
 pytestmark = pytest.mark.usefixtures("info")
 

@@ -15,9 +15,10 @@ from knft.cluster.objects import Bookmark, Reader, Seen
 from knft.errors import ClusterError
 from knft.model.names import NamespacedName
 from knft.model.objects import Service
+from tests.cluster_client.answers import send_raw, stream_raw
 from tests.cluster_client.cluster import Cluster, Object, service
 from tests.cluster_client.following import following
-from tests.cluster_client.server import ApiServer, send_raw, stream_raw
+from tests.cluster_client.server import ApiServer
 
 DEEP = 5000
 LEFT_OUT = NamespacedName("default", "bad")
