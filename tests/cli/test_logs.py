@@ -38,34 +38,24 @@ LEVELS = (
 )
 
 
+EVERYTHING = [
+    "DEBUG sync",
+    "INFO first",
+    "WARNING odd",
+    "ERROR bad",
+    "DEBUG GET /api/v1/services 200",
+    "DEBUG after 1 s",
+]
+
+
 @pytest.mark.parametrize(
     ("verbosity", "words"),
     [
         (0, ["INFO first", "WARNING odd", "ERROR bad"]),
         (1, ["INFO first", "WARNING odd", "ERROR bad"]),
         (2, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad"]),
-        (
-            4,
-            [
-                "DEBUG sync",
-                "INFO first",
-                "WARNING odd",
-                "ERROR bad",
-                "DEBUG GET /api/v1/services 200",
-                "DEBUG after 1 s",
-            ],
-        ),
-        (
-            9,
-            [
-                "DEBUG sync",
-                "INFO first",
-                "WARNING odd",
-                "ERROR bad",
-                "DEBUG GET /api/v1/services 200",
-                "DEBUG after 1 s",
-            ],
-        ),
+        (4, EVERYTHING),
+        (9, EVERYTHING),
     ],
 )
 def test_levels(verbosity: int, words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Namespaces with a loopback interface, in which every port is free."""
+"""Namespaces with a loopback interface, in which every port is free; and a node that is served there."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,6 +8,7 @@ import pytest
 import tests.kernel.harness
 from tests.lab.namespace import Namespace
 from tests.serve.alone import Start
+from tests.serve.node import ServedNode
 
 
 @pytest.fixture
@@ -31,3 +32,9 @@ def start(namespace: Namespace) -> Iterator[Start]:  # noqa: ARG001 - its ports
 def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holding transactions against the schema is others' work, and takes longer than everything else here."""
     monkeypatch.setattr(tests.kernel.harness, "check_schema", lambda _document: None)
+
+
+@pytest.fixture
+def node(namespace: Namespace) -> Iterator[ServedNode]:
+    with ServedNode(namespace) as node:
+        yield node

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from knft.model.names import Family
 from tests.kernel.harness import service
 from tests.kernel.poison import refusing
-from tests.lab.namespace import Namespace
 from tests.serve.listed import ABSENT, GATE, INDICATORS, OTHER_MODE, OWN, PROCESS, UPSTREAM, Expected
 from tests.serve.moving import MOVED, timed
 from tests.serve.node import HEALTH, METRICS, ServedNode
@@ -18,12 +16,6 @@ from tests.serve.node import HEALTH, METRICS, ServedNode
 pytestmark = pytest.mark.kernel
 V4 = Family.IPV4
 MOVING = ("syncs", "objects", "others")
-
-
-@pytest.fixture
-def node(namespace: Namespace) -> Iterator[ServedNode]:
-    with ServedNode(namespace) as node:
-        yield node
 
 
 _SERIES = re.compile(r"(\w+)(?:\{(.*)\})?")

@@ -1,7 +1,6 @@
 """The metrics of Services and their endpoints: what has changed, and what is not as its owner wants it."""
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,18 +8,11 @@ import pytest
 from knft.model.names import Family
 from tests.kernel.harness import service, slices
 from tests.kernel.poison import refusing
-from tests.lab.namespace import Namespace
 from tests.serve.moving import RULES, moves, value
 from tests.serve.node import ServedNode, health_checked
 
 pytestmark = pytest.mark.kernel
 V4, V6 = Family.IPV4, Family.IPV6
-
-
-@pytest.fixture
-def node(namespace: Namespace) -> Iterator[ServedNode]:
-    with ServedNode(namespace) as node:
-        yield node
 
 
 @moves(

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,21 +16,15 @@ from knft.kernel.notifications import ForeignChanges
 from knft.model.names import Family
 from knft.render.names import TABLE
 from knft.sync.conntrack import FlowCleaner
-from tests.cluster_client.server import ApiServer, refuse
+from tests.cluster_client.answers import refuse
+from tests.cluster_client.server import ApiServer
 from tests.conntrack.entries import Entry, make
 from tests.kernel.harness import CONFIG, service, slices
-from tests.lab.namespace import Namespace
 from tests.serve.moving import moves, value
 from tests.serve.node import HEALTH, METRICS, ServedNode, eventually
 
 pytestmark = pytest.mark.kernel
 V4, V6 = Family.IPV4, Family.IPV6
-
-
-@pytest.fixture
-def node(namespace: Namespace) -> Iterator[ServedNode]:
-    with ServedNode(namespace) as node:
-        yield node
 
 
 @moves("kubeproxy_proxy_healthz_total", "kubeproxy_proxy_livez_total")

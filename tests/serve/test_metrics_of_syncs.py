@@ -1,25 +1,16 @@
 """The metrics of syncs, each made to move by real ones into a kernel. Time is the test's."""
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec.structs import replace
 
 from knft.model.names import Family
 from tests.kernel.harness import service, slices
 from tests.kernel.poison import refusing
-from tests.lab.namespace import Namespace
 from tests.serve.moving import RULES, moves, timed, value
 from tests.serve.node import ServedNode
 
 pytestmark = pytest.mark.kernel
 V4, V6 = Family.IPV4, Family.IPV6
-
-
-@pytest.fixture
-def node(namespace: Namespace) -> Iterator[ServedNode]:
-    with ServedNode(namespace) as node:
-        yield node
 
 
 @moves(
