@@ -8,6 +8,7 @@ from msgspec import structs
 from knft.config import Config
 from knft.delta.programmed import Programmed
 from knft.errors import KernelError, UnavailableError
+from knft.nft.objects import Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.numbering import StickyPort, trusted
@@ -55,7 +56,7 @@ class Committed:
 
         Raises KernelError where it is refused, and then what was known before is known again; UnavailableError where
         nobody knows what became of it: most likely nothing, so that this is what the next commit may stand on. Where
-        only its late removals are refused, they count as done, and the table has to be read back.
+        only its late removals are refused, the rest is in force, and they are what nobody wants.
         """
         prepared = prepare(basis, self._state, self._config, now)
         started = self._timer()
@@ -113,8 +114,17 @@ class Committed:
         self.sticky, self._remembers = basis.sticky, True
 
     def _remove_late(self, basis: Basis, transaction: Transaction) -> None:
-        if transaction.late and basis.table is TableState.READY:
+        if not transaction.late or basis.table is not TableState.READY:
+            return
+        try:
             self._port.commit(transaction.behind())
+        except KernelError:
+            left = Contents.empty()
+            left.members.update((name, key) for name, keys in transaction.late.items() for key in keys)
+            found = basis.programmed.stored(Part.FOUND)
+            basis.programmed.adopt({Part.FOUND: left if found is None else Contents.joined((found, left))})
+            self.swept = False
+            raise
 
     def _delete_unwanted(self, programmed: Programmed[Owner], prepared: Prepared, now: float) -> None:
         """Delete the chains that nothing of knft's leads to, but for those that somebody else's rule needs."""

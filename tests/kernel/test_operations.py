@@ -9,6 +9,7 @@ from knft.model.names import Family
 from knft.nft.transaction import Transaction
 from knft.render.names import HAIRPIN
 from tests.kernel.harness import KernelHarness, held_by_fresh_start, operations, service, slices
+from tests.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 BOTH = pytest.mark.parametrize("family", list(Family))
@@ -169,6 +170,33 @@ def test_what_could_not_be_removed_late_is_removed_by_a_comparison(harness: Kern
     assert not refusals
     assert report.full
     assert report.left_out == {}
+    assert held_by_fresh_start(harness) == harness.held().contents
+
+
+def test_nobody_is_left_out_where_late_removals_are_refused_for_good(namespace: Namespace) -> None:
+    """The element stays, which harms nobody, and its removal is tried again."""
+    now = 100.0
+    harness = KernelHarness(namespace, timer=lambda: now)
+    harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
+    harness.sync()
+    port = harness.ports[Family.IPV4]
+
+    def refuse(transaction: Transaction) -> None:
+        if HAIRPIN in transaction.removed:
+            msg = "refused for the test"
+            raise KernelError(msg)
+
+    port.meddle = refuse
+    harness.apply(*slices("web", [11]), service("late", 20), *slices("late", [15]))
+    report = harness.sync()[Family.IPV4]
+    assert report.left_out == {}
+    assert report.unswept == "refused for the test"
+    assert not harness.proxiers[Family.IPV4]._committed.swept
+    assert ("10.96.0.20", "tcp", 80) in {key for _, key in harness.held().contents.entries}
+    port.heal()
+    assert report.again_within is not None
+    now += report.again_within
+    assert harness.sync()[Family.IPV4].unswept == ""
     assert held_by_fresh_start(harness) == harness.held().contents
 
 
