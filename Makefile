@@ -38,7 +38,7 @@ check: $(INSTALLED)
 # The browser is for the page of a report. Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
 pytest: $(INSTALLED)
 	@sh tests/present/install.sh
-	$(BIN)/python -m tests.lab.privilege $(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m tests.support.lab.privilege $(BIN)/python -m pytest $(ARGS)
 
 # Needs no kernel: rule sets are text. The tests have a part of it, one cluster for each mode.
 CLUSTERS = 3

@@ -5,12 +5,12 @@ import threading
 from collections.abc import Iterable
 from typing import Protocol
 
+from knft.apiserver import events
+from knft.apiserver.address import without_credentials
+from knft.apiserver.connection import Connection
+from knft.apiserver.node import OwnNode
+from knft.apiserver.source import ClusterSource
 from knft.cli.ending import Ending
-from knft.cluster import events
-from knft.cluster.address import without_credentials
-from knft.cluster.connection import Connection
-from knft.cluster.node import OwnNode
-from knft.cluster.source import ClusterSource
 from knft.configuration.settings import Settings
 from knft.errors import ClusterError, KnftError
 from knft.model.names import NamespacedName

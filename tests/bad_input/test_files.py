@@ -16,9 +16,9 @@ from knft.source.directory import DirectorySource, read_paths
 from tests.bad_input import strange
 from tests.bad_input.broken import BROKEN, READABLE
 from tests.bad_input.serving import look, service, text
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT, NODE_FLAG
 from tests.packets.test_follow import HANG, _until
+from tests.support.lab.namespace import Namespace
 
 SILENT = "nothing of it is served"
 STAYS = "its last good objects stay"

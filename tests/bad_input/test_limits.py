@@ -15,8 +15,8 @@ from knft.source.decode import decode
 from knft.source.directory import DirectorySource
 from tests.bad_input.broken import BROKEN
 from tests.bad_input.serving import endpoint_slice, look, service, text
-from tests.lab.namespace import Namespace
 from tests.packets.node import NODE_FLAG, knft
+from tests.support.lab.namespace import Namespace
 
 EVERY_CHARACTER = "abcdefghijklmnopqrstuvwxyz0123456789"
 LONGEST_NAME = f"{EVERY_CHARACTER}-{EVERY_CHARACTER}.{EVERY_CHARACTER}" + "a" * 142 + "0"

@@ -15,7 +15,7 @@ from knft.cli.main import cli
 from knft.nft.codec.elements import comment_text
 from tests.bad_input.serving import endpoint_slice, service
 from tests.kernel.harness import check_schema
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 EDGES, INNER = string.ascii_lowercase + string.digits, string.ascii_lowercase + string.digits + "-."
 HOSTILE = (

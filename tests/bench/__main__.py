@@ -22,7 +22,7 @@ from tests.bench.plot import can_plot, plot
 from tests.bench.record import BARE, ENDED, KNFT, LATENCY, Record
 from tests.bench.results import Results
 from tests.bench.table import markdown
-from tests.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
 
 RESULTS = Path(__file__).with_name("results")
 CASE_SECONDS = 1800.0

@@ -15,7 +15,7 @@ from tests.bench.peer import Limits, measure_peer
 from tests.bench.peers.known import PEERS
 from tests.bench.peers.program import NotEnded
 from tests.bench.record import BARE, ENDED, KNFT, LATENCY, Record, emit
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 _PR_SET_PDEATHSIG = 1
 

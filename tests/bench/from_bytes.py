@@ -36,8 +36,8 @@ from tests.bench.cluster import (
     is_local,
 )
 from tests.bench.measure import peak_mib, resident_mib
-from tests.lab.namespace import Namespace
-from tests.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
 
 HUNG_SECONDS = 600.0
 PAGE = 500
@@ -148,8 +148,8 @@ def _bare(shape: Shape) -> Figures:
 
 def _whole(url: str, *, profile: bool) -> Figures:
     """Be knft: list, watch, and sync once."""
-    from knft.cluster.connection import Connection
-    from knft.cluster.source import ClusterSource
+    from knft.apiserver.connection import Connection
+    from knft.apiserver.source import ClusterSource
     from knft.configuration.settings import ClientSettings
     from knft.sync.assemble import live_daemon
     from knft.sync.memory import tune_collector

@@ -21,7 +21,7 @@ from tests.bench.peers.known import PEERS
 from tests.bench.peers.program import Program
 from tests.bench.product import Product
 from tests.bench.record import Record, emit
-from tests.lab.topology import Host, Lab
+from tests.support.lab.topology import Host, Lab
 
 NONE = "no rules"
 FIRST, LAST = "connecting to the first Service", "connecting to the last Service"

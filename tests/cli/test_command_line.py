@@ -12,8 +12,8 @@ from knft import __version__
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
 from tests.kernel.nft_process import library_in
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
+from tests.support.lab.namespace import Namespace
 
 NODE = ("--node", "node-1")
 

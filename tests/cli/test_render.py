@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.kernel.harness import check_schema
 from tests.kernel.owning import CAN_OWN
 from tests.kernel.strategies import NAMES, endpoint_slices, nodes, services
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
+from tests.support.lab.namespace import Namespace
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")

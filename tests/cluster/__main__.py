@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cluster.build import programs
 from tests.cluster.problem import Problem
-from tests.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
 
 CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = [str(path) for path in sorted(Path(__file__).parent.glob("with_*.py"))]

@@ -6,7 +6,7 @@ from typing import Any
 import kubernetes
 import urllib3
 
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 _PATHS = {
     "Namespace": ("/api/v1", "namespaces", False),

@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.cluster.api import INVALID, Api, ApiError
 from tests.cluster.desired import FIRST_PORT, desired
-from tests.lab.beside import beside
 from tests.packets.churn import SERVICES, Churn
 from tests.packets.manifests import STAYING
 from tests.packets.programmed import both_protocols, endpoints, service
 from tests.packets.scenario import Scenario
 from tests.packets.timeline import Timeline
+from tests.support.lab.beside import beside
 
 PAUSE = 0.1
 """Seconds between two changes, at most."""

@@ -19,9 +19,9 @@ from tests.cluster.desired import FIRST_PORT, LAST_PORT
 from tests.cluster.keys import Keys
 from tests.cluster.server import Server
 from tests.cluster.store import Store
-from tests.lab.links import netlink
-from tests.lab.namespace import Namespace
 from tests.packets.running import until
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
 
 # The namespace is the tests' own: every port is free.
 _ETCD = "https://127.0.0.1:2379"

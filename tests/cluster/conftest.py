@@ -7,8 +7,8 @@ import pytest
 
 from tests.cluster.account import Account
 from tests.cluster.cluster import Cluster
-from tests.lab.topology import Lab
 from tests.packets.conftest import lab
+from tests.support.lab.topology import Lab
 
 __all__ = ["lab"]
 

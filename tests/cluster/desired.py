@@ -8,7 +8,7 @@ from copy import deepcopy
 from itertools import count
 from typing import Any, NamedTuple
 
-from tests.lab.plan import SERVICES
+from tests.support.lab.plan import SERVICES
 
 Key = tuple[str, str, str]
 """Kind, namespace ("" where the kind has none) and name."""

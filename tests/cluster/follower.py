@@ -5,8 +5,8 @@ from pathlib import Path
 from tests.cluster.account import Account, Volume, kubeconfig
 from tests.cluster.cluster import Cluster
 from tests.cluster.server import Server
-from tests.lab import plan
 from tests.packets.node import KNFT
+from tests.support.lab import plan
 
 # Limits of the whole machine are not the tests' to change.
 _LEAVE_ALONE = ("--conntrack-max-per-core=0", "--conntrack-min=0")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.desired import KINDS
-from tests.lab import plan
-from tests.lab.links import netlink
-from tests.lab.namespace import Namespace
 from tests.packets.held import differences, held
 from tests.packets.node import sync_once, write_manifests
+from tests.support.lab import plan
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
 
 
 def wrong(cluster: Cluster, folder: Path, flags: Sequence[str]) -> list[str]:

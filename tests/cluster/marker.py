@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.cluster.api import Api
 from tests.cluster.applier import APART
-from tests.lab.namespace import Namespace
 from tests.packets.running import until
+from tests.support.lab.namespace import Namespace
 
 _ZONES = ("zone-a", "zone-b", "zone-c")
 _ADDRESSES = {4: "10.97.0.254", 6: "fd00:10:97::fe"}

@@ -9,9 +9,9 @@ from tests.cluster.cluster import OWN_RANGE, Cluster
 from tests.cluster.desired import desired
 from tests.cluster.follower import Follower
 from tests.cluster.marker import Marker
-from tests.lab.namespace import Namespace
 from tests.packets.modes import Nftables
 from tests.packets.scenario import Scenario
+from tests.support.lab.namespace import Namespace
 
 _ZONE = "topology.kubernetes.io/zone"
 

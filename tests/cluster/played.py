@@ -11,11 +11,6 @@ from tests.cluster.cluster import OWN_RANGE, Cluster
 from tests.cluster.follower import Follower
 from tests.cluster.fresh import wrong
 from tests.cluster.marker import Marker
-from tests.lab import plan
-from tests.lab.answering import Answering
-from tests.lab.calls import Callers
-from tests.lab.links import forget_flows
-from tests.lab.topology import Lab
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
 from tests.packets.frontends import CLIENTS, frontends
 from tests.packets.judge import Judge
@@ -23,6 +18,11 @@ from tests.packets.killing import PAUSE, WITHOUT_END
 from tests.packets.node import knft
 from tests.packets.scenario import Scenario
 from tests.packets.witness import Witness
+from tests.support.lab import plan
+from tests.support.lab.answering import Answering
+from tests.support.lab.calls import Callers
+from tests.support.lab.links import forget_flows
+from tests.support.lab.topology import Lab
 
 FLAGS = tuple(Scenario("", [], ()).arguments())
 RANGES = (*OWN_RANGE.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)

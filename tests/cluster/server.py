@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 _PATIENCE = 90.0
 # Nothing is left running when this process is killed, not even what is paused.

@@ -7,7 +7,7 @@ from typing import Any
 import urllib3
 
 from tests.cluster.keys import Keys
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 _PREFIX = "/registry"
 

@@ -12,10 +12,10 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.follower import Follower, InPod
 from tests.cluster.marker import Marker
 from tests.cluster.played import FLAGS, RANGES, ZONE
-from tests.lab.namespace import Namespace
 from tests.packets.node import knft
 from tests.packets.running import until
 from tests.packets.scenario import Scenario
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

@@ -14,12 +14,12 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.follower import Follower
 from tests.cluster.played import Stage
 from tests.cluster.server import Server
-from tests.lab.topology import Lab
 from tests.packets.crowd import gather
 from tests.packets.node import knft
 from tests.packets.programmed import both_protocols, service
 from tests.packets.running import until
 from tests.packets.scenario import Scenario
+from tests.support.lab.topology import Lab
 
 AWAY = 3.0
 """Seconds that a server is away, or does nothing."""

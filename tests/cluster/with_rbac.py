@@ -14,10 +14,10 @@ from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
 from tests.cluster.follower import Follower
 from tests.cluster.played import FLAGS
-from tests.lab.namespace import Namespace
 from tests.packets.node import knft
 from tests.packets.running import until
 from tests.packets.scenario import Scenario
+from tests.support.lab.namespace import Namespace
 
 (ROLE,) = (item for item in objects() if item["kind"] == "ClusterRole")
 RULES: list[dict[str, Any]] = ROLE["rules"]

@@ -8,11 +8,11 @@ import pytest
 from tests.cluster.account import Account
 from tests.cluster.cluster import Cluster
 from tests.cluster.mode import ThroughApi
-from tests.lab import plan
-from tests.lab.topology import Lab
 from tests.packets.node import knft
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import Scene, cases, opened
+from tests.support.lab import plan
+from tests.support.lab.topology import Lab
 
 SCENARIOS = read_scenarios()
 

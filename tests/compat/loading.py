@@ -12,7 +12,7 @@ import pytest
 
 from knft.model.names import Family
 from tests.compat.saved import Chains, tables
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 BACKENDS = ("nft", "legacy")
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}

@@ -27,7 +27,7 @@ from tests.compat.loading import (
 )
 from tests.compat.saved import tables
 from tests.compat.saved_sets import SavedSet, ipsets
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

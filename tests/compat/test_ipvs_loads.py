@@ -17,7 +17,7 @@ from tests.compat.ipvs_page import NODE, NODE6, bound, cluster, served
 from tests.compat.loading import BACKENDS, MARK_DROP, filled_or_made, load, saved, without_ipvs
 from tests.compat.saved import tables
 from tests.compat.saved_sets import ipsets, listed
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

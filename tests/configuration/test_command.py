@@ -14,8 +14,8 @@ from tests.bad_input import strange
 from tests.bad_input.serving import service, text
 from tests.configuration.loading import KUBEADM, config
 from tests.kernel.nft_process import library_in
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
+from tests.support.lab.namespace import Namespace
 
 HANG = 60.0
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -7,9 +7,9 @@ import pytest
 from tests.conntrack.hearing import Hearing
 from tests.conntrack.objects import BOTH, node_object, service, slice_of
 from tests.kernel.harness import KernelHarness
-from tests.lab.links import netlink
-from tests.lab.namespace import Namespace
-from tests.lab.plan import NODE
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import NODE
 
 
 @pytest.fixture

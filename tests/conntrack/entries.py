@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple, NFCTSocket  # type: ignore[import-untyped]
 
 from knft.kernel import flow_messages as messages
-from tests.lab.plan import Version
+from tests.support.lab.plan import Version
 
 LIFE = 600
 NUMBERS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP, "SCTP": socket.IPPROTO_SCTP}

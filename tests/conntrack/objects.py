@@ -8,7 +8,7 @@ import pytest
 from knft.model.names import Family
 from knft.sync import conntrack
 from tests.conntrack.entries import Entry, clients
-from tests.lab.plan import NODE, Version
+from tests.support.lab.plan import NODE, Version
 
 HANG = 30.0
 BOTH: tuple[Version, ...] = (4, 6)

@@ -27,9 +27,9 @@ from tests.conntrack.objects import (
     slice_of,
 )
 from tests.kernel.harness import CONFIG, KernelHarness
-from tests.lab.links import netlink
-from tests.lab.namespace import Namespace
-from tests.lab.plan import NODE, Version
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import NODE, Version
 
 pytestmark = pytest.mark.kernel
 

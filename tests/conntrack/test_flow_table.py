@@ -15,8 +15,8 @@ from knft.kernel import flow_messages as messages
 from knft.kernel.conntrack import AT_ONCE, ATTEMPTS, FlowTable, flow_table
 from knft.kernel.flow_messages import Flow
 from tests.conntrack.entries import Entry, clients, delete, make, make_many, present
-from tests.lab.namespace import Namespace
-from tests.lab.plan import Version
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import Version
 
 pytestmark = pytest.mark.kernel
 FAMILIES: dict[Version, int] = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}

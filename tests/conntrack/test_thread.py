@@ -17,7 +17,7 @@ from knft.sync.conntrack import FlowCleaner
 from tests.conntrack.entries import make, make_many, present
 from tests.conntrack.hearing import Counted, Hearing, counted
 from tests.conntrack.objects import ENDPOINTS, HANG, VIPS, flows_of, is_stale, meddle, slice_of
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

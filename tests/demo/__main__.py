@@ -13,11 +13,11 @@ from rich.table import Table
 
 from tests.demo.daemon import Knft, Sync
 from tests.demo.shop import FRONTEND_PODS, FRONTEND_PORT, NAME_PODS, NAMES_PORT, Shop
-from tests.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
-from tests.lab.privilege import PrivilegeError, ensure_namespaces
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import NOBODY_ANSWERED, dial, dial_many
+from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
+from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import NOBODY_ANSWERED, dial, dial_many
 
 CONNECTIONS = 300
 SCALES = (8, 1, 5, 2, 3)

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tests.lab import plan
-from tests.lab.namespace import Namespace
+from tests.support.lab import plan
+from tests.support.lab.namespace import Namespace
 
 # The process asks the kernel to be killed with its parent (PR_SET_PDEATHSIG), so that nothing outlives the demo.
 _MORTAL = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.lab.topology import Lab
+from tests.support.lab.topology import Lab
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FRONTEND_PORT = 8080

@@ -11,7 +11,7 @@ from knft.render import layout
 from knft.render.names import NFT_FAMILIES, TABLE
 from tests.golden import FOLDER, OTHERS, USUAL, chains, texts
 from tests.kernel.harness import KernelHarness
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 
 @pytest.mark.parametrize("family", list(Family))

@@ -11,9 +11,9 @@ from knft.source.directory import read_paths
 from knft.takeover.names import Mode
 from tests.interpret.random_clusters import World
 from tests.interpret.service_model import Settings
-from tests.lab import plan
 from tests.packets.families import VERSIONS, address
 from tests.packets.scenario import Scenario
+from tests.support.lab import plan
 
 Objects = Sequence[dict[str, Any]]
 

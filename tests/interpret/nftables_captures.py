@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from knft.interpret.rules import RuleSet, Unknown
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 
 @contextmanager

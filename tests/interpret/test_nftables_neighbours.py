@@ -16,7 +16,7 @@ from tests.bench.peers.known import PEERS
 from tests.interpret.nftables_captures import fresh_namespace, listed, unknown
 from tests.interpret.nftables_neighbours import NEIGHBOURS
 from tests.kernel.harness import KernelHarness, service, slices
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 SHAPE = Shape("small", services=4, endpoints=3, affinity_seconds=0, ranges=2)

@@ -14,9 +14,9 @@ from typing import get_args
 import pytest
 
 from tests.interpret.service_model import Mode, NotModelledError, Outcome, Packet, Proxy, Settings
-from tests.lab import plan
 from tests.packets import scenario as told
 from tests.packets.families import address, in_family
+from tests.support.lab import plan
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 SCENARIOS = told.read_scenarios()

@@ -15,12 +15,12 @@ from knft.cli.options import config_from_options
 from knft.cli.rendered import legacy_rules, own_rules
 from knft.interpret.rules import Chain, IpVersion, Remember, Rule, RuleSet
 from knft.source.directory import read_paths
-from tests.lab import plan
 from tests.packets.families import addresses
 from tests.packets.node import NODE_FLAG, write_manifests
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import cases
 from tests.packets.traced import Tracer, untraced
+from tests.support.lab import plan
 
 SCENARIOS = read_scenarios()
 MODES = ("nftables", "iptables", "ipvs")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kernel.harness import KernelHarness
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Self
 import yaml
 
 from tests.kernel.harness import service, slices
-from tests.lab.logged_process import LoggedProcess
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT, NODE_FLAG
+from tests.support.lab.logged_process import LoggedProcess
+from tests.support.lab.namespace import Namespace
 
 
 class Daemon(LoggedProcess):

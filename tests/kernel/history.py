@@ -33,7 +33,7 @@ from tests.kernel.random_objects import (
     drawn,
     manifest,
 )
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 CONFIGS = (
     CONFIG,

@@ -6,7 +6,7 @@ contexts that nobody used any more.
 """
 
 from knft.kernel.process import LibraryProcess
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 
 class LibraryIn:

@@ -10,9 +10,9 @@ import pytest
 from knft.errors import KernelError
 from knft.kernel import addresses
 from knft.kernel.addresses import AddressFollower, local_addresses
-from tests.lab.links import netlink
-from tests.lab.namespace import Namespace
-from tests.lab.plan import LAN, Addresses
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import LAN, Addresses
 
 pytestmark = pytest.mark.kernel
 HANG = 30.0

@@ -7,7 +7,7 @@ from knft.model.names import Family
 from knft.nft.codec.listing import Listing
 from knft.render.names import STICKY_PORTS
 from tests.kernel.harness import ALIEN, CheckedPort, filled, service, slices
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

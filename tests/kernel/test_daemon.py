@@ -14,7 +14,7 @@ from knft.nft.codec.listing import Listing
 from knft.runner.clock import MonotonicClock
 from knft.sync.daemon import AUDIT_AGAIN_SECONDS, AUDIT_SECONDS, Daemon
 from tests.kernel.harness import CheckedPort, KernelHarness, service, slices
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 HANG = 30.0

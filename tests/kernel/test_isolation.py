@@ -13,7 +13,7 @@ from knft.render.names import CLUSTER_IPS, SERVICE_CIDRS, SERVICE_IPS, SOURCE_RA
 from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, held_by_fresh_start, service, slices
 from tests.kernel.poison import COUNT, Clock, many, refusing
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 PAUSE = 30.0

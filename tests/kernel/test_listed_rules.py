@@ -12,7 +12,7 @@ from knft.render.pools import parse_shared_chain, shared_chain
 from knft.sync import basis
 from tests.kernel.harness import CONFIG, KernelHarness, restarted, service, slices
 from tests.kernel.history import CONFIGS
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.kernel.nft_process import library_in
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

@@ -19,8 +19,8 @@ from knft.sync.isolate import MOST_DEATHS, halve
 from tests.kernel.harness import CONFIG, convert, service, slices
 from tests.kernel.newer import delete_table, make_newer_set
 from tests.kernel.owning import READS_NEWER_SETS
-from tests.lab.namespace import Namespace
 from tests.packets.node import knft
+from tests.support.lab.namespace import Namespace
 from tests.unit.objects import port_name
 
 pytestmark = pytest.mark.kernel

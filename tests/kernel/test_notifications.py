@@ -19,8 +19,8 @@ from knft.kernel import messages, notifications
 from knft.kernel.notifications import ForeignChange, ForeignChanges
 from knft.nft.objects import Family
 from tests.kernel.nft_process import library_and_ports
-from tests.lab import links
-from tests.lab.namespace import Namespace
+from tests.support.lab import links
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

@@ -9,7 +9,7 @@ from knft.model.names import Family
 from knft.nft.transaction import Transaction
 from knft.render.names import HAIRPIN
 from tests.kernel.harness import KernelHarness, held_by_fresh_start, operations, service, slices
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 BOTH = pytest.mark.parametrize("family", list(Family))

@@ -21,8 +21,8 @@ from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
 from tests.kernel.harness import KernelHarness
 from tests.kernel.owning import CAN_OWN
-from tests.lab.namespace import Namespace
 from tests.packets.node import knft
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

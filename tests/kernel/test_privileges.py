@@ -11,8 +11,8 @@ import pytest
 
 from knft.kernel.privileges import CAP_NET_ADMIN
 from tests.kernel.following import Daemon
-from tests.lab.namespace import Namespace
 from tests.packets.running import workers_of
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 ONLY = f"{1 << CAP_NET_ADMIN:016x}"

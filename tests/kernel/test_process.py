@@ -15,7 +15,7 @@ import pytest
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import process
 from knft.kernel.process import LibraryProcess
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 HANG = 30.0

@@ -24,7 +24,7 @@ from tests.kernel.harness import (
     slices,
     words,
 )
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 EVERY = 1000

@@ -13,7 +13,7 @@ from knft.render import layout
 from knft.render.names import NFT_FAMILIES, TABLE
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, SharedChain, shared_chain
 from tests.kernel.harness import KernelHarness
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

@@ -13,7 +13,7 @@ from knft.render.numbering import FLAPS
 from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, service, slices
 from tests.kernel.poison import Clock
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

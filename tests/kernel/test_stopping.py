@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.following import Daemon
-from tests.lab.logged_process import HANG
-from tests.lab.namespace import Namespace
 from tests.packets.running import until, workers_of
+from tests.support.lab.logged_process import HANG
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 SIGNALS = [signal.SIGTERM, signal.SIGINT]

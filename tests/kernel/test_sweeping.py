@@ -11,7 +11,7 @@ from knft.sync import prepare
 from knft.sync.doubts import Doubt
 from tests.kernel.harness import KernelHarness, held_by_fresh_start, restarted, service, slices
 from tests.kernel.poison import Clock, many, refusing
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 V4 = Family.IPV4

@@ -12,7 +12,7 @@ from knft.errors import UnsupportedError
 from knft.kernel import sysctls
 from knft.kernel.oom import set_oom_score_adj
 from knft.kernel.sysctls import processors, set_conntrack, settings
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 NOTHING = ConntrackSettings(max_per_core=0, minimum=0, tcp_established_timeout=0, tcp_close_wait_timeout=0)
 EVERYTHING = ConntrackSettings(

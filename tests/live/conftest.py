@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.namespace import Namespace
 from tests.live.examples import ADDRESSES, load_iptables
+from tests.support.lab.namespace import Namespace
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT
+from tests.support.lab.namespace import Namespace
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 ADDRESSES = ("192.0.2.11/32", "2001:db8:1::11/128")

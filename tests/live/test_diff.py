@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.namespace import Namespace
 from tests.live.examples import DIFF, EXAMPLES, NODE, in_force, legacy_programs, load_iptables
 from tests.packets.node import KNFT, knft
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 _A_RULE = "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.namespace import Namespace
 from tests.live.examples import EXAMPLES, NODE, in_force
 from tests.packets.node import KNFT, knft
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.namespace import Namespace
 from tests.live.examples import EXAMPLES, NODE, in_force, legacy_programs, load_iptables
 from tests.packets.node import KNFT, knft
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 

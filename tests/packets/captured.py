@@ -5,7 +5,7 @@ from msgspec import Struct
 from knft.cli.captured import SAVE_PROGRAMS, Texts, rule_sets
 from knft.interpret.rules import IpVersion, RuleSet
 from knft.kernel.addresses import local_addresses
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 DEVICE = "kube-ipvs0"
 

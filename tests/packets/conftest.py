@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.links import netlink
-from tests.lab.outcomes import Protocol
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
 from tests.packets.crowd import ADMIN, HTTP, PODS, Dialler, gather
 from tests.packets.programmed import ProgrammedNode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED
+from tests.support.lab import plan
+from tests.support.lab.links import netlink
+from tests.support.lab.outcomes import Protocol
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Self
 
-from tests.lab import plan
-from tests.lab.links import forget_flows, netlink
-from tests.lab.outcomes import Protocol
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial_each
 from tests.packets.programmed import ProgrammedNode
 from tests.packets.scenario import address
+from tests.support.lab import plan
+from tests.support.lab.links import forget_flows, netlink
+from tests.support.lab.outcomes import Protocol
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial_each
 
 CLIENTS = plan.Addresses("10.250.0.0/16", "fd00:10:250::/112")
 PODS = ("local-1", "local-2", "remote-1", "remote-2")

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from tests.lab import plan
+from tests.support.lab import plan
 
 VERSIONS: tuple[plan.Version, ...] = get_args(plan.Version)
 

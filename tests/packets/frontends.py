@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.lab import plan
-from tests.lab.answering import PROTOCOLS
-from tests.lab.calls import Target
-from tests.lab.outcomes import Protocol
 from tests.packets.churn import SERVICES, Kind
 from tests.packets.crowd import clients
 from tests.packets.families import VERSIONS, address
+from tests.support.lab import plan
+from tests.support.lab.answering import PROTOCOLS
+from tests.support.lab.calls import Target
+from tests.support.lab.outcomes import Protocol
 
 CLIENTS = ("outside", "local-4", "node")
 """From elsewhere, from a pod (which is an endpoint itself, and may be led to itself), and from the node."""

@@ -14,7 +14,7 @@ from knft.nft.objects import Key
 from knft.render.names import NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
 from tests.kernel.nft_process import library_in
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 Held = dict[tuple[str, object], Any]
 

@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.lab.answering import Answering
-from tests.lab.calls import NONE, Callers
-from tests.lab.topology import Lab
 from tests.packets import treacle
 from tests.packets.churn import EVERY, HERE, LOCAL, PODS, SERVICES, TARGET_PORTS, Kind, Pool, slices_between
 from tests.packets.crowd import STICKY
 from tests.packets.frontends import PLACES, Frontend, frontends
 from tests.packets.live import LiveNode
 from tests.packets.programmed import both_protocols, service
+from tests.support.lab.answering import Answering
+from tests.support.lab.calls import NONE, Callers
+from tests.support.lab.topology import Lab
 
 NEAR = next(kind for kind in SERVICES if kind.name == "near")
 OPEN = next(kind for kind in SERVICES if kind.name == "open")

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from tests.lab.calls import NONE, Call
 from tests.packets.churn import Backend
 from tests.packets.frontends import Frontend
 from tests.packets.timeline import Timeline
+from tests.support.lab.calls import NONE, Call
 
 _Client = tuple[str, str, str, int, str]
 

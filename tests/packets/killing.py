@@ -7,11 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, Self
 
-from tests.lab.answering import Answering
-from tests.lab.calls import Callers
-from tests.lab.links import forget_flows
-from tests.lab.namespace import Namespace
-from tests.lab.topology import Lab
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
 from tests.packets.frontends import CLIENTS, frontends
 from tests.packets.held import differences, held
@@ -20,6 +15,11 @@ from tests.packets.manifests import Manifests
 from tests.packets.node import knft, sync_once
 from tests.packets.running import FLAGS, Monitor, Running
 from tests.packets.witness import Witness
+from tests.support.lab.answering import Answering
+from tests.support.lab.calls import Callers
+from tests.support.lab.links import forget_flows
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.topology import Lab
 
 LONGEST = 3.0
 """Seconds that a life lasts at most, so that many end while knft starts, or compares everything."""

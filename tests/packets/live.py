@@ -7,10 +7,10 @@ from knft.kernel.process import LibraryProcess
 from knft.model.objects import Change, KubeObject
 from knft.sync.assemble import live_daemon
 from tests.kernel.harness import CONFIG, convert
-from tests.lab.links import forget_flows
-from tests.lab.topology import Lab
 from tests.packets.node import knft
 from tests.packets.scenario import Scenario
+from tests.support.lab.links import forget_flows
+from tests.support.lab.topology import Lab
 
 
 class LiveNode:

@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.lab.beside import beside
 from tests.packets.churn import SERVICES, Backend, Churn
 from tests.packets.crowd import STICKY
 from tests.packets.programmed import both_protocols, endpoints, service
 from tests.packets.scenario import Scenario
 from tests.packets.timeline import Timeline
+from tests.support.lab.beside import beside
 
 STAYING = (Backend("local-1", 8080), Backend("remote-1", 8081))
 """Endpoints of every Service for good: whoever is stuck to them stays."""

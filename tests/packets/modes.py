@@ -11,10 +11,10 @@ from knft.kernel.process import LibraryProcess
 from knft.source.directory import read_paths
 from knft.sync.assemble import live_daemon
 from tests.configuration.loading import load
-from tests.lab.namespace import Namespace
 from tests.packets.captured import DEVICE, Captured, of_iptables, of_ipvs, of_nftables, own_addresses
 from tests.packets.node import NODE_FLAG, listed, sync_once, write_manifests
 from tests.packets.scenario import Scenario
+from tests.support.lab.namespace import Namespace
 
 
 class Mode(Protocol):

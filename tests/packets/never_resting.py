@@ -6,15 +6,15 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.lab.answering import Answering
-from tests.lab.calls import Callers
-from tests.lab.topology import Lab
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS, Churn
 from tests.packets.frontends import CLIENTS, frontends
 from tests.packets.judge import Judge
 from tests.packets.live import LiveNode
 from tests.packets.timeline import Timeline
 from tests.packets.witness import Witness
+from tests.support.lab.answering import Answering
+from tests.support.lab.calls import Callers
+from tests.support.lab.topology import Lab
 
 
 class Round(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from tests.lab import plan
-from tests.lab.namespace import Namespace
+from tests.support.lab import plan
+from tests.support.lab.namespace import Namespace
 
 KNFT = (sys.executable, "-m", "knft")
 NODE_FLAG = ("--node", plan.NODE.node_name)

@@ -9,10 +9,10 @@ from knft.model.names import Family
 from knft.sync.doubts import Doubt
 from knft.sync.report import SyncReport
 from tests.kernel.harness import CONFIG, KernelHarness
-from tests.lab.links import forget_flows
-from tests.lab.topology import Lab
 from tests.packets.node import knft
 from tests.packets.scenario import DEFAULT_NODE, Scenario
+from tests.support.lab.links import forget_flows
+from tests.support.lab.topology import Lab
 
 EVERY = 1000
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT, NODE_FLAG
 from tests.packets.scenario import Scenario
+from tests.support.lab.namespace import Namespace
 
 HANG = 120.0
 """Seconds after which a test gives up; nothing is measured."""

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from tests.lab import plan
 from tests.packets.families import VERSIONS, address, in_both, objects_of_both
+from tests.support.lab import plan
 
 __all__ = ["DEFAULT_FLAGS", "FOLDER", "UNALLOCATED", "VERSIONS", "Packet", "Scenario", "address", "read_scenarios"]
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.links import forget_flows, netlink
-from tests.lab.namespace import Namespace
-from tests.lab.outcomes import Answered, Outcome, Rejected, Silent
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial
 from tests.packets.families import addresses, in_family
 from tests.packets.modes import Mode
 from tests.packets.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expected, Packet, Scenario
 from tests.packets.sources import seen_by
 from tests.packets.traced import Tracer
+from tests.support.lab import plan
+from tests.support.lab.links import forget_flows, netlink
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
 
 TRIES = 100
 """Within so many connections each of 4 endpoints answers, but for once in 10^12 tests."""

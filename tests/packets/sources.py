@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from tests.lab import plan
 from tests.packets.families import address, in_family
 from tests.packets.scenario import Packet
+from tests.support.lab import plan
 
 
 def seen_by(

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.links import netlink
-from tests.lab.outcomes import Answered, Outcome, Rejected
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial
 from tests.packets.families import addresses
 from tests.packets.node import KNFT, NODE_FLAG, knft, write_manifests
 from tests.packets.programmed import endpoints, service
 from tests.packets.scenario import VERSIONS, Scenario
+from tests.support.lab import plan
+from tests.support.lab.links import netlink
+from tests.support.lab.outcomes import Answered, Outcome, Rejected
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
 
 HANG = 30.0
 """Seconds after which a test gives up; nothing is measured."""

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from knft.render import sticky
-from tests.lab import plan
 from tests.packets.crowd import ADMIN, HTTP, PODS, STICKY, Dialler, clients, sticky_for
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS
+from tests.support.lab import plan
 
 pytestmark = [
     pytest.mark.kernel,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.traffic import NOBODY_ANSWERED
 from tests.packets.crowd import HTTP, PODS, STICKY, Dialler, Meanwhile, clients, sticky_for
 from tests.packets.node import sync_once, write_manifests
 from tests.packets.programmed import ProgrammedNode, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS, Scenario
+from tests.support.lab import plan
+from tests.support.lab.traffic import NOBODY_ANSWERED
 
 LEFT = tuple(pod for pod in PODS if pod != "remote-1")
 Objects = list[dict[str, Any]]

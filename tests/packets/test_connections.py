@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from tests.kernel.harness import CONFIG
-from tests.lab import plan
-from tests.lab.namespace import Namespace
-from tests.lab.outcomes import Answered, Protocol
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import OpenConnection, dial, dial_many
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS, address
+from tests.support.lab import plan
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.outcomes import Answered, Protocol
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import OpenConnection, dial, dial_many
 
 HTTP = 8080
 OWN_PORT = 8088

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT, NODE_FLAG
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 HANG = 30.0
@@ -185,8 +185,8 @@ def test_a_signal_ends_it_and_leaves_the_rules(namespace: Namespace, tmp_path: P
 
 def test_addresses_that_come_and_go_are_noticed(namespace: Namespace, tmp_path: Path) -> None:
     """NodePort CIDRs choose from the machine's addresses, also from those that come later."""
-    from tests.lab import plan
-    from tests.lab.links import netlink
+    from tests.support.lab import plan
+    from tests.support.lab.links import netlink
 
     flags = ["--nodeport-addresses", "192.0.2.0/24"]
     command = [*KNFT, "run", "--manifests", str(tmp_path), *NODE_FLAG, "--min-sync-period", "0", *flags]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lab.logged_process import LoggedProcess
-from tests.lab.namespace import Namespace
 from tests.packets.node import KNFT, NODE_FLAG
+from tests.support.lab.logged_process import LoggedProcess
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 HANG = 30.0

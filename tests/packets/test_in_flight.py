@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.topology import Lab
 from tests.packets.in_flight import made_sticky, new_chains, scaled, to_itself
+from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.lab.calls import NONE, Call
 from tests.packets.churn import SERVICES, Backend
 from tests.packets.frontends import Frontend
 from tests.packets.judge import Judge
 from tests.packets.timeline import Timeline
+from tests.support.lab.calls import NONE, Call
 
 KINDS = {kind.name: kind for kind in SERVICES}
 HERE, THERE, LATER = Backend("local-1", 8080), Backend("remote-1", 8081), Backend("remote-2", 8082)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.topology import Lab
 from tests.packets.killing import play
 from tests.packets.running import IDLE
+from tests.support.lab.topology import Lab
 
 KILLS = 20
 

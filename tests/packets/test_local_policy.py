@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.lab.beside import beside
-from tests.lab.outcomes import Protocol
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import NOBODY_ANSWERED, Target, dial_at_once
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS, address
+from tests.support.lab.beside import beside
+from tests.support.lab.outcomes import Protocol
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import NOBODY_ANSWERED, Target, dial_at_once
 
 FLIPS = 300
 AT_LEAST = 100

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.topology import Lab
 from tests.packets.frontends import CLIENTS, frontends
 from tests.packets.never_resting import play
+from tests.support.lab.topology import Lab
 
 CONNECTIONS = 60_000
 """As many for each client."""

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from tests.kernel.harness import CONFIG
-from tests.lab import plan
-from tests.lab.links import netlink
-from tests.lab.outcomes import Answered, Outcome, Silent
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial
 from tests.packets.families import addresses
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
 from tests.packets.scenario import DEFAULT_NODE, VERSIONS, address
+from tests.support.lab import plan
+from tests.support.lab.links import netlink
+from tests.support.lab.outcomes import Answered, Outcome, Silent
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
 
 HTTP = 8080
 SILENCE = 0.15

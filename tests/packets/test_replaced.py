@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.answering import Answering
-from tests.lab.calls import NONE, Callers, Target
-from tests.lab.links import forget_flows
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial_each
 from tests.packets.crowd import HTTP, PODS, STICKY, clients
 from tests.packets.killing import WITHOUT_END, Lives
 from tests.packets.node import knft, write_manifests
 from tests.packets.programmed import both_protocols, endpoints, service
 from tests.packets.running import Monitor
 from tests.packets.scenario import VERSIONS, Scenario, address
+from tests.support.lab.answering import Answering
+from tests.support.lab.calls import NONE, Callers, Target
+from tests.support.lab.links import forget_flows
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial_each
 
 CROWD = 250
 PAUSE = 0.001

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.topology import Lab
 from tests.packets.modes import Iptables
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import Scene, cases, opened
+from tests.support.lab import plan
+from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
 

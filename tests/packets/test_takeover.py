@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.links import forget_flows
-from tests.lab.namespace import Namespace
-from tests.lab.outcomes import Answered
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial
 from tests.packets.node import knft, sync_once, write_manifests
 from tests.packets.scenario import VERSIONS, Scenario, address
+from tests.support.lab import plan
+from tests.support.lab.links import forget_flows
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.outcomes import Answered
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
 from tests.takeover import leftovers
 
 TRIES = 12

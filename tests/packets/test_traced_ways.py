@@ -5,8 +5,8 @@ Scenarios hold the outcomes; this holds the way there, of rules that no proxy ha
 
 import pytest
 
-from tests.lab.topology import Lab
 from tests.packets.ways import SPECIAL, WAYS, compare
+from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
 

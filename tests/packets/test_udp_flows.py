@@ -16,14 +16,14 @@ from knft.model.names import Family
 from knft.sync.conntrack import FlowCleaner
 from tests.conntrack.entries import Entry, numbered
 from tests.kernel.harness import CONFIG
-from tests.lab import plan
-from tests.lab.outcomes import Answered, Outcome, Rejected
-from tests.lab.responders import Responders
-from tests.lab.topology import Lab
-from tests.lab.traffic import OpenConnection, dial
 from tests.packets.families import addresses
 from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
 from tests.packets.scenario import VERSIONS
+from tests.support.lab import plan
+from tests.support.lab.outcomes import Answered, Outcome, Rejected
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import OpenConnection, dial
 
 pytestmark = pytest.mark.kernel
 NAME, NODE_PORT, PORT = "flows", 30300, 8080

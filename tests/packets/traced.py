@@ -14,10 +14,10 @@ from knft.interpret.outcomes import Box, Fate, Memory, Origin, Outcome, Packets,
 from knft.interpret.ranges import LOOPBACK, Ranges, contains, ranges, single
 from knft.interpret.rules import IpVersion, RuleSet, State
 from knft.interpret.walk.walker import Walker
-from tests.lab import plan
 from tests.packets.families import addresses, in_family
 from tests.packets.scenario import UNALLOCATED, UNPROXIED, Expected, Packet, Scenario
 from tests.packets.sources import seen_by
+from tests.support.lab import plan
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 UNTRACED = "a pod dials its own address: the packet never comes to the node"

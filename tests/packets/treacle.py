@@ -6,7 +6,7 @@ map is what there is when it looks. Rules that match nothing, before the look, m
 
 from collections.abc import Iterable
 
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 RULES = 50_000
 _NOTHING = "meta length 1"

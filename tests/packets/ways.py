@@ -11,10 +11,10 @@ from knft.interpret.outcomes import Box, Origin, Packets, rules_of
 from knft.interpret.ranges import LOOPBACK, ranges, single
 from knft.interpret.rules import RuleSet, Verdict
 from knft.interpret.walk.walker import Walker
-from tests.lab import plan
-from tests.lab.links import forget_flows
-from tests.lab.topology import Lab
-from tests.lab.traffic import dial
+from tests.support.lab import plan
+from tests.support.lab.links import forget_flows
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
 
 PORT = 5353
 _KINDS = {

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.topology import Lab
 from tests.packets.captured import DEVICE, of_ipvs
 from tests.packets.modes import Ipvs
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import Scene, cases, opened
 from tests.packets.ways import NODE, POD, PORT, Way, compare
+from tests.support.lab import plan
+from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
 

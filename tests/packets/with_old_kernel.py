@@ -5,11 +5,11 @@ from contextlib import closing
 
 import pytest
 
-from tests.lab import plan
-from tests.lab.topology import Lab
 from tests.packets.modes import NftablesHere
 from tests.packets.scenario import Packet, Scenario, read_scenarios
 from tests.packets.scene import Scene, cases, opened
+from tests.support.lab import plan
+from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Self
 
-from tests.lab import plan
-from tests.lab.namespace import Namespace
+from tests.support.lab import plan
+from tests.support.lab.namespace import Namespace
 
 _VIRTUAL = (plan.SERVICES, plan.EXTERNAL)
 # Before knft's own filter, and after its translation (prerouting and output, -101).

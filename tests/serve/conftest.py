@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import pytest
 
 import tests.kernel.harness
-from tests.lab.namespace import Namespace
 from tests.serve.alone import Start
 from tests.serve.node import ServedNode
+from tests.support.lab.namespace import Namespace
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from knft.sync.daemon import Daemon
 from tests.kernel.harness import CONFIG, KernelHarness
 from tests.kernel.nft_process import library_in
 from tests.kernel.poison import Clock
-from tests.lab.namespace import Namespace
 from tests.serve.client import HANG, Answer, ask
 from tests.serve.held_moment import HeldMoment
+from tests.support.lab.namespace import Namespace
 
 HEALTH, METRICS = 10256, 10249
 LOOPBACK = "127.0.0.1"

@@ -6,8 +6,8 @@ import pytest
 
 from tests.kernel.harness import slices
 from tests.kernel.work import steps_of
-from tests.lab.namespace import Namespace
 from tests.serve.node import ServedNode, health_checked
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 FEW, MANY = 5, 300

@@ -16,8 +16,8 @@ from knft.kernel.notifications import ForeignChanges
 from knft.model.names import Family
 from knft.render.names import TABLE
 from knft.sync.conntrack import FlowCleaner
-from tests.cluster_client.answers import refuse
-from tests.cluster_client.server import ApiServer
+from tests.apiserver.answers import refuse
+from tests.apiserver.server import ApiServer
 from tests.conntrack.entries import Entry, make
 from tests.kernel.harness import CONFIG, service, slices
 from tests.serve.moving import moves, value

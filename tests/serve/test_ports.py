@@ -11,10 +11,10 @@ import pytest
 
 from knft.errors import UsageError
 from knft.serve.events import Event
-from tests.lab.namespace import Namespace
 from tests.serve.alone import Start, served
 from tests.serve.client import HANG, ask, refuses
 from tests.serve.node import HEALTH, LOOPBACK, METRICS, eventually
+from tests.support.lab.namespace import Namespace
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "[::]"])  # noqa: S104 - in a namespace

@@ -9,9 +9,9 @@ from knft.config import Config
 from knft.model.names import Family
 from knft.runner.clock import MonotonicClock
 from tests.kernel.harness import slices
-from tests.lab.namespace import Namespace
 from tests.serve.client import HANG, refuses
 from tests.serve.node import HEALTH, LOOPBACK, ServedNode, eventually, health_checked
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 PORT = 30100

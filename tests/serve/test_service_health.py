@@ -13,9 +13,9 @@ from knft.config import Config
 from knft.model.names import Family
 from knft.serve.events import Event
 from tests.kernel.harness import CONFIG, service, slices
-from tests.lab.namespace import Namespace
 from tests.serve.client import HANG, ask, exchange, parse, refuses
 from tests.serve.node import LOOPBACK, ServedNode, default, eventually, health_checked
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 PORT, OTHER = 30100, 30200

@@ -5,8 +5,8 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.lab.privilege import ensure_namespaces
 from tests.soak import connections, histories, in_flight, killing
+from tests.support.lab.privilege import ensure_namespaces
 
 LANES: Mapping[str, Callable[[int, int], None]] = {
     "histories": histories.soak,

@@ -4,9 +4,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.lab.topology import Lab
 from tests.packets.crowd import gather
 from tests.packets.never_resting import play
+from tests.support.lab.topology import Lab
 
 ROUND = 60_000
 """An endpoint of a sticky Service may leave only so often in a round (``Churn``)."""

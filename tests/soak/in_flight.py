@@ -4,9 +4,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.lab.topology import Lab
 from tests.packets.crowd import gather
 from tests.packets.in_flight import new_chains, scaled
+from tests.support.lab.topology import Lab
 
 SCALINGS = 100
 

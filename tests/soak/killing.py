@@ -4,9 +4,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.lab.topology import Lab
 from tests.packets.crowd import gather
 from tests.packets.killing import play
+from tests.support.lab.topology import Lab
 
 ROUND = 20
 NAMED = 20

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.namespace import Namespace
 from tests.packets.node import knft
+from tests.support.lab.namespace import Namespace
 from tests.takeover import leftovers
 from tests.takeover.leftovers import FAMILIES
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.links import netlink
 from tests.packets.node import KNFT, knft
+from tests.support.lab.links import netlink
 from tests.takeover import leftovers
 from tests.takeover.conftest import OldNode
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPVS, IPRoute, IPVSDest, IPVSService  # type: ignore[import-untyped]
 
-from tests.lab.namespace import Namespace
 from tests.packets.node import NODE_FLAG, knft
+from tests.support.lab.namespace import Namespace
 from tests.takeover.conftest import OldNode
 from tests.takeover.leftovers import FAMILIES, IPV4, IPV6
 

@@ -11,7 +11,7 @@ from tests.bench.machine import describe, load_at_end
 from tests.cluster.build import programs
 from tests.cluster.churn.run import Extent, Outcome, Run
 from tests.cluster.problem import Problem
-from tests.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
 
 RESULTS = Path(__file__).parent.parent.parent / "bench" / "results"
 INTERVALS = ("1s", "0s")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.cluster.churn.numbered import FIRST
-from tests.lab.namespace import Namespace
-from tests.lab.processes import die_with_parent
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.processes import die_with_parent
 
 _NETLINK_NETFILTER = 12
 _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.lab.namespace import Namespace
+from tests.support.lab.namespace import Namespace
 
 _LATENCY = "kubeproxy_network_programming_duration_seconds"
 _SYNCS = "kubeproxy_sync_proxy_rules_duration_seconds_count"

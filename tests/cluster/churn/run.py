@@ -23,9 +23,9 @@ from tests.cluster.follower import Follower
 from tests.cluster.fresh import wrong
 from tests.cluster.marker import Marker
 from tests.cluster.played import FLAGS, RANGES, ZONE
-from tests.lab.namespace import Namespace
 from tests.packets.running import workers_of
 from tests.packets.scenario import Scenario
+from tests.support.lab.namespace import Namespace
 
 _EACH_WRITER = 1 << 20
 """So many numbers has each writer for its changes."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tests.cluster.churn.numbered import slice_of
-from tests.lab.processes import die_with_parent
+from tests.support.lab.processes import die_with_parent
 
 _PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 

@@ -1,0 +1,54 @@
+"""What several modules of these tests stand on."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.certificates import Authority
+from tests.apiserver.cluster import endpoint_slice, node, service
+from tests.apiserver.server import ApiServer
+from tests.apiserver.started import NODE, Started
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"), "ca")
+
+
+@pytest.fixture(scope="module")
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("other-ca"), "other-ca")
+
+
+@pytest.fixture
+def info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "knft")
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    made = Namespace.create("cluster")
+    with netlink(made) as link:
+        link.up("lo")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(namespace: Namespace) -> Iterator[ApiServer]:
+    with namespace.entered():
+        server = ApiServer()
+    with server:
+        server.cluster.put("nodes", node(NODE, "192.0.2.11"))
+        server.cluster.put("services", service("web", 7))
+        server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.5"))
+        yield server
+
+
+@pytest.fixture
+def running(namespace: Namespace, server: ApiServer, tmp_path: Path) -> Started:
+    return Started(namespace, server, tmp_path, "--min-sync-period=0")

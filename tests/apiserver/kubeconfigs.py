@@ -1,0 +1,64 @@
+"""Kubeconfigs and what pods are given, as files, for tests."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from knft.apiserver.access import Pod
+from tests.apiserver.certificates import Authority
+from tests.apiserver.cluster import Cluster, service
+from tests.apiserver.server import ApiServer
+
+
+def one() -> Cluster:
+    cluster = Cluster()
+    cluster.put("services", service("web", 1))
+    return cluster
+
+
+def kubeconfig(folder: Path, **fields: Any) -> Path:
+    """Write a kubeconfig; ``cluster``, ``user`` and ``context`` replace these, other fields stand beside."""
+    cluster = fields.pop("cluster", {"server": "https://127.0.0.1:6443"})
+    user = fields.pop("user", {"token": "secret-token"})
+    context = fields.pop("context", {"cluster": "home", "user": "me"})
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [{"name": "home", "cluster": cluster}],
+        "users": [{"name": "me", "user": user}],
+        "contexts": [{"name": "here", "context": context}],
+    } | fields
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump({key: value for key, value in document.items() if value is not ...}))
+    return path
+
+
+PLUGIN_VERSION = "client.authentication.k8s.io/v1"
+SECRET = "first-secret\nsecond-secret"  # noqa: S105 - of a test
+NO_LINE = "the token has more than one line"
+
+
+def in_pod(folder: Path, server: ApiServer, authority: Authority, token: str) -> Pod:
+    """Give a pod its token and CA as a projected volume does: behind a link that is exchanged."""
+    pod = Pod(
+        str(folder / "token"),
+        str(folder / "ca.crt"),
+        {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.server_port)},
+    )
+    rotate(folder, authority, token)
+    for name in ("token", "ca.crt"):
+        (folder / name).symlink_to(Path("..data", name))
+    return pod
+
+
+def rotate(folder: Path, authority: Authority, token: str) -> None:
+    """Exchange what a projected volume shows, at once."""
+    version = folder / f"..version-{len(list(folder.iterdir()))}"
+    version.mkdir()
+    (version / "token").write_text(token)
+    (version / "ca.crt").write_bytes(authority.path.read_bytes())
+    link = folder / "..next"
+    link.symlink_to(version.name)
+    link.rename(folder / "..data")
