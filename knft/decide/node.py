@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from knft.config import PRIMARY, Config
+from knft.families import Family
 from knft.model import addresses
-from knft.model.names import Family
 from knft.model.node import NodeView
 from knft.model.objects import Node, ServiceCIDR
 

@@ -58,7 +58,7 @@ class Programmed(Generic[Owner]):
         joined = Contents.empty()
         for owner in owners:
             if owner in self._contents:
-                joined.absorb(self._contents[owner])
+                joined.update(self._contents[owner])
         return joined
 
     def stored(self, owner: Owner) -> Contents | None:
@@ -71,7 +71,7 @@ class Programmed(Generic[Owner]):
         new = Contents.empty()
         for contents in wanted.values():
             if contents is not None:
-                new.absorb(contents)
+                new.update(contents)
         shared = self._held_by_others(old.members | new.members, wanted)
         old.members -= shared
         new.members -= shared
@@ -118,4 +118,4 @@ class Programmed(Generic[Owner]):
 
     def everything(self, but: Collection[Owner] = ()) -> Contents:
         """Return the contents of all others, joined, as they are now; also for a thread that does not change them."""
-        return Contents.joined(contents for owner, contents in list(self._contents.items()) if owner not in but)
+        return Contents.merged(contents for owner, contents in list(self._contents.items()) if owner not in but)

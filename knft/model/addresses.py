@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from knft.model.names import Family
+from knft.families import Family
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"

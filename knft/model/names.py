@@ -1,17 +1,8 @@
 """Names: who a value is about."""
 
-import enum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Protocol = Literal["TCP", "UDP", "SCTP"]
-"""A Service's transport protocol, as the API spells it."""
-
-
-class Family(enum.Enum):
-    """An IP family, spelled as EndpointSlices and metric labels spell it."""
-
-    IPV4 = "IPv4"
-    IPV6 = "IPv6"
+from knft.protocols import Protocol
 
 
 class NamespacedName(NamedTuple):

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from knft.model.names import Family
+from knft.families import Family
 
 
 class NodeView(Struct, frozen=True):

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from knft.model.names import NamespacedName, Protocol
+from knft.model.names import NamespacedName
+from knft.protocols import Protocol
 
 _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z"
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z"

@@ -8,8 +8,9 @@ import enum
 from msgspec import Struct
 
 from knft.model.endpoint import Endpoint
-from knft.model.names import Protocol, ServicePortName
+from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
+from knft.protocols import Protocol
 
 
 class FrontendKind(enum.IntEnum):

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from knft.model.names import Protocol
+from knft.protocols import Protocol
 
 
 class ServicePort(Struct, frozen=True, gc=False):

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from knft.config import Config
+from knft.families import Family
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
-from knft.model.names import Family
 from knft.model.objects import Change
-from knft.render.names import NFT_FAMILIES, TABLE
+from knft.render.names import TABLE
 from knft.sync.daemon import Auditor, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.observer import Observer
@@ -23,13 +23,13 @@ from knft.sync.state import ServiceState
 def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[Observer] = ()) -> Daemon:
     """Return a daemon for both families that works on this machine's kernel; raise UnsupportedError without library."""
     start = datetime.now(UTC)
-    ownership = Ownership(library, TABLE, tuple(NFT_FAMILIES.values()))
+    ownership = Ownership(library, TABLE, tuple(Family))
     proxiers = tuple(
         Proxier(
             family,
             config,
             ServiceState(family, config.node_name, start),
-            KernelTable(library, NFT_FAMILIES[family], TABLE, ownership),
+            KernelTable(library, family, TABLE, ownership),
             time.monotonic,
         )
         for family in Family
@@ -40,7 +40,7 @@ def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[Obs
 @contextmanager
 def _second_way(family: Family) -> Iterator[KernelTable]:
     with LibraryProcess() as library:
-        yield KernelTable(library, NFT_FAMILIES[family], TABLE)
+        yield KernelTable(library, family, TABLE)
 
 
 def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:

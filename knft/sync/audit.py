@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from knft.config import Config
 from knft.delta.contents import compare
-from knft.model.names import Family
-from knft.nft.codec.listed_rules import written_rules
-from knft.nft.codec.listing import Listing
+from knft.families import Family
+from knft.nft.codec.listing import TableListing
+from knft.nft.codec.rule_digests import expected_digest
 from knft.nft.objects import Chain, Contents, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout
@@ -29,23 +29,26 @@ Place = tuple[str, Key]
 
 def places(transaction: Transaction) -> set[Place]:
     """Return what a transaction touches."""
-    removed = (*transaction.removed.items(), *transaction.late.items())
+    removed = (*transaction.removed.items(), *transaction.deferred_removals.items())
     touched = {(name, key) for name, keys in removed for key in keys}
     touched |= {(name, key) for name, added in transaction.added.items() for key in added}
     return touched | {
         (name, ())
-        for name in (*transaction.dropped, *(chain.name for chain in (*transaction.made, *transaction.chains)))
+        for name in (
+            *transaction.deleted_chains,
+            *(chain.name for chain in (*transaction.prepared_chains, *transaction.chains)),
+        )
     }
 
 
-def _is_listed(chain: Chain, listing: Listing) -> bool:
+def _is_listed(chain: Chain, listing: TableListing) -> bool:
     if chain.rules:
-        return listing.rules.get(chain.name) == written_rules(chain.rules)
+        return listing.rules.get(chain.name) == expected_digest(chain.rules)
     # One that was found and is kept: it is not known what its rules should say.
     return bool(listing.chains.get(chain.name))
 
 
-def differences(listing: Listing | None, committed: Snapshot, family: Family, config: Config) -> set[Place]:
+def differences(listing: TableListing | None, committed: Snapshot, family: Family, config: Config) -> set[Place]:
     """Return where a listing is not what was committed; where there is no table, one place stands for all."""
     if listing is None:
         return {("table", ())}

@@ -7,9 +7,10 @@ from msgspec import Struct, field, structs
 
 from knft.config import Config
 from knft.delta.programmed import Programmed, Unwanted
-from knft.model.names import Family, ServicePortName
-from knft.nft.codec.listed_rules import written_rules
-from knft.nft.codec.listing import Listing
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.nft.codec.listing import TableListing
+from knft.nft.codec.rule_digests import expected_digest
 from knft.nft.objects import Chain, Contents, Key, Value
 from knft.render import layout
 from knft.render.fragment import Fragment
@@ -80,7 +81,7 @@ class Basis(Struct, frozen=True):
     found_rules: dict[str, str] = {}
     rewritten: tuple[SharedChain, ...] = ()
     outdated: tuple[str, ...] = ()
-    listing: Listing | None = None
+    listing: TableListing | None = None
 
     @property
     def full(self) -> bool:
@@ -94,7 +95,7 @@ class Basis(Struct, frozen=True):
 
     def memories(self) -> dict[str, dict[Key, Value]]:
         """Return the clients that the table knows, by the set that is to remember them."""
-        return carried_over(self.listing.memories()) if self.listing is not None else {}
+        return carried_over(self.listing.dynamic_elements()) if self.listing is not None else {}
 
     def replacing(self) -> "Basis":
         """Return the basis of a sync that replaces the table as a whole; its clients stay."""
@@ -125,11 +126,11 @@ class Basis(Struct, frozen=True):
                 found.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
 
     def _is_found(self, chain: Chain) -> bool:
-        return self.found_rules.get(chain.name) == written_rules(chain.rules)
+        return self.found_rules.get(chain.name) == expected_digest(chain.rules)
 
 
 def basis_from_listing(
-    listing: Listing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
+    listing: TableListing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
 ) -> Basis:
     """Return the basis of a full sync of all Service ports; ``now`` is in seconds."""
     layout_marker, rules_marker = layout.markers(family, config)
@@ -176,9 +177,13 @@ def _by_part(found: Contents) -> dict[Owner, Contents | None]:
     }
 
 
-def _is_broken(listing: Listing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:
+def _is_broken(listing: TableListing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:
     """Tell whether somebody has changed in a table what a transaction cannot mend."""
-    if listing.unsuitable or not listing.containers.issuperset(declared) or not listing.unreadable.isdisjoint(declared):
+    if (
+        listing.must_be_replaced
+        or not listing.containers.issuperset(declared)
+        or not listing.unreadable.isdisjoint(declared)
+    ):
         return True
     return any(chain.name in listing.chains and chain.hook != listing.hooks.get(chain.name) for chain in skeleton)
 
@@ -193,12 +198,12 @@ def leave_alone_what_is_not_ours(contents: Contents, family: Family) -> None:
     contents.members.difference_update([member for member in contents.members if member[0] not in declared])
 
 
-def as_expected(listing: Listing, family: Family, config: Config) -> Iterator[str]:
+def as_expected(listing: TableListing, family: Family, config: Config) -> Iterator[str]:
     """Yield the chains that have the rules that they should: others have been changed by somebody."""
     skeleton = {chain.name: chain for chain in layout.skeleton(family, config)}
     for name, rules in listing.rules.items():
         chain, spec = skeleton.get(name), parse_shared_chain(name)
         if chain is None and spec is not None:
             chain = shared_chain(spec, family, config)
-        if chain is not None and written_rules(chain.rules) == rules:
+        if chain is not None and expected_digest(chain.rules) == rules:
             yield name

@@ -83,11 +83,11 @@ class Committed:
         family, transaction = self._state.node.family, prepared.transaction
         match basis.table:
             case TableState.READY:
-                if transaction.made:
+                if transaction.prepared_chains:
                     # A packet that entered before a commit finds its verdicts after it, and then the rules of before:
                     # none, where a chain is made together with what leads to it (Linux 6.18).
-                    self._port.commit(transaction.ahead())
-                self._port.commit(transaction.rest())
+                    self._port.commit(transaction.prepare_phase())
+                self._port.commit(transaction.main_phase())
             case TableState.MISSING:
                 self._port.declare(layout.declarations(family))
                 self._port.commit(transaction)
@@ -101,7 +101,7 @@ class Committed:
         nothing_left = programmed.stored(Part.FOUND) is None
         self.swept = prepared.sweeps or nothing_left or (self.swept and not basis.full)
         programmed.note_emptied(prepared.changes, now)
-        changes, sent = prepared.changes, (*transaction.made, *transaction.chains)
+        changes, sent = prepared.changes, (*transaction.prepared_chains, *transaction.chains)
         owned = {chain.name for chain in (*changes.written, *changes.made)} | set(changes.unwanted)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
         declared = layout.declarations(self._state.node.family)
@@ -114,15 +114,15 @@ class Committed:
         self.sticky, self._remembers = basis.sticky, True
 
     def _remove_late(self, basis: Basis, transaction: Transaction) -> None:
-        if not transaction.late or basis.table is not TableState.READY:
+        if not transaction.deferred_removals or basis.table is not TableState.READY:
             return
         try:
-            self._port.commit(transaction.behind())
+            self._port.commit(transaction.cleanup_phase())
         except KernelError:
             left = Contents.empty()
-            left.members.update((name, key) for name, keys in transaction.late.items() for key in keys)
+            left.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
             found = basis.programmed.stored(Part.FOUND)
-            basis.programmed.adopt({Part.FOUND: left if found is None else Contents.joined((found, left))})
+            basis.programmed.adopt({Part.FOUND: left if found is None else Contents.merged((found, left))})
             self.swept = False
             raise
 

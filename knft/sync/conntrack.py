@@ -8,7 +8,6 @@ so it is judged again once a sync has succeeded that had begun before.
 
 import logging
 import math
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -16,10 +15,10 @@ from collections.abc import Callable, Collection
 from knft.config import Config
 from knft.decide.stale_flows import FlowLedger, packed
 from knft.errors import KernelError
-from knft.kernel.conntrack import FlowTable, Forgotten, Listing, flow_table
-from knft.kernel.flow_messages import Flow
+from knft.families import Family
+from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable, open_flow_table
+from knft.kernel.conntrack_messages import Flow
 from knft.model import addresses
-from knft.model.names import Family
 from knft.sync.observer import Observer
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
@@ -36,8 +35,7 @@ FIRST_RETRY_SECONDS = 1.0
 """When flows are looked at again, of which some could not be; twice as long every time that it happens again."""
 LAST_RETRY_SECONDS = 60.0
 
-_FAMILIES = {Family.IPV4: int(socket.AF_INET), Family.IPV6: int(socket.AF_INET6)}
-NOTHING = Forgotten(0, "")
+NOTHING = DeletedFlows(0, "")
 
 
 class _Heard:
@@ -68,7 +66,7 @@ class _Heard:
         would have flows looked at for ever.
         """
         first_seen = now if self.is_after_change else -math.inf
-        since = {flow: self.unanswered.get(flow, first_seen) for flow in stale if not flow.is_answered}
+        since = {flow: self.unanswered.get(flow, first_seen) for flow in stale if not flow.has_reply}
         self.unanswered = {flow: moment for flow, moment in since.items() if now - moment < grace}
         if self.unanswered:
             self.retry_at = min(self.retry_at, now + grace)
@@ -202,15 +200,15 @@ class FlowCleaner(Observer):
         heard, is_whole = self._heard[family], False
         try:
             listed, forgotten = self._look(family)
-            is_whole = listed and not forgotten.refusal
+            is_whole = listed and not forgotten.error
         finally:
             with self._condition:
                 heard.note_look(self._clock(), is_whole=is_whole)
-        if forgotten.refusal:
-            raise KernelError(forgotten.refusal)
+        if forgotten.error:
+            raise KernelError(forgotten.error)
         return forgotten.count
 
-    def _look(self, family: Family) -> tuple[bool, Forgotten]:
+    def _look(self, family: Family) -> tuple[bool, DeletedFlows]:
         """Forget stale flows; return whether all flows were listed, and what became of the stale ones."""
         heard, started = self._heard[family], self._clock()
         complete, forgotten = True, NOTHING
@@ -220,13 +218,13 @@ class FlowCleaner(Observer):
             def is_stale(dialled: bytes, answering: bytes) -> bool:
                 return heard.ledger.is_stale(dialled, answering, node_port_addresses)
 
-            with flow_table(_FAMILIES[family]) as table:
+            with open_flow_table(family.number) as table:
                 listing = _listed(family, table, is_stale)
                 complete = listing.complete
                 if listing.flows and not self._is_settled(heard):
                     return complete, NOTHING
-                stale = [flow for flow in listing.flows if is_stale(flow.dialled, flow.answering)]
-                forgotten = table.forget(heard.ripe(stale, self._clock(), self._grace))
+                stale = [flow for flow in listing.flows if is_stale(flow.original_destination, flow.reply_source)]
+                forgotten = table.delete(heard.ripe(stale, self._clock(), self._grace))
         seconds = self._clock() - started
         if heard.ledger:
             log.debug("%s: %d stale UDP flows forgotten in %.1f ms", family.value, forgotten.count, seconds * 1e3)
@@ -254,8 +252,8 @@ class FlowCleaner(Observer):
         return frozenset(map(packed, found))
 
 
-def _listed(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> Listing:
-    listing = table.find(is_stale)
+def _listed(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> FlowDump:
+    listing = table.dump(is_stale)
     if not listing.complete:
         log.debug("%s: the kernel interrupts listing its flows; some were not looked at", family.value)
     return listing

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from knft.errors import KernelError
-from knft.kernel.notifications import ForeignChange, ForeignChanges
+from knft.families import Family
+from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.kernel.process import LibraryProcess
-from knft.model.names import Family
 from knft.model.objects import Change
-from knft.render.names import NFT_FAMILIES
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
@@ -146,7 +145,7 @@ class Daemon:
         for sentence in sorted(sentences - said):
             log.warning("%s: %s", report.family.value, sentence)
 
-    def listen(self, others: ForeignChanges, stop: threading.Event) -> None:
+    def listen(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Have mended what others change in knft's tables, until ``stop`` is set; a thread of its own calls this."""
         while not stop.is_set():
             try:
@@ -159,7 +158,7 @@ class Daemon:
                 log.exception("listening to others' changes failed unexpectedly; please report this")
                 self._listen_again(others, stop)
 
-    def _listen_again(self, others: ForeignChanges, stop: threading.Event) -> None:
+    def _listen_again(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Open the way for notifications anew, now and then; what was missed meanwhile is found by a comparison."""
         while not stop.wait(DEAF_SECONDS):
             try:
@@ -178,7 +177,7 @@ class Daemon:
         The table that it owned is anybody's until then.
         """
         while not stop.is_set():
-            died = library.dies_within(LISTEN_SECONDS)
+            died = library.has_died_within(LISTEN_SECONDS)
             if stop.is_set():  # It is this process that ends it.
                 return
             if died:
@@ -189,7 +188,7 @@ class Daemon:
 
     def _note_foreign(self, change: ForeignChange) -> None:
         for proxier in self._proxiers:
-            if NFT_FAMILIES[proxier.family] == change.family:
+            if proxier.family is change.family:
                 self.foreign_changes[proxier.family] += 1
                 proxier.doubt(Doubt(change.chains, declarations=True, every_chain=change.overrun))
                 self._foreign[proxier.family].append(change)

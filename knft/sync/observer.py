@@ -1,6 +1,6 @@
 """Observer: who wants to hear of syncs without having a part in them: health, metrics, conntrack, events."""
 
-from knft.model.names import Family
+from knft.families import Family
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 

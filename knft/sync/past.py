@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from knft.delta.programmed import Programmed
 from knft.model.names import ServicePortName
 from knft.nft.objects import COMMENT_BYTES, Array, ArrayName, Contents, Key
+from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
 from knft.render.numbering import identity
 from knft.sync.basis import Note, Owner
@@ -25,7 +26,7 @@ class Past(Struct, frozen=True):
         """Return what a Service port had; after a start, what comments in the kernel say is its own."""
         stored = (self.programmed.stored(name), self.programmed.stored(Note(identity(name))))
         known = [contents for contents in stored if contents is not None]
-        return Contents.joined(known) if known else _named(name, self.found)
+        return Contents.merged(known) if known else _named(name, self.found)
 
 
 def _named(name: ServicePortName, found: Contents) -> Contents:
@@ -33,7 +34,7 @@ def _named(name: ServicePortName, found: Contents) -> Contents:
 
     Where the comment is cut, that may be another's as well, which keeps it a while longer.
     """
-    comment, protocol = str(name)[:COMMENT_BYTES], names.NFT_PROTOCOLS[name.protocol]
+    comment, protocol = str(name)[:COMMENT_BYTES], NFT_PROTOCOLS[name.protocol]
     of_frontends = _FRONTENDS | _NODEPORTS
     entries = {
         (container, key): entry
@@ -48,7 +49,7 @@ def _named(name: ServicePortName, found: Contents) -> Contents:
         if array.prefix in prefixes and array.container.endswith(f"endpoints-{protocol}")
     }
     named = Contents(entries, arrays, set())
-    named.absorb(_sticky(name, found))
+    named.update(_sticky(name, found))
     named.members.update(_members(frontends, named.arrays, protocol, found))
     return named
 

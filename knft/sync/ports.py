@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from knft.nft.codec.listing import Listing
+from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
 
@@ -14,7 +14,7 @@ class TablePort(Protocol):
     knows whether it has.
     """
 
-    def read(self) -> Listing | None:
+    def read(self) -> TableListing | None:
         """Return what the table holds, or None where there is none."""
 
     def ensure_working(self) -> None:
@@ -38,7 +38,7 @@ class Recorder:
         self._declared: Table | None = None
         self.sent: list[Transaction] = []
 
-    def read(self) -> Listing | None:
+    def read(self) -> TableListing | None:
         """Return that there is no table yet."""
         return None
 

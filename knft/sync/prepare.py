@@ -57,9 +57,9 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
     missing = _missing_shared(basis, wanted)
     ahead = _led_to(changes)
     transaction = Transaction(
-        names.NFT_FAMILIES[family],
+        family.nft,
         names.TABLE,
-        made=(
+        prepared_chains=(
             *(shared_chain(spec, family, config) for spec in missing),
             *(chain for chain in changes.made if chain.name in ahead),
         ),
@@ -72,8 +72,8 @@ def prepare(basis: Basis, state: ServiceState, config: Config, now: float) -> Pr
         removed={name: keys for name, keys in changes.removed.items() if name != names.HAIRPIN},
         added=changes.added,
         # A packet that was led to an endpoint before a commit looks here after it.
-        late={name: keys for name, keys in changes.removed.items() if name == names.HAIRPIN},
-        dropped=basis.outdated,
+        deferred_removals={name: keys for name, keys in changes.removed.items() if name == names.HAIRPIN},
+        deleted_chains=basis.outdated,
     )
     numbering = rendering.numbering
     return Prepared(
@@ -151,7 +151,7 @@ class _Rendering:
         wanted = self._owned(sorted(self._basis.spared, key=_order), numbering)
         self.failed = failed  # Nobody tries these now.
         wanted |= _notes(numbering, wanted)
-        contents = Contents.joined((_joined(wanted), self._basis.had))
+        contents = Contents.merged((_joined(wanted), self._basis.had))
         return _Spared(contents, frozenset(numbering.changed) | set(map(identity, self._basis.spared)))
 
 
@@ -161,7 +161,7 @@ class _Spared(Struct, frozen=True):
 
 
 def _joined(wanted: Fragments) -> Contents:
-    return Contents.joined(fragment.contents for fragment in wanted.values() if fragment is not None)
+    return Contents.merged(fragment.contents for fragment in wanted.values() if fragment is not None)
 
 
 def _replaced_ranges(found: Contents, wanted: Contents) -> set[tuple[str, Key]]:
@@ -244,7 +244,7 @@ def _led_to(changes: Changes) -> set[str]:
         name = to_follow.pop()
         if name in made and name not in found:
             found.add(name)
-            to_follow.extend(made[name].leads_to())
+            to_follow.extend(made[name].target_chains())
     return found
 
 

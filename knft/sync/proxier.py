@@ -12,7 +12,8 @@ from msgspec import structs
 from knft.config import Config
 from knft.delta.programmed import Programmed
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.nft.objects import Contents
 from knft.render import layout
 from knft.sync.basis import Basis, Owner, Part, Scope, TableState, basis_from_listing
@@ -192,7 +193,7 @@ class Proxier:
         left_out = self._left_out.names()
         names = [name for name in self.state.service_ports() if name not in left_out]
         found = basis_from_listing(self._port.read(), self.family, self._config, names, now)
-        had = Contents.joined(self._had.values())
+        had = Contents.merged(self._had.values())
         basis = structs.replace(found, sticky=self._committed.numbers(found.sticky), spared=left_out, had=had)
         if basis.table is not TableState.READY or not doubts.declarations:
             return basis.distrusting(doubts)
@@ -236,7 +237,7 @@ class Proxier:
             self._beside(frozenset()),
             scope=Scope.SWEEP,
             spared=self._left_out.names(),
-            had=Contents.joined(self._had.values()),
+            had=Contents.merged(self._had.values()),
         )
         try:
             self._commit(sweep, Past(Programmed()), now)

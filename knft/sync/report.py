@@ -3,7 +3,8 @@
 from msgspec import Struct
 
 from knft.decide.frontends import Lost
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.sync.prepare import Prepared
 from knft.track.endpoints import TriggerTimes
 
@@ -25,7 +26,7 @@ class Done:
         self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.wanted)
         self.added += prepared.transaction.added_count
         self.removed += prepared.transaction.removed_count
-        self.chains += len(prepared.transaction.made) + len(prepared.transaction.chains)
+        self.chains += len(prepared.transaction.prepared_chains) + len(prepared.transaction.chains)
         self.kernel_seconds += kernel_seconds
         self.unsticky += prepared.unsticky
 

@@ -11,8 +11,9 @@ from msgspec import Struct, structs
 
 from knft.decide.frontends import FrontendLedger, Lost
 from knft.decide.plan import plan_service_port
+from knft.families import Family
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family, NamespacedName, ServicePortName
+from knft.model.names import NamespacedName, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
 from knft.model.plan import ServicePlan

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from knft.families import Family
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family, NamespacedName, ServicePortName
+from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import EndpointSlice
 from knft.track.slices import EndpointsByPort, EndpointsChange, EndpointSliceCache
 

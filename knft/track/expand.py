@@ -1,7 +1,8 @@
 """Expansion of a Service into its ServicePorts, in one family (A.3)."""
 
+from knft.families import Family
 from knft.model import addresses
-from knft.model.names import Family, ServicePortName
+from knft.model.names import ServicePortName
 from knft.model.objects import Service, ServicePortSpec, ServiceSpec
 from knft.model.service_port import ServicePort
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from knft.model.names import Family, NamespacedName, ServicePortName
+from knft.families import Family
+from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import Service
 from knft.model.service_port import ServicePort
 from knft.track.expand import ServicePorts, expand_service

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from knft.model import addresses
 from knft.model.endpoint import Endpoint, endpoint_key
-from knft.model.names import NamespacedName, Protocol
+from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, SliceEndpoint
+from knft.protocols import Protocol
 
 
 class PortKey(NamedTuple):

@@ -1,0 +1,36 @@
+"""IP families: one type for all of knft, with what nft, netlink and packets call them."""
+
+import enum
+from typing import Literal
+
+NftFamily = Literal["ip", "ip6"]
+"""A family as nft(8) spells it, for tables and for header expressions."""
+
+IpVersion = Literal[4, 6]
+"""A family as the version field of an IP header."""
+
+
+class Family(enum.Enum):
+    """An IP family, spelled as EndpointSlices and metric labels spell it."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+    @property
+    def nft(self) -> NftFamily:
+        """The name of the family in nftables."""
+        return "ip" if self is Family.IPV4 else "ip6"
+
+    @property
+    def version(self) -> IpVersion:
+        """The version of the IP header."""
+        return 4 if self is Family.IPV4 else 6
+
+    @property
+    def number(self) -> int:
+        """AF_INET or AF_INET6, which are also NFPROTO_IPV4 and NFPROTO_IPV6."""
+        return 2 if self is Family.IPV4 else 10
+
+
+FAMILY_OF_VERSION: dict[int, Family] = {family.version: family for family in Family}
+FAMILY_OF_NUMBER: dict[int, Family] = {family.number: family for family in Family}
