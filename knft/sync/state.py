@@ -103,18 +103,18 @@ class ServiceState:
     def check_out(self) -> Work:
         """Merge what the trackers have pending, and return what has to be planned again."""
         with self._lock:
-            services = self._services.update(self._service_tracker)
+            changed_services = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
             previous, node = self.node, self._next_node
             if node is not None:
                 self.node, self._next_node = node, None
-        dirty = set(services.changed_ports | endpoints.changed_ports)
+        dirty = set(changed_services | endpoints.changed_ports)
         if node is not None and _plans_differ(previous, node):
             dirty.update(self._services)
         work = Work(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
         # Kept until all is done: what the trackers have handed out they do not hand out again.
         self._merged = work if self._merged is None else self._merged.followed_by(work)
-        self._unclaimed |= services.changed_ports
+        self._unclaimed |= changed_services
         for name in sorted(self._unclaimed):
             self._affected |= self._frontends.claim(name, self._services.get(name))
             self._unclaimed.discard(name)

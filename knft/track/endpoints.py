@@ -22,7 +22,6 @@ class EndpointsUpdate(Struct, frozen=True):
     the moments, in UTC, at which the changes happened in the cluster, for the network programming latency.
     """
 
-    updated_services: frozenset[NamespacedName]
     changed_ports: frozenset[ServicePortName]
     conntrack_cleanup_required: bool
     trigger_times: TriggerTimes
@@ -94,7 +93,7 @@ class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
             for name in before:
                 self._endpoints.pop(name, None)
             self._endpoints.update(after)
-        return EndpointsUpdate(frozenset(changes), frozenset(changed), udp, trigger_times)
+        return EndpointsUpdate(frozenset(changed), udp, trigger_times)
 
     def __getitem__(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return the endpoints of one Service port."""
@@ -107,15 +106,6 @@ class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
     def __len__(self) -> int:
         """Count the Service ports that have endpoints."""
         return len(self._endpoints)
-
-    def local_ready_endpoints(self) -> dict[NamespacedName, int]:
-        """Return how many distinct addresses are local and ready, by Service, over all its ports (A.4)."""
-        found: dict[NamespacedName, set[str]] = {}
-        for name, endpoints in self._endpoints.items():
-            local = {endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready}
-            if local:
-                found.setdefault(name.service, set()).update(local)
-        return {service: len(local) for service, local in found.items()}
 
 
 def _by_service_port(

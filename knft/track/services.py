@@ -16,13 +16,6 @@ class _Pending(Struct):
     current: ServicePorts | None
 
 
-class ServiceUpdate(Struct, frozen=True):
-    """What one checkout merged: whole Services, and the Service ports among them that differ."""
-
-    updated_services: frozenset[NamespacedName]
-    changed_ports: frozenset[ServicePortName]
-
-
 class ServiceChangeTracker:
     """Accumulates changes of Services between two syncs."""
 
@@ -65,8 +58,8 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
         """Start empty."""
         self._ports: dict[ServicePortName, ServicePort] = {}
 
-    def update(self, tracker: ServiceChangeTracker) -> ServiceUpdate:
-        """Merge what the tracker has pending."""
+    def update(self, tracker: ServiceChangeTracker) -> frozenset[ServicePortName]:
+        """Merge the pending changes of ``tracker``; return the Service ports that are new, different or deleted."""
         items = tracker.checkout()
         changed: set[ServicePortName] = set()
         for item in items.values():
@@ -76,7 +69,7 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
             for name in previous.keys() - current.keys():
                 self._ports.pop(name, None)
             self._ports.update(current)
-        return ServiceUpdate(frozenset(items), frozenset(changed))
+        return frozenset(changed)
 
     def __getitem__(self, name: ServicePortName) -> ServicePort:
         """Return one Service port."""
@@ -89,11 +82,3 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
     def __len__(self) -> int:
         """Count the Service ports."""
         return len(self._ports)
-
-    def health_check_node_ports(self) -> dict[NamespacedName, int]:
-        """Return the health check NodePort of each Service that has one (A.2)."""
-        return {
-            name.service: port.health_check_node_port
-            for name, port in self._ports.items()
-            if port.health_check_node_port
-        }

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from knft.model.endpoint import Endpoint, endpoint_key
-from knft.model.names import Protocol, ServicePortName
+from knft.model.names import ServicePortName
 from knft.model.objects import (
     Annotations,
     EndpointConditions,
@@ -25,6 +25,7 @@ from knft.model.objects import (
     ServiceStatus,
     SliceEndpoint,
 )
+from knft.protocols import Protocol
 
 NODE = "node-1"
 OTHER_NODE = "node-2"

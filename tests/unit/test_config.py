@@ -15,7 +15,7 @@ from knft.config import (
     parse_nodeport_addresses,
 )
 from knft.errors import UsageError
-from knft.model.names import Family
+from knft.families import Family
 
 from .objects import table
 

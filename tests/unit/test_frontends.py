@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.decide.frontends import FrontendLedger, Lost, claimed_frontends
-from knft.model.names import Protocol, ServicePortName
+from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.model.service_port import ServicePort
+from knft.protocols import Protocol
 
 from .objects import port_name, steady, table
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knft.kernel import messages
-from knft.kernel.netlink_filter import Instruction, program
+from knft.kernel import nftables_messages
+from knft.kernel.netlink_filter import Instruction, table_filter
 
 NEW_CHAIN, NEW_GENERATION = 0xA03, 0xA0F
 OWN, OTHER = 0x0102_0304, 0xF1F2_F3F4
@@ -39,7 +39,7 @@ def _passes(instructions: Iterable[Instruction], buffer: bytes) -> bool:
 
 def _message(order: str, kind: int, port: int, family: int, table: str) -> bytes:
     sign = "<" if order == "little" else ">"
-    body = struct.pack("BBH", family, 0, 0) + messages.table_attribute(table, order) + bytes(300)
+    body = struct.pack("BBH", family, 0, 0) + nftables_messages.table_attribute(table, order) + bytes(300)
     return struct.pack(f"{sign}IHHII", 16 + len(body), kind, 0, 7, port) + body
 
 
@@ -47,7 +47,7 @@ def _message(order: str, kind: int, port: int, family: int, table: str) -> bytes
 @pytest.mark.parametrize("table", ["knft", "abc", "abcdef", "abcdefg", "a"])
 def test_what_passes(order: str, table: str) -> None:
     """The names fill their last word in every way that there is."""
-    filtered = list(program(table, [5, OWN, 6], order))
+    filtered = list(table_filter(table, [5, OWN, 6], order))
 
     def passes(*parts: tuple[int, int, int, str]) -> bool:
         return _passes(filtered, b"".join(_message(order, *part) for part in parts))
@@ -66,16 +66,16 @@ def test_what_passes(order: str, table: str) -> None:
 
 
 def test_the_host_s_byte_order_is_the_default() -> None:
-    assert list(program("knft", [OWN])) == list(program("knft", [OWN], sys.byteorder))
+    assert list(table_filter("knft", [OWN])) == list(table_filter("knft", [OWN], sys.byteorder))
 
 
 @given(st.binary(max_size=200))
 def test_nothing_that_comes_is_too_strange(buffer: bytes) -> None:
     """Messages that are cut short, or say so, end the reading."""
-    for message in messages.split(buffer):
-        messages.text(message.attribute(3))
+    for message in nftables_messages.split(buffer):
+        nftables_messages.printable_name(message.attribute(3))
 
 
 @given(st.binary(max_size=40))
 def test_names_are_fit_for_a_log(name: bytes) -> None:
-    assert messages.text(name).isprintable()
+    assert nftables_messages.printable_name(name).isprintable()

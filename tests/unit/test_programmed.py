@@ -56,7 +56,7 @@ def _union(owners: Mapping[str, Contents | None]) -> Elements:
     joined = Contents.empty()
     for contents in owners.values():
         if contents is not None:
-            joined.absorb(contents)
+            joined.update(contents)
     return {container: elements for container, elements in joined.elements().items() if elements}
 
 

@@ -5,17 +5,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from knft.model.names import Family, NamespacedName
+from knft.families import Family
+from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import ClientIPConfig, Labels, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
-from knft.track.services import ServiceChangeTracker, ServicePortMap, ServiceUpdate
+from knft.track.services import ServiceChangeTracker, ServicePortMap
 
 from .objects import ingress, port_name, service, service_port, table
 
 WEB = NamespacedName("default", "web")
 PORT = ServicePort("10.96.0.1", 80, "TCP")
 OTHER_PORT = ServicePort("10.96.0.2", 80, "TCP")
-NOTHING_NEW = ServiceUpdate(frozenset(), frozenset())
+NOTHING_NEW = frozenset[ServicePortName]()
 
 
 class Family4:
@@ -33,7 +34,7 @@ class Family4:
         """Tell the tracker; return its answers."""
         return [self.tracker.update(previous, current) for previous, current in changes]
 
-    def sync(self) -> ServiceUpdate:
+    def sync(self) -> frozenset[ServicePortName]:
         """Merge what is pending."""
         return self.ports.update(self.tracker)
 
@@ -47,7 +48,7 @@ def test_a_new_service_is_pending_until_it_is_merged() -> None:
     assert family.told((None, service())) == [True]
     assert family.tracker.pending == 1
     assert dict(family.ports) == {}
-    assert ServiceUpdate(_names("web"), frozenset({port_name()})) == family.sync()
+    assert frozenset({port_name()}) == family.sync()
     assert {port_name(): PORT} == dict(family.ports)
     assert family.tracker.pending == 0
     assert family.sync() == NOTHING_NEW
@@ -91,7 +92,7 @@ def test_the_first_pending_update_says_what_was_before() -> None:
     family = Family4(old)
     assert family.told((old, between), (between, new)) == [True, True]
     update = family.sync()
-    assert ServiceUpdate(_names("web"), frozenset({port_name("a"), port_name("c")})) == update
+    assert frozenset({port_name("a"), port_name("c")}) == update
     assert {port_name("c"): ServicePort("10.96.0.1", 82, "TCP")} == dict(family.ports)
 
 
@@ -100,7 +101,7 @@ def test_the_answer_is_whether_anything_at_all_is_pending() -> None:
     web, dns = service(), service("dns", cluster_ip="10.96.0.2")
     family = Family4(web)
     assert family.told((web, web), (None, dns), (web, web)) == [False, True, True]
-    assert ServiceUpdate(_names("dns"), frozenset({port_name(service="dns")})) == family.sync()
+    assert frozenset({port_name(service="dns")}) == family.sync()
     assert family.told((web, web)) == [False]
 
 
@@ -129,7 +130,7 @@ def test_a_service_that_means_nothing_is_never_pending(row: Ignored) -> None:
 def test_a_service_without_ports_is_pending_for_it_is_not_nothing() -> None:
     family = Family4()
     assert family.told((None, service(ports=()))) == [True]
-    assert ServiceUpdate(_names("web"), frozenset()) == family.sync()
+    assert NOTHING_NEW == family.sync()
 
 
 LOAD_BALANCER: dict[str, Any] = {"type": "LoadBalancer", "external_traffic_policy": "Local"}
@@ -258,7 +259,7 @@ def test_a_merge_leaves_what_the_service_is_now_and_names_what_differs(row: Merg
     family = Family4(*[before] if before else [])
     family.told((before, after))
     changed = frozenset(port_name(port, protocol) for port, protocol in row.changed)  # type: ignore[arg-type]
-    assert ServiceUpdate(_names("web"), changed) == family.sync()
+    assert changed == family.sync()
     assert row.expected == {(name.port, name.protocol): port for name, port in family.ports.items()}
 
 
@@ -266,7 +267,7 @@ def test_services_do_not_disturb_each_other() -> None:
     web, dns = service(), service("dns", cluster_ip="10.96.0.2")
     family = Family4(web, dns)
     family.told((web, None))
-    assert ServiceUpdate(_names("web"), frozenset({port_name()})) == family.sync()
+    assert frozenset({port_name()}) == family.sync()
     assert {port_name(service="dns"): OTHER_PORT} == dict(family.ports)
 
 
@@ -283,14 +284,14 @@ def test_a_removal_of_what_the_map_does_not_have_is_not_an_error() -> None:
     """A deletion may be the first that the tracker hears of a Service."""
     family = Family4()
     family.told((service(), None))
-    assert ServiceUpdate(_names("web"), frozenset({port_name()})) == family.sync()
+    assert frozenset({port_name()}) == family.sync()
     assert dict(family.ports) == {}
 
 
 def test_the_current_object_says_whose_change_it_is() -> None:
     family = Family4()
     family.told((service("old"), service("new")))
-    assert _names("new") == family.sync().updated_services
+    assert _names("new") == family.tracker.checkout().keys()
 
 
 def _six_services() -> Iterable[Service]:
@@ -307,12 +308,5 @@ def test_six_services_have_four_ports_and_two_of_them_deleted_leave_one() -> Non
     assert [sum(name.name == of for name in family.ports) for of in ("plain", "node-port", "balanced")] == [2, 1, 1]
     assert len(family.ports) == 4
     family.told(*((found, None) for found in _six_services() if found.key.name in ("plain", "balanced", "headless")))
-    assert _names("plain", "balanced") == family.sync().updated_services
+    assert _names("plain", "balanced") == {name.service for name in family.sync()}
     assert [port_name(service="node-port")] == list(family.ports)
-
-
-def test_health_check_ports_are_those_of_services_that_have_one() -> None:
-    checked = service("checked", health_check_node_port=30001, **LOAD_BALANCER)
-    unchecked = service("unchecked", cluster_ip="10.96.0.2", **LOAD_BALANCER)
-    family = Family4(checked, unchecked, service())
-    assert {NamespacedName("default", "checked"): 30001} == family.ports.health_check_node_ports()

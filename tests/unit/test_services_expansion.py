@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import structs
 
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.model.objects import ClientIPConfig, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
 from knft.track.expand import expand_service

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from knft.decide.frontends import FrontendLedger
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import Service
 from knft.sync.state import MOST_TRIGGER_TIMES, ServiceState, Work

@@ -5,12 +5,12 @@ from fractions import Fraction
 import pytest
 
 from knft.config import Config
+from knft.families import Family
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, Traffic
 from knft.model.service_port import ServicePort
 from knft.nft.expressions import Chance, Concat, RandomNumber, Rule, Update
-from knft.nft.objects import Key, Memory, Target, Value
+from knft.nft.objects import ElementTimeout, Key, Target, Value
 from knft.render.numbering import Slot, StickyPort
 from knft.render.pools import Pool, PoolKind
 from knft.render.sticky import carried_over, sticky_chains
@@ -64,7 +64,7 @@ def test_each_endpoint_is_as_likely_whatever_gaps_there_are(indexes: set[int], p
 
 
 def test_clients_of_earlier_layouts_are_remembered_and_other_sets_are_not() -> None:
-    memory = Memory(60, 30)
+    memory = ElementTimeout(60, 30)
     memories: dict[str, dict[Key, Value]] = {
         "affinity": {("10.0.0.1", 7, 0): memory, (80,): memory, ("10.0.0.1", 7, 1 << 16): memory},
         "affinity-3": {("10.0.0.2", 7): memory, ("10.0.0.2",): memory},
