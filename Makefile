@@ -1,4 +1,4 @@
-# Two commands from a fresh checkout: `make demo` and `make test`. Each installs what it needs and says so.
+# Two commands from a fresh checkout: `make demo` and `make test`. Each installs what it needs and prints it.
 .POSIX:
 .SUFFIXES:
 
@@ -6,68 +6,81 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check pytest mutants test-vm test-trixie test-cluster churn fuzz soak bench install clean
+.PHONY: help demo test check docs pytest explore mutants test-vm test-trixie test-cluster churn fuzz soak bench install clean
 
 help:
-	@echo 'make demo     a small node out of network namespaces, with knft at work on it (under a minute)'
-	@echo 'make test     everything: lint, types, import contracts, and all tests on the real kernel'
-	@echo 'make check    lint, types and import contracts alone'
-	@echo 'make pytest   the tests alone; ARGS="-k scenario" is handed on'
-	@echo 'make mutants  over 1 000 rule sets that went wrong: knft diff has to find each, and to name its Service; CLUSTERS is handed on'
-	@echo 'make test-vm  the scenarios on Debian 12'"'"'s kernel 6.1, in a virtual machine; as root, a few minutes'
-	@echo 'make test-trixie  the tests that load rules, in a root folder of Debian 13 with its libnftables (as root)'
-	@echo 'make test-cluster  knft against a real etcd and kube-apiserver, built once from their Go modules; ARGS is handed on'
-	@echo 'make churn    1 000 endpoint changes a second through them, for a minute, twice'
-	@echo 'make fuzz     ten minutes of evil manifests, by mutation and by coverage; SECONDS=60 SEED=7 are handed on'
-	@echo 'make soak     100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS and SEED are handed on'
-	@echo 'make bench    what knft costs beside kube-proxy'"'"'s layouts: JSON, a table, a plot; over half an hour'
-	@echo 'make install  the virtual environment in $(VENV), and as root the system packages'
-	@echo 'make clean    remove the virtual environment and caches'
+	@echo 'make demo          run knft on a small node made of network namespaces (under a minute)'
+	@echo 'make test          run "make check" and all tests on the real kernel'
+	@echo 'make check         lint, type check, import contracts, documentation'
+	@echo 'make docs          build the documentation into site/; fails on broken links and anchors'
+	@echo 'make pytest        run the tests alone; ARGS="-k scenario" is passed to pytest, WORKERS=1 uses one process'
+	@echo 'make explore       run property tests with random draws; ROUNDS=10 repeats them'
+	@echo 'make mutants       check that knft diff finds over 1 000 faults in rule sets; CLUSTERS=3'
+	@echo 'make test-vm       run scenarios on Debian 12'"'"'s kernel 6.1 and in IPVS mode, in a virtual machine (as root)'
+	@echo 'make test-trixie   run the tests that load rules with libnftables of Debian 13 (as root)'
+	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
+	@echo 'make churn         measure latency at 1 000 endpoint changes a second through the API server'
+	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
+	@echo 'make soak          100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
+	@echo 'make bench         measure knft beside kube-proxy'"'"'s layouts: JSON, a table, a plot (over half an hour)'
+	@echo 'make install       create the virtual environment $(VENV); as root also install system packages'
+	@echo 'make clean         remove the virtual environment, caches and the built documentation'
 
 demo: $(INSTALLED)
 	@$(BIN)/python -m tests.demo
 
 test: check pytest
 
-check: $(INSTALLED)
+check: $(INSTALLED) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q tests/docs
 
-# The browser is for the page of a report. Where this user may not make network namespaces, the tests run in a user namespace; where that is forbidden, they fail.
+docs: $(INSTALLED)
+	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
+
+# Chromium opens the HTML report. Without permission to make network namespaces, the tests run in a user namespace; if that is forbidden too, they fail.
+WORKERS = 2
 pytest: $(INSTALLED)
 	@sh tests/present/install.sh
-	$(BIN)/python -m tests.support.lab.privilege $(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m tests.support.privilege $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-# Needs no kernel: rule sets are text. The tests have a part of it, one cluster for each mode.
+# Each round draws other examples; a failure prints how to reproduce it. Pin it as an @example or as a test of its own.
+ROUNDS = 1
+explore: $(INSTALLED)
+	@for round in $$(seq $(ROUNDS)); do HYPOTHESIS_PROFILE=explore $(BIN)/python -m tests.support.privilege \
+	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-seed=random $(ARGS) || exit 1; done
+
+# Needs no kernel: rule sets are text. "make test" runs a part, one cluster for each mode.
 CLUSTERS = 3
 mutants: $(INSTALLED)
-	@$(BIN)/python -m tests.interpret.mutation $(CLUSTERS)
+	@$(BIN)/python -m tests.mutation $(CLUSTERS)
 
-# No KVM is needed, and the kernel is downloaded, never installed. tests/vm says how it works.
+# Needs no KVM. The kernel is downloaded and never installed; tests/vm/__init__.py describes how it works.
 test-vm: $(INSTALLED)
 	@sh tests/vm/install.sh
 	@$(BIN)/python -m tests.vm $(ARGS)
 
-# ARGS is a command to run there instead; "make test-trixie ARGS=bash" looks around.
+# ARGS is a command to run there instead: "make test-trixie ARGS=bash" opens a shell.
 test-trixie: $(INSTALLED)
 	$(BIN)/python -m tests.trixie $(ARGS)
 
-# The first run builds for ten minutes and more; Go is this machine's, or PyPI's. Files in ARGS replace the others.
+# The first run builds for ten minutes or more, with Go of this machine or from PyPI. Files in ARGS replace the default ones.
 test-cluster: $(INSTALLED)
 	@$(BIN)/python -m tests.cluster $(ARGS)
 
 churn: $(INSTALLED)
 	@$(BIN)/python -m tests.cluster.churn $(ARGS)
 
-# Atheris has no wheel for every Python; without it all the time goes into mutation.
+# Atheris has no wheel for every Python; without it the whole time goes into mutation.
 SECONDS = 600
 fuzz: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: atheris cannot be installed here'
 	@$(BIN)/python -m tests.fuzz $(SECONDS) $(SEED)
 
-# Hours. Memory that is not flat is a failure; tests/soak/memory.py says how it is judged.
+# Takes hours. Growing memory is a failure; tests/soak/memory.py says how growth is measured.
 STEPS = 100000
 CONNECTIONS = 1000000
 KILLS = 200
@@ -76,7 +89,7 @@ soak: $(INSTALLED)
 	@$(BIN)/python -m tests.soak connections $(CONNECTIONS) $(SEED)
 	@$(BIN)/python -m tests.soak kills $(KILLS) $(SEED)
 
-# ARGS are handed on: "--quick" tries everything on tiny clusters, "--only knft --sizes 1000x10" measures a part.
+# ARGS="--quick" tries everything on tiny clusters; ARGS="--only knft --sizes 1000x10" measures a part.
 bench: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench: matplotlib cannot be installed here'
 	@$(BIN)/python -m tests.bench $(ARGS)
@@ -88,4 +101,4 @@ $(INSTALLED): pyproject.toml tests/install.sh
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site

@@ -1,27 +1,56 @@
-"""What holds for every test."""
+"""Settings for all tests: deterministic draws, and a run with a skipped test fails."""
 
+import os
 import sys
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-# They hold outcomes for tests, and shall say what they found.
-pytest.register_assert_rewrite("tests.packets.scene", "tests.packets.traced")
+# Assertions in these modules report values, as those in tests do.
+pytest.register_assert_rewrite("tests.packets.scenario_runner", "tests.support.trace_check")
+
+# The gate draws the same examples in every run, whatever the machine's speed. "make explore" searches at random.
+settings.register_profile(
+    "gate", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 _WITH_LIBRARY = """
-A test has made a context of libnftables in the tests' own process: use tests.kernel.nft_process. The library waits with
-select(), and aborts a process in which its socket is the 1024th open file or later, as one came to be now and then.
+A test loaded libnftables into pytest's process: use tests.kernel.nft_process. The library waits with select(), and
+aborts a process in which its socket is the 1024th open file or later.
 """
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run in which anything was skipped: a kernel test that cannot run has not passed.
+class _LibraryCheck:
+    """Whether any process of this run loaded libnftables: pytest's own, or a worker of pytest-xdist."""
 
-    And one in which a test has brought libnftables into this process, which can end it.
-    """
+    def __init__(self) -> None:
+        self.is_loaded = False
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a worker found."""
+        self.is_loaded |= bool(getattr(node, "workeroutput", {}).get("has_libnftables"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the workers, if there are any."""
+    config.pluginmanager.register(_LibraryCheck(), "library-check")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run that skipped a test (a kernel test that cannot run has not passed) or that loaded libnftables."""
+    check: _LibraryCheck = session.config.pluginmanager.get_plugin("library-check")
+    check.is_loaded |= "nftables" in sys.modules
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["has_libnftables"] = check.is_loaded
+        return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or exitstatus != pytest.ExitCode.OK:
         return
-    if "nftables" in sys.modules:
+    if check.is_loaded:
         reporter.write(_WITH_LIBRARY)
-    if reporter.stats.get("skipped") or "nftables" in sys.modules:
+    if reporter.stats.get("skipped") or check.is_loaded:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
