@@ -1,7 +1,7 @@
 """References in the repository's text: to pages of docs/ and their anchors, to files, and to tests.
 
-A reference is written as a path from the repository's root: ``docs/behaviour/endpoints.md#local``, ``tests/packets/traced.py``,
-``tests/cli/test_render.py::test_name``.
+A reference is a path from the repository's root, with an anchor or a test: ``docs/behaviour/endpoints.md#local``,
+``tests/packets/traced.py``, ``tests/cli/test_render.py::test_…``.
 """
 
 import re
@@ -20,6 +20,7 @@ _PATH = re.compile(
     r"(?:#(?P<anchor>[\w-]+)|::(?P<test>test_\w+))?"
 )
 _LINK = re.compile(r"\]\((?!https?:)(?P<path>[\w./-]+)(?:#(?P<anchor>[\w-]+))?\)")
+_BLOCK_ANCHOR = re.compile(r"<a id=\"(?P<anchor>[\w-]+)\"></a>")
 _HEADING = re.compile(r"^#{1,6} (?P<title>.+?)(?: \{#(?P<anchor>[\w-]+)\})?$", re.MULTILINE)
 
 
@@ -33,15 +34,14 @@ class Reference(NamedTuple):
     test: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.path}{'#' * bool(self.anchor)}{self.anchor}{'::' * bool(self.test)}{self.test}"
+        part = f"#{self.anchor}" if self.anchor else f"::{self.test}" if self.test else ""
+        return f"{self.file}:{self.line}: {self.path}{part}"
 
 
 def text_files() -> list[Path]:
     """Return the files that people read: those that git tracks or would track, without golden files and captures."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [ROOT / name for name in listed.split("\0") if name and Path(name).suffix in _TEXT]
     return [path for path in paths if path.is_file()]
 
@@ -70,10 +70,10 @@ def is_broken(reference: Reference) -> bool:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """Return the anchors of a Markdown page: those written after a heading, and those made of its words."""
-    return frozenset(
-        match["anchor"] or _slug(match["title"]) for match in _HEADING.finditer(page.read_text(encoding="utf-8"))
-    )
+    """Return the anchors of a Markdown page: of headings, and of other blocks (``<a id="anchor"></a>``)."""
+    text = page.read_text(encoding="utf-8")
+    headings = {heading["anchor"] or _slug(heading["title"]) for heading in _HEADING.finditer(text)}
+    return frozenset(headings | {block["anchor"] for block in _BLOCK_ANCHOR.finditer(text)})
 
 
 def _slug(title: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ import yaml
 from tests.docs.references import ROOT, anchors, is_broken, references, text_files
 
 _OUTSIDE = re.compile(
-    r"\bbehaviour\.md [A-K]\b|\bDESIGN\.md|[( ][A-K]\.[0-9]+(?:\([0-9]+\)|\b)(?=[),:;. ])|\bissue #?[0-9]+\b",
+    r"\bbehaviour\.md [A-K]\b|\bDESIGN\.md|[( \[][A-K]\.[0-9]+(?:\([0-9]+\)|\b)(?=[],:;. )])|\bissue #?[0-9]+\b",
     re.IGNORECASE,
 )
 """Sections of the documents that the project began with, and its issue tracker: neither is in the repository."""
@@ -46,12 +47,10 @@ def test_nothing_refers_to_documents_outside_the_repository() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     navigation = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=yaml.BaseLoader)["nav"]  # noqa: S506
 
-    def pages(entry: object) -> list[str]:
+    def pages(entry: Any) -> list[str]:
         if isinstance(entry, str):
             return [entry]
-        values = entry.values() if isinstance(entry, dict) else entry
-        assert isinstance(values, list) or isinstance(entry, dict)
-        return [page for value in values for page in pages(value)]
+        return [page for value in (entry.values() if isinstance(entry, dict) else entry) for page in pages(value)]
 
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
