@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from knft.errors import UsageError
+from knft.families import Family
 from knft.model import addresses
-from knft.model.names import Family
 
 DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
 """How traffic of this node's pods is told from other traffic (I.6)."""
@@ -49,7 +49,7 @@ class Config(Struct, frozen=True):
         """Return the range of pod addresses of ``family`` in mode ClusterCIDR, or None where none is set (I.6)."""
         return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)
 
-    def fixed_pod_cidr(self, family: Family) -> str | None:
+    def static_pod_cidr(self, family: Family) -> str | None:
         """Return the range of pod addresses of ``family`` where it is known beforehand and is not all there are."""
         cidr = self.cluster_cidr(family) if self.detect_local_mode == "ClusterCIDR" else None
         return None if cidr is None or addresses.is_zero_network(cidr) else cidr
@@ -58,7 +58,7 @@ class Config(Struct, frozen=True):
         """Return the CIDRs of ``family`` whose local addresses accept NodePorts; none where there are only words."""
         return addresses.networks_of_family(self.nodeport_addresses, family)
 
-    def nodeports_everywhere(self, family: Family) -> bool:
+    def nodeports_on_all_addresses(self, family: Family) -> bool:
         """Whether every local address but loopback accepts NodePorts (I.5).
 
         As in kube-proxy, CIDRs of the other family alone leave this family open.

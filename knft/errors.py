@@ -6,8 +6,8 @@
     ├── ConfigurationChangedError  the configuration file is another: the process ends, to be started with it
     ├── SourceError           manifests that cannot be read at all
     ├── CaptureError          a captured rule set that cannot be read
-    ├── ClusterError          the API server cannot be reached, breaks off, or says no
-    │   └── RefusedError      it answered, with a status that is not success
+    ├── ApiServerError          the API server cannot be reached, breaks off, or says no
+    │   └── ApiStatusError      it answered, with a status that is not success
     ├── ServingError          probes or metrics cannot be served, and --bind-address-hard-fail says to end then
     ├── UnsupportedError      privilege, library or kernel feature that is missing
     └── KernelError           the kernel, or libnftables, refused a request
@@ -44,22 +44,24 @@ class CaptureError(KnftError):
     """A captured rule set cannot be read; the text names the line or the object, the caller puts the file in front."""
 
 
-class ClusterError(KnftError):
+class ApiServerError(KnftError):
     """The API server gives no answer that can be used; the text says which, and why."""
 
 
-class RefusedError(ClusterError):
+class ApiStatusError(ApiServerError):
     """The API server says no: ``status`` is HTTP's, ``reason`` and ``said`` are its own words, cut and in one line.
 
     ``retry_after`` is how many seconds it asks to be left alone, 0 where it does not.
     """
 
-    def __init__(self, message: str, status: int, reason: str = "", said: str = "", retry_after: float = 0.0) -> None:
+    def __init__(
+        self, message: str, status: int, reason: str = "", server_message: str = "", retry_after: float = 0.0
+    ) -> None:
         """Keep what decides about the next request apart from the text."""
         super().__init__(message)
         self.status = status
         self.reason = reason
-        self.said = said
+        self.server_message = server_message
         self.retry_after = retry_after
 
 

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from knft.configuration.content import read_configuration
+from knft.configuration.file_content import read_configuration
 from knft.errors import ConfigurationChangedError, ConfigurationError
-from knft.source.files import Signature, shown_path, signature
+from knft.source.file_watch import watch_folders
+from knft.source.files import Signature, file_signature, format_path
 
-TICK_MS = 1000
-"""How often the file is looked at where no event tells of it: links above it, NFS."""
+DEBOUNCE_MS = 100
 SETTLED_SECONDS = 0.2
 """How long other content has to last: who writes a file empties it first."""
 CHANGED = "content of the proxy server's configuration file was updated"
@@ -29,13 +29,13 @@ def wait_for_change(path: str, known: bytes, stop: threading.Event) -> None:
     """
     seen: Signature | None = None
     is_missed = False
-    for _ in _looks(Path(path), stop):
-        now = signature(Path(path))
+    for _ in _checks(Path(path), stop):
+        now = file_signature(Path(path))
         if now is not None and now == seen and not is_missed:
             continue
         found = _read(path)
         if is_missed and isinstance(found, bytes):
-            log.info("%s: it can be read again", shown_path(path))
+            log.info("%s: it can be read again", format_path(path))
             is_missed = False
         if found == known:
             seen = now
@@ -57,39 +57,16 @@ def _read(path: str) -> bytes | ConfigurationError:
         return error
 
 
-def _looks(path: Path, stop: threading.Event) -> Iterator[None]:
-    """Yield at once, then whenever something happens where the file is, and once a tick, until ``stop`` is set."""
-    from watchfiles import watch  # noqa: PLC0415 - a native library that only a watched file needs
-
+def _checks(path: Path, stop: threading.Event) -> Iterator[None]:
+    """Yield at once, then after every event in the folders of the file and at every tick, until ``stop`` is set."""
     yield
-    while not stop.is_set():
-        try:
-            folders = _folders(path)
-            for _ in watch(
-                *folders,
-                watch_filter=None,
-                stop_event=stop,
-                debounce=100,
-                step=20,
-                rust_timeout=TICK_MS,
-                yield_on_timeout=True,
-                recursive=False,
-            ):
-                yield
-                if _folders(path) != folders:
-                    break
-        except (OSError, RuntimeError):  # What was watched is gone, or there are no more watches to be had.
-            stop.wait(TICK_MS / 1000)
-            yield
+    for _ in watch_folders(lambda: _folders(path), stop, DEBOUNCE_MS):
+        yield
 
 
-def _folders(path: Path) -> set[Path]:
-    """Return where to watch: a mounted ConfigMap swaps a link beside the file, and what it leads to may lie elsewhere.
+def _folders(path: Path) -> set[str]:
+    """Return the folders of the file and of what it links to: a mounted ConfigMap replaces a link beside the file.
 
-    Raise OSError where there is nothing, or where a link becomes another right now.
+    Raises OSError if a link is being replaced.
     """
-    found = {folder for folder in (path.absolute().parent, path.resolve().parent) if folder.is_dir()}
-    if not found:
-        msg = f"{path}: its folder is gone"
-        raise FileNotFoundError(msg)
-    return found
+    return {str(folder) for folder in (path.absolute().parent, path.resolve().parent) if folder.is_dir()}

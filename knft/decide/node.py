@@ -26,7 +26,7 @@ def view_node(
     return NodeView(
         family=family,
         name=config.node_name,
-        zone=(node.metadata.known_labels.zone or "") if node is not None else "",
+        zone=(node.metadata.proxy_labels.zone or "") if node is not None else "",
         node_ip=node_ip,
         nodeport_ips=frozenset(_nodeport_ips(family, config, node_ip, local_addresses)),
         service_cidrs=tuple(sorted(set(addresses.networks_of_family(cidrs, family)))),

@@ -4,7 +4,7 @@ from knft.decide.endpoints import Endpoints, categorize_endpoints
 from knft.model import addresses
 from knft.model.names import ServicePortName
 from knft.model.node import NodeView
-from knft.model.plan import CategorizedEndpoints, Frontend, ServicePlan, Traffic
+from knft.model.plan import CategorizedEndpoints, Frontend, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
 
 
@@ -39,9 +39,9 @@ def _allowed_sources(port: ServicePort, node: NodeView) -> tuple[str, ...]:
     return addresses.collapse((*ranges, *own))
 
 
-def _traffic(chosen: CategorizedEndpoints, *, local_only: bool) -> Traffic:
-    if not chosen.has_any:
-        return Traffic.REJECT
+def _traffic(chosen: CategorizedEndpoints, *, local_only: bool) -> TrafficAction:
+    if not chosen.has_any_endpoints:
+        return TrafficAction.REJECT
     if not local_only:
-        return Traffic.CLUSTER
-    return Traffic.LOCAL if chosen.local else Traffic.DROP
+        return TrafficAction.CLUSTER
+    return TrafficAction.LOCAL if chosen.local else TrafficAction.DROP

@@ -10,19 +10,19 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 
-End = bytes
+PackedSocket = bytes
 """An address and a port, both in network order: 6 bytes of IPv4, 18 of IPv6."""
 
 _PORT_BYTES = 2
-_Claims = dict[ServicePortName, frozenset[End]]
+_Claims = dict[ServicePortName, frozenset[PackedSocket]]
 
 
-def end(address: str, port: int) -> End:
+def packed_socket(address: str, port: int) -> PackedSocket:
     """Return an address in canonical text and a port as one end of a flow."""
-    return packed(address) + _packed_port(port)
+    return packed_address(address) + _packed_port(port)
 
 
-def packed(address: str) -> bytes:
+def packed_address(address: str) -> bytes:
     """Return an address in canonical text as the kernel writes it."""
     return ipaddress.ip_address(address).packed
 
@@ -31,7 +31,7 @@ def _packed_port(port: int) -> bytes:
     return port.to_bytes(_PORT_BYTES, "big")
 
 
-class FlowLedger:
+class UdpFrontends:
     """The frontends of one family's UDP Services, each with the endpoints that still serve, ready or not.
 
     One thread notes changes, each in time that depends on its own size alone; others may ask meanwhile, and find every
@@ -40,7 +40,7 @@ class FlowLedger:
 
     def __init__(self) -> None:
         """Know no Service."""
-        self._noted: dict[ServicePortName, tuple[frozenset[bytes], frozenset[End]]] = {}
+        self._noted: dict[ServicePortName, tuple[frozenset[bytes], frozenset[PackedSocket]]] = {}
         self._by_key: dict[bytes, _Claims] = {}
         """By end, for addresses that are dialled, and by port alone for NodePorts."""
         self._node_ports = 0
@@ -50,7 +50,7 @@ class FlowLedger:
         """Whether there is any UDP Service."""
         return bool(self._by_key)
 
-    def note(self, name: ServicePortName, port: ServicePort | None, endpoints: Collection[Endpoint]) -> bool:
+    def update(self, name: ServicePortName, port: ServicePort | None, endpoints: Collection[Endpoint]) -> bool:
         """Note what a Service port is now, None where it is gone; return whether a flow may be judged otherwise now.
 
         Any policy and any locality: what a new flow may not do, one that lives goes on doing.
@@ -59,7 +59,7 @@ class FlowLedger:
         if name.protocol != "UDP" or port is None:
             now = None
         else:
-            serving = frozenset(end(each.address, each.port) for each in endpoints if each.serving)
+            serving = frozenset(packed_socket(each.address, each.port) for each in endpoints if each.serving)
             now = self._noted[name] = (frozenset(_keys(port)), serving)
         if now == before:
             return False
@@ -81,17 +81,19 @@ class FlowLedger:
             del self._by_key[key]
             self._node_ports -= _is_node_port(key)
 
-    def is_stale(self, dialled: End, answering: End, node_port_addresses: Collection[bytes]) -> bool:
+    def is_stale(
+        self, original_destination: PackedSocket, reply_source: PackedSocket, node_port_addresses: Collection[bytes]
+    ) -> bool:
         """Tell whether a flow that was opened to ``dialled`` has ``answering``, who is no endpoint of its frontend.
 
         One that was never translated answers from where it was dialled, and is stale too: nobody is there. Of flows to
         a NodePort's number only those to ``node_port_addresses``, since others are to strangers who use that number.
         Where two Services claim a frontend, the endpoints of both count.
         """
-        claims = self._by_key.get(dialled)
-        if claims is None and dialled[:-_PORT_BYTES] in node_port_addresses:
-            claims = self._by_key.get(dialled[-_PORT_BYTES:])
-        return claims is not None and not any(answering in serving for serving in claims.values())
+        claims = self._by_key.get(original_destination)
+        if claims is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
+            claims = self._by_key.get(original_destination[-_PORT_BYTES:])
+        return claims is not None and not any(reply_source in serving for serving in claims.values())
 
     @property
     def has_node_ports(self) -> bool:
@@ -105,5 +107,5 @@ def _is_node_port(key: bytes) -> bool:
 
 def _keys(port: ServicePort) -> list[bytes]:
     addresses = (port.cluster_ip, *port.load_balancer_vips, *port.external_ips)
-    keys = [end(address, port.port) for address in addresses if address]
+    keys = [packed_socket(address, port.port) for address in addresses if address]
     return [*keys, _packed_port(port.node_port)] if port.node_port else keys

@@ -10,35 +10,35 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from knft.delta.contents import Changes, compare
+from knft.delta.diff import ContentsDiff, diff_contents
 from knft.nft.objects import Contents, Key
 
-LONGEST_PAUSE_SECONDS = 3600.0
+MAX_DELAY_SECONDS = 3600.0
 
 Owner = TypeVar("Owner", bound=Hashable)
 _Member = tuple[str, Key]
 
 
-class Unwanted(Struct, frozen=True):
+class EmptiedChain(Struct, frozen=True):
     """An empty chain: when it was emptied, or could not be deleted last, and how long it waits from then, in seconds.
 
     Kernels before 6.2 refuse to delete it while an element that led to it is freed.
     """
 
     since: float
-    pause: float = 1.0
+    delay: float = 1.0
 
     @property
-    def due(self) -> float:
+    def deletable_at(self) -> float:
         """From when it can be deleted."""
-        return self.since + self.pause
+        return self.since + self.delay
 
-    def later(self, now: float) -> "Unwanted":
+    def retry_later(self, now: float) -> "EmptiedChain":
         """Return what it is where it could not be deleted."""
-        return Unwanted(now, min(2 * self.pause, LONGEST_PAUSE_SECONDS))
+        return EmptiedChain(now, min(2 * self.delay, MAX_DELAY_SECONDS))
 
 
-class Programmed(Generic[Owner]):
+class ProgrammedContents(Generic[Owner]):
     """The contents of one table by owner.
 
     ``chains`` are the names of the shared chains that exist, ``containers`` those of sets and maps. ``unwanted`` are
@@ -49,11 +49,11 @@ class Programmed(Generic[Owner]):
         """Start from a table without chains and elements."""
         self.chains: set[str] = set()
         self.containers: set[str] = set()
-        self.unwanted: dict[str, Unwanted] = {}
+        self.emptied_chains: dict[str, EmptiedChain] = {}
         self._contents: dict[Owner, Contents] = {}
         self._members: Counter[_Member] = Counter()
 
-    def contents_of(self, owners: Iterable[Owner]) -> Contents:
+    def merged_contents(self, owners: Iterable[Owner]) -> Contents:
         """Return what these owners asked for, joined."""
         joined = Contents.empty()
         for owner in owners:
@@ -61,13 +61,13 @@ class Programmed(Generic[Owner]):
                 joined.update(self._contents[owner])
         return joined
 
-    def stored(self, owner: Owner) -> Contents | None:
+    def get(self, owner: Owner) -> Contents | None:
         """Return what one owner has, the value itself and no copy."""
         return self._contents.get(owner)
 
-    def compare(self, wanted: Mapping[Owner, Contents | None]) -> Changes:
+    def diff(self, wanted: Mapping[Owner, Contents | None]) -> ContentsDiff:
         """Return what has to change for these owners to get what they want (None: to be gone)."""
-        old = self.contents_of(wanted)
+        old = self.merged_contents(wanted)
         new = Contents.empty()
         for contents in wanted.values():
             if contents is not None:
@@ -75,29 +75,29 @@ class Programmed(Generic[Owner]):
         shared = self._held_by_others(old.members | new.members, wanted)
         old.members -= shared
         new.members -= shared
-        return compare(old, new)
+        return diff_contents(old, new)
 
-    def note_emptied(self, changes: Changes, now: float) -> None:
+    def record_emptied(self, changes: ContentsDiff, now: float) -> None:
         """Note which owned chains a commit has emptied, or written again; ``now`` is in seconds."""
-        self.note_deleted(chain.name for chain in (*changes.written, *changes.made))
-        self.unwanted.update(dict.fromkeys(changes.unwanted, Unwanted(now)))
+        self.record_deleted(chain.name for chain in (*changes.changed_chains, *changes.new_chains))
+        self.emptied_chains.update(dict.fromkeys(changes.emptied_chains, EmptiedChain(now)))
 
-    def note_deleted(self, names: Iterable[str]) -> None:
+    def record_deleted(self, names: Iterable[str]) -> None:
         """Note that these chains do not wait any more."""
         for name in names:
-            self.unwanted.pop(name, None)
+            self.emptied_chains.pop(name, None)
 
-    def note_kept(self, names: Iterable[str], now: float) -> None:
+    def record_kept(self, names: Iterable[str], now: float) -> None:
         """Note that these could not be deleted, because somebody's rule leads there: they wait longer."""
         for name in names:
-            if name in self.unwanted:
-                self.unwanted[name] = self.unwanted[name].later(now)
+            if name in self.emptied_chains:
+                self.emptied_chains[name] = self.emptied_chains[name].retry_later(now)
 
     def _held_by_others(self, members: set[_Member], owners: Iterable[Owner]) -> set[_Member]:
         own = Counter(member for owner in owners if owner in self._contents for member in self._contents[owner].members)
         return {member for member in members if self._members[member] > own[member]}
 
-    def adopt(self, wanted: Mapping[Owner, Contents | None]) -> None:
+    def apply(self, wanted: Mapping[Owner, Contents | None]) -> None:
         """Note that a commit has given these owners what they wanted."""
         for owner, contents in wanted.items():
             before = self._contents.get(owner)
@@ -116,6 +116,6 @@ class Programmed(Generic[Owner]):
             if not self._members[member]:
                 del self._members[member]
 
-    def everything(self, but: Collection[Owner] = ()) -> Contents:
+    def all_contents(self, but: Collection[Owner] = ()) -> Contents:
         """Return the contents of all others, joined, as they are now; also for a thread that does not change them."""
         return Contents.merged(contents for owner, contents in list(self._contents.items()) if owner not in but)

@@ -70,7 +70,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):
     deletion_timestamp: str | None = None
 
     @property
-    def known_labels(self) -> Labels:
+    def proxy_labels(self) -> Labels:
         """The labels, also where the object has none."""
         return self.labels or Labels()
 
@@ -257,7 +257,7 @@ class ServiceCIDR(Struct, frozen=True, rename="camel", gc=False):
 KubeObject = Service | EndpointSlice | Node | ServiceCIDR
 
 
-class Change(Struct, frozen=True):
+class ObjectChange(Struct, frozen=True):
     """One object that came (``previous`` is None), went (``current`` is None), or is another now."""
 
     previous: KubeObject | None

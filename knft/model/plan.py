@@ -31,29 +31,29 @@ class Frontend(Struct, frozen=True, gc=False):
     port: int
 
     @property
-    def place(self) -> "Place":
+    def key(self) -> "FrontendKey":
         """The frontend without its kind: what two Services cannot both have."""
         return (self.address, self.protocol, self.port)
 
 
-Place = tuple[str | None, Protocol, int]
+FrontendKey = tuple[str | None, Protocol, int]
 """Address (None for a NodePort), protocol and port."""
 
 
 class CategorizedEndpoints(Struct, frozen=True):
     """The endpoints that traffic of each policy may reach (B).
 
-    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union; ``has_any`` tells
+    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union; ``has_any_endpoints`` tells
     whether any endpoint anywhere is usable, also where a policy forbids it.
     """
 
     cluster: tuple[Endpoint, ...] = ()
     local: tuple[Endpoint, ...] = ()
     all_reachable: tuple[Endpoint, ...] = ()
-    has_any: bool = False
+    has_any_endpoints: bool = False
 
 
-class Traffic(enum.Enum):
+class TrafficAction(enum.Enum):
     """What becomes of one class of traffic."""
 
     CLUSTER = "cluster"
@@ -78,6 +78,6 @@ class ServicePlan(Struct, frozen=True):
     port: ServicePort
     endpoints: CategorizedEndpoints
     frontends: tuple[Frontend, ...]
-    internal: Traffic
-    external: Traffic
+    internal: TrafficAction
+    external: TrafficAction
     allowed_sources: tuple[str, ...] = ()

@@ -24,19 +24,19 @@ class ServicePort(Struct, frozen=True, gc=False):
     health_check_node_port: int = 0
     internal_policy_local: bool = False
     external_policy_local: bool = False
-    created: str = ""
+    creation_timestamp: str = ""
 
     @property
-    def externally_accessible(self) -> bool:
+    def is_externally_accessible(self) -> bool:
         """Whether clients outside the cluster can dial the port at all."""
         return bool(self.node_port or self.load_balancer_vips or self.external_ips)
 
     @property
     def uses_cluster_endpoints(self) -> bool:
         """Whether any traffic may go to endpoints on other nodes; policy Local still short-circuits to them."""
-        return not self.internal_policy_local or self.externally_accessible
+        return not self.internal_policy_local or self.is_externally_accessible
 
     @property
     def uses_local_endpoints(self) -> bool:
         """Whether any traffic is confined to endpoints on this node."""
-        return self.internal_policy_local or (self.external_policy_local and self.externally_accessible)
+        return self.internal_policy_local or (self.external_policy_local and self.is_externally_accessible)

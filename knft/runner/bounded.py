@@ -27,7 +27,7 @@ class Intervals(Struct, frozen=True):
             msg = f"maximum interval {self.maximum} s is less than the minimum {self.minimum} s"
             raise ValueError(msg)
 
-    def next_pause(self, *, succeeded: bool, jitter: float = 0.0) -> float:
+    def next_delay(self, *, succeeded: bool, jitter: float = 0.0) -> float:
         """Return how long after a run the next one comes by itself; ``jitter``, 0 to 1, puts off a retry by a fifth."""
         return self.maximum if succeeded else min(self.retry * (1 + jitter / 5), self.maximum)
 
@@ -58,7 +58,7 @@ class BoundedFrequencyRunner:
         """Ask for a run; requests before it starts count as one. Never blocks."""
         self._wake.set()
 
-    def run_within(self, seconds: float) -> None:
+    def request_within(self, seconds: float) -> None:
         """Ask, during a run, for the next one at the latest so long after it."""
         self._wanted_within = min(self._wanted_within, seconds)
 
@@ -80,6 +80,6 @@ class BoundedFrequencyRunner:
             self._wanted_within = math.inf
             succeeded = self._run()
             ended = self._clock.now()
-            pause = self._intervals.next_pause(succeeded=succeeded, jitter=self._jitter())
+            pause = self._intervals.next_delay(succeeded=succeeded, jitter=self._jitter())
             due = ended + min(pause, self._wanted_within)
             self._clock.wait(self._stop, ended + self._intervals.minimum)

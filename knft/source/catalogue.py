@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from knft.model.names import NamespacedName
-from knft.model.objects import Change, KubeObject
-from knft.source.decode import Decoded
-from knft.source.files import shown_path
+from knft.model.objects import KubeObject, ObjectChange
+from knft.source.decode import DecodedManifest
+from knft.source.files import format_path
 
 
 class ObjectKey(NamedTuple):
@@ -24,27 +24,27 @@ class ObjectKey(NamedTuple):
         return f"{self.kind} {str(self.name).lstrip('/')}"
 
 
-class Place(NamedTuple):
+class ManifestLocation(NamedTuple):
     """Where an object stands: its file, its number among the file's objects, and words for that."""
 
     path: str
     number: int
-    words: str = ""
+    description: str = ""
 
 
 class Conflict(Struct, frozen=True):
     """Two documents of one name that say different things; ``used`` is the one that counts."""
 
     key: ObjectKey
-    used: Place
-    ignored: Place
+    used: ManifestLocation
+    ignored: ManifestLocation
 
     def __str__(self) -> str:
         """Return a sentence for the operator about the document that does not count."""
         used, ignored = self.used, self.ignored
         if used.path == ignored.path:
-            return f"{self.key}: {ignored.words} and {used.words} of this file differ; {used.words} counts"
-        return f"{self.key}: {shown_path(used.path)} has it too, and they differ; that one counts"
+            return f"{self.key}: {ignored.description} and {used.description} of this file differ; {used.description} counts"
+        return f"{self.key}: {format_path(used.path)} has it too, and they differ; that one counts"
 
 
 class Catalogue:
@@ -53,13 +53,13 @@ class Catalogue:
     def __init__(self) -> None:
         """Start without files."""
         self._keys: dict[str, tuple[ObjectKey, ...]] = {}
-        self._places: dict[ObjectKey, dict[Place, KubeObject]] = {}
+        self._places: dict[ObjectKey, dict[ManifestLocation, KubeObject]] = {}
 
-    def put(self, path: str, decoded: Decoded) -> list[Change]:
+    def put(self, path: str, decoded: DecodedManifest) -> list[ObjectChange]:
         """Replace what ``path`` holds; return what that changes."""
         found = {
-            Place(path, index, where): (ObjectKey(type(item).__name__, item.key), item)
-            for index, (item, where) in enumerate(zip(decoded.objects, decoded.places, strict=True))
+            ManifestLocation(path, index, where): (ObjectKey(type(item).__name__, item.key), item)
+            for index, (item, where) in enumerate(zip(decoded.objects, decoded.locations, strict=True))
         }
         touched = dict.fromkeys((*self._keys.get(path, ()), *(key for key, _ in found.values())))
         before = {key: self._current(key) for key in touched}
@@ -72,11 +72,11 @@ class Catalogue:
         for key in touched:
             if not self._places[key]:
                 del self._places[key]
-        return [Change(before[key], after) for key in touched if (after := self._current(key)) != before[key]]
+        return [ObjectChange(before[key], after) for key in touched if (after := self._current(key)) != before[key]]
 
-    def remove(self, path: str) -> list[Change]:
+    def remove(self, path: str) -> list[ObjectChange]:
         """Forget a file; return what that changes."""
-        changes = self.put(path, Decoded(()))
+        changes = self.put(path, DecodedManifest(()))
         del self._keys[path]
         return changes
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from knft.errors import SourceError
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from knft.source.explain import explain
-from knft.source.validate import Fault, faults, tidied
-from knft.source.words import listing, object_name, plain, shown, sort_of
+from knft.source.formatting import describe_type, format_name, format_value, join_alternatives, object_name
+from knft.source.validate import FieldProblem, fatal_problems, without_invalid_parts
 from knft.source.yaml_documents import Document, load
 
 KINDS: dict[tuple[str, str], type[KubeObject]] = {
@@ -26,7 +26,7 @@ KINDS: dict[tuple[str, str], type[KubeObject]] = {
 }
 """The kinds that are read, by apiVersion and kind."""
 
-MAX_SENTENCES = 10
+MAX_PROBLEMS_PER_OBJECT = 10
 """How many sentences are said about one object."""
 _SCHEMA_DEPTH = 10
 """Deeper than any field that is read."""
@@ -35,7 +35,7 @@ _LISTS: dict[tuple[str, str], tuple[str, str]] = {(version, f"{kind}List"): (ver
 _SPELLINGS = {kind.casefold(): kind for _, kind in KINDS}
 
 
-class Decoded(Struct, frozen=True):
+class DecodedManifest(Struct, frozen=True):
     """What one file holds.
 
     ``places`` says where in the file each object stands. ``problems`` are sentences about objects that were left
@@ -45,7 +45,7 @@ class Decoded(Struct, frozen=True):
     objects: tuple[KubeObject, ...]
     problems: tuple[str, ...] = ()
     skipped: tuple[tuple[str, int], ...] = ()
-    places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
 
 
 class _Item(NamedTuple):
@@ -67,12 +67,12 @@ class _Collected:
     def take(self, where: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
         if not isinstance(document, dict):
-            self.problems.append(f"{where}: {sort_of(document)} is not a Kubernetes object; left out")
+            self.problems.append(f"{where}: {describe_type(document)} is not a Kubernetes object; left out")
             return
         kind = self._kind(where, document)
         if kind is None:
             return
-        found, sentences = checked(where, document, kind)
+        found, sentences = decode_object(where, document, kind)
         self.problems += sentences
         if found is not None:
             self.objects.append(found)
@@ -83,7 +83,7 @@ class _Collected:
         version, kind = document.get("apiVersion"), document.get("kind")
         for field, value in (("kind", kind), ("apiVersion", version)):
             if not isinstance(value, str) or not value:
-                said = "is missing" if value in (None, "") else f"is {sort_of(value)}, not text"
+                said = "is missing" if value in (None, "") else f"is {describe_type(value)}, not text"
                 self.problems.append(f"{where}: {field} {said}; left out")
                 return None
         wanted = KINDS.get((str(version), str(kind)))
@@ -98,43 +98,43 @@ class _Collected:
         known = _SPELLINGS.get(kind.casefold())
         versions = tuple(dict.fromkeys(item for item, name in KINDS if name == known))
         if known is None or _group(version) not in map(_group, versions):
-            foreign = f" of {plain(version)}" if known is not None else ""
-            self.skipped[f"{plain(kind)}{foreign}"] += 1
+            foreign = f" of {format_name(version)}" if known is not None else ""
+            self.skipped[f"{format_name(kind)}{foreign}"] += 1
         elif kind != known:
-            self.problems.append(f"{where}: kind {shown(kind)} is not read; {known} is; left out")
+            self.problems.append(f"{where}: kind {format_value(kind)} is not read; {known} is; left out")
         else:
-            said = f"{kind} of apiVersion {shown(version)} is not read, only of {listing(versions)}"
+            said = f"{kind} of apiVersion {format_value(version)} is not read, only of {join_alternatives(versions)}"
             self.problems.append(f"{where}: {said}; left out")
 
 
-def checked(where: str, document: dict[str, Any], kind: type[KubeObject]) -> tuple[KubeObject | None, list[str]]:
+def decode_object(where: str, document: dict[str, Any], kind: type[KubeObject]) -> tuple[KubeObject | None, list[str]]:
     """Return the object that a document is, None where it has to be left out, and sentences about what is wrong."""
     name = object_name(where, kind.__name__, document)
     found = _convert(document, kind)
-    wrong = [found] if isinstance(found, tuple) else faults(found)
+    wrong = [found] if isinstance(found, tuple) else fatal_problems(found)
     if wrong or isinstance(found, tuple):
-        return None, sentences_about(name, wrong, "; left out")
-    found, passed_over = tidied(found)
-    return found, sentences_about(name, passed_over, "")
+        return None, format_problems(name, wrong, "; left out")
+    found, passed_over = without_invalid_parts(found)
+    return found, format_problems(name, passed_over, "")
 
 
-def sentences_about(name: str, wrong: list[Fault], end: str) -> list[str]:
+def format_problems(name: str, wrong: list[FieldProblem], end: str) -> list[str]:
     """Return what is said about an object: a sentence for each fault, but not without end."""
-    said = [f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in wrong[:MAX_SENTENCES]]
-    if len(wrong) > MAX_SENTENCES:
-        said.append(f"{name}: {len(wrong) - MAX_SENTENCES} more of this kind")
+    said = [f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in wrong[:MAX_PROBLEMS_PER_OBJECT]]
+    if len(wrong) > MAX_PROBLEMS_PER_OBJECT:
+        said.append(f"{name}: {len(wrong) - MAX_PROBLEMS_PER_OBJECT} more of this kind")
     return said
 
 
-def decode(data: bytes) -> Decoded:
+def decode(data: bytes) -> DecodedManifest:
     """Read every object in ``data``; raise SourceError where it is neither YAML nor JSON."""
     collected = _Collected()
     for number, document in enumerate(_parse(data), start=1):
         where = f"document {number}"
-        collected.problems += [f"{where}: {remark}" for remark in document.remarks]
+        collected.problems += [f"{where}: {remark}" for remark in document.warnings]
         for item in _items(where, document.value):
             collected.take(item.where, item.value)
-    return Decoded(
+    return DecodedManifest(
         tuple(collected.objects),
         tuple(collected.problems),
         tuple(sorted(collected.skipped.items())),
@@ -198,7 +198,7 @@ def _is_list(document: dict[str, Any]) -> bool:
     return kind == "List" or (version, kind) in _LISTS or (kind.endswith("List") and "items" in document)
 
 
-def _convert(document: dict[str, Any], kind: type[KubeObject]) -> KubeObject | Fault:
+def _convert(document: dict[str, Any], kind: type[KubeObject]) -> KubeObject | FieldProblem:
     """Return the object, or why it is none."""
     try:
         return msgspec.convert(document, kind)

@@ -12,45 +12,45 @@ from pathlib import Path
 from msgspec import Struct
 
 from knft.errors import SourceError
-from knft.model.objects import Change
+from knft.model.objects import ObjectChange
 from knft.source.catalogue import Catalogue
-from knft.source.decode import Decoded, decode
-from knft.source.files import Signature, read_manifest, reason, shown_path, signature
+from knft.source.decode import DecodedManifest, decode
+from knft.source.file_watch import watch_folders
+from knft.source.files import Signature, error_reason, file_signature, format_path, read_manifest
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
-TICK_MS = 1000
-"""How often the directory's own path is looked at: a swapped symlink above it makes no event in it."""
-TICKS_PER_SCAN = 5
-"""Every so many ticks all files are looked at, for changes that no event told of (links to elsewhere, NFS)."""
+POLLS_PER_SCAN = 5
+"""All files are checked every so many ticks, for changes without an inotify event (links to other places, NFS)."""
+DEBOUNCE_MS = 200
 
 MAX_CONFLICTS = 10
 """How many objects that stand elsewhere too are told of one file."""
 
 
-class Scan(Struct, frozen=True):
+class ScanResult(Struct, frozen=True):
     """What a look at the directory found new: changed objects, and sentences for the log."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ObjectChange, ...]
     problems: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class _Found:
     """What a scan has found so far."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[ObjectChange] = []
         self.problems: list[str] = []
         self.remarks: list[str] = []
 
-    def take(self, catalogue: Catalogue, name: str, path: str, decoded: Decoded) -> None:
+    def take(self, catalogue: Catalogue, name: str, path: str, decoded: DecodedManifest) -> None:
         """Note what a file holds now; it is ``name`` in the catalogue."""
         self.changes += catalogue.put(name, decoded)
         self.problems += [f"{path}: {problem}" for problem in decoded.problems]
         self.remarks += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
 
-    def scan(self) -> Scan:
-        return Scan(tuple(self.changes), tuple(self.problems), tuple(self.remarks))
+    def scan(self) -> ScanResult:
+        return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.remarks))
 
 
 class DirectorySource:
@@ -66,7 +66,7 @@ class DirectorySource:
         self._names: list[str] | None = None
         self._lost = False
 
-    def scan(self) -> Scan:
+    def scan(self) -> ScanResult:
         """Read what changed since the last scan; raise SourceError where the first finds no directory."""
         try:
             with os.scandir(self._path) as entries:
@@ -83,14 +83,14 @@ class DirectorySource:
             self._look_at(name, found)
         return found.scan()
 
-    def _directory_lost(self, error: OSError) -> Scan:
-        sentence = f"{shown_path(self._path)}: cannot be read as a directory of manifests: {error.strerror}"
+    def _directory_lost(self, error: OSError) -> ScanResult:
+        sentence = f"{format_path(self._path)}: cannot be read as a directory of manifests: {error.strerror}"
         if self._names is None:
             raise SourceError(sentence) from error
         if self._lost:
-            return Scan((), ())
+            return ScanResult((), ())
         self._lost = True
-        return Scan((), (f"{sentence}; the last good state stays",))
+        return ScanResult((), (f"{sentence}; the last good state stays",))
 
     def _forget(self, name: str, found: _Found) -> None:
         self._signatures.pop(name, None)
@@ -101,7 +101,7 @@ class DirectorySource:
 
     def _look_at(self, name: str, found: _Found) -> None:
         path = self._path / name
-        signed = signature(path)
+        signed = file_signature(path)
         if name in self._signatures and self._signatures[name] == signed:
             return
         try:
@@ -119,13 +119,13 @@ class DirectorySource:
             self._signatures[name] = signed
             self._broken.pop(name, None)
             self._good.add(name)
-            found.take(self._catalogue, name, shown_path(path), decoded)
+            found.take(self._catalogue, name, format_path(path), decoded)
             conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
-            found.problems += [f"{shown_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
+            found.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 
     def _note_broken(self, name: str, error: Exception, found: _Found) -> None:
         end = "its last good objects stay" if name in self._good else "nothing of it is served"
-        sentence = f"{shown_path(self._path / name)}: {reason(error)}; {end}"
+        sentence = f"{format_path(self._path / name)}: {error_reason(error)}; {end}"
         if self._broken.get(name) != sentence:
             self._broken[name] = sentence
             found.problems.append(sentence)
@@ -133,42 +133,18 @@ class DirectorySource:
     def watch(self, stop: threading.Event) -> Iterator[None]:
         """Yield whenever a scan may find something new, until ``stop`` is set."""
         real = os.path.realpath(self._path)
-        for ticks, events in enumerate(self._events(real, stop), start=1):
+        for polls, paths in enumerate(watch_folders(self._watched_folders, stop, DEBOUNCE_MS), start=1):
             now = os.path.realpath(self._path)
-            if events or now != real or ticks % TICKS_PER_SCAN == 0:
+            has_event = paths is None or any(self._concerns(path, real) for path in paths)
+            # A symlink above the directory that is replaced causes no event in it.
+            if has_event or now != real or polls % POLLS_PER_SCAN == 0:
                 yield
             real = now
 
-    def _events(self, real: str, stop: threading.Event) -> Iterator[bool]:
-        """Yield whether anything happened, at least once a tick; watch anew where the path leads elsewhere."""
-        from watchfiles import watch  # noqa: PLC0415 - a native library that only `run` needs
-
-        while not stop.is_set():
-            parents = {real, str(self._path.absolute().parent)}
-            watched = [path for path in parents if Path(path).is_dir()]
-            if not watched:
-                stop.wait(TICK_MS / 1000)
-                yield False
-                real = os.path.realpath(self._path)
-                continue
-            try:
-                for events in watch(
-                    *watched,
-                    watch_filter=None,
-                    stop_event=stop,
-                    debounce=200,
-                    step=20,
-                    rust_timeout=TICK_MS,
-                    yield_on_timeout=True,
-                    recursive=False,
-                ):
-                    yield any(self._concerns(path, real) for _, path in events)
-                    if os.path.realpath(self._path) != real or not Path(real).is_dir():
-                        break
-            except (OSError, RuntimeError):  # What was watched has just gone away.
-                stop.wait(TICK_MS / 1000)
-                yield True
-            real = os.path.realpath(self._path)
+    def _watched_folders(self) -> set[str]:
+        """Return the directory that the path leads to, and its parent, in which the directory may be replaced."""
+        folders = {os.path.realpath(self._path), str(self._path.absolute().parent)}
+        return {folder for folder in folders if Path(folder).is_dir()}
 
     def _concerns(self, path: str, real: str) -> bool:
         """Tell whether an event is about the directory or what is in it: its parent is watched for renames alone."""
@@ -180,21 +156,21 @@ def _is_manifest(name: str) -> bool:
 
 
 def _no_manifests(path: Path) -> str:
-    return f"{shown_path(path)}: holds no *.yaml, *.yml or *.json, so nothing is served"
+    return f"{format_path(path)}: holds no *.yaml, *.yml or *.json, so nothing is served"
 
 
-def read_paths(paths: Iterable[str], standard_input: bytes | None) -> Scan:
+def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult:
     """Read files, directories, and standard input for ``-``; raise SourceError where one cannot be read."""
     catalogue, found = Catalogue(), _Found()
     for path, named in _files(paths, found):
         try:
             decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), named=named))
         except (OSError, SourceError) as error:
-            msg = f"{shown_path(path)}: {reason(error)}"
+            msg = f"{format_path(path)}: {error_reason(error)}"
             raise SourceError(msg) from error
-        found.take(catalogue, path, shown_path(path), decoded)
+        found.take(catalogue, path, format_path(path), decoded)
         conflicts = catalogue.conflicts(path)[:MAX_CONFLICTS]
-        found.problems += [f"{shown_path(item.ignored.path)}: {item}" for item in conflicts]
+        found.problems += [f"{format_path(item.ignored.path)}: {item}" for item in conflicts]
     return found.scan()
 
 
@@ -206,7 +182,7 @@ def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | No
             found += sorted(item for item in path.iterdir() if _is_manifest(item.name)) if path.is_dir() else [path]
         except OSError:
             found.append(path)
-    return tuple((str(path), signature(path)) for path in found)
+    return tuple((str(path), file_signature(path)) for path in found)
 
 
 def _read(path: Path, *, named: bool) -> bytes:
@@ -223,7 +199,7 @@ def _files(paths: Iterable[str], found: _Found) -> Iterator[tuple[str, bool]]:
         try:
             files = sorted(item for item in Path(path).iterdir() if _is_manifest(item.name))
         except OSError as error:
-            msg = f"{shown_path(path)}: cannot be read as a directory of manifests: {error.strerror}"
+            msg = f"{format_path(path)}: cannot be read as a directory of manifests: {error.strerror}"
             raise SourceError(msg) from error
         if not files:
             found.problems.append(_no_manifests(Path(path)))

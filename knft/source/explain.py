@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from msgspec import inspect
 
 from knft.model.objects import KubeObject
-from knft.source.validate import Fault
-from knft.source.words import WrittenFloat, listing, shown, sort_of
+from knft.source.formatting import WrittenFloat, describe_type, format_value, join_alternatives
+from knft.source.validate import FieldProblem
 
 _INDEX = re.compile(r"\[([0-9]+)\]")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
@@ -22,7 +22,7 @@ class _Found(NamedTuple):
     expected: inspect.Type
 
 
-def explain(document: dict[str, Any], kind: type[KubeObject], error: str) -> Fault:
+def explain(document: dict[str, Any], kind: type[KubeObject], error: str) -> FieldProblem:
     """Return the field that ``error`` (msgspec's) is about, and what is wrong with it."""
     what, _, path = error.partition(" - at `$")
     found = _find(document, _type_of(kind), path.rstrip("`"))
@@ -76,27 +76,31 @@ def _sentence(value: Any, expected: inspect.Type) -> str:  # noqa: ANN401 - YAML
     match bare:
         case inspect.Metadata():
             rule = str((bare.extra_json_schema or {}).get("description", ""))
-            return _sentence(value, bare.type) or f"{shown(value)} is not {rule}"
+            return _sentence(value, bare.type) or f"{format_value(value)} is not {rule}"
         case inspect.LiteralType():
-            return f"{shown(value)} is not {listing(bare.values)}"
+            return f"{format_value(value)} is not {join_alternatives(bare.values)}"
         case inspect.IntType():
             return _number_sentence(value, bare)
         case inspect.StrType():
             return _text_sentence(value, bare)
         case inspect.BoolType():
-            return f"{shown(value)} is not true or false"
+            return f"{format_value(value)} is not true or false"
         case _:
             wanted = "a list" if isinstance(bare, inspect.VarTupleType) else "a mapping"
             return f"{_stands(value)}, and {wanted} has to stand here"
 
 
 def _stands(value: object) -> str:
-    return f"{shown(value)} is {sort_of(value)}" if isinstance(value, str | int | float) else f"it is {sort_of(value)}"
+    return (
+        f"{format_value(value)} is {describe_type(value)}"
+        if isinstance(value, str | int | float)
+        else f"it is {describe_type(value)}"
+    )
 
 
 def _number_sentence(value: object, expected: inspect.IntType) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{shown(value)} is not from {expected.ge} to {expected.le}"
+        return f"{format_value(value)} is not from {expected.ge} to {expected.le}"
     if isinstance(value, WrittenFloat) and value.text.isdigit():
         return f"{value.text} begins with 0, as octal numbers do, and is none; write it without the 0"
     quotes = ", without quotes" if isinstance(value, str) and value.isdigit() else ""

@@ -20,7 +20,7 @@ _SORTS = (
 Signature = tuple[int, int, int, int, int]
 
 
-def signature(path: Path) -> Signature | None:
+def file_signature(path: Path) -> Signature | None:
     """Return what changes when a file does, or may be read where it could not; None where there is no file."""
     try:
         status = path.stat()
@@ -49,12 +49,12 @@ def _refuse(status: os.stat_result, limit: int) -> None:
         raise SourceError(msg)
 
 
-def shown_path(path: object) -> str:
+def format_path(path: object) -> str:
     """Return a path as a message may show it, in one line whatever characters it has."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
-def reason(error: Exception) -> str:
+def error_reason(error: Exception) -> str:
     """Return why a file cannot be read."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -18,9 +18,9 @@ from knft.model.objects import (
     ServiceSpec,
     SliceEndpoint,
 )
-from knft.source.words import shown
+from knft.source.formatting import format_value
 
-Fault = tuple[str, str]
+FieldProblem = tuple[str, str]
 """A field's path, and what is wrong with it."""
 
 _LONGEST_ADDRESS = 64
@@ -28,7 +28,7 @@ _LINK_LOCAL = "a link-local address"
 _SERVICE_NAME = "metadata.labels['kubernetes.io/service-name']"
 
 
-def faults(found: KubeObject) -> list[Fault]:
+def fatal_problems(found: KubeObject) -> list[FieldProblem]:
     """Return every fault for which the object has to be left out."""
     match found:
         case Service() if found.spec.type != "ExternalName":
@@ -43,7 +43,7 @@ def faults(found: KubeObject) -> list[Fault]:
             return []
 
 
-def tidied(found: KubeObject) -> tuple[KubeObject, list[Fault]]:
+def without_invalid_parts(found: KubeObject) -> tuple[KubeObject, list[FieldProblem]]:
     """Return the object without what cannot be meant in it, and what that is; most are returned as they are."""
     match found:
         case Service():
@@ -56,26 +56,28 @@ def tidied(found: KubeObject) -> tuple[KubeObject, list[Fault]]:
             return found, []
 
 
-def _cluster_ip_faults(spec: ServiceSpec) -> Iterator[Fault]:
+def _cluster_ip_faults(spec: ServiceSpec) -> Iterator[FieldProblem]:
     first, listed, families = spec.cluster_ip or "", spec.cluster_ips or (), spec.ip_families or ()
     if len(set(families)) < len(families):
         yield "spec.ipFamilies", f"{families[0]} stands there twice"
     if listed and any(listed) and not first:
-        yield "spec.clusterIP", f"it is missing, while spec.clusterIPs has {shown(listed[0])}"
+        yield "spec.clusterIP", f"it is missing, while spec.clusterIPs has {format_value(listed[0])}"
     elif listed and (_canonical(listed[0]) or listed[0]) != (_canonical(first) or first):
-        yield "spec.clusterIPs[0]", f"it is {shown(listed[0])}, while spec.clusterIP is {shown(first)}"
+        yield "spec.clusterIPs[0]", f"it is {format_value(listed[0])}, while spec.clusterIP is {format_value(first)}"
     fields = [(f"spec.clusterIPs[{index}]", text) for index, text in enumerate(listed)] or [("spec.clusterIP", first)]
     for (field, text), family in zip(fields, (*families, *(None,) * len(fields)), strict=False):
         if text not in ("", "None") and (wrong := _address_fault(text, family, allowed=_LINK_LOCAL)):
             yield field, wrong
 
 
-def _port_faults(spec: ServiceSpec) -> Iterator[Fault]:
+def _port_faults(spec: ServiceSpec) -> Iterator[FieldProblem]:
     seen: dict[tuple[str, str], int] = {}
     for index, port in enumerate(spec.ports or ()):
         other = seen.setdefault((port.name, port.protocol), index)
         if other != index:
-            wrong = f"{shown(port.name)} is the name of spec.ports[{other}], too" if port.name else "it is missing"
+            wrong = (
+                f"{format_value(port.name)} is the name of spec.ports[{other}], too" if port.name else "it is missing"
+            )
             needed = "" if port.name else f", and spec.ports[{other}] has none either; ports of one protocol need names"
             yield f"spec.ports[{index}].name", wrong + needed
 
@@ -83,9 +85,9 @@ def _port_faults(spec: ServiceSpec) -> Iterator[Fault]:
 def _service_cidr_fault(cidr: str) -> str:
     parsed = _network(cidr)
     if parsed is None:
-        return f"{shown(cidr)} is not a CIDR"
+        return f"{format_value(cidr)} is not a CIDR"
     if addresses.is_zero_network(parsed) or addresses.overlaps_loopback(parsed):
-        return f"{shown(cidr)} holds loopback addresses, and packets to unallocated ones are dropped"
+        return f"{format_value(cidr)} holds loopback addresses, and packets to unallocated ones are dropped"
     return ""
 
 
@@ -104,15 +106,15 @@ def _address_fault(text: str, family: str | None, allowed: str = "") -> str:
     parsed = addresses.parse_address(text) if len(text) <= _LONGEST_ADDRESS else None
     if parsed is None:
         zone = ", for it has a zone" if "%" in text and ":" in text else ""
-        return f"{shown(text)} is not an IP address" + zone
+        return f"{format_value(text)} is not an IP address" + zone
     if family is not None and parsed[0].value != family:
-        return f"{shown(text)} is not an {family} address"
+        return f"{format_value(text)} is not an {family} address"
     use = addresses.special_use(parsed[1])
-    return f"{shown(text)} is {use}" if use and use != allowed else ""
+    return f"{format_value(text)} is {use}" if use and use != allowed else ""
 
 
 def _sift(
-    field: str, texts: tuple[str, ...] | None, wrong: Callable[[str], str], found: list[Fault]
+    field: str, texts: tuple[str, ...] | None, wrong: Callable[[str], str], found: list[FieldProblem]
 ) -> tuple[str, ...] | None:
     """Return the texts with nothing ``wrong``; the others are added to ``found``."""
     if not texts:
@@ -125,10 +127,10 @@ def _sift(
 
 
 def _cidr_fault(text: str) -> str:
-    return "" if _network(text) else f"{shown(text)} is not a CIDR"
+    return "" if _network(text) else f"{format_value(text)} is not a CIDR"
 
 
-def _tidied_service(service: Service) -> tuple[Service, list[Fault]]:
+def _tidied_service(service: Service) -> tuple[Service, list[FieldProblem]]:
     spec, found = service.spec, list(_service_remarks(service.spec))
     external = _sift("spec.externalIPs", spec.external_ips, lambda text: _address_fault(text, None), found)
     ranges = _sift("spec.loadBalancerSourceRanges", spec.load_balancer_source_ranges, _cidr_fault, found)
@@ -142,7 +144,7 @@ def _tidied_service(service: Service) -> tuple[Service, list[Fault]]:
     return service, found
 
 
-def _service_remarks(spec: ServiceSpec) -> Iterator[Fault]:
+def _service_remarks(spec: ServiceSpec) -> Iterator[FieldProblem]:
     if spec.type == "ExternalName":
         return
     if not spec.cluster_ip:
@@ -151,7 +153,7 @@ def _service_remarks(spec: ServiceSpec) -> Iterator[Fault]:
         yield "spec.ipFamilies", f"it is missing, so only spec.clusterIP, {spec.cluster_ip}, is served"
 
 
-def _tidied_ingress(service: Service, found: list[Fault]) -> Service:
+def _tidied_ingress(service: Service, found: list[FieldProblem]) -> Service:
     balancer = service.status.load_balancer if service.status is not None else None
     if service.status is None or balancer is None or not balancer.ingress:
         return service
@@ -164,12 +166,12 @@ def _tidied_ingress(service: Service, found: list[Fault]) -> Service:
     return replace(service, status=replace(service.status, load_balancer=replace(balancer, ingress=kept)))
 
 
-def _tidied_slice(found: EndpointSlice) -> tuple[EndpointSlice, list[Fault]]:
+def _tidied_slice(found: EndpointSlice) -> tuple[EndpointSlice, list[FieldProblem]]:
     if found.address_type == "FQDN":
         said = "FQDN endpoints are not served by a Service proxy; the slice is passed over"
         return found, [("addressType", said)]
     remarks = []
-    if not found.metadata.known_labels.service_name:
+    if not found.metadata.proxy_labels.service_name:
         remarks.append((_SERVICE_NAME, "it is missing, so the slice belongs to no Service; it is passed over"))
     for index, port in enumerate(found.ports or ()):
         remarks += _port_remarks(f"ports[{index}]", port)
@@ -186,14 +188,14 @@ def _tidied_slice(found: EndpointSlice) -> tuple[EndpointSlice, list[Fault]]:
     return replace(found, endpoints=kept), remarks
 
 
-def _endpoint_fault(endpoint: SliceEndpoint, family: str) -> Fault | None:
+def _endpoint_fault(endpoint: SliceEndpoint, family: str) -> FieldProblem | None:
     if not endpoint.addresses:
         return "", "it is empty; the endpoint is passed over"
     wrong = _address_fault(endpoint.addresses[0], family)
     return ("[0]", f"{wrong}; the endpoint is passed over") if wrong else None
 
 
-def _port_remarks(field: str, port: EndpointPort) -> Iterable[Fault]:
+def _port_remarks(field: str, port: EndpointPort) -> Iterable[FieldProblem]:
     if port.name is None:
         yield f"{field}.name", "it is missing or null; the port is passed over"
     elif port.port is None:
@@ -202,15 +204,15 @@ def _port_remarks(field: str, port: EndpointPort) -> Iterable[Fault]:
         yield f"{field}.port", "it is 0; the port is passed over"
 
 
-def _tidied_node(node: Node) -> tuple[Node, list[Fault]]:
-    found: list[Fault] = []
+def _tidied_node(node: Node) -> tuple[Node, list[FieldProblem]]:
+    found: list[FieldProblem] = []
     spec, status = node.spec, node.status
     if spec is not None:
         cidrs = _sift("spec.podCIDRs", spec.pod_cidrs, _cidr_fault, found)
         node = node if cidrs is spec.pod_cidrs else replace(node, spec=replace(spec, pod_cidrs=cidrs))
     if status is not None and status.addresses:
         reasons = [
-            f"{shown(item.address)} is not an IP address"
+            f"{format_value(item.address)} is not an IP address"
             if item.type in ("InternalIP", "ExternalIP") and _canonical(item.address) is None
             else ""
             for item in status.addresses

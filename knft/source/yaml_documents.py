@@ -12,13 +12,13 @@ import yaml
 from yaml import events
 
 from knft.errors import SourceError
-from knft.source.words import WrittenFloat, WrittenInt, plain, shown
+from knft.source.formatting import WrittenFloat, WrittenInt, format_name, format_value
 
 MAX_DEPTH = 100
 """How deep values may lie within each other; objects of the API need a tenth of it."""
 MAX_ALIASED = 200_000
 """How many values the aliases of one file may stand for ("billion laughs")."""
-MAX_REMARKS = 10
+MAX_WARNINGS = 10
 """How many keys that stand twice are told of one document."""
 _LONGEST_NUMBER = 64
 
@@ -43,7 +43,7 @@ class Document(NamedTuple):
     """A document's value, and sentences about what is odd in it."""
 
     value: Any
-    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class _Node(NamedTuple):
@@ -120,7 +120,7 @@ class _Builder:
     def _take_alias(self, event: Any) -> None:  # noqa: ANN401
         node = self._anchors.get(event.anchor)
         if node is None:
-            raise _at(event, f"the alias *{plain(event.anchor)} stands for nothing that has ended before it")
+            raise _at(event, f"the alias *{format_name(event.anchor)} stands for nothing that has ended before it")
         self._aliased += node.size
         if self._aliased > MAX_ALIASED:
             raise _at(event, f"aliases stand for more than {MAX_ALIASED} values")
@@ -128,7 +128,7 @@ class _Builder:
 
     def _start(self, event: Any, value: dict[str, Any] | list[Any]) -> None:  # noqa: ANN401
         if event.tag not in (None, "!") and event.tag not in _TAGS:
-            raise _at(event, f"the tag {shown(event.tag)} is not known")
+            raise _at(event, f"the tag {format_value(event.tag)} is not known")
         if len(self._open) == MAX_DEPTH:
             raise _at(event, f"values lie in each other more than {MAX_DEPTH} deep")
         self._open.append(_Open(value, event.anchor))
@@ -168,9 +168,9 @@ class _Builder:
             inside.merged += parts
             return
         name: Any = key.text
-        if name in inside.value and len(self._remarks) < MAX_REMARKS:
+        if name in inside.value and len(self._remarks) < MAX_WARNINGS:
             line = event.start_mark.line + 1
-            self._remarks.append(f"line {line}: {shown(name)} stands twice in one mapping; the last one counts")
+            self._remarks.append(f"line {line}: {format_value(name)} stands twice in one mapping; the last one counts")
         inside.value[name] = node.value
 
 
@@ -179,7 +179,7 @@ def _is_plain(event: Any) -> bool:  # noqa: ANN401
         return False
     if event.tag in _PLAIN_TAGS:
         return True
-    raise _at(event, f"the tag {shown(event.tag)} is not known")
+    raise _at(event, f"the tag {format_value(event.tag)} is not known")
 
 
 def is_text(scalar: str) -> bool:

@@ -1,5 +1,5 @@
-"""Driving the stages: one Proxier a family, and the daemon that feeds them and says when.
+"""The sync loop: one Proxier for each family, and the Daemon that passes objects to them and starts syncs.
 
-It holds the state that the stages work on, asks the kernel through the port in ``ports``, and alone decides what
-a failure leads to.
+The package keeps the state between syncs, uses the kernel through ``table_port``, and alone decides what happens after
+an error.
 """

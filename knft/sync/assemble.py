@@ -1,4 +1,4 @@
-"""Putting the stages together: for a live node, and for rendering."""
+"""Constructors of daemons: for a live node, and for rendering without a kernel."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,18 +10,18 @@ from knft.families import Family
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
-from knft.model.objects import Change
+from knft.model.objects import ObjectChange
 from knft.render.names import TABLE
-from knft.sync.daemon import Auditor, Daemon
+from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
-from knft.sync.observer import Observer
-from knft.sync.ports import Recorder
+from knft.sync.observer import SyncObserver
 from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
+from knft.sync.table_port import TransactionRecorder
 
 
-def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[Observer] = ()) -> Daemon:
-    """Return a daemon for both families that works on this machine's kernel; raise UnsupportedError without library."""
+def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[SyncObserver] = ()) -> Daemon:
+    """Return a daemon that programs this machine's kernel for both families; raise UnsupportedError without nftables."""
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
     proxiers = tuple(
@@ -43,10 +43,10 @@ def _second_way(family: Family) -> Iterator[KernelTable]:
         yield KernelTable(library, family, TABLE)
 
 
-def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
-    """Return a daemon that touches nothing and reads nothing of the machine, and what it will have recorded."""
+def recording_daemon(config: Config) -> tuple[Daemon, dict[Family, TransactionRecorder]]:
+    """Return a daemon that reads and changes nothing on this machine, and the recorders of its transactions."""
     start = datetime.fromtimestamp(0, UTC)
-    recorders = {family: Recorder() for family in Family}
+    recorders = {family: TransactionRecorder() for family in Family}
     proxiers = tuple(
         Proxier(family, config, ServiceState(family, config.node_name, start), recorder, lambda: 0.0)
         for family, recorder in recorders.items()
@@ -54,10 +54,10 @@ def recorded_daemon(config: Config) -> tuple[Daemon, dict[Family, Recorder]]:
     return _daemon(config, proxiers), recorders
 
 
-def settled_states(config: Config, *stages: Iterable[Change]) -> Iterator[dict[Family, ServiceState]]:
-    """Yield both families' states after each stage of changes, with nothing pending; they are the same ones each time.
+def states_after_stages(config: Config, *stages: Iterable[ObjectChange]) -> Iterator[dict[Family, ServiceState]]:
+    """Apply each stage of changes and yield both families' states, with nothing pending.
 
-    Nothing is rendered, and nothing of the machine is read or touched.
+    The dictionary holds the same state objects each time. Nothing is rendered, and nothing on this machine is read.
     """
     start = datetime.fromtimestamp(0, UTC)
     states = {family: ServiceState(family, config.node_name, start) for family in Family}
@@ -66,15 +66,15 @@ def settled_states(config: Config, *stages: Iterable[Change]) -> Iterator[dict[F
     for changes in stages:
         dispatcher.handle(changes)
         for state in states.values():
-            state.check_out()
+            state.drain()
         yield states
 
 
 def _daemon(
     config: Config,
     proxiers: tuple[Proxier, ...],
-    auditor: Auditor | None = None,
-    observers: Sequence[Observer] = (),
+    auditor: AuditTableOpener | None = None,
+    observers: Sequence[SyncObserver] = (),
 ) -> Daemon:
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
     # The flags alone say something about the node, also where no Node object ever comes.

@@ -12,31 +12,31 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.kernel.process import LibraryProcess
-from knft.model.objects import Change
+from knft.model.objects import ObjectChange
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock
 from knft.sync.dispatch import Dispatcher
-from knft.sync.doubts import Doubt
-from knft.sync.memory import settle, uncollected
-from knft.sync.observer import Observer
-from knft.sync.ports import TablePort
-from knft.sync.proxier import TIDY_SECONDS, Proxier
+from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
+from knft.sync.invalidation import Invalidation
+from knft.sync.observer import SyncObserver
+from knft.sync.proxier import STICKY_GC_SECONDS, Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
+from knft.sync.table_port import TablePort
 
 log = logging.getLogger("knft")
 
-LISTEN_SECONDS = 60.0
-DEAF_SECONDS = 10.0
+RECEIVE_TIMEOUT_SECONDS = 60.0
+REOPEN_SECONDS = 10.0
 """How long it is until notifications that failed are tried again."""
-MAX_NAMED = 5
+MAX_LOGGED_NAMES = 5
 """So many chains and sets that somebody else changed are named in one line."""
 AUDIT_SECONDS = 3600.0
 """How often the kernel's tables are compared with what was committed, beside the syncs."""
-AUDIT_AGAIN_SECONDS = 120.0
+AUDIT_RETRY_SECONDS = 120.0
 """How long after an audit that could not compare, because it met a sync, there is another."""
 
-Auditor = Callable[[Family], AbstractContextManager[TablePort]]
+AuditTableOpener = Callable[[Family], AbstractContextManager[TablePort]]
 """Opens a second way to a family's table, on which nothing else waits."""
 
 
@@ -47,8 +47,8 @@ class Daemon:
         self,
         proxiers: Sequence[Proxier],
         dispatcher: Dispatcher,
-        auditor: Auditor | None = None,
-        observers: Sequence[Observer] = (),
+        auditor: AuditTableOpener | None = None,
+        observers: Sequence[SyncObserver] = (),
     ) -> None:
         """Drive ``proxiers``, whose states the dispatcher feeds; without an ``auditor`` they believe themselves."""
         self._auditor = auditor
@@ -70,26 +70,26 @@ class Daemon:
         """What every family knows of the cluster; only figures are for other threads."""
         return {proxier.family: proxier.state for proxier in self._proxiers}
 
-    def handle(self, changes: Iterable[Change]) -> None:
+    def handle(self, changes: Iterable[ObjectChange]) -> None:
         """Take in changed objects, and have them synced if they matter; from any thread."""
         with self._taking_in:
             due = self._dispatcher.handle(changes)
         if due:
             self._queue()
 
-    def note_addresses(self, local_addresses: frozenset[str]) -> None:
+    def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
         """Take in the machine's interface addresses, and have a change synced; from any thread."""
         with self._taking_in:
-            due = self._dispatcher.note_addresses(local_addresses)
+            due = self._dispatcher.update_local_addresses(local_addresses)
         if due:
             self._queue()
 
     def _queue(self) -> None:
         for proxier in self._proxiers:
-            self._tell(lambda observer, family=proxier.family: observer.queued(family))  # type: ignore[misc]
+            self._tell(lambda observer, family=proxier.family: observer.sync_queued(family))  # type: ignore[misc]
         self._wake()
 
-    def _tell(self, what: Callable[[Observer], None]) -> None:
+    def _tell(self, what: Callable[[SyncObserver], None]) -> None:
         for observer in self._observers:
             try:
                 what(observer)
@@ -98,16 +98,16 @@ class Daemon:
 
     def sync(self) -> bool:
         """Sync every family; return whether all succeeded."""
-        with uncollected():
+        with gc_disabled():
             succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
         if self._large:
-            settle()
+            freeze_and_trim()
             self._large = False
         return all(succeeded)
 
     def _sync_one(self, proxier: Proxier) -> bool:
         self._say_foreign(proxier.family)
-        self._tell(lambda observer: observer.begun(proxier.family))
+        self._tell(lambda observer: observer.sync_started(proxier.family))
         started = time.monotonic()
         try:
             report = proxier.sync()
@@ -119,37 +119,39 @@ class Daemon:
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
             self._note(report)
-            self._tell(lambda observer: observer.synced(report, proxier.state))
+            self._tell(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
         seconds = time.monotonic() - started
         log.debug("%s: the sync that failed took %.1f ms", proxier.family.value, seconds * 1e3)
-        self._tell(lambda observer: observer.failed(proxier.family, seconds))
+        self._tell(lambda observer: observer.sync_failed(proxier.family, seconds))
         return False
 
     def _note(self, report: SyncReport) -> None:
-        log.log(logging.INFO if report.full else logging.DEBUG, "%s", report)
-        self._large |= report.full
+        log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
+        self._large |= report.is_full
         self._say_once(report)
-        if report.again_within is not None:
-            self._wake_within(report.again_within)
+        if report.next_sync_within is not None:
+            self._wake_within(report.next_sync_within)
 
     def _say_once(self, report: SyncReport) -> None:
         """Say what is not as the objects want it, each when it begins to be so."""
-        sentences = {str(lost) for lost in report.lost}
-        sentences |= {f"{name} is left out, and tried again: {reason}" for name, reason in report.left_out.items()}
-        sentences |= {f"{name} goes without session affinity: every number is taken" for name in report.unsticky}
-        if report.unswept:
-            sentences.add(f"what nobody wants any more is still there, and tried again: {report.unswept}")
+        sentences = {str(lost) for lost in report.losing_claims}
+        sentences |= {f"{name} is left out, and tried again: {reason}" for name, reason in report.quarantined.items()}
+        sentences |= {
+            f"{name} goes without session affinity: every number is taken" for name in report.without_affinity
+        }
+        if report.orphan_error:
+            sentences.add(f"what nobody wants any more is still there, and tried again: {report.orphan_error}")
         said = self._said.get(report.family, set())
         self._said[report.family] = sentences
         for sentence in sorted(sentences - said):
             log.warning("%s: %s", report.family.value, sentence)
 
-    def listen(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
+    def watch_foreign_changes(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Have mended what others change in knft's tables, until ``stop`` is set; a thread of its own calls this."""
         while not stop.is_set():
             try:
-                for change in others.receive(LISTEN_SECONDS):
+                for change in others.receive(RECEIVE_TIMEOUT_SECONDS):
                     self._note_foreign(change)
             except KernelError as error:
                 log.warning("%s; until they are, changes by others are found by the audit alone", error)
@@ -160,24 +162,24 @@ class Daemon:
 
     def _listen_again(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Open the way for notifications anew, now and then; what was missed meanwhile is found by a comparison."""
-        while not stop.wait(DEAF_SECONDS):
+        while not stop.wait(REOPEN_SECONDS):
             try:
                 others.reopen()
             except KernelError as error:
                 log.debug("%s", error)
                 continue
             for proxier in self._proxiers:
-                proxier.doubt(Doubt(declarations=True, every_chain=True))
+                proxier.invalidate(Invalidation(declarations=True, every_chain=True))
             self._wake()
             return
 
-    def guard(self, library: LibraryProcess, stop: threading.Event) -> None:
+    def watch_library_process(self, library: LibraryProcess, stop: threading.Event) -> None:
         """Have a sync where the library's idle process has died, until ``stop`` is set; a thread of its own calls this.
 
         The table that it owned is anybody's until then.
         """
         while not stop.is_set():
-            died = library.has_died_within(LISTEN_SECONDS)
+            died = library.has_died_within(RECEIVE_TIMEOUT_SECONDS)
             if stop.is_set():  # It is this process that ends it.
                 return
             if died:
@@ -190,7 +192,7 @@ class Daemon:
         for proxier in self._proxiers:
             if proxier.family is change.family:
                 self.foreign_changes[proxier.family] += 1
-                proxier.doubt(Doubt(change.chains, declarations=True, every_chain=change.overrun))
+                proxier.invalidate(Invalidation(change.chains, declarations=True, every_chain=change.overrun))
                 self._foreign[proxier.family].append(change)
         self._wake()
 
@@ -201,7 +203,11 @@ class Daemon:
         if changes:
             who = sorted({change.process or "somebody" for change in changes})
             what = sorted({name for change in changes for name in change.chains | change.sets})
-            touched = f": {', '.join(what[:MAX_NAMED])}{' and more' if len(what) > MAX_NAMED else ''}" if what else ""
+            touched = (
+                f": {', '.join(what[:MAX_LOGGED_NAMES])}{' and more' if len(what) > MAX_LOGGED_NAMES else ''}"
+                if what
+                else ""
+            )
             verb = "may have changed" if any(change.overrun for change in changes) else "changed"
             log.warning("%s: %s %s the table%s; it is compared and mended", family.value, ", ".join(who), verb, touched)
 
@@ -215,7 +221,7 @@ class Daemon:
         done = [self._has_audited(proxier, self._auditor) for proxier in self._proxiers]
         return all(done)
 
-    def _has_audited(self, proxier: Proxier, auditor: Auditor) -> bool:
+    def _has_audited(self, proxier: Proxier, auditor: AuditTableOpener) -> bool:
         family = proxier.family.value
         try:
             with auditor(proxier.family) as port:
@@ -235,17 +241,17 @@ class Daemon:
             pause = AUDIT_SECONDS
             try:
                 if not self.audit():
-                    pause = AUDIT_AGAIN_SECONDS
+                    pause = AUDIT_RETRY_SECONDS
             except Exception:
                 log.exception("the audit failed unexpectedly; please report this")
 
     def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
         """Sync now and after every change until ``stop`` is set; periods are seconds."""
-        intervals = Intervals(min_period, sync_period, max(TIDY_SECONDS, min_period))
+        intervals = Intervals(min_period, sync_period, max(STICKY_GC_SECONDS, min_period))
         runner = BoundedFrequencyRunner(self.sync, intervals, clock, random.random)
-        self._wake, self._wake_within = runner.request, runner.run_within
+        self._wake, self._wake_within = runner.request, runner.request_within
         for proxier in self._proxiers:
-            self._tell(lambda observer, family=proxier.family: observer.looping(family))  # type: ignore[misc]
+            self._tell(lambda observer, family=proxier.family: observer.loop_started(family))  # type: ignore[misc]
         runner.request()
 
         def stop_runner() -> None:

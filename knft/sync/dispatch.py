@@ -1,47 +1,47 @@
-"""Where a changed object goes: to the trackers of every family, or into the view of the node."""
+"""Dispatcher: passes changed objects to the states of both families, and node information to the node views."""
 
 from collections.abc import Callable, Iterable
 
 from knft.config import Config
 from knft.decide.node import node_addresses, view_node
 from knft.model.names import NamespacedName
-from knft.model.objects import Change, EndpointSlice, Node, Service, ServiceCIDR
+from knft.model.objects import EndpointSlice, Node, ObjectChange, Service, ServiceCIDR
 from knft.source.select import is_selected
 from knft.sync.state import ServiceState
 
 
 class Dispatcher:
-    """Hands changes on. One thread at a time calls it."""
+    """Passes changes on. Only one thread may call it at a time."""
 
     def __init__(
         self,
         config: Config,
         states: tuple[ServiceState, ...],
     ) -> None:
-        """Feed ``states``; until the machine's addresses are noted, those of the Node object stand for them."""
+        """Pass changes to ``states``. Until the local addresses are known, those of the Node object are used."""
         self._config = config
         self._states = states
         self._local_addresses: frozenset[str] | None = None
         self._node: Node | None = None
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
-    def handle(self, changes: Iterable[Change]) -> bool:
-        """Hand changes on; return whether a sync is due."""
+    def handle(self, changes: Iterable[ObjectChange]) -> bool:
+        """Pass changes on; return whether a sync is due."""
         due = False
         for change in changes:
             due |= self._handle_one(change)
         return due
 
-    def _handle_one(self, change: Change) -> bool:
+    def _handle_one(self, change: ObjectChange) -> bool:
         name = self._config.node_name
         previous, current = (
             item if item is not None and is_selected(item, name) else None for item in (change.previous, change.current)
         )
         match current or previous:
             case Service():
-                return self._to_all(lambda state: state.handle_service(previous, current))  # type: ignore[arg-type]
+                return self._for_each_state(lambda state: state.handle_service(previous, current))  # type: ignore[arg-type]
             case EndpointSlice():
-                return self._to_all(lambda state: state.handle_slice(previous, current))  # type: ignore[arg-type]
+                return self._for_each_state(lambda state: state.handle_slice(previous, current))  # type: ignore[arg-type]
             case Node():
                 self._node = current  # type: ignore[assignment]
                 return self.refresh_node()
@@ -53,21 +53,21 @@ class Dispatcher:
             case _:
                 return False
 
-    def note_addresses(self, local_addresses: frozenset[str]) -> bool:
-        """Take the machine's interface addresses as they are now; return whether a sync is due."""
+    def update_local_addresses(self, local_addresses: frozenset[str]) -> bool:
+        """Replace the addresses of the machine's interfaces; return whether a sync is due."""
         self._local_addresses = local_addresses
         return self.refresh_node()
 
     def refresh_node(self) -> bool:
-        """Tell every family what the node looks like now; return whether a sync is due."""
+        """Pass the node's current view to every family; return whether a sync is due."""
         local = self._local_addresses
         addresses = frozenset(node_addresses(self._node)) if local is None else local
         cidrs = tuple(self._service_cidrs.values())
-        return self._to_all(
+        return self._for_each_state(
             lambda state: state.handle_node(view_node(state.node.family, self._config, self._node, cidrs, addresses))
         )
 
-    def _to_all(self, tell: Callable[[ServiceState], bool]) -> bool:
-        """Tell every family, also after one has said that a sync is due."""
-        answers = [tell(state) for state in self._states]
-        return any(answers)
+    def _for_each_state(self, handle: Callable[[ServiceState], bool]) -> bool:
+        """Call ``handle`` for every family; return whether any says that a sync is due."""
+        is_due = [handle(state) for state in self._states]  # A list: any() of a generator would stop at the first.
+        return any(is_due)

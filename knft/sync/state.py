@@ -1,6 +1,6 @@
-"""ServiceState: what one family knows of Services, endpoints and the node, and what of it is new since the last sync.
+"""ServiceState: one family's Services, endpoints and node, and what of it changed since the last sync.
 
-Objects come in from any thread; ``check_out`` and ``plan`` belong to the thread that syncs.
+Any thread may pass objects in; ``drain`` and ``plan`` belong to the sync thread.
 """
 
 import threading
@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct, structs
 
-from knft.decide.frontends import FrontendLedger, Lost
+from knft.decide.frontends import FrontendClaims, LosingClaim
 from knft.decide.plan import plan_service_port
 from knft.families import Family
 from knft.model.endpoint import Endpoint
@@ -21,26 +21,26 @@ from knft.model.service_port import ServicePort
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
 
-MOST_TRIGGER_TIMES = 16
-"""So many of a Service's trigger times are kept while syncs fail: the first ones say how long that has been."""
+MAX_TRIGGER_TIMES = 16
+"""How many trigger times of a Service are kept while syncs fail; the first ones measure the longest delay."""
 
 
-class Work(Struct, frozen=True):
-    """What is new: the Service ports to plan again, and the node as it is now (None: as before)."""
+class PendingChanges(Struct, frozen=True):
+    """The Service ports to plan again, and the node's new view (None: unchanged)."""
 
     service_ports: frozenset[ServicePortName]
     node: NodeView | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
 
-    def followed_by(self, later: "Work") -> "Work":
-        """Return both, as if they had been checked out at once; of the times only the first ones."""
+    def merged_with(self, later: "PendingChanges") -> "PendingChanges":
+        """Return both as one; of a Service's trigger times, only the first are kept."""
         services = self.trigger_times.keys() | later.trigger_times.keys()
         times = {
-            name: (*self.trigger_times.get(name, ()), *later.trigger_times.get(name, ()))[:MOST_TRIGGER_TIMES]
+            name: (*self.trigger_times.get(name, ()), *later.trigger_times.get(name, ()))[:MAX_TRIGGER_TIMES]
             for name in services
         }
-        return Work(
+        return PendingChanges(
             self.service_ports | later.service_ports,
             later.node or self.node,
             times,
@@ -48,8 +48,8 @@ class Work(Struct, frozen=True):
         )
 
 
-class Tracked(Struct, frozen=True):
-    """How many changes one family's trackers were told of, and how many of them wait for a sync."""
+class TrackerCounts(Struct, frozen=True):
+    """How many changes one family's trackers received, and how many objects wait for a sync."""
 
     service_changes: int
     services_pending: int
@@ -58,50 +58,50 @@ class Tracked(Struct, frozen=True):
 
 
 class ServiceState:
-    """The trackers of one family, and what they have merged."""
+    """The change trackers of one family, and the merged state."""
 
     def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
-        """``start_time`` is now, in UTC."""
+        """``start_time`` is the current time, in UTC."""
         self._lock = threading.Lock()
         self._service_tracker = ServiceChangeTracker(family)
         self._endpoints_tracker = EndpointsChangeTracker(family, node_name, start_time)
         self._services = ServicePortMap()
         self._endpoints = EndpointsMap()
-        self._frontends = FrontendLedger()
+        self._frontends = FrontendClaims()
         self._next_node: NodeView | None = None
-        self._unclaimed: set[ServicePortName] = set()
-        """Those whose claims to frontends are not made yet."""
-        self._affected: set[ServicePortName] = set()
-        """Those whom claims that were made affect, not returned yet."""
-        self._merged: Work | None = None
-        """What was taken from the trackers, not returned yet."""
+        self._pending_claims: set[ServicePortName] = set()
+        """Service ports whose claims to frontends are not updated yet."""
+        self._affected_by_claims: set[ServicePortName] = set()
+        """Service ports that updated claims affect, not returned yet."""
+        self._drained: PendingChanges | None = None
+        """What the trackers handed out, not returned yet: kept until all claims are made, in case of an exception."""
         self.node = NodeView(family, node_name)
 
     def handle_service(self, previous: Service | None, current: Service | None) -> bool:
-        """Note a changed Service; return whether a sync is due."""
+        """Record a changed Service; return whether a sync is due."""
         with self._lock:
             return self._service_tracker.update(previous, current)
 
     def handle_slice(self, previous: EndpointSlice | None, current: EndpointSlice | None) -> bool:
-        """Note a changed EndpointSlice; return whether a sync is due."""
+        """Record a changed EndpointSlice; return whether a sync is due."""
         with self._lock:
             due = False
-            if previous is not None and (current is None or _moved(previous, current)):
+            if previous is not None and (current is None or _belongs_elsewhere(previous, current)):
                 due = self._endpoints_tracker.endpoint_slice_update(previous, remove=True)
             if current is not None:
                 due |= self._endpoints_tracker.endpoint_slice_update(current, remove=False)
             return due
 
     def handle_node(self, node: NodeView) -> bool:
-        """Note what the node looks like now; return whether a sync is due."""
+        """Record the node's new view; return whether a sync is due."""
         with self._lock:
             if node == (self._next_node or self.node):
                 return False
             self._next_node = node
             return True
 
-    def check_out(self) -> Work:
-        """Merge what the trackers have pending, and return what has to be planned again."""
+    def drain(self) -> PendingChanges:
+        """Merge the trackers' pending changes, and return what must be planned again."""
         with self._lock:
             changed_services = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
@@ -111,64 +111,64 @@ class ServiceState:
         dirty = set(changed_services | endpoints.changed_ports)
         if node is not None and _plans_differ(previous, node):
             dirty.update(self._services)
-        work = Work(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
-        # Kept until all is done: what the trackers have handed out they do not hand out again.
-        self._merged = work if self._merged is None else self._merged.followed_by(work)
-        self._unclaimed |= changed_services
-        for name in sorted(self._unclaimed):
-            self._affected |= self._frontends.claim(name, self._services.get(name))
-            self._unclaimed.discard(name)
-        done = structs.replace(self._merged, service_ports=self._merged.service_ports | self._affected)
-        self._merged, self._affected = None, set()
+        work = PendingChanges(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
+        # Kept in case of an exception below: the trackers do not hand it out again.
+        self._drained = work if self._drained is None else self._drained.merged_with(work)
+        self._pending_claims |= changed_services
+        for name in sorted(self._pending_claims):
+            self._affected_by_claims |= self._frontends.claim(name, self._services.get(name))
+            self._pending_claims.discard(name)
+        done = structs.replace(self._drained, service_ports=self._drained.service_ports | self._affected_by_claims)
+        self._drained, self._affected_by_claims = None, set()
         return done
 
     def service_ports(self) -> Iterator[ServicePortName]:
         """Iterate over the names of all Service ports."""
         return iter(self._services)
 
-    def has(self, name: ServicePortName) -> bool:
+    def has_service_port(self, name: ServicePortName) -> bool:
         """Whether there is a Service port of that name."""
         return name in self._services
 
     def service_port(self, name: ServicePortName) -> ServicePort | None:
-        """Return one Service port, or None where it is gone."""
+        """Return one Service port, or None if it does not exist."""
         return self._services.get(name)
 
     def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
-        """Return all endpoints of one Service port, in whatever condition, sorted by key."""
+        """Return all endpoints of one Service port, ready or not, sorted by key."""
         return self._endpoints.get(name, ())
 
     def plan(self, name: ServicePortName) -> ServicePlan | None:
-        """Return the plan for one Service port, or None where it is gone."""
+        """Return the plan for one Service port, or None if it does not exist."""
         port = self._services.get(name)
         if port is None:
             return None
-        return plan_service_port(name, port, self.endpoints(name), self._frontends.owned(name), self.node)
+        return plan_service_port(name, port, self.endpoints(name), self._frontends.owned_by(name), self.node)
 
     def service_port_count(self) -> int:
         """Return how many Service ports there are."""
         return len(self._services)
 
     def local_ready_endpoints(self, service: NamespacedName) -> int:
-        """Return how many distinct addresses of a Service are on this node and ready, over all its ports (A.4)."""
+        """Return how many distinct addresses of a Service's endpoints are on this node and ready, over all ports."""
         return self._endpoints_tracker.local_ready_endpoints(service)
 
-    def tracked(self) -> Tracked:
-        """Return what the trackers have counted; from any thread."""
+    def tracker_counts(self) -> TrackerCounts:
+        """Return the trackers' counts; from any thread."""
         services, endpoints = self._service_tracker, self._endpoints_tracker
-        return Tracked(services.changes_total, services.pending, endpoints.changes_total, endpoints.pending)
+        return TrackerCounts(services.changes_total, services.pending, endpoints.changes_total, endpoints.pending)
 
-    def lost(self) -> tuple[Lost, ...]:
-        """Return the claims to frontends that another Service holds."""
-        return self._frontends.lost()
+    def losing_claims(self) -> tuple[LosingClaim, ...]:
+        """Return the claims to frontends that another Service owns."""
+        return self._frontends.losing_claims()
 
 
 def _plans_differ(before: NodeView, after: NodeView) -> bool:
-    """Tell whether a plan may depend on what has changed about the node."""
+    """Tell whether the change of the node may affect plans: hints depend on the zone, source ranges on the address."""
     return (before.zone, before.node_ip) != (after.zone, after.node_ip)
 
 
-def _moved(previous: EndpointSlice, current: EndpointSlice) -> bool:
-    """Tell whether a slice now belongs to another Service or family, so that the old one loses it."""
-    before, after = previous.metadata.known_labels, current.metadata.known_labels
+def _belongs_elsewhere(previous: EndpointSlice, current: EndpointSlice) -> bool:
+    """Tell whether a slice now belongs to another Service or family, and must be removed from the old one."""
+    before, after = previous.metadata.proxy_labels, current.metadata.proxy_labels
     return (before.service_name, previous.address_type) != (after.service_name, current.address_type)

@@ -41,7 +41,7 @@ class EndpointsChangeTracker:
 
     def endpoint_slice_update(self, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Note one slice, or its removal; return whether this call changed anything."""
-        label = endpoint_slice.metadata.known_labels.service_name
+        label = endpoint_slice.metadata.proxy_labels.service_name
         if endpoint_slice.address_type != self._family.value or not label:
             return False
         service = NamespacedName(endpoint_slice.metadata.namespace, label)
@@ -66,12 +66,12 @@ class EndpointsChangeTracker:
         every = itertools.chain.from_iterable(self._cache.current(service).values())
         return len({endpoint.address for endpoint in every if endpoint.is_local and endpoint.ready})
 
-    def checkout(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
+    def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
         """Hand out what is pending, and start anew."""
         times = {service: tuple(moments) for service, moments in self._trigger_times.items()}
         self._trigger_times = {}
         self.pending = 0
-        return self._cache.checkout(), times
+        return self._cache.drain(), times
 
 
 class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
@@ -83,7 +83,7 @@ class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
 
     def update(self, tracker: EndpointsChangeTracker) -> EndpointsUpdate:
         """Merge what the tracker has pending."""
-        changes, trigger_times = tracker.checkout()
+        changes, trigger_times = tracker.drain()
         changed: set[ServicePortName] = set()
         udp = False
         for service, (previous, current) in changes.items():

@@ -59,7 +59,7 @@ def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, fami
         health_check_node_port=(spec.health_check_node_port or 0) if checks_health else 0,
         internal_policy_local=spec.internal_traffic_policy == "Local",
         external_policy_local=external_local,
-        created=service.metadata.creation_timestamp or "",
+        creation_timestamp=service.metadata.creation_timestamp or "",
     )
 
 

@@ -45,7 +45,7 @@ class ServiceChangeTracker:
             del self._items[named.key]
         return bool(self._items)
 
-    def checkout(self) -> dict[NamespacedName, _Pending]:
+    def drain(self) -> dict[NamespacedName, _Pending]:
         """Hand out what is pending, and start anew."""
         items, self._items = self._items, {}
         return items
@@ -60,7 +60,7 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
 
     def update(self, tracker: ServiceChangeTracker) -> frozenset[ServicePortName]:
         """Merge the pending changes of ``tracker``; return the Service ports that are new, different or deleted."""
-        items = tracker.checkout()
+        items = tracker.drain()
         changed: set[ServicePortName] = set()
         for item in items.values():
             previous, current = item.previous or {}, item.current or {}

@@ -71,7 +71,7 @@ class EndpointSliceCache:
         slices = self._services.get(service)
         return slices.current if slices is not None else {}
 
-    def checkout(self) -> dict[NamespacedName, EndpointsChange]:
+    def drain(self) -> dict[NamespacedName, EndpointsChange]:
         """Apply what is pending; return each touched Service's endpoints before and after."""
         changes = {}
         touched, self._touched = self._touched, {}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.bad_input.broken import BROKEN, READABLE
-from tests.packets.scenario import read_scenarios
+from tests.support.broken_files import BROKEN, READABLE
+from tests.support.scenario import read_scenarios
 
 ROOT = Path(__file__).parent.parent.parent
 FINDINGS = Path(__file__).parent / "findings"

@@ -7,15 +7,15 @@ from functools import lru_cache
 
 from knft.config import Config
 from knft.errors import SourceError
-from knft.model.names import Family
+from knft.families import Family
 from knft.nft.codec.tables import table_text, transaction_json
 from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
-from knft.render.layout import reachable, whole_table
+from knft.render.layout import whole_table, without_unreachable_chains
 from knft.source.catalogue import Catalogue
-from knft.source.decode import Decoded, decode
-from knft.sync.assemble import recorded_daemon
-from tests.kernel.harness import check_schema
+from knft.source.decode import DecodedManifest, decode
+from knft.sync.assemble import recording_daemon
+from tests.support.kernel_harness import check_schema
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), nodeport_addresses=("0.0.0.0/0",))
 LONGEST_SENTENCE = 2000
@@ -42,7 +42,7 @@ def _hold(data: bytes) -> None:
         _check_sentences([str(error)])
         return
     _check_sentences([*decoded.problems, *(f"{kind}" for kind, _ in decoded.skipped)])
-    assert len(decoded.objects) == len(decoded.places)
+    assert len(decoded.objects) == len(decoded.locations)
     if decoded.objects:
         _serve(decoded)
 
@@ -54,31 +54,31 @@ def _check_sentences(sentences: list[str]) -> None:
         assert len(sentence) < LONGEST_SENTENCE, sentence
 
 
-def _serve(decoded: Decoded) -> None:
+def _serve(decoded: DecodedManifest) -> None:
     """Serve the objects, then nothing, then the objects again: the trackers must forget everything."""
     catalogue = Catalogue()
     changes = catalogue.put("a", decoded)
     assert catalogue.put("b", decoded) == []
     _check_sentences([str(conflict) for conflict in catalogue.conflicts("a")])
     assert catalogue.remove("b") == []
-    daemon, recorders = recorded_daemon(CONFIG)
+    daemon, recorders = recording_daemon(CONFIG)
     daemon.handle(changes)
     assert daemon.sync()
     first = {family: recorders[family].first_sync() for family in Family}
     for declared, transaction in first.values():
         _check_commands(transaction_json(transaction))
-        _check_text(table_text(reachable(whole_table(declared, transaction))))
+        _check_text(table_text(without_unreachable_chains(whole_table(declared, transaction))))
     daemon.handle(catalogue.remove("a"))
     assert daemon.sync()
-    removed = {family: _removed(recorders[family].sent[1:]) for family in Family}
+    removed = {family: _removed(recorders[family].transactions[1:]) for family in Family}
     for family, (_, transaction) in first.items():
-        for sent in recorders[family].sent[1:]:
+        for sent in recorders[family].transactions[1:]:
             _check_commands(transaction_json(sent))
         added = {(name, key) for name, elements in transaction.added.items() for key in elements}
         assert added >= {(name, key) for name, keys in removed[family].items() for key in keys}
     daemon.handle(catalogue.put("a", decoded))
     assert daemon.sync()
-    again = {family: recorders[family].sent[-1] for family in Family}
+    again = {family: recorders[family].transactions[-1] for family in Family}
     for family, elements in removed.items():
         # Sticky ports start afresh: their numbers stay, and their indexes are others.
         assert {name: keys for name, keys in elements.items() if not name.startswith("sticky")} == {

@@ -1,7 +1,7 @@
-"""A network namespace, held by a file descriptor and by nothing else.
+"""A network namespace, held by a file descriptor only.
 
-Sockets stay in the namespace in which they were made, and child processes start in the namespace of the thread that
-starts them. So a thread enters, makes what it needs, and goes back: no helper process lives in a namespace.
+A socket stays in the namespace in which it was made, and a child process starts in the namespace of the thread that
+starts it. So a thread enters a namespace, makes what it needs, and returns: no helper process holds the namespace.
 """
 
 import ctypes
@@ -15,12 +15,12 @@ from typing import IO
 
 CLONE_NEWNET = 0x40000000
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
-# os.unshare and os.setns are only there from Python 3.12 on.
+# os.unshare and os.setns exist from Python 3.12 on.
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> None:
-    """Give the calling thread namespaces of its own, of the kinds in ``flags`` (CLONE_NEW...)."""
+    """Move the calling thread into new namespaces, of the kinds in ``flags`` (CLONE_NEW...)."""
     if _libc.unshare(flags) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"unshare: {os.strerror(code)}")
@@ -37,17 +37,17 @@ def _open_own_namespace() -> int:
 
 
 class Namespace:
-    """One network namespace; it vanishes when it is closed and the last socket and process in it are gone."""
+    """One network namespace. The kernel removes it when it is closed and has no socket and no process left."""
 
     def __init__(self, name: str, fd: int) -> None:
-        """Take over ``fd``, an open file of the namespace."""
+        """Own ``fd``, an open file of the namespace."""
         self.name = name
         self.fd = fd
         self._at_close = ExitStack()
 
     @classmethod
     def create(cls, name: str) -> "Namespace":
-        """Make an empty namespace; ``name`` is only for people."""
+        """Make an empty namespace; ``name`` is used in messages only."""
         made: list[int] = []
         failures: list[OSError] = []
 
@@ -58,7 +58,7 @@ class Namespace:
             except OSError as error:
                 failures.append(error)
 
-        # A thread of its own, so that nothing has to be put back when it fails halfway.
+        # In a thread of its own, so that a failure leaves the calling thread where it is.
         thread = threading.Thread(target=make, name=f"make-{name}")
         thread.start()
         thread.join()
@@ -83,23 +83,23 @@ class Namespace:
             os.close(before)
 
     def at_close(self, end: Callable[[], object]) -> None:
-        """Have this called when the namespace is let go of: it ends a process that would keep it alive."""
+        """Call ``end`` when the namespace is closed: it ends a process that would keep the namespace alive."""
         self._at_close.callback(end)
 
     def close(self) -> None:
-        """Let go of the namespace; closing twice is fine."""
+        """Close the namespace; closing it twice is allowed."""
         self._at_close.close()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def run(self, argv: Sequence[str], *, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a program in the namespace and return what it wrote; with ``check``, its failure is raised."""
+        """Run a program in the namespace and return its output; with ``check``, raise CalledProcessError if it fails."""
         with self.entered():
             done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         if check and done.returncode != 0:
             failure = subprocess.CalledProcessError(done.returncode, argv, done.stdout, done.stderr)
-            failure.add_note(f"in namespace {self.name}, it said:\n{done.stderr or done.stdout}")
+            failure.add_note(f"in namespace {self.name}, its output:\n{done.stderr or done.stdout}")
             raise failure
         return done
 
@@ -111,27 +111,27 @@ class Namespace:
         stderr: int | IO[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """Start a program in the namespace; its owner must end it, as it keeps the namespace alive."""
+        """Start a program in the namespace. The caller must end it, because it keeps the namespace alive."""
         with self.entered():
             return subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=env, text=True)
 
     def sysctl(self, key: str, value: int | str) -> None:
-        """Set one of the namespace's network settings, such as ``net.ipv4.ip_forward``."""
+        """Set a sysctl of the namespace, such as ``net.ipv4.ip_forward``."""
         with self.entered():
-            _setting(key).write_text(str(value))
+            _sysctl_path(key).write_text(str(value))
 
     def read_sysctl(self, key: str) -> str:
-        """Return one of the namespace's network settings."""
+        """Return a sysctl of the namespace."""
         with self.entered():
-            return _setting(key).read_text().strip()
+            return _sysctl_path(key).read_text().strip()
 
     def sysctls(self, settings: Mapping[str, int | str]) -> None:
-        """Set many settings; those that this kernel does not have are left out."""
+        """Set sysctls of the namespace; those that this kernel does not have are skipped."""
         with self.entered():
             for key, value in settings.items():
                 with suppress(FileNotFoundError):
-                    _setting(key).write_text(str(value))
+                    _sysctl_path(key).write_text(str(value))
 
 
-def _setting(key: str) -> Path:
+def _sysctl_path(key: str) -> Path:
     return Path("/proc/sys", *key.split("."))

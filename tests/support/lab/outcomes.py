@@ -1,50 +1,50 @@
-"""What came of dialling: values, which know nothing of sockets."""
+"""The outcomes of a connection attempt, as values."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 Protocol = Literal["tcp", "udp"]
 AnyProtocol = Protocol | Literal["sctp"]
-"""SCTP is made by hand (``sctp``), and only by ``dial`` and ``Responders.serve``."""
+"""Only ``dial`` and ``Responders.serve`` know SCTP, with packets that ``sctp`` builds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server answered; this is how it saw the connection."""
+    """A server answered; these are the addresses that it saw."""
 
     server: str
     """The name of the answering host."""
     address: str
-    """The address, and below the port, at which the server was reached."""
+    """The server's address of the connection; ``port`` is its port."""
     port: int
     source: str
-    """The client's address and port as the server saw them, that is after any masquerading."""
+    """The client's address as the server saw it, after masquerading; ``source_port`` is the port."""
     source_port: int
     elapsed: float = field(default=0.0, compare=False)
-    """Seconds from dialling to the answer."""
+    """Seconds from the connection attempt to the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Somebody said at once that nobody listens.
+    """The connection was refused at once.
 
-    ``icmp`` is a port-unreachable message, as a proxy's ``reject`` makes it (and as a host makes it for a closed UDP
-    port: look at ``sender``); ``reset`` is a TCP reset, as a host makes it for a closed TCP port.
+    ``icmp`` is a port-unreachable message, which a proxy's ``reject`` sends, and a host with a closed UDP port
+    (``sender`` tells which). ``reset`` is a TCP reset, which a host with a closed TCP port sends.
     """
 
     how: Literal["icmp", "reset"]
     sender: str | None = field(default=None, compare=False)
-    """Who sent the ICMP message; unknown for a reset."""
+    """The sender of the ICMP message; None for a reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Nothing came back in time: the packet was dropped, or its answer was."""
+    """Nothing was received in time: the packet or its answer was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """There is no way to that address: no route, no neighbour, or forbidden."""
+    """The address is unreachable: no route, no neighbor, or prohibited."""
 
     errno: int
 

@@ -1,12 +1,12 @@
-"""The plan of addresses: who has which, in both families. Values only.
+"""The address plan: the addresses of each host and network, in both families.
 
 ::
 
     lan 192.0.2.0/24, 2001:db8:1::/64
-     |-- .1    nobody: swallows in silence what it is sent to forward
+     |-- .1    a router without routes: drops what it has to forward, without an ICMP error
      |-- .11   node    = node-1, under test -- cni0 10.244.1.1 -- local-1 .11, local-2 .12, ...
      |-- .12   remote  = node-2             -- cni0 10.244.2.1 -- remote-1 .11, remote-2 .12, ...
-     `-- .100  outside (and .101): clients that send Service, pod and external addresses to node
+     `-- .100  outside (and .101): a client that routes Service, pod and external addresses to node
 
 IPv6 has the same last digits everywhere: local-1 is 10.244.1.11 and fd00:10:244:1::11.
 """
@@ -31,7 +31,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """One network of each family, as what all its addresses start with."""
+    """One network of each family, given by the beginning of its addresses."""
 
     ipv4_start: str
     ipv6_start: str
@@ -48,7 +48,7 @@ class Subnet:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """One node: the name of its host in the lab, its name in Kubernetes, and what its pods are called."""
+    """One node: the name of its host in the lab, its name in Kubernetes, and the prefix of its pods' names."""
 
     host: str
     node_name: str
@@ -71,16 +71,16 @@ class NodePlan:
 
 
 LAN = Subnet("192.0.2", "2001:db8:1")
-NOBODY = LAN.at(1)
+BLACKHOLE_GATEWAY = LAN.at(1)
 NODE = NodePlan("node", "node-1", LAN.at(11), Subnet("10.244.1", "fd00:10:244:1"), "local")
 REMOTE = NodePlan("remote", "node-2", LAN.at(12), Subnet("10.244.2", "fd00:10:244:2"), "remote")
 NODES = (NODE, REMOTE)
 OUTSIDE = LAN.at(100)
 OTHER_OUTSIDE = LAN.at(101)
-"""A second address of ``outside``: another client, by ``dial(..., source=)``."""
+"""A second address of ``outside``, which stands for another client: ``dial(..., source=)``."""
 
 SERVICES = Addresses("10.96.0.0/16", "fd00:10:96::/112")
 CLUSTER = Addresses("10.244.0.0/16", "fd00:10:244::/48")
 EXTERNAL = Addresses("203.0.113.0/24", "2001:db8:cb::/64")
-THROUGH_NODE = (SERVICES, CLUSTER, EXTERNAL)
-"""What ``outside`` sends to the node under test."""
+ROUTED_TO_NODE = (SERVICES, CLUSTER, EXTERNAL)
+"""The networks that ``outside`` routes to the node under test."""

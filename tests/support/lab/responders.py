@@ -1,8 +1,8 @@
-"""Servers: whoever connects learns which one answered, and how the server saw the client.
+"""Servers that tell each client who answered, and the client's address as the server sees it.
 
-The answer is one line of JSON with the fields of ``outcomes.Answered``. One thread serves them all; each socket lives
-in the namespace of its host. A TCP server says back what it is told after that, and leaves closing to the client, which
-thus keeps any TIME_WAIT.
+The answer is one line of JSON with the fields of ``outcomes.Answered``. One thread serves all sockets; each is in the
+namespace of its host. After the answer a TCP server echoes, and leaves closing to the client, so that any TIME_WAIT is
+the client's.
 """
 
 import ipaddress
@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from . import sctp
-from .outcomes import AnyProtocol
-from .topology import Host
+from tests.support.lab import sctp
+from tests.support.lab.outcomes import AnyProtocol
+from tests.support.lab.topology import Host
 
 _BACKLOG = 1024
 
@@ -45,12 +45,12 @@ class Responders:
     """A set of servers; a context manager, which starts and ends the thread that serves them."""
 
     def __init__(self) -> None:
-        """Prepare without any server."""
+        """Start with no server."""
         self._selector = selectors.DefaultSelector()
-        # Ending the thread: one byte wakes it up.
-        self._wake, self._woken = socket.socketpair()
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        # Held while events are handled and while servers come and go, never while waiting.
+        # Shutdown the thread: one byte wakes it up.
+        self._stop_sender, self._stop_receiver = socket.socketpair()
+        self._selector.register(self._stop_receiver, selectors.EVENT_READ)
+        # Store while events are handled and while servers come and go, never while waiting.
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._serve_forever, name="responders", daemon=True)
@@ -62,15 +62,15 @@ class Responders:
 
     def __exit__(self, *_: object) -> None:
         """Stop, and close every socket."""
-        self._wake.send(b"x")
+        self._stop_sender.send(b"x")
         self._thread.join()
         for key in tuple(self._selector.get_map().values()):
             _socket_of(key).close()
         self._selector.close()
-        self._wake.close()
+        self._stop_sender.close()
 
     def serve(self, host: Host, port: int, protocol: AnyProtocol = "tcp", address: str | None = None) -> None:
-        """Answer at ``address``, or at both main addresses of the host; it listens when this returns."""
+        """Add a server at ``address``, or at both main addresses of the host; it is listening when this returns."""
         for where in (host.ipv4, host.ipv6) if address is None else (address,):
             server = _Server(host.name, where, port, protocol)
             with host.namespace.entered():
@@ -79,7 +79,7 @@ class Responders:
                 self._selector.register(listening, selectors.EVENT_READ, server)
 
     def withdraw(self, host: Host, port: int, protocol: AnyProtocol = "tcp") -> None:
-        """Stop answering at that port of the host, at all its addresses; open connections stay."""
+        """Remove the servers at that port of the host, at all its addresses; open connections stay."""
         with self._lock:
             for key in tuple(self._selector.get_map().values()):
                 server = key.data
@@ -90,40 +90,40 @@ class Responders:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many connections and datagrams reached each host so far; hosts that nobody reached are left out."""
+        """How many connections and datagrams each host has received; hosts without any are left out."""
         with self._lock:
             return dict(self._counts)
 
     def reset_counts(self) -> None:
-        """Count from zero again."""
+        """Reset all counts to zero."""
         with self._lock:
             self._counts.clear()
 
     def _serve_forever(self) -> None:
         while True:
             for key, _ in self._selector.select():
-                if key.fileobj is self._woken:
+                if key.fileobj is self._stop_receiver:
                     return
                 with self._lock:
-                    # It may have been withdrawn since the selector reported it.
+                    # The server may have been withdrawn since select() returned.
                     if _socket_of(key).fileno() != -1:
                         self._handle(key)
 
     def _handle(self, key: selectors.SelectorKey) -> None:
         server = key.data
         if not isinstance(server, _Server):
-            self._read_on(key)
+            self._echo(key)
         elif server.protocol == "tcp":
             self._accept(_socket_of(key), server)
         elif server.protocol == "sctp":
-            self._reply_by_hand(_socket_of(key), server)
+            self._reply_to_sctp(_socket_of(key), server)
         else:
             self._reply(_socket_of(key), server)
 
     def _accept(self, listening: socket.socket, server: _Server) -> None:
         try:
             connection, peer = listening.accept()
-        except OSError:  # The client has already gone.
+        except OSError:  # The client has closed already.
             return
         connection.settimeout(0)
         self._counts[server.host] += 1
@@ -137,34 +137,34 @@ class Responders:
     def _reply(self, bound: socket.socket, server: _Server) -> None:
         try:
             _, peer = bound.recvfrom(2048)
-        except OSError:  # An earlier answer was refused.
+        except OSError:  # An ICMP error to an earlier answer.
             return
         self._counts[server.host] += 1
         try:
             bound.sendto(server.answer(peer[0], peer[1]), peer)
-        except OSError:  # There is no way back; the client sees silence.
+        except OSError:  # No route to the client, which times out.
             return
 
-    def _reply_by_hand(self, raw: socket.socket, server: _Server) -> None:
+    def _reply_to_sctp(self, raw: socket.socket, server: _Server) -> None:
         with suppress(OSError):  # As with UDP.
             found = sctp.receive(raw)
-            # A raw socket hears of every port, and of the answers to its own host's clients.
+            # A raw socket receives packets to every port, and answers to clients on its own host.
             if found is None or found[0].destination_port != server.port or found[0].cookie:
                 return
-            asked, peer = found
+            request, peer = found
             self._counts[server.host] += 1
-            raw.sendto(sctp.init_ack(asked, server.answer(peer, asked.source_port)), (peer, 0))
+            raw.sendto(sctp.init_ack(request, server.answer(peer, request.source_port)), (peer, 0))
 
-    def _read_on(self, key: selectors.SelectorKey) -> None:
-        """Say back what the client says; close when it has closed."""
+    def _echo(self, key: selectors.SelectorKey) -> None:
+        """Echo what the client sends; close the connection when the client has closed it."""
         try:
-            said = _socket_of(key).recv(2048)
-            _socket_of(key).send(said)
+            data = _socket_of(key).recv(2048)
+            _socket_of(key).send(data)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if not said:
+            data = b""
+        if not data:
             self._drop(key)
 
     def _drop(self, key: selectors.SelectorKey) -> None:
@@ -174,7 +174,7 @@ class Responders:
 
 def _socket_of(key: selectors.SelectorKey) -> socket.socket:
     if not isinstance(key.fileobj, socket.socket):
-        msg = "only sockets are registered here"
+        msg = "the selector has only sockets"
         raise TypeError(msg)
     return key.fileobj
 
@@ -191,9 +191,9 @@ def _listen(server: _Server) -> socket.socket:
     listening = _open(family, server.protocol)
     try:
         if server.protocol == "tcp":
-            # Connections of a withdrawn server do not keep its port from being used again.
+            # Open connections of a withdrawn server do not block its port.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Bound to one address, so that answers leave from it.
+        # Bound to one address, so that answers have it as their source.
         listening.bind((server.address, 0 if server.protocol == "sctp" else server.port))
         if server.protocol == "tcp":
             listening.listen(_BACKLOG)

@@ -1,29 +1,29 @@
-"""SCTP made by hand passes the kernel's checks, is translated, and is answered."""
+"""The SCTP packets that the lab builds are translated by the kernel, and answered."""
 
 import pytest
 
-from . import sctp
-from .links import forget_flows
-from .outcomes import Answered, Rejected
-from .plan import NODE, Version
-from .responders import Responders
-from .topology import Lab
-from .traffic import dial
+from tests.support.lab import sctp
+from tests.support.lab.links import flush_conntrack
+from tests.support.lab.outcomes import Answered, Rejected
+from tests.support.lab.plan import NODE, Version
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
 
 PORT = 9999
 VIRTUAL = {4: "10.96.0.10", 6: "fd00:10:96::10"}
 both_families = pytest.mark.parametrize("version", [4, 6])
 
 
-def test_the_checksum_is_castagnolis() -> None:
+def test_checksum_is_crc32c() -> None:
     assert sctp.crc32c(b"123456789") == 0xE3069283
 
 
 @pytest.mark.kernel
 @both_families
 @pytest.mark.parametrize("client", ["outside", "node", "local-1", "local-2"])
-def test_an_init_reaches_its_server_and_the_answer_its_client(lab: Lab, client: str, version: Version) -> None:
-    """Dialled by its address, and by a virtual one that the node translates: conntrack knows the association."""
+def test_init_is_answered_by_its_server(lab: Lab, client: str, version: Version) -> None:
+    """At its own address, and at a virtual one that the node translates."""
     pod, host = lab.host("local-1"), lab.host(client)
     family, target = ("ip", pod.ipv4) if version == 4 else ("ip6", f"[{pod.ipv6}]")
     match = f"{family} daddr {VIRTUAL[version]} sctp dport 80 dnat to {target}:{PORT}"
@@ -40,7 +40,7 @@ def test_an_init_reaches_its_server_and_the_answer_its_client(lab: Lab, client: 
         translated = dial(host, VIRTUAL[version], 80, "sctp")
         reached = dict(servers.counts)
     node.run(["nft", "flush", "ruleset"])
-    forget_flows(node)
+    flush_conntrack(node)
 
     assert isinstance(direct, Answered)
     assert (direct.server, direct.port, direct.source_port) == ("local-1", PORT, 5555)
@@ -53,8 +53,8 @@ def test_an_init_reaches_its_server_and_the_answer_its_client(lab: Lab, client: 
 @pytest.mark.kernel
 @both_families
 @pytest.mark.parametrize("client", ["outside", "node"])
-def test_an_init_is_rejected(lab: Lab, client: str, version: Version) -> None:
-    """The ICMP message of a rule is heard, also where the client's own host sends it."""
+def test_init_is_rejected_by_a_rule(lab: Lab, client: str, version: Version) -> None:
+    """The client receives the ICMP error, also from its own host."""
     family = "ip" if version == 4 else "ip6"
     chains = "".join(
         f"chain {hook} {{ type filter hook {hook} priority 0; sctp dport {PORT} reject; }}\n"

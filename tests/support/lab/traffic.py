@@ -1,7 +1,9 @@
-"""Clients: dial an address from a host and tell what came of it.
+"""Clients: connect to an address from a host, and return the outcome.
 
-``dial`` tells apart everything that can come of it; ``dial_many``, ``dial_each`` and ``dial_at_once`` are fast and only
-say who answered. ``OpenConnection`` stays open while rules change.
+``dial`` returns the exact outcome; ``dial_many``, ``dial_each`` and ``dial_at_once`` are faster, and return only which
+server answered. ``OpenConnection`` stays open while rules change.
+
+A timeout counts only if no server answers and no error arrives, so it is long; pass a short one where that is expected.
 """
 
 import errno
@@ -17,28 +19,29 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple, Self
 
-from . import sctp, unreachable
-from .outcomes import Answered, AnyProtocol, Outcome, Protocol, Rejected, Silent, Unreachable
-from .topology import Host
+from tests.support.lab import icmp_errors, sctp
+from tests.support.lab.outcomes import Answered, AnyProtocol, Outcome, Protocol, Rejected, Silent, Unreachable
+from tests.support.lab.topology import Host
+from tests.support.waiting import TIMEOUT
 
-NOBODY_ANSWERED = "(nobody)"
-"""How ``dial_many`` counts connections without an answer, of whatever kind."""
+NO_ANSWER = "(nobody)"
+"""Stands for the server of a connection without an answer, for whatever reason."""
 
-_LONGEST_ANSWER = 4096
-_KINDS: dict[AnyProtocol, tuple[socket.SocketKind, int]] = {
+_MAX_ANSWER = 4096
+_SOCKET_TYPES: dict[AnyProtocol, tuple[socket.SocketKind, int]] = {
     "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
     "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
     "sctp": (socket.SOCK_RAW, socket.IPPROTO_SCTP),
 }
-# Raw sockets are given no port by the kernel; one after the other, so that none is that of a flow still known.
+# The kernel gives raw sockets no port. Ports are used in turn, so that none belongs to a known conntrack entry.
 _PORTS = itertools.cycle(range(20000, 60000))
-# Closing resets the connection: no TIME_WAIT, and the port is free again at once.
+# Closing resets the connection: there is no TIME_WAIT, and the port is free at once.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_NOBODY_LISTENS = {errno.ECONNREFUSED, errno.ECONNRESET}
+_REFUSED = {errno.ECONNREFUSED, errno.ECONNRESET}
 
 
-class _Call(NamedTuple):
-    """Whom to dial, and from where."""
+class _Request(NamedTuple):
+    """A destination, and the source to use."""
 
     destination: str
     port: int
@@ -56,12 +59,12 @@ class _Call(NamedTuple):
         return "0.0.0.0" if self.family == socket.AF_INET else "::"  # noqa: S104 - in a namespace
 
     def kernel_port(self, port: int) -> int:
-        """Return the port as a socket is told it: the kernel knows no ports of raw sockets."""
+        """Return the port to pass to the kernel, which knows no ports of raw sockets."""
         return 0 if self.protocol == "sctp" else port
 
     @property
     def question(self) -> bytes:
-        """What makes the server answer, where being connected does not."""
+        """The data that makes a server answer if a connection alone does not."""
         if self.protocol == "sctp":
             return sctp.init(self.source_port, self.port, tag=self.source_port)
         return b"?" if self.protocol == "udp" else b""
@@ -75,20 +78,20 @@ def dial(
     *,
     source: str | None = None,
     source_port: int = 0,
-    timeout: float = 1.0,
+    timeout: float = TIMEOUT,
 ) -> Outcome:
-    """Connect (or send a datagram) from the host and wait for the server's line, at most ``timeout`` seconds.
+    """Connect (or send a datagram) from the host, and wait for the answer at most ``timeout`` seconds.
 
-    ``source`` and ``source_port`` choose the client's end; by default the kernel does.
+    ``source`` and ``source_port`` are the client's address and port; by default the kernel chooses them.
     """
     if protocol == "sctp":
         source_port = source_port or next(_PORTS)
-    call = _Call(destination, port, protocol, source, source_port)
+    request = _Request(destination, port, protocol, source, source_port)
     with host.namespace.entered():
-        client, raw = _open(call), unreachable.listen(call.family)
+        client, raw = _open(request), icmp_errors.listen(request.family)
     with client, raw:
         client.settimeout(0)
-        return _converse(client, raw, call, timeout)
+        return _exchange(client, raw, request, timeout)
 
 
 def dial_many(
@@ -99,57 +102,57 @@ def dial_many(
     count: int,
     *,
     source: str | None = None,
-    timeout: float = 1.0,
+    timeout: float = TIMEOUT,
 ) -> Counter[str]:
-    """Dial ``count`` times, one after the other and each from a new port, and count the names of who answered."""
-    call = _Call(destination, port, protocol, source, 0)
+    """Connect ``count`` times, one after the other and each from a new port; return how often each server answered."""
+    request = _Request(destination, port, protocol, source, 0)
     names: Counter[str] = Counter()
     with host.namespace.entered():
         for _ in range(count):
-            names[_ask(call, timeout)] += 1
+            names[_server_of(request, timeout)] += 1
     return names
 
 
 def dial_each(
-    host: Host, destination: str, port: int, protocol: Protocol, sources: Iterable[str], *, timeout: float = 1.0
+    host: Host, destination: str, port: int, protocol: Protocol, sources: Iterable[str], *, timeout: float = TIMEOUT
 ) -> dict[str, str]:
-    """Dial once from each source address, one after the other; return the name of who answered each."""
+    """Connect once from each source address, one after the other; return the server that answered each."""
     with host.namespace.entered():
-        return {source: _ask(_Call(destination, port, protocol, source, 0), timeout) for source in sources}
+        return {source: _server_of(_Request(destination, port, protocol, source, 0), timeout) for source in sources}
 
 
 class Target(NamedTuple):
-    """Whom to dial."""
+    """A destination."""
 
     address: str
     port: int
     protocol: Protocol
 
 
-def dial_at_once(host: Host, targets: Sequence[Target], *, timeout: float = 1.0) -> list[str]:
-    """Dial all targets at the same time, each from a new port, and return the name of who answered each.
+def dial_at_once(host: Host, targets: Sequence[Target], *, timeout: float = TIMEOUT) -> list[str]:
+    """Connect to all targets at the same time, each from a new port; return the server that answered each.
 
-    Those that nobody answers cost one ``timeout`` together.
+    All targets that do not answer cost one ``timeout`` together.
     """
-    names = [NOBODY_ANSWERED] * len(targets)
+    names = [NO_ANSWER] * len(targets)
     with ExitStack() as opened:
         with host.namespace.entered():
-            clients = [opened.enter_context(_open(_Call(*target, None, 0))) for target in targets]
+            clients = [opened.enter_context(_open(_Request(*target, None, 0))) for target in targets]
         waiting = select.poll()
         numbers = {client.fileno(): number for number, client in enumerate(clients)}
         for client, target in zip(clients, targets, strict=True):
-            _begin(client, target)
+            _start(client, target)
             waiting.register(client, select.POLLIN)
         ends = time.monotonic() + timeout
         while numbers and (left := ends - time.monotonic()) > 0:
             for fd, _ in waiting.poll(left * 1000):
                 waiting.unregister(fd)
                 number = numbers.pop(fd)
-                names[number] = _heard(clients[number])
+                names[number] = _read_server(clients[number])
     return names
 
 
-def _begin(client: socket.socket, target: Target) -> None:
+def _start(client: socket.socket, target: Target) -> None:
     client.settimeout(0)
     client.connect_ex((target.address, target.port))
     if target.protocol == "udp":
@@ -157,116 +160,120 @@ def _begin(client: socket.socket, target: Target) -> None:
             client.send(b"?")
 
 
-def _heard(client: socket.socket) -> str:
+def _read_server(client: socket.socket) -> str:
     try:
-        said = client.recv(_LONGEST_ANSWER)
+        answer = client.recv(_MAX_ANSWER)
     except OSError:
-        return NOBODY_ANSWERED
-    return str(json.loads(said)["server"]) if said else NOBODY_ANSWERED
+        return NO_ANSWER
+    return str(json.loads(answer)["server"]) if answer else NO_ANSWER
 
 
 class OpenConnection:
     """A TCP connection that stays open; a context manager, which resets it at the end."""
 
-    def __init__(self, host: Host, destination: str, port: int, *, source_port: int = 0, timeout: float = 5.0) -> None:
-        """Connect, and hear who answers."""
+    def __init__(self, host: Host, destination: str, port: int, *, source_port: int = 0) -> None:
+        """Connect, and read which server answers."""
         with host.namespace.entered():
-            self._client = _open(_Call(destination, port, "tcp", None, source_port))
-        self._client.settimeout(timeout)
+            self._client = _open(_Request(destination, port, "tcp", None, source_port))
+        self._client.settimeout(TIMEOUT)
         self._client.connect((destination, port))
-        self.server = str(json.loads(self._client.recv(_LONGEST_ANSWER))["server"])
+        self.server = str(json.loads(self._client.recv(_MAX_ANSWER))["server"])
 
     def __enter__(self) -> Self:
-        """Stay open."""
+        """Return the open connection."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Reset it."""
+        """Reset the connection."""
         self._client.close()
 
-    def echoes(self, said: bytes) -> bool:
-        """Tell whether the server says back what it is told."""
+    def echoes(self, data: bytes, *, timeout: float = TIMEOUT) -> bool:
+        """Tell whether the server echoes the data within ``timeout`` seconds."""
         try:
-            self._client.send(said)
-            return self._client.recv(_LONGEST_ANSWER) == said
+            self._client.settimeout(timeout)
+            self._client.send(data)
+            return self._client.recv(_MAX_ANSWER) == data
         except OSError:
             return False
 
 
-def _ask(call: _Call, timeout: float) -> str:
-    with _open(call) as client:
+def _server_of(request: _Request, timeout: float) -> str:
+    with _open(request) as client:
         client.settimeout(timeout)
         try:
-            client.connect((call.destination, call.port))
-            if call.protocol == "udp":
+            client.connect((request.destination, request.port))
+            if request.protocol == "udp":
                 client.send(b"?")
-            said = client.recv(_LONGEST_ANSWER)
+            answer = client.recv(_MAX_ANSWER)
         except OSError:
-            return NOBODY_ANSWERED
-    return str(json.loads(said)["server"]) if said else NOBODY_ANSWERED
+            return NO_ANSWER
+    return str(json.loads(answer)["server"]) if answer else NO_ANSWER
 
 
-def _open(call: _Call) -> socket.socket:
-    client = socket.socket(call.family, *_KINDS[call.protocol])
+def _open(request: _Request) -> socket.socket:
+    client = socket.socket(request.family, *_SOCKET_TYPES[request.protocol])
     try:
-        if call.protocol == "tcp":
+        if request.protocol == "tcp":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        if call.source is not None or call.source_port:
-            client.bind((call.source or call.any_address, call.kernel_port(call.source_port)))
+        if request.source is not None or request.source_port:
+            client.bind((request.source or request.any_address, request.kernel_port(request.source_port)))
     except OSError:
         client.close()
         raise
     return client
 
 
-def _converse(client: socket.socket, raw: socket.socket, call: _Call, timeout: float) -> Outcome:
+def _exchange(client: socket.socket, raw: socket.socket, request: _Request, timeout: float) -> Outcome:
     started = time.monotonic()
-    code = client.connect_ex((call.destination, call.kernel_port(call.port)))
+    code = client.connect_ex((request.destination, request.kernel_port(request.port)))
     if code not in {0, errno.EINPROGRESS}:
-        return _judge(code, call.protocol)
-    if question := call.question:
-        # Where the client's own host drops or rejects the packet, send() says EPERM: what comes next tells which.
+        return _outcome_of(code, request.protocol)
+    if question := request.question:
+        # If the client's own host drops or rejects the packet, send() fails with EPERM; the outcome shows which.
         with suppress(PermissionError):
             client.send(question)
-    destination = str(ipaddress.ip_address(call.destination))  # As notices spell it.
-    own_port = call.source_port or client.getsockname()[1]
-    flow = unreachable.Flow(client.proto, destination, call.port, own_port)
+    destination = str(ipaddress.ip_address(request.destination))  # The canonical form, as in the ICMP error.
+    own_port = request.source_port or client.getsockname()[1]
+    flow = icmp_errors.Flow(client.proto, destination, request.port, own_port)
     waiting = select.poll()
     waiting.register(client, select.POLLIN)
     waiting.register(raw, select.POLLIN)
     while (left := started + timeout - time.monotonic()) > 0:
         if not waiting.poll(left * 1000):
             continue
-        # The notice first: the kernel tells the raw socket before it tells the connection.
-        notice = unreachable.heard(raw, flow)
+        # The raw socket first: the kernel delivers an ICMP error to it before it reports it to the connection.
+        notice = icmp_errors.receive(raw, flow)
         if notice is not None:
             refused = Rejected("icmp", notice.sender)
             return refused if notice.error is None else Unreachable(notice.error)
-        outcome = _receive(client, call, time.monotonic() - started)
+        outcome = _receive(client, request, time.monotonic() - started)
         if outcome is not None:
             return outcome
     return Silent()
 
 
-def _receive(client: socket.socket, call: _Call, elapsed: float) -> Outcome | None:
+def _receive(client: socket.socket, request: _Request, elapsed: float) -> Outcome | None:
     try:
-        if call.protocol == "sctp":
+        if request.protocol == "sctp":
             found = sctp.receive(client)
-            if found is None or (found[0].source_port, found[0].destination_port) != (call.port, call.source_port):
+            if found is None or (found[0].source_port, found[0].destination_port) != (
+                request.port,
+                request.source_port,
+            ):
                 return None
-            said = found[0].cookie
+            answer = found[0].cookie
         else:
-            said = client.recv(_LONGEST_ANSWER)
+            answer = client.recv(_MAX_ANSWER)
     except BlockingIOError:
         return None
     except OSError as error:
-        return _judge(error.errno or 0, call.protocol)
-    # The answer is far shorter than a segment, so it comes in one piece; an end without it is no answer.
-    return Answered(**json.loads(said), elapsed=elapsed) if said else Rejected("reset")
+        return _outcome_of(error.errno or 0, request.protocol)
+    # The answer is shorter than a segment, so one recv() has all of it; end of file without it is a reset.
+    return Answered(**json.loads(answer), elapsed=elapsed) if answer else Rejected("reset")
 
 
-def _judge(code: int, protocol: AnyProtocol) -> Outcome:
-    if code in _NOBODY_LISTENS:
-        # Only TCP knows a reset: the others are refused by ICMP alone.
+def _outcome_of(code: int, protocol: AnyProtocol) -> Outcome:
+    if code in _REFUSED:
+        # Only TCP has resets; ICMP errors refuse the other protocols.
         return Rejected("reset" if protocol == "tcp" else "icmp")
     return Silent() if code == errno.ETIMEDOUT else Unreachable(code)

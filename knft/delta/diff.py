@@ -1,0 +1,78 @@
+"""The difference between two contents of a table."""
+
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from knft.nft.objects import Chain, Contents, Key, Value
+
+
+class ContentsDiff(Struct, frozen=True):
+    """Elements to remove and elements to add, by container; an element with a new value is in both.
+
+    ``written`` are owned chains that have other rules, ``made`` those that are new, to which nothing leads yet, and
+    ``unwanted`` the names of those that nobody owns any more.
+    """
+
+    removed: dict[str, tuple[Key, ...]]
+    added: dict[str, dict[Key, Value]]
+    changed_chains: tuple[Chain, ...] = ()
+    emptied_chains: tuple[str, ...] = ()
+    new_chains: tuple[Chain, ...] = ()
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.removed: dict[str, list[Key]] = {}
+        self.added: dict[str, dict[Key, Value]] = {}
+
+    def remove(self, container: str, key: Key) -> None:
+        self.removed.setdefault(container, []).append(key)
+
+    def add(self, container: str, key: Key, value: Value) -> None:
+        self.added.setdefault(container, {})[key] = value
+
+    def replace(self, container: str, key: Key, old: Value, new: Value) -> None:
+        if old != new:
+            if old is not None:
+                self.remove(container, key)
+            if new is not None:
+                self.add(container, key, new)
+
+
+def diff_contents(old: Contents, new: Contents) -> ContentsDiff:
+    """Return what turns ``old`` into ``new``."""
+    found = _Collector()
+    _compare_entries(old, new, found)
+    _compare_arrays(old, new, found)
+    # Sorted, because the order of a set is another in every process.
+    for container, key in sorted(old.members - new.members):
+        found.remove(container, key)
+    for container, key in sorted(new.members - old.members):
+        found.add(container, key, None)
+    removed = {container: tuple(keys) for container, keys in found.removed.items()}
+    written = tuple(chain for name, chain in new.chains.items() if old.chains.get(name, chain) != chain)
+    made = tuple(chain for name, chain in new.chains.items() if name not in old.chains)
+    return ContentsDiff(removed, found.added, written, tuple(sorted(old.chains.keys() - new.chains.keys())), made)
+
+
+def _compare_entries(old: Contents, new: Contents, found: _Collector) -> None:
+    for place, entry in old.entries.items():
+        found.replace(*place, entry, new.entries.get(place))
+    for place, entry in new.entries.items():
+        if place not in old.entries:
+            found.add(*place, entry)
+
+
+def _compare_arrays(old: Contents, new: Contents, found: _Collector) -> None:
+    for name, array in old.arrays.items():
+        wanted = new.arrays.get(name, ())
+        # One comparison in C for the arrays that stay, which are all but one when a Service has many frontends.
+        if array == wanted:
+            continue
+        for index, (before, after) in enumerate(zip_longest(array, wanted)):
+            found.replace(name.container, (*name.prefix, index), before, after)
+    for name, array in new.arrays.items():
+        if name not in old.arrays:
+            for index, target in enumerate(array):
+                found.replace(name.container, (*name.prefix, index), None, target)

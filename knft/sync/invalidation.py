@@ -1,0 +1,49 @@
+"""Invalidations: reasons to assume that the kernel no longer holds what was committed.
+
+Any thread may add one; the next sync takes all and compares the table with them in mind.
+"""
+
+import threading
+from functools import reduce
+
+from msgspec import Struct
+
+
+class Invalidation(Struct, frozen=True):
+    """What may have changed: the rules of ``chains`` or of ``every_chain``, and the table's ``declarations``."""
+
+    chains: frozenset[str] = frozenset()
+    declarations: bool = False
+    every_chain: bool = False
+
+    def merged_with(self, other: "Invalidation") -> "Invalidation":
+        """Return an invalidation of everything that either names."""
+        return Invalidation(
+            self.chains | other.chains,
+            self.declarations or other.declarations,
+            self.every_chain or other.every_chain,
+        )
+
+
+class PendingInvalidations:
+    """The invalidations since the last full sync."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._lock = threading.Lock()
+        self._pending: list[Invalidation] = []
+
+    def add(self, invalidation: Invalidation) -> None:
+        """Make the next sync a full one."""
+        with self._lock:
+            self._pending.append(invalidation)
+
+    def take_all(self) -> Invalidation:
+        """Return all pending invalidations as one, and remove them."""
+        with self._lock:
+            taken, self._pending = self._pending, []
+        return reduce(Invalidation.merged_with, taken, Invalidation())
+
+    def __bool__(self) -> bool:
+        """Whether any is pending."""
+        return bool(self._pending)

@@ -1,0 +1,82 @@
+"""PreviousState: the contents that Service ports had before a sync, and keep if they cannot be changed."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from knft.delta.programmed import ProgrammedContents
+from knft.model.names import ServicePortName
+from knft.nft.objects import COMMENT_BYTES, Array, ArrayName, Contents, Key
+from knft.protocols import NFT_PROTOCOLS
+from knft.render import names
+from knft.render.numbering import identity
+from knft.sync.table_snapshot import Owner, StickyPortRecord
+
+_FRONTENDS = {names.SERVICE_IPS, names.NO_ENDPOINT_SERVICES}
+_NODEPORTS = {names.SERVICE_NODEPORTS, names.NO_ENDPOINT_NODEPORTS}
+
+
+class PreviousState(Struct, frozen=True):
+    """The contents ``programmed`` before a sync and, if these are unknown, those ``found`` in the kernel."""
+
+    programmed: ProgrammedContents[Owner]
+    found: Contents = field(default_factory=Contents.empty)
+
+    def last_known(self, name: ServicePortName) -> Contents:
+        """Return the contents that a Service port had; after a start, those that comments in the kernel assign to it."""
+        stored = (self.programmed.get(name), self.programmed.get(StickyPortRecord(identity(name))))
+        known = [contents for contents in stored if contents is not None]
+        return Contents.merged(known) if known else _contents_by_comment(name, self.found)
+
+
+def _contents_by_comment(name: ServicePortName, found: Contents) -> Contents:
+    """Return the entries whose comments name a Service port, and the endpoints and set members that belong to them.
+
+    A comment that was cut may match another Service port too, whose contents are then kept for a while as well.
+    """
+    comment, protocol = str(name)[:COMMENT_BYTES], NFT_PROTOCOLS[name.protocol]
+    entries = {
+        (container, key): entry
+        for (container, key), entry in found.entries.items()
+        if container in _FRONTENDS | _NODEPORTS and entry.comment == comment and protocol in key
+    }
+    frontends = {key for container, key in entries if container in _FRONTENDS}
+    prefixes = {tuple(part for part in key if part != protocol) for _, key in entries}
+    arrays = {
+        array: targets
+        for array, targets in found.arrays.items()
+        if array.prefix in prefixes and array.container.endswith(f"endpoints-{protocol}")
+    }
+    named = Contents(entries, arrays, set())
+    named.update(_sticky_contents(name, found))
+    named.members.update(_members(frontends, named.arrays, protocol, found))
+    return named
+
+
+def _members(
+    frontends: set[Key], arrays: dict[ArrayName, Array], protocol: str, found: Contents
+) -> Iterator[tuple[str, Key]]:
+    """Yield the set elements of these frontends and endpoints."""
+    addresses = {frontend[0] for frontend in frontends}
+    targets = {target for targets in arrays.values() for target in targets if target is not None}
+    for container, key in found.members:
+        if (
+            (container == names.CLUSTER_IPS and key[0] in addresses)
+            or (container == names.SOURCE_RESTRICTED_FRONTENDS and key in frontends)
+            or (container == names.SOURCE_RANGES and key[:3] in frontends)
+            or (container == names.HAIRPIN and key[2] == protocol and (key[0], key[3]) in targets)
+        ):
+            yield container, key
+
+
+def _sticky_contents(name: ServicePortName, found: Contents) -> Contents:
+    """Return a sticky port's record, endpoints and chains."""
+    contents, prefix = Contents.empty(), f"{identity(name)} "
+    for (container, key), entry in found.entries.items():
+        if container == names.STICKY_PORTS and entry.comment.startswith(prefix):
+            array = ArrayName(names.STICKY_ENDPOINTS, key)
+            chains = f"{names.STICKY_PREFIX}{key[0]}-"
+            contents.entries[container, key] = entry
+            contents.arrays[array] = found.arrays.get(array, ())
+            contents.chains.update((chain, rules) for chain, rules in found.chains.items() if chain.startswith(chains))
+    return contents

@@ -1,0 +1,65 @@
+"""TablePort: the operations on the kernel's table that a sync needs."""
+
+from typing import Protocol
+
+from knft.nft.codec.listing import TableListing
+from knft.nft.objects import Table
+from knft.nft.transaction import Transaction
+
+
+class TablePort(Protocol):
+    """One family's table.
+
+    Methods raise KernelError if the kernel refuses a request, which then has no effect; or UnavailableError if it is
+    unknown whether it had an effect.
+    """
+
+    def read(self) -> TableListing | None:
+        """Return the contents of the table, or None if there is no table."""
+
+    def ensure_working(self) -> None:
+        """Raise UnavailableError if the library's process dies of any request, and not only of some."""
+
+    def declare(self, table: Table) -> None:
+        """Create the table and its containers, where missing."""
+
+    def replace(self, table: Table) -> None:
+        """Replace the existing table with ``table``, in one transaction."""
+
+    def commit(self, transaction: Transaction) -> None:
+        """Send a transaction."""
+
+
+class TransactionRecorder:
+    """A TablePort without a kernel, for rendering: records the transactions."""
+
+    def __init__(self) -> None:
+        """Start without a table."""
+        self._declared: Table | None = None
+        self.transactions: list[Transaction] = []
+
+    def read(self) -> TableListing | None:
+        """Return None: there is no table."""
+        return None
+
+    def ensure_working(self) -> None:
+        """Do nothing."""
+
+    def declare(self, table: Table) -> None:
+        """Record the declarations."""
+        self._declared = table
+
+    def replace(self, table: Table) -> None:
+        """Raise NotImplementedError: there is no table to replace."""
+        raise NotImplementedError
+
+    def commit(self, transaction: Transaction) -> None:
+        """Record the transaction."""
+        self.transactions.append(transaction)
+
+    def first_sync(self) -> tuple[Table, Transaction]:
+        """Return the declarations and the transaction of the first sync; raise LookupError if there was none."""
+        if self._declared is None or not self.transactions:
+            msg = "nothing was synced"
+            raise LookupError(msg)
+        return self._declared, self.transactions[0]

@@ -1,0 +1,215 @@
+"""TableSnapshot: what the table holds before a transaction, by the last commit or by a listing of the kernel."""
+
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct, field, structs
+
+from knft.config import Config
+from knft.delta.programmed import EmptiedChain, ProgrammedContents
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.nft.codec.listing import TableListing
+from knft.nft.codec.rule_digests import expected_digest
+from knft.nft.objects import Chain, Contents, Key, Value
+from knft.render import layout
+from knft.render.fragment import Fragment
+from knft.render.names import NODE_SETS, STICKY_PORTS, STICKY_PREFIX
+from knft.render.numbering import StickyPort
+from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
+from knft.render.sticky import migrate_affinity, read_sticky_ports
+from knft.sync.invalidation import Invalidation
+
+
+class SpecialOwner(enum.Enum):
+    """Owners of contents that are not Service ports."""
+
+    NODE = "node"
+    UNCLAIMED = "found"
+    """Contents that a listing found and that no other owner has claimed yet."""
+
+
+class StickyPortRecord(Struct, frozen=True):
+    """The owner of a sticky port's record in the kernel, which is kept for a while after the Service port is gone."""
+
+    identity: str
+
+
+Owner = ServicePortName | SpecialOwner | StickyPortRecord
+
+
+class TableState(enum.Enum):
+    """What must be done to the table before elements can be changed."""
+
+    READY = "ready"
+    MISSING = "missing"
+    INCOMPATIBLE = "incompatible"
+    """It has other containers or hooks (another version of knft), or a foreign change in it: it is replaced."""
+
+
+class SyncScope(enum.Enum):
+    """What a transaction covers in addition to the contents of its owners."""
+
+    FULL = "full"
+    """The skeleton, records of removed sticky ports, and unclaimed contents, which are removed."""
+    BASE_ONLY = "base only"
+    """As FULL, but unclaimed contents stay."""
+    INCREMENTAL = "incremental"
+    """Nothing."""
+    CLEANUP = "cleanup"
+    """Unclaimed contents, which are removed."""
+
+
+class TableSnapshot(Struct, frozen=True):
+    """The known state of the table, and what a sync may change in it.
+
+    ``owners`` are those whose contents may change; ``sticky`` are the sticky ports by identity. The contents of
+    ``preserved`` Service ports, and their ``last_known`` contents, are not removed. With ``sticky_gc``, records of
+    sticky ports that are no longer needed are looked for.
+
+    For a table that was read back, ``rule_digests`` are the digests of each chain's rules, ``stale_shared_chains``
+    those whose rules are not as expected, and ``outdated_chains`` markers of older versions of knft, which are deleted.
+    """
+
+    programmed: ProgrammedContents[Owner]
+    table: TableState
+    owners: frozenset[Owner]
+    sticky: dict[str, StickyPort]
+    scope: SyncScope = SyncScope.FULL
+    sticky_gc: bool = False
+    preserved: frozenset[ServicePortName] = frozenset()
+    last_known: Contents = field(default_factory=Contents.empty)
+    rule_digests: dict[str, str] = {}
+    stale_shared_chains: tuple[SharedChain, ...] = ()
+    outdated_chains: tuple[str, ...] = ()
+    listing: TableListing | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the table was read back, so that the skeleton is compared too."""
+        return self.scope in (SyncScope.FULL, SyncScope.BASE_ONLY)
+
+    @property
+    def removes_unclaimed(self) -> bool:
+        """Whether unclaimed contents are removed."""
+        return self.scope in (SyncScope.FULL, SyncScope.CLEANUP)
+
+    def remembered_clients(self) -> dict[str, dict[Key, Value]]:
+        """Return the affinity entries of the table, by the set that is to contain them."""
+        return migrate_affinity(self.listing.dynamic_elements()) if self.listing is not None else {}
+
+    def for_replacement(self) -> "TableSnapshot":
+        """Return the snapshot for a sync that replaces the whole table; affinity entries are kept."""
+        return TableSnapshot(
+            ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.sticky, listing=self.listing
+        )
+
+    def invalidated(self, invalidation: Invalidation) -> "TableSnapshot":
+        """Return the snapshot with the invalidated chains unknown, so that they are written again."""
+        chains = (
+            self.listing.chains.keys() if invalidation.every_chain and self.listing is not None else invalidation.chains
+        )
+        self.programmed.chains.difference_update(chains)
+        shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
+        rules = {name: digest for name, digest in self.rule_digests.items() if name not in chains}
+        return structs.replace(
+            self, found_rules=rules, rewritten=tuple(dict.fromkeys((*self.stale_shared_chains, *shared)))
+        )
+
+    def claim_unchanged_sticky_chains(self, wanted: Mapping[Owner, Fragment | None]) -> None:
+        """Treat the chains of a sticky port as up to date if its record in the kernel and their rules say so.
+
+        The record contains a digest of the chains. So a restart on an unchanged cluster sends nothing.
+        """
+        found = self.programmed.get(SpecialOwner.UNCLAIMED)
+        for fragment in wanted.values():
+            if found is None or fragment is None or fragment.sticky is None:
+                continue
+            note = wanted.get(StickyPortRecord(fragment.sticky.identity))
+            place = (STICKY_PORTS, (fragment.sticky.number,))
+            if note is not None and found.entries.get(place) == note.contents.entries[place]:
+                chains = fragment.contents.chains
+                found.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
+
+    def _is_found(self, chain: Chain) -> bool:
+        return self.rule_digests.get(chain.name) == expected_digest(chain.rules)
+
+
+def snapshot_from_listing(
+    listing: TableListing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
+) -> TableSnapshot:
+    """Return the snapshot for a full sync of all Service ports; ``now`` is in seconds."""
+    layout_marker, rules_marker = layout.markers(family, config)
+    owners: frozenset[Owner] = frozenset({SpecialOwner.NODE, SpecialOwner.UNCLAIMED, *service_ports})
+    programmed: ProgrammedContents[Owner] = ProgrammedContents()
+    if listing is None:
+        return TableSnapshot(programmed, TableState.MISSING, owners, {})
+    declared = {container.name for container in layout.containers(family)}
+    if layout_marker not in listing.chains or _must_be_replaced(listing, declared, layout.skeleton(family, config)):
+        sticky = read_sticky_ports(listing.contents, now)
+        return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, sticky, listing=listing)
+    discard_foreign_contents(listing.contents, family)
+    owned = [name for name in listing.chains if name.startswith(STICKY_PREFIX)]
+    listing.contents.chains.update((name, Chain(name)) for name in owned if listing.chains[name])
+    # A former process of knft emptied these, perhaps just now, and was to delete them a little later.
+    programmed.emptied_chains.update((name, EmptiedChain(now)) for name in owned if not listing.chains[name])
+    if rules_marker in listing.chains:
+        programmed.chains.update(up_to_date_chains(listing, family, config))
+    programmed.containers.update(listing.containers)
+    programmed.apply(_by_owner(listing.contents))
+    shared = (parse_shared_chain(name) for name in sorted(listing.chains.keys() - programmed.chains))
+    outdated = (name for name in listing.chains if name.startswith(layout.RULES_MARKER) and name != rules_marker)
+    return TableSnapshot(
+        programmed,
+        TableState.READY,
+        owners,
+        read_sticky_ports(listing.contents, now),
+        rule_digests=listing.rules,
+        stale_shared_chains=tuple(spec for spec in shared if spec is not None),
+        outdated_chains=tuple(sorted(outdated)),
+        listing=listing,
+    )
+
+
+def _by_owner(found: Contents) -> dict[Owner, Contents | None]:
+    """Return the found contents of the node, which new ones replace at once, and all others as unclaimed.
+
+    A range of the node that is not removed in the same transaction would conflict with a new range that overlaps it.
+    """
+    node = {member for member in found.members if member[0] in NODE_SETS}
+    return {
+        SpecialOwner.NODE: structs.replace(Contents.empty(), members=node),
+        SpecialOwner.UNCLAIMED: structs.replace(found, members=found.members - node),
+    }
+
+
+def _must_be_replaced(listing: TableListing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:
+    """Tell whether a foreign change cannot be repaired by changing elements and chains."""
+    if (
+        listing.must_be_replaced
+        or not listing.containers.issuperset(declared)
+        or not listing.unreadable.isdisjoint(declared)
+    ):
+        return True
+    return any(chain.name in listing.chains and chain.hook != listing.hooks.get(chain.name) for chain in skeleton)
+
+
+def discard_foreign_contents(contents: Contents, family: Family) -> None:
+    """Remove the elements of sets and maps that knft does not declare from a listing's contents."""
+    declared = {container.name for container in layout.containers(family)}
+    for place in [place for place in contents.entries if place[0] not in declared]:
+        del contents.entries[place]
+    for name in [name for name in contents.arrays if name.container not in declared]:
+        del contents.arrays[name]
+    contents.members.difference_update([member for member in contents.members if member[0] not in declared])
+
+
+def up_to_date_chains(listing: TableListing, family: Family, config: Config) -> Iterator[str]:
+    """Yield the skeleton's and shared chains whose rules are as expected; foreign changes affect the others."""
+    skeleton = {chain.name: chain for chain in layout.skeleton(family, config)}
+    for name, rules in listing.rules.items():
+        chain, spec = skeleton.get(name), parse_shared_chain(name)
+        if chain is None and spec is not None:
+            chain = shared_chain(spec, family, config)
+        if chain is not None and expected_digest(chain.rules) == rules:
+            yield name

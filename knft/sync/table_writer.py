@@ -1,0 +1,181 @@
+"""TableWriter: owns the known state of one family's table, and is the only writer of the table."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from knft.config import Config
+from knft.delta.programmed import ProgrammedContents
+from knft.errors import KernelError, UnavailableError
+from knft.nft.objects import Contents
+from knft.nft.transaction import Transaction
+from knft.render import layout
+from knft.render.numbering import StickyPort, merge_remembered
+from knft.sync.audit import CommittedContents, TablePosition, find_differences, touched_positions
+from knft.sync.prepare import PreparedTransaction, prepare_transaction
+from knft.sync.quarantine import bisect
+from knft.sync.state import ServiceState
+from knft.sync.table_port import TablePort
+from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
+
+
+class TableWriter:
+    """Commits transactions and remembers what they left; after a failed commit, the table must be read back first."""
+
+    def __init__(self, config: Config, state: ServiceState, port: TablePort, timer: Callable[[], float]) -> None:
+        """Start without knowing the table; ``timer`` returns seconds, as the Proxier's."""
+        self._config = config
+        self._state = state
+        self._port = port
+        self._timer = timer
+        self.programmed: ProgrammedContents[Owner] | None = None
+        self.sticky: dict[str, StickyPort] = {}
+        self.orphans_removed = True
+        """Whether the unclaimed contents of the last listing were removed."""
+        self.refused_cleanups = 0
+        """How many transactions that remove orphans or emptied chains were refused."""
+        self._sticky_is_current = False
+        """Whether ``sticky`` equals the kernel's records, foreign changes apart."""
+        self._audit_lock = threading.Lock()
+        self._touched_by_syncs: set[TablePosition] | None = None
+        self._unexpected_rules: dict[str, str] = {}
+        """The digests of the rules of chains that differed in the last audit."""
+
+    def detach_programmed(self) -> ProgrammedContents[Owner] | None:
+        """Return the programmed contents and mark them unknown until the next commit succeeds."""
+        programmed, self.programmed = self.programmed, None
+        return programmed
+
+    def current_sticky_ports(self, found: dict[str, StickyPort]) -> dict[str, StickyPort]:
+        """Return the remembered sticky ports; merged with ``found`` if a commit may have changed them."""
+        return dict(self.sticky) if self._sticky_is_current else merge_remembered(found, self.sticky)
+
+    def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
+        """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
+
+        Raises KernelError if the kernel refuses it; the state before is then known again. Raises UnavailableError if it is
+        unknown whether it was committed; the next commit assumes it was not, which is most likely. If only the deferred
+        removals are refused, the rest is in force, and what they should have removed becomes orphaned.
+        """
+        prepared = prepare_transaction(snapshot, self._state, self._config, now)
+        started = self._timer()
+        previous = self.detach_programmed()
+        # Only after detach_programmed: an audit that starts from here on finds no contents, and ends.
+        with self._audit_lock:
+            if self._touched_by_syncs is not None:
+                self._touched_by_syncs |= touched_positions(prepared.transaction) | {
+                    (name, ()) for name in prepared.deletable_chains
+                }
+        try:
+            self._send(snapshot, prepared)
+        except KernelError as error:
+            self.programmed = previous
+            self._sticky_is_current &= not isinstance(error, UnavailableError)
+            raise
+        self._record_commit(snapshot, prepared, now)
+        try:
+            self._remove_deferred(snapshot, prepared.transaction)
+        finally:
+            self.programmed = snapshot.programmed
+        self._delete_emptied_chains(snapshot.programmed, prepared, now)
+        return prepared, self._timer() - started
+
+    def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> None:
+        family, transaction = self._state.node.family, prepared.transaction
+        match snapshot.table:
+            case TableState.READY:
+                if transaction.prepared_chains:
+                    # A packet that entered the base chain before a commit sees new map elements but old rules. If a
+                    # chain were created in the same commit as the element that leads to it, it would have none (6.18).
+                    self._port.commit(transaction.prepare_phase())
+                self._port.commit(transaction.main_phase())
+            case TableState.MISSING:
+                self._port.declare(layout.declarations(family))
+                self._port.commit(transaction)
+            case TableState.INCOMPATIBLE:
+                declared = layout.declarations(family)
+                self._port.replace(layout.whole_table(declared, transaction, snapshot.remembered_clients()))
+
+    def _record_commit(self, snapshot: TableSnapshot, prepared: PreparedTransaction, now: float) -> None:
+        programmed, transaction = snapshot.programmed, prepared.transaction
+        programmed.apply(prepared.contents())
+        nothing_left = programmed.get(SpecialOwner.UNCLAIMED) is None
+        self.orphans_removed = (
+            prepared.removes_unclaimed or nothing_left or (self.orphans_removed and not snapshot.is_full)
+        )
+        programmed.record_emptied(prepared.diff, now)
+        changes, sent = prepared.diff, (*transaction.prepared_chains, *transaction.chains)
+        owned = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)} | set(changes.emptied_chains)
+        programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
+        declared = layout.declarations(self._state.node.family)
+        programmed.containers.update(container.name for container in declared.containers)
+        for identity, sticky in prepared.sticky.items():
+            if sticky is None:
+                snapshot.sticky.pop(identity)
+            else:
+                snapshot.sticky[identity] = sticky
+        self.sticky, self._sticky_is_current = snapshot.sticky, True
+
+    def _remove_deferred(self, snapshot: TableSnapshot, transaction: Transaction) -> None:
+        if not transaction.deferred_removals or snapshot.table is not TableState.READY:
+            return
+        try:
+            self._port.commit(transaction.cleanup_phase())
+        except KernelError:
+            left = Contents.empty()
+            left.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
+            found = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
+            snapshot.programmed.apply(
+                {SpecialOwner.UNCLAIMED: left if found is None else Contents.merged((found, left))}
+            )
+            self.orphans_removed = False
+            raise
+
+    def _delete_emptied_chains(
+        self, programmed: ProgrammedContents[Owner], prepared: PreparedTransaction, now: float
+    ) -> None:
+        """Delete the chains that nothing of knft refers to, except those that a foreign rule refers to."""
+        nothing = Transaction(prepared.transaction.family, prepared.transaction.table)
+
+        def delete_chains(names: Sequence[str]) -> None:
+            self._port.commit(structs.replace(nothing, deleted_chains=tuple(names)))
+            programmed.record_deleted(names)
+
+        kept = bisect(prepared.deletable_chains, delete_chains)
+        self.refused_cleanups += bool(kept)
+        programmed.record_kept(kept, now)
+
+    def audit(self, port: TablePort) -> set[TablePosition] | None:
+        """Compare the kernel, as read through ``port``, with what was committed; return the differences. Any thread.
+
+        Returns None, without comparing, if a sync is running or failed. Raises KernelError if the table cannot be read.
+        """
+        with self._audit_lock:
+            self._touched_by_syncs = set()
+        try:
+            if not self._has_known_contents():
+                return None
+            listing, snapshot = port.read(), self._committed_contents()
+        finally:
+            with self._audit_lock:
+                touched, self._touched_by_syncs = self._touched_by_syncs, None
+        if snapshot is None:
+            return None
+        found = find_differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
+        # If a chain was repaired and is listed as before, this version of the library lists its rules differently.
+        listed = {name: listing.rules.get(name, "") for name, key in found if not key} if listing is not None else {}
+        usual = {name for name, rules in listed.items() if rules and self._unexpected_rules.get(name) == rules}
+        self._unexpected_rules = listed
+        return {(name, key) for name, key in found if key or name not in usual}
+
+    def _has_known_contents(self) -> bool:
+        return self.programmed is not None
+
+    def _committed_contents(self) -> CommittedContents | None:
+        programmed = self.programmed
+        if programmed is None:
+            return None
+        # Unclaimed contents are expected in the kernel only if they were kept on purpose.
+        but = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
+        return CommittedContents(programmed.all_contents(but), frozenset(programmed.chains))

@@ -1,0 +1,88 @@
+"""What decides about the cluster, without Go."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.build import MODULE, release_and_flags
+from tests.cluster.cache import creating
+from tests.cluster.desired import FIRST_PORT, SCENARIO_SERVICE_CIDR, desired_objects
+from tests.cluster.setup_error import SetupError
+from tests.cluster.toolchain import supported_version
+from tests.support.scenario import read_scenarios
+
+
+def test_all_staging_modules_are_of_the_release() -> None:
+    """And their checksums are there."""
+    module, sums = (MODULE / "go.mod").read_text(), (MODULE / "go.sum").read_text()
+    release, flags = release_and_flags(module)
+    replaced = re.findall(r"^\t(\S+) => (\S+) (v\S+)$", module, re.MULTILINE)
+    assert {version for _, _, version in replaced} == {release.replace("v1.", "v0.")}
+    assert all(name == other for name, other, _ in replaced)
+    assert f"gitVersion={release}" in flags[-1]
+    assert f"k8s.io/kubernetes {release} h1:" in sums
+
+
+def test_a_module_without_a_release_is_a_problem() -> None:
+    with pytest.raises(SetupError, match="names no release"):
+        release_and_flags("require k8s.io/api v0.36.3\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("go version go1.26.6 linux/amd64", "go1.26.6"),
+        ("go version go1.27 linux/arm64", "go1.27"),
+        ("go version go1.25.9 linux/amd64", None),
+        ("go version devel go1.9 linux/amd64", None),
+        ("", None),
+    ],
+)
+def test_an_old_go_is_none(said: str, version: str | None) -> None:
+    assert supported_version(said) == version
+
+
+def test_a_partial_build_is_no_build(tmp_path: Path) -> None:
+    """What fails halfway leaves no folder of the name, and the next attempt begins with an empty one."""
+    wanted = tmp_path / "programs"
+
+    def fail() -> None:
+        with creating(wanted) as partial:
+            (partial / "etcd").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert not wanted.exists()
+    with creating(wanted) as partial:
+        assert list(partial.iterdir()) == []
+        (partial / "etcd").write_text("whole")
+    assert (wanted / "etcd").read_text() == "whole"
+
+
+def test_the_api_server_has_nothing_to_choose() -> None:
+    """In any scenario: a node port that it chose could be one that a packet goes to."""
+    for scenario in read_scenarios():
+        for one in desired_objects(scenario.manifests()).values():
+            spec = one.item.get("spec", {})
+            if spec.get("type") == "NodePort":
+                assert all(port["nodePort"] >= FIRST_PORT for port in spec["ports"])
+            if spec.get("type") == "LoadBalancer":
+                assert spec["allocateLoadBalancerNodePorts"] is False
+
+
+def test_ages_count_where_one_is_given() -> None:
+    """Then a Service without one is the youngest; elsewhere each has the age that it has."""
+    young, old = ({"kind": "Service", "metadata": {"name": name}, "spec": {}} for name in ("young", "old"))
+    assert [one.dated for one in desired_objects([young]).values()][1:] == [False]
+    old["metadata"] = {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    found = list(desired_objects([young, old]).values())[1:]
+    assert [(one.dated, one.created) for one in found] == [(True, None), (True, "2026-01-01T00:00:00Z")]
+
+
+def test_a_range_of_scenarios_is_not_the_servers_own() -> None:
+    """That one has a name, and is made again where it is deleted."""
+    given = {"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/24"]}}
+    assert [key[2] for key in desired_objects([given], with_range=False)] == ["scenario"]
+    assert [key[2] for key in desired_objects([])] == [SCENARIO_SERVICE_CIDR["metadata"]["name"]]

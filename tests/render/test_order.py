@@ -1,0 +1,154 @@
+"""The order of endpoints in an array: as little as possible moves."""
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knft.nft.objects import Array, Target
+from knft.render.order import stable_order
+from tests.support.kube_objects import steady, table
+
+
+def _array(text: str) -> Array:
+    """Return an array from a word, a letter for each target and a dot for each hole."""
+    return tuple(None if letter == "." else (letter, 80) for letter in text)
+
+
+def _targets(text: str) -> tuple[Target, ...]:
+    return tuple((letter, 80) for letter in text)
+
+
+class Row(NamedTuple):
+    """An array, the targets that are wanted, and the array then; a letter for each target, a dot for a hole."""
+
+    previous: str
+    wanted: str
+    expected: str
+
+
+EXAMPLES = {
+    "nothing": Row("", "", ""),
+    "from nothing, the order of wanted": Row("", "cab", "cab"),
+    "to nothing": Row("abc", "", ""),
+    "the same": Row("abc", "abc", "abc"),
+    "the same in another order": Row("cab", "abc", "cab"),
+    "one more": Row("cab", "abcd", "cabd"),
+    "several more, in the order of wanted": Row("b", "dabc", "bdac"),
+    "the last one gone": Row("abc", "ab", "ab"),
+    "the first one gone, the last takes its place": Row("abc", "bc", "cb"),
+    "one in the middle gone, the last takes its place": Row("abcd", "acd", "adc"),
+    "two gone, the last ones take their places": Row("abcde", "bde", "ebd"),
+    "one replaced": Row("abc", "axc", "axc"),
+    "one replaced, sorted elsewhere": Row("bcd", "acd", "acd"),
+    "the last one replaced": Row("abc", "abx", "abx"),
+    "all replaced": Row("abc", "xyz", "xyz"),
+    "one replaced and one gone": Row("abcd", "xcd", "dxc"),
+    "a hole is filled by the new one": Row("a.c", "abc", "abc"),
+    "a hole is filled by the last": Row("a.c", "ac", "ac"),
+    "holes at the end": Row("ab..", "ab", "ab"),
+    "holes alone": Row("...", "ab", "ab"),
+    "the last one stays where two others go": Row("xyc", "cd", "cd"),
+    "a target that is at the end twice": Row("xycc", "cd", "cd"),
+    "one target twice": Row("aba", "ab", "ab"),
+    "one target twice, and more wanted": Row("aab", "abc", "acb"),
+}
+
+
+@table(EXAMPLES)
+def test_a_target_keeps_its_index_and_the_last_fill_what_is_free(row: Row) -> None:
+    assert _targets(row.expected) == stable_order(_array(row.previous), _targets(row.wanted))
+
+
+_LIMIT = 60
+_target = st.tuples(st.sampled_from(["10.244.0.1", "10.244.0.2", "10.244.0.3"]), st.integers(1, 40))
+_distinct = st.lists(_target, max_size=_LIMIT, unique=True).map(tuple)
+_some = st.lists(_target, min_size=1, max_size=_LIMIT, unique=True).map(tuple)
+_few = st.sampled_from(_targets("abcdefgh"))
+_found = st.lists(st.none() | _few, max_size=12).map(tuple)
+_wanted = st.lists(_few, unique=True).map(tuple)
+_NEW: Target = ("10.244.9.9", 9999)
+
+
+def _differing(before: Array, after: Array) -> int:
+    return sum(old != new for old, new in zip(before, after, strict=True))
+
+
+@steady
+@given(_found, _wanted)
+def test_the_array_holds_what_is_wanted_and_nothing_else_and_no_hole(
+    previous: Array, wanted: tuple[Target, ...]
+) -> None:
+    """Whatever was found in the kernel: holes, and targets that are there twice."""
+    assert sorted(wanted) == sorted(stable_order(previous, wanted))
+
+
+@steady
+@given(_found, _wanted)
+def test_no_more_targets_move_than_have_to(previous: Array, wanted: tuple[Target, ...]) -> None:
+    """Who is found at an index that the array still has stays there."""
+    found = stable_order(previous, wanted)
+    stay = [target for target in wanted if target in previous[: len(wanted)]]
+    assert all(previous.index(target) == found.index(target) for target in stay)
+
+
+@steady
+@given(_distinct.flatmap(lambda targets: st.tuples(st.just(targets), st.permutations(targets))))
+def test_an_equal_set_leaves_the_array_as_it_is(pair: tuple[tuple[Target, ...], list[Target]]) -> None:
+    previous, wanted = pair
+    assert previous == stable_order(previous, wanted)
+
+
+@steady
+@given(_some, st.data())
+def test_where_one_is_removed_at_most_one_moves(previous: tuple[Target, ...], data: st.DataObject) -> None:
+    """And it is the last one that takes the free place."""
+    index = data.draw(st.integers(0, len(previous) - 1))
+    found = stable_order(previous, sorted(set(previous) - {previous[index]}))
+    expected = [*previous[:-1]]
+    if index < len(expected):
+        expected[index] = previous[-1]
+    assert tuple(expected) == found
+
+
+@steady
+@given(_some, st.data())
+def test_where_one_is_replaced_its_index_alone_changes(previous: tuple[Target, ...], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(previous) - 1))
+    found = stable_order(previous, sorted({*previous, _NEW} - {previous[index]}))
+    assert (*previous[:index], _NEW, *previous[index + 1 :]) == found
+    assert _differing(previous, found) == 1
+
+
+@steady
+@given(_distinct)
+def test_where_one_is_added_it_is_appended(previous: tuple[Target, ...]) -> None:
+    assert (*previous, _NEW) == stable_order(previous, sorted({*previous, _NEW}))
+
+
+@steady
+@given(_distinct, st.lists(st.integers(0, _LIMIT), max_size=10))
+def test_holes_are_filled_and_nothing_moves_into_them_that_has_a_place(
+    targets: tuple[Target, ...], holes: list[int]
+) -> None:
+    """As many are wanted as there are indexes, so that only the holes change."""
+    previous = tuple(None if index in holes else target for index, target in enumerate(targets))
+    found = stable_order(previous, targets)
+    assert all(old in (None, new) for old, new in zip(previous, found, strict=True))
+    assert sorted(targets) == sorted(found)
+
+
+@steady
+@given(st.lists(st.integers(0, _LIMIT), max_size=12))
+def test_scaling_back_and_forth_moves_only_those_whose_index_is_gone(sizes: list[int]) -> None:
+    """The pods that stay when a Service shrinks are not always the first ones."""
+    current: tuple[Target, ...] = ()
+    for size in sizes:
+        survivors = sorted(current, key=lambda target: (target[1] * 7) % 61)[:size]
+        names = (("10.244.0.1", port) for port in range(2 * _LIMIT))
+        new = [target for target in names if target not in current][: size - len(survivors)]
+        following = stable_order(current, sorted([*survivors, *new]))
+        moved = sum(current.index(target) != following.index(target) for target in survivors)
+        displaced = sum(current.index(target) >= size for target in survivors)
+        assert (size, displaced) == (len(following), moved)
+        current = following

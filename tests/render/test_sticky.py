@@ -1,0 +1,73 @@
+"""Rules of sticky ports: who is not remembered is led to each endpoint alike; and what tables before had remembered."""
+
+from fractions import Fraction
+
+import pytest
+
+from knft.config import Config
+from knft.families import Family
+from knft.model.endpoint import Endpoint
+from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
+from knft.model.service_port import ServicePort
+from knft.nft.expressions import Chance, Concat, RandomNumber, Rule, Update
+from knft.nft.objects import ElementTimeout, Key, Target, Value
+from knft.render.numbering import Slot, StickyPort
+from knft.render.pools import Pool, PoolKind
+from knft.render.sticky import migrate_affinity, sticky_chains
+from tests.support.kube_objects import port_name
+
+LEFT = 200.0
+
+
+def _target(index: int) -> Target:
+    return (f"10.244.{index // 250}.{index % 250 + 1}", 8080)
+
+
+def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
+    """Return the rules of the chain of class Cluster of a port with endpoints at these indexes of so many."""
+    endpoints = CategorizedEndpoints(tuple(Endpoint(*_target(index), f"{index}") for index in sorted(indexes)))
+    port = ServicePort("10.96.0.1", 80, "TCP", affinity_seconds=60)
+    frontend = Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80)
+    plan = ServicePlan(port_name(), port, endpoints, (frontend,), TrafficAction.CLUSTER, TrafficAction.CLUSTER)
+    slots = tuple(Slot(_target(index), None if index in indexes else LEFT) for index in range(size))
+    sticky = StickyPort("WEB", "default/web:http", 7, slots, 60)
+    pool = Pool(PoolKind("tcp"), len(indexes))
+    return sticky_chains(plan, sticky, [pool], Family.IPV4, Config("node-1"))["sticky-7-cluster"].rules
+
+
+def _chances(rules: tuple[Rule, ...]) -> dict[int, Fraction]:
+    """Return with what probability each index is remembered, each rule drawing where none before it did."""
+    chances: dict[int, Fraction] = {}
+    left = Fraction(1)
+    for rule in rules:
+        taken = left
+        for statement in rule.statements:
+            match statement:
+                case Chance(cases, total):
+                    taken *= Fraction(cases, total)
+                case Update(key=Concat((_, _, RandomNumber(modulus, offset)))):
+                    chances |= dict.fromkeys(range(offset, offset + modulus), taken / modulus)
+                    left -= taken
+    return chances
+
+
+@pytest.mark.parametrize(
+    ("indexes", "picks"),
+    [({0}, 1), ({3}, 1), (set(range(10)), 1), ({0, 2}, 2), ({1, 2, 5, 7, 8, 9, 30}, 4), (set(range(0, 100, 3)), 34)],
+    ids=str,
+)
+def test_each_endpoint_is_as_likely_whatever_gaps_there_are(indexes: set[int], picks: int) -> None:
+    """A rule for each run of indexes; before them, who is known; after them, the pool."""
+    rules = _rules(indexes, max(indexes) + 5)
+    assert _chances(rules) == dict.fromkeys(indexes, Fraction(1, len(indexes)))
+    assert len(rules) == 1 + picks + 1
+
+
+def test_clients_of_earlier_layouts_are_remembered_and_other_sets_are_not() -> None:
+    memory = ElementTimeout(60, 30)
+    memories: dict[str, dict[Key, Value]] = {
+        "affinity": {("10.0.0.1", 7, 0): memory, (80,): memory, ("10.0.0.1", 7, 1 << 16): memory},
+        "affinity-3": {("10.0.0.2", 7): memory, ("10.0.0.2",): memory},
+        "somebody-elses": {("10.0.0.3", 7, 0): memory},
+    }
+    assert migrate_affinity(memories) == {"affinity": {("10.0.0.1", 7, 0): memory, ("10.0.0.2", 7, 3): memory}}

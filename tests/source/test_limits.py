@@ -1,0 +1,151 @@
+"""As large, deep and many as the API allows, and as a bomb would have it: bounded, and served where it is meant."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from knft.source.decode import decode
+from knft.source.directory import DirectorySource
+from tests.support.bad_manifests import endpoint_slice, look, service, text
+from tests.support.broken_files import BROKEN
+from tests.support.knft_command import NODE_FLAG, knft
+from tests.support.lab.namespace import Namespace
+
+EVERY_CHARACTER = "abcdefghijklmnopqrstuvwxyz0123456789"
+LONGEST_NAME = f"{EVERY_CHARACTER}-{EVERY_CHARACTER}.{EVERY_CHARACTER}" + "a" * 142 + "0"
+LONGEST_NAMESPACE = f"{EVERY_CHARACTER}-{'z' * 26}"
+LONGEST_PORT = f"{EVERY_CHARACTER}-{'a' * 26}"
+ADDRESS_SPACE = 1 << 30
+"""Bytes that a process may have when it is given a bomb."""
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    made = Namespace.create("limits")
+    yield made
+    made.close()
+
+
+def _elements(namespace: Namespace, kind: str, name: str) -> list[Any]:
+    listed = json.loads(namespace.run(["nft", "-j", "list", kind, "ip", "knft", name]).stdout)
+    elements: list[Any] = listed["nftables"][1][kind].get("elem", [])
+    return elements
+
+
+def _sync(namespace: Namespace, folder: Path) -> str:
+    return knft(namespace, "run", "--once", "--manifests", str(folder), *NODE_FLAG).stderr
+
+
+@pytest.mark.kernel
+def test_names_at_the_length_limits(namespace: Namespace, tmp_path: Path) -> None:
+    """With every character that names may have. The comment is cut, and a restart finds nothing to write anew."""
+    assert (len(LONGEST_NAME), len(LONGEST_NAMESPACE), len(LONGEST_PORT)) == (253, 63, 63)
+    long = service("x", ports=[{"name": LONGEST_PORT, "port": 80}, {"name": "Z-9", "port": 81}])
+    long["metadata"] = {"name": LONGEST_NAME, "namespace": LONGEST_NAMESPACE}
+    (tmp_path / "a.yaml").write_text(text(long))
+    assert "WARNING" not in _sync(namespace, tmp_path)
+    (first, second) = _elements(namespace, "map", "no-endpoint-services")
+    comments = {item[0]["elem"]["comment"] for item in (first, second)}
+    assert comments == {f"{LONGEST_NAMESPACE}/{LONGEST_NAME}"[:128]}
+    assert _sync(namespace, tmp_path).count(": 0 elements added, 0 removed, 0 chains written") == 2
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("slices", [1, 5])
+def test_five_thousand_endpoints_in_one_service(namespace: Namespace, tmp_path: Path, slices: int) -> None:
+    addresses = [f"10.244.{number // 250}.{number % 250 + 1}" for number in range(5000)]
+    parts = [
+        endpoint_slice(f"part-{part}", endpoints=[{"addresses": [address]} for address in addresses[part::slices]])
+        for part in range(slices)
+    ]
+    (tmp_path / "a.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [service("other"), *parts]})
+    )
+    assert "WARNING" not in _sync(namespace, tmp_path)
+    values = {item[1]["concat"][0] for item in _elements(namespace, "map", "endpoints-tcp")}
+    assert values == set(addresses)
+
+
+@pytest.mark.kernel
+def test_250_node_ports(namespace: Namespace, tmp_path: Path) -> None:
+    ports = [{"name": f"p{number}", "port": 1000 + number, "nodePort": 30000 + number} for number in range(250)]
+    (tmp_path / "a.yaml").write_text(text(service("many", type="NodePort", ports=ports)))
+    assert "WARNING" not in _sync(namespace, tmp_path)
+    assert len(_elements(namespace, "map", "no-endpoint-nodeports")) == 250
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_an_annotation_of_10_mib(tmp_path: Path, dump: Any) -> None:
+    large = service("large")
+    large["metadata"]["annotations"] = {"note": "x" * (10 << 20)}
+    (tmp_path / "a.yaml").write_text(dump(large))
+    seen = look(DirectorySource(str(tmp_path)))
+    assert seen.problems == ()
+    assert seen.served == {"10.96.0.9"}
+
+
+def test_managed_fields_and_everything_else_is_ignored() -> None:
+    """As ``kubectl get --show-managed-fields`` prints it."""
+    item = service("web")
+    item["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}}}}}}
+    ]
+    item["spec"]["trafficDistribution"] = item["spec"]["x"] = [[{}]]
+    assert len(decode(yaml.safe_dump(item).encode()).objects) == 1
+    assert decode(json.dumps(item).encode()).problems == ()
+
+
+def test_deep_values_that_nobody_reads_are_fine() -> None:
+    item = service("web")
+    deep: dict[str, Any] = {}
+    for _ in range(90):
+        deep = {"a": deep}
+    item["spec"]["x"] = deep
+    assert len(decode(yaml.safe_dump(item).encode()).objects) == 1
+    item["spec"]["ports"] = None
+    assert len(decode(json.dumps(item).encode()).objects) == 1
+
+
+_WIDE_SLICE = "- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: *e}\n"
+WIDE = f"kind: List\nx: &e [{'{addresses: [10.244.2.1]}, ' * 1000}]\nitems:\n{_WIDE_SLICE * 10_000}"
+"""A file of one MiB whose aliases would become ten million endpoints."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(pytest.param(BROKEN[form][0], id=form) for form in BROKEN if "thousand" in form or "laughs" in form),
+        pytest.param(WIDE.encode(), id="a million endpoints by alias"),
+        pytest.param(b"a: &a " + b"[&b [" * 50 + b"]]" * 50, id="anchors"),
+        pytest.param(b'"' + b"\\\n" * 1_000_000, id="a text without end"),
+        pytest.param(b"? " * 100_000, id="keys of keys"),
+        pytest.param(b"{" * 1_000_000, id="a million braces"),
+        pytest.param(b"a: " + b"9" * 5_000_000, id="a number of five million digits"),
+        pytest.param(b"x: [" + b"1," * 1_000_000 + b"]", id="a million numbers"),
+        pytest.param(b"---\n" * 200_000, id="200 000 documents"),
+        pytest.param(b"".join(b"k%d: &k%d\n" % (n, n) for n in range(50_000)), id="50 000 anchors"),
+        pytest.param(b"a: 1\n" * 200_000, id="one key 200 000 times"),
+        pytest.param(b"%TAG ! " + b"x" * 1_000_000, id="a directive without end"),
+        pytest.param(b"&" + b"a" * 1_000_000, id="an anchor without end"),
+    ],
+)
+def test_a_bomb_needs_no_more_than_a_gibibyte_and_half_a_minute(data: bytes) -> None:
+    """It is read or refused, in a process that may have no more; a signal, as from a stack that overflows, fails."""
+    code = "import sys\nfrom knft.errors import SourceError\nfrom knft.source.decode import decode\n"
+    code += "try: decode(sys.stdin.buffer.read())\nexcept SourceError: pass"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=data,
+        capture_output=True,
+        check=False,
+        timeout=30,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
+    )
+    assert (done.returncode, done.stderr.decode()[-500:]) == (0, "")

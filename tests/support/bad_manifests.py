@@ -1,0 +1,95 @@
+"""Bad documents among good ones: what is said about them, and that the good ones are served all the same."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from knft.config import Config
+from knft.nft.codec.tables import transaction_json
+from knft.source.directory import DirectorySource
+from knft.sync.assemble import recording_daemon
+from tests.support.kernel_harness import check_schema
+
+GOOD = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
+"""The cluster IPs of the good Services: before and after the bad document, and in another file."""
+CONFIG = Config("node-1", service_cidrs=("10.96.0.0/16",))
+
+
+class Row(NamedTuple):
+    """Documents that are bad, as text; every sentence about them, without the file's name; what of them is served."""
+
+    text: str
+    said: tuple[str, ...]
+    served: frozenset[str] = frozenset()
+
+
+class Seen(NamedTuple):
+    """What a scan said, and the cluster IPs that are then served, with the elements that serve them."""
+
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+    served: frozenset[str]
+    elements: str
+
+
+def service(name: str, number: int = 9, **spec: Any) -> dict[str, Any]:
+    """Return a Service with one port."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"clusterIP": f"10.96.0.{number}", "ports": [{"port": 80}]} | spec,
+    }
+
+
+def written_service(metadata: str, spec: str = "{clusterIP: 10.96.0.9, ports: [{port: 80}]}") -> str:
+    """Return a Service as somebody wrote it, letter for letter."""
+    return f"apiVersion: v1\nkind: Service\nmetadata: {metadata}\nspec: {spec}"
+
+
+def endpoint_slice(name: str = "web", **fields: Any) -> dict[str, Any]:
+    """Return an EndpointSlice with one endpoint, of the good Service in the other file."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "other"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080}],
+        "endpoints": [{"addresses": ["10.244.2.1"]}],
+    } | fields
+
+
+def text(*documents: Any) -> str:
+    """Return documents as YAML."""
+    return yaml.safe_dump_all(documents)
+
+
+def among_good_ones(folder: Path, bad: str) -> None:
+    """Write ``bad`` between two good Services of one file, and a third into another file."""
+    before, after = text(service("before", 1)), text(service("after", 2))
+    (folder / "bad.yaml").write_text(f"{before}---\n{bad}\n---\n{after}")
+    (folder / "other.yaml").write_text(text(service("other", 3)))
+
+
+def look(source: DirectorySource) -> Seen:
+    """Scan, and render what is found: each transaction must be of known forms."""
+    scan = source.scan()
+    daemon, recorders = recording_daemon(CONFIG)
+    daemon.handle(scan.changes)
+    assert daemon.sync()
+    sent = [recorder.first_sync()[1] for recorder in recorders.values()]
+    written = [transaction_json(transaction) for transaction in sent]
+    for document in written:
+        check_schema(document)
+    served = frozenset(str(key[0]) for transaction in sent for key in transaction.added.get("cluster-ips", ()))
+    return Seen(scan.problems, scan.notices, served, b"\n".join(written).decode())
+
+
+def check_among_good_ones(folder: Path, row: Row) -> Seen:
+    """Assert what is said, word for word, and that the good objects of this file and of the other are served."""
+    among_good_ones(folder, row.text)
+    seen = look(DirectorySource(str(folder)))
+    assert seen.problems == tuple(f"{folder}/bad.yaml: {sentence}" for sentence in row.said)
+    assert seen.served == GOOD | row.served
+    return seen

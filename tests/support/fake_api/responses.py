@@ -1,0 +1,116 @@
+"""What the small API server is asked, and what tests have it answer instead of what it would."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.support.fake_api.server import Handler
+
+TEST_TIMEOUT = 20.0
+"""Seconds after which a test gives up on something that will never come."""
+
+RequestKind = Literal["list", "stream", "watch", "post", "other"]
+_COLLECTIONS = {
+    "/api/v1/services": "services",
+    "/api/v1/nodes": "nodes",
+    "/apis/discovery.k8s.io/v1/endpointslices": "endpointslices",
+    "/apis/networking.k8s.io/v1/servicecidrs": "servicecidrs",
+    "/apis/networking.k8s.io/v1beta1/servicecidrs": "servicecidrs",
+}
+
+
+class ReceivedRequest(NamedTuple):
+    """One request, as the server sees it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes = b""
+    received_at: float = 0.0
+
+    @property
+    def collection(self) -> str:
+        return _COLLECTIONS.get(self.path, "")
+
+    @property
+    def kind(self) -> RequestKind:
+        if self.method == "POST":
+            return "post"
+        if not self.collection:
+            return "other"
+        if self.query.get("watch") != "true":
+            return "list"
+        return "stream" if self.query.get("sendInitialEvents") == "true" else "watch"
+
+    @property
+    def label(self) -> str:
+        """The form and the collection, such as ``watch services``."""
+        return f"{self.kind} {self.collection}".strip()
+
+
+Responder = Callable[["Handler", ReceivedRequest], bool]
+"""What a test has done with a request; False lets the server go on as usual."""
+
+
+def respond_status(code: int, message: str = "", reason: str = "", **headers: str) -> Responder:
+    """Answer with a Status."""
+
+    def answer(handler: "Handler", _: ReceivedRequest) -> bool:
+        handler.send_status(code, message, reason, headers)
+        return True
+
+    return answer
+
+
+def respond_bytes(data: bytes) -> Responder:
+    """Answer with these bytes, head and all, and close."""
+
+    def answer(handler: "Handler", _: ReceivedRequest) -> bool:
+        handler.wfile.write(data)
+        handler.close_connection = True
+        return True
+
+    return answer
+
+
+def respond_stream(*pieces: bytes, then: Literal["end", "reset", "close", "hang"] = "end") -> Responder:
+    """Answer with a stream of these pieces, and end it in a way."""
+
+    def answer(handler: "Handler", _: ReceivedRequest) -> bool:
+        handler.begin_stream()
+        for piece in pieces:
+            handler.chunk(piece)
+        if then == "end":
+            handler.end_stream()
+        elif then == "reset":
+            handler.reset()
+        elif then == "hang":
+            handler.server.released.wait(TEST_TIMEOUT)
+        handler.close_connection = True
+        return True
+
+    return answer
+
+
+def never_respond(handler: "Handler", _: ReceivedRequest) -> bool:
+    """Answer nothing."""
+    handler.server.released.wait(TEST_TIMEOUT)
+    handler.close_connection = True
+    return True
+
+
+def reset_connection(handler: "Handler", _: ReceivedRequest) -> bool:
+    """Cut the connection instead of an answer."""
+    handler.reset()
+    return True
+
+
+@contextmanager
+def unused_address() -> Iterator[str]:
+    """Yield an address at which nobody listens, and nobody else comes to listen."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -1,0 +1,38 @@
+"""The node under test: knft as a process in its namespace."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.lab import plan
+from tests.support.lab.namespace import Namespace
+
+KNFT = (sys.executable, "-m", "knft")
+NODE_FLAG = ("--node", plan.NODE.node_name)
+
+
+def write_manifests(folder: Path, objects: Sequence[dict[str, Any]]) -> None:
+    """Write the objects as one file of YAML documents."""
+    (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+
+
+def knft(namespace: Namespace, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run one knft command in a namespace."""
+    done = namespace.run([*KNFT, *arguments], check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def sync_once(namespace: Namespace, folder: Path, *flags: str) -> str:
+    """Run ``knft run --once``; return its log."""
+    return knft(namespace, "run", "--once", "--manifests", str(folder), *NODE_FLAG, *flags).stderr
+
+
+def list_ruleset(namespace: Namespace) -> str:
+    """Return the whole ruleset as nft lists it, having it listed as JSON too: both must succeed."""
+    namespace.run(["nft", "-j", "list", "ruleset"])
+    return namespace.run(["nft", "list", "ruleset"]).stdout

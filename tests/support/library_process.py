@@ -1,0 +1,44 @@
+"""libnftables for tests, always in a process of its own: a crash would end the test run, and its memory would grow.
+
+It uses select(), so a context whose socket is file descriptor 1024 or later aborts the process (SIGABRT) on its first
+change. knft's worker has a few open files; the test process has had a thousand.
+"""
+
+from knft.kernel.process import LibraryProcess
+from tests.support.lab.namespace import Namespace
+
+
+class NamespacedLibrary:
+    """libnftables for one namespace, from any namespace of the calling thread."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        """Start the process. It ends with the namespace, which it would keep alive."""
+        self._namespace = namespace
+        with namespace.entered():
+            self._process = LibraryProcess()
+        namespace.at_close(self._process.close)
+
+    def run(self, commands: str) -> str:
+        """Run commands as LibraryProcess does."""
+        # The call may start a new process in place of a large or dead one.
+        with self._namespace.entered():
+            return self._process.run(commands)
+
+
+_libraries: dict[Namespace, NamespacedLibrary] = {}
+
+
+def library_in(namespace: Namespace) -> NamespacedLibrary:
+    """Return the namespace's library, shared by all callers; it survives restarts of knft within a test."""
+    if namespace not in _libraries:
+        _libraries[namespace] = NamespacedLibrary(namespace)
+        namespace.at_close(lambda: _libraries.pop(namespace))
+    return _libraries[namespace]
+
+
+def library_and_ports() -> tuple[LibraryProcess, frozenset[int]]:
+    """Return a new process in the thread's namespace and the port ids of its sockets; the caller closes it."""
+    ports: list[frozenset[int]] = []
+    library = LibraryProcess(ports.append)
+    library.run("list tables")
+    return library, ports[0]

@@ -1,0 +1,16 @@
+"""Whether this host's libnftables (1.1.0) and kernel (6.9) support owned tables."""
+
+import os
+import subprocess
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
+
+
+_COMMAND = ["nft", "--version"]
+_NFT = subprocess.run(_COMMAND, capture_output=True, text=True, check=True).stdout
+_LIBRARY = _version(_NFT.split()[1].removeprefix("v"))
+CAN_READ_NEWER_SETS = _LIBRARY >= (1, 1)
+"""Whether libnftables can read sets made by a newer version; 1.0.6 crashes."""
+CAN_OWN_TABLES = _LIBRARY >= (1, 1) and _version(os.uname().release) >= (6, 9)

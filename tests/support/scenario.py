@@ -1,0 +1,179 @@
+"""Scenarios: clusters and packets as data, read from ``tests/scenarios/*.yaml``.
+
+A scenario is written once and means both families; ``families`` says what its ``$names`` stand for and how its objects
+become those of both. A file may hold several scenarios, as documents: one without ``objects`` has those of the
+document before it, so that one cluster is seen under several flags.
+
+What ``Scenario`` and ``Packet`` say is what a file may say.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from tests.support.families import VERSIONS, address, in_both, objects_of_both
+from tests.support.lab import plan
+
+__all__ = ["DEFAULT_FLAGS", "FOLDER", "UNALLOCATED", "VERSIONS", "Packet", "Scenario", "address", "read_scenarios"]
+
+FOLDER = Path(__file__).parent.parent / "scenarios"
+
+DEFAULT_FLAGS = ("--cluster-cidr=$pods", "--service-cidr=$services")
+DEFAULT_NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": plan.NODE.node_name, "labels": {"topology.kubernetes.io/zone": "zone-a"}},
+    "status": {"addresses": [{"type": "InternalIP", "address": "$node"}]},
+}
+
+UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
+"""``$cluster.99``: the remote node would answer there on port 80 if knft let the packet pass untouched."""
+UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number in range(96, 100))
+"""``$external.96`` to ``.99``: the same, so that a packet that is dropped there is not just one without a way."""
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What has to come of a connection that is tried.
+
+    Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which must do so in the end;
+    ``always_one_of`` lists those of which one must answer all connections, with ``source`` telling whether they saw the
+    client's address, or the frontend's own where that is bound to the client. ``rejected`` is an ICMP message at once;
+    ``dropped`` is silence, and nobody reached. ``unserved`` is a reset by the node itself: nobody translated it.
+    """
+
+    answered_by: tuple[str, ...] = ()
+    always_one_of: tuple[str, ...] = ()
+    source: Literal["kept", "masqueraded", "frontend"] = "kept"
+    rejected: bool = False
+    dropped: bool = False
+    unserved: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse no outcome, and two."""
+        outcomes = (bool(self.answered_by), bool(self.always_one_of), self.rejected, self.dropped, self.unserved)
+        if sum(outcomes) != 1:
+            msg = "a packet needs exactly one outcome"
+            raise ValueError(msg)
+
+
+class ModeDifference(Expectation, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What comes of it in another of kube-proxy's modes, which differs by intent.
+
+    ``by`` is a key of ``departures``; ``family`` is given where the mode differs in that one alone.
+    """
+
+    by: str
+    family: Literal[4, 6] | None = None
+
+
+class Packet(
+    Expectation,
+    frozen=True,
+    kw_only=True,
+    rename={"client": "from", "source_address": "as"},
+    forbid_unknown_fields=True,
+):
+    """A connection that is tried, and what has to come of it.
+
+    ``clause`` is what it shows, one clause or several of ``clauses``. ``to`` is ``$name:port``; ``as`` is the address
+    that the client uses, where it has several; ``family`` is said of a packet that exists in that one alone.
+    ``iptables`` and ``ipvs`` are given where that mode has another outcome.
+    """
+
+    clause: str | tuple[str, ...]
+    client: str
+    to: str
+    source_address: str = ""
+    protocol: Literal["tcp", "udp", "sctp"] = "tcp"
+    family: Literal[4, 6] | None = None
+    iptables: ModeDifference | tuple[ModeDifference, ...] = ()
+    ipvs: ModeDifference | tuple[ModeDifference, ...] = ()
+    note: str = ""
+
+    def mode_differences(self, mode: str) -> tuple[ModeDifference, ...]:
+        """Return where a mode differs: nftables, iptables or ipvs."""
+        found: ModeDifference | tuple[ModeDifference, ...] = getattr(self, mode, ())
+        return (found,) if isinstance(found, ModeDifference) else found
+
+    def expected_in(self, mode: str, version: plan.Version) -> Expectation:
+        """Return what has to come of it in a mode and a family."""
+        here = (departure for departure in self.mode_differences(mode) if departure.family in (None, version))
+        return next(here, self)
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """All clauses that it shows."""
+        return (self.clause,) if isinstance(self.clause, str) else self.clause
+
+    @property
+    def versions(self) -> tuple[plan.Version, ...]:
+        """The families in which it is sent."""
+        return VERSIONS if self.family is None else (self.family,)
+
+    def __str__(self) -> str:
+        """Return the packet as a test's name."""
+        client = f"{self.client} ({self.source_address})" if self.source_address else self.client
+        return f"{self.clauses[0]} {client} to {self.to}/{self.protocol}"
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cluster, a node, and packets.
+
+    ``flags`` are added to the default ones, or replace those of the same name; one with a ``$name`` has both families.
+    ``before`` is the cluster that was in force until then, programmed by an earlier process.
+    ``addresses`` are those that hosts have beside their usual ones. ``cannot`` names modes that cannot express it.
+    """
+
+    title: str
+    objects: list[dict[str, Any]]
+    packets: tuple[Packet, ...]
+    before: list[dict[str, Any]] | None = None
+    flags: tuple[str, ...] = ()
+    node: dict[str, Any] = msgspec.field(default_factory=lambda: DEFAULT_NODE)
+    addresses: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    unsupported_by: tuple[Literal["iptables", "ipvs"], ...] = ()
+    name: str = ""
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return the Kubernetes objects of both families."""
+        return self._written(self.objects)
+
+    def earlier_manifests(self) -> list[dict[str, Any]]:
+        """Return those of ``before``."""
+        return self._written(self.before or [])
+
+    def _written(self, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [written for item in (self.node, *objects) for written in objects_of_both(item)]
+
+    def arguments(self) -> list[str]:
+        """Return the flags for knft."""
+        given = {flag.partition("=")[0] for flag in self.flags}
+        flags = [flag for flag in DEFAULT_FLAGS if flag.partition("=")[0] not in given] + list(self.flags)
+        return [f"{name}{equals}{in_both(value)}" for name, equals, value in (flag.partition("=") for flag in flags)]
+
+    def listeners(self) -> set[tuple[str, int, Literal["tcp", "udp", "sctp"]]]:
+        """Return who has to listen: host, port and protocol of every endpoint in every slice, earlier ones too."""
+        return {
+            (str(address).removeprefix("$"), port["port"], port.get("protocol", "TCP").lower())
+            for item in [*(self.before or []), *self.objects]
+            if item["kind"] == "EndpointSlice"
+            for endpoint in item["endpoints"]
+            for address in endpoint["addresses"]
+            for port in item["ports"]
+        }
+
+
+def read_scenarios() -> list[Scenario]:
+    """Return every scenario, in the order of the files' names."""
+    return [scenario for path in sorted(FOLDER.glob("*.yaml")) for scenario in _read(path)]
+
+
+def _read(path: Path) -> Iterator[Scenario]:
+    objects: list[dict[str, Any]] = []
+    for number, document in enumerate(yaml.safe_load_all(path.read_text()), start=1):
+        scenario = msgspec.convert({"objects": objects, **document}, Scenario, strict=True)
+        objects = scenario.objects
+        yield msgspec.structs.replace(scenario, name=path.stem if number == 1 else f"{path.stem} {number}")

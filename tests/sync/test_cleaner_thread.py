@@ -1,0 +1,291 @@
+"""FlowCleaner's thread: when it checks flows, when it retries, when it sleeps, and that syncs go on meanwhile."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, Self
+
+import pytest
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable
+from knft.sync import flow_cleaner
+from knft.sync.flow_cleaner import FlowCleaner
+from tests.support.conntrack_entries import add_entries, add_many_entries, listed_entries
+from tests.support.lab.namespace import Namespace
+from tests.sync.recording_cleaner import NetlinkCounter, RecordingCleaner, count_netlink_requests
+from tests.sync.udp_services import ENDPOINTS, TIMEOUT, VIPS, flows_of, is_stale, run_before_settling, slice_of
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def running(recording_cleaner: RecordingCleaner, namespace: Namespace) -> Iterator[RecordingCleaner]:
+    """The cleaner's thread runs in the namespace."""
+    with _running(recording_cleaner, namespace, threading.Event()):
+        yield recording_cleaner
+
+
+@contextmanager
+def _running(recording_cleaner: RecordingCleaner, namespace: Namespace, stop: threading.Event) -> Iterator[None]:
+    def run() -> None:
+        with namespace.entered():
+            recording_cleaner.cleaner.run(stop)
+
+    thread = threading.Thread(target=run, name="conntrack")
+    thread.start()
+    yield
+    stop.set()
+    thread.join(TIMEOUT)
+    assert not thread.is_alive()
+
+
+def _until(count: int, recording_cleaner: RecordingCleaner) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while len(recording_cleaner.deletions) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_thread_checks_flows_after_each_relevant_sync(running: RecordingCleaner) -> None:
+    flows = flows_of(4)
+    add_entries(flows)
+    running.sync()
+    _until(2, running)
+    assert listed_entries(4) == {entry for entry in flows if not is_stale(4, entry)}
+    running.harness.apply(slice_of(4, serving=False))
+    running.sync()
+    _until(3, running)
+    assert not [
+        entry for entry in listed_entries(4) if entry.protocol == "UDP" and entry.original_destination[1] == 8000
+    ]
+
+
+def test_refused_dump_is_logged_once_and_retried(
+    running: RecordingCleaner, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread retries even if nothing changes."""
+    tries: list[int] = []
+
+    def refuse(family: int) -> None:
+        tries.append(family)
+        msg = "refused for the test"
+        raise KernelError(msg)
+
+    monkeypatch.setattr(flow_cleaner, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(running.cleaner, "_clock", lambda: 100 * time.monotonic())
+    flows = flows_of(4)
+    add_entries(flows)
+    with monkeypatch.context() as patch:
+        patch.setattr(flow_cleaner, "open_flow_table", refuse)
+        running.sync()
+        deadline = time.monotonic() + TIMEOUT
+        while tries.count(2) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert caplog.messages.count("IPv4: refused for the test") == 1
+    _until(2, running)
+    assert listed_entries(4) == {entry for entry in flows if not is_stale(4, entry)}
+
+
+class Clock:
+    """A clock that a test advances."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The cleaner's clock."""
+    made = Clock()
+    monkeypatch.setattr(recording_cleaner.cleaner, "_clock", made)
+    monkeypatch.setattr(flow_cleaner, "LOOK_SECONDS", 0.001)
+    return made
+
+
+def _refuse(*_: Any) -> NoReturn:
+    msg = "refused for the test"
+    raise KernelError(msg)
+
+
+def _break(*_: Any) -> NoReturn:
+    msg = "unexpected error for the test"
+    raise ValueError(msg)
+
+
+def _interrupt(table: FlowTable, is_wanted: Any, found: Any = FlowTable.dump) -> FlowDump:
+    return FlowDump(found(table, is_wanted).flows[1:], complete=False)
+
+
+def _delete_one(table: FlowTable, flows: Any, forgotten: Any = FlowTable.delete) -> DeletedFlows:
+    return DeletedFlows(forgotten(table, flows[:1]).count, "refused for the test")
+
+
+FAILURES: dict[str, tuple[Any, str, Any]] = {
+    "conntrack cannot be opened": (flow_cleaner, "open_flow_table", _refuse),
+    "the dump fails": (FlowTable, "dump", _refuse),
+    "the dump is interrupted": (FlowTable, "dump", _interrupt),
+    "a deletion is refused": (FlowTable, "delete", _delete_one),
+    "the node's addresses are unknown": (FlowCleaner, "_node_port_addresses", _refuse),
+    "an unexpected error": (FlowTable, "dump", _break),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_incomplete_check_is_repeated(
+    recording_cleaner: RecordingCleaner, clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """After a second, without any change; a complete check is not repeated."""
+    flows = flows_of(4)
+    add_entries(flows)
+    recording_cleaner.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(*FAILURES[name])
+        for family in recording_cleaner.cleaner._take_due():
+            recording_cleaner.cleaner._reconcile_and_say(family)
+    left = {entry for entry in flows if not is_stale(4, entry)}
+    assert listed_entries(4) > left
+    clock.now += 0.9
+    assert recording_cleaner.cleaner._take_due() == []
+    clock.now += 0.1
+    recording_cleaner.reconcile()
+    assert listed_entries(4) == left
+    clock.now += 1000
+    assert recording_cleaner.cleaner._take_due() == []
+    # All deletions were reported, also those of incomplete checks.
+    assert sum(count for _, count in recording_cleaner.deletions) == len(flows) - len(left)
+
+
+def test_failing_checks_are_retried_with_backoff(
+    recording_cleaner: RecordingCleaner, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delay grows to a minute. A sync triggers a check anyway, and a successful check resets the delay."""
+    add_entries(flows_of(4))
+    tries: list[float] = []
+
+    def go_on(until: float) -> list[float]:
+        tries.clear()
+        while clock.now < until:
+            if Family.IPV4 in recording_cleaner.cleaner._take_due():
+                tries.append(clock.now)
+                recording_cleaner.cleaner._reconcile_and_say(Family.IPV4)
+            clock.now += 0.5
+        return tries.copy()
+
+    recording_cleaner.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(flow_cleaner, "open_flow_table", _refuse)
+        assert go_on(200) == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+        recording_cleaner.harness.apply(slice_of(4, serving=False))
+        recording_cleaner.sync()
+        assert go_on(300) == [200, 260]
+    assert go_on(400) == [320]
+    recording_cleaner.harness.apply(slice_of(4))
+    recording_cleaner.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(flow_cleaner, "open_flow_table", _refuse)
+        assert go_on(410) == [400, 401, 403, 407]
+
+
+class RecordingEvent(threading.Event):
+    """Records how long a thread would have waited, and returns at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.seconds.append(timeout)
+        return self.is_set()
+
+
+def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
+    recording_cleaner: RecordingCleaner, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for work, or for a sync to finish, does not count."""
+    monkeypatch.setattr(flow_cleaner, "LOOK_SECONDS", 0.001)
+    cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
+    taken, reconciled = recording_cleaner.cleaner._take_due, recording_cleaner.cleaner.reconcile
+
+    def take() -> list[Family]:
+        checks.append(None)
+        return taken()
+
+    def reconcile(family: Family) -> int:
+        cpu_clock.now += 0.25
+        return reconciled(family)
+
+    monkeypatch.setattr(recording_cleaner.cleaner, "_computed", cpu_clock)
+    monkeypatch.setattr(recording_cleaner.cleaner, "_take_due", take)
+    monkeypatch.setattr(recording_cleaner.cleaner, "reconcile", reconcile)
+    add_entries(flows_of(4))
+    recording_cleaner.sync()
+    recording_cleaner.cleaner.sync_started(Family.IPV4)
+    waiting = threading.Event()
+    run_before_settling(monkeypatch, waiting.set)
+    with _running(recording_cleaner, namespace, stop):
+        assert waiting.wait(TIMEOUT)
+        proxier = recording_cleaner.harness.proxiers[Family.IPV4]
+        recording_cleaner.cleaner.sync_succeeded(proxier.sync(), proxier.state)
+        idle, deadline = len(checks) + 20, time.monotonic() + TIMEOUT
+        while len(checks) < idle:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    # Both families at once.
+    assert stop.seconds == [2 * 0.25 * flow_cleaner.IDLE_FACTOR]
+
+
+COUNT, STALE = 100_000, 25_000
+
+
+class SyncLoop:
+    """A thread that changes rules continuously, and records the requests sent by the end of each sync."""
+
+    def __init__(self, recording_cleaner: RecordingCleaner, requests: NetlinkCounter) -> None:
+        self._hearing, self._requests, self._stop = recording_cleaner, requests, threading.Event()
+        self._thread = threading.Thread(target=self._sync)
+        self.seen: list[tuple[int, int]] = []
+
+    def _sync(self) -> None:
+        for serving in itertools.cycle([False, True]):
+            if self._stop.is_set():
+                return
+            self._hearing.harness.apply(slice_of(6, serving=serving))
+            self._hearing.sync()
+            self.seen.append((self._requests.dumps, self._requests.deletions))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive()
+
+
+def test_syncs_continue_while_100_000_flows_are_checked(
+    recording_cleaner: RecordingCleaner, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One dump, and one deletion for each stale flow; syncs finish during both."""
+    if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * COUNT:
+        pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
+    serving, deleted = (ENDPOINTS[4]["serving"], 8080), (ENDPOINTS[4]["deleted"], 8080)
+    add_many_entries(COUNT, (VIPS[4][0], 8000), [serving, serving, deleted, serving])
+    recording_cleaner.sync()
+    requests: NetlinkCounter = count_netlink_requests(monkeypatch)
+    with SyncLoop(recording_cleaner, requests) as syncing:
+        assert recording_cleaner.cleaner.reconcile(Family.IPV4) == STALE
+    assert (requests.dumps, requests.deletions) == (1, STALE)
+    assert syncing.seen.count((1, 0)) >= 10
+    assert len({count for _, count in syncing.seen if 0 < count < STALE}) >= 10
+    assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == COUNT - STALE
+    assert recording_cleaner.cleaner.reconcile(Family.IPV4) == 0

@@ -1,0 +1,122 @@
+"""Which Service ports have to be planned again when something changes elsewhere, and what they are then."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from knft.decide.frontends import FrontendClaims
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.model.node import NodeView
+from knft.model.objects import Service
+from knft.sync.state import MAX_TRIGGER_TIMES, PendingChanges, ServiceState
+from tests.support.kube_objects import NODE, endpoint_slice, port_name, service
+
+WEB, API = port_name(), port_name(service="api")
+EXTERNAL = ("203.0.113.1",)
+
+
+def _state(*services: Service) -> ServiceState:
+    """Return a state that knows these Services, without anything pending."""
+    state = ServiceState(Family.IPV4, NODE, datetime(2026, 1, 1, tzinfo=UTC))
+    for item in services:
+        state.handle_service(None, item)
+    state.drain()
+    return state
+
+
+def _addresses(state: ServiceState, name: ServicePortName) -> list[str | None]:
+    plan = state.plan(name)
+    return [] if plan is None else [frontend.address for frontend in plan.frontends]
+
+
+def test_another_zone_or_address_of_the_node_plans_everything_again() -> None:
+    """Hints depend on the zone, and who may dial a VIP on the address."""
+    state = _state(service("web"), service("api"))
+    for node in (NodeView(Family.IPV4, NODE, "zone-a"), NodeView(Family.IPV4, NODE, "zone-a", "192.0.2.1")):
+        state.handle_node(node)
+        assert {WEB, API} == state.drain().service_ports
+
+
+def test_nothing_else_of_the_node_plans_a_service_again() -> None:
+    state = _state(service("web"))
+    state.handle_node(NodeView(Family.IPV4, NODE, nodeport_ips=frozenset({"192.0.2.1"}), pod_cidr="10.244.0.0/16"))
+    work = state.drain()
+    assert frozenset() == work.service_ports
+    assert state.node == work.node
+
+
+def test_who_loses_a_frontend_to_a_newcomer_is_planned_again() -> None:
+    """The older Service arrives later, as after a restart."""
+    state = _state(service("web", external_ips=EXTERNAL, created="2026-01-02T00:00:00Z"))
+    state.handle_service(
+        None, service("api", cluster_ip="10.96.0.2", external_ips=EXTERNAL, created="2026-01-01T00:00:00Z")
+    )
+    assert {WEB, API} == state.drain().service_ports
+    assert _addresses(state, WEB) == ["10.96.0.1"]
+    assert ["10.96.0.2", *EXTERNAL] == _addresses(state, API)
+
+
+def test_who_gets_a_frontend_when_the_other_goes_is_planned_again() -> None:
+    winner = service("api", cluster_ip="10.96.0.2", external_ips=EXTERNAL)
+    state = _state(winner, service("web", external_ips=EXTERNAL))
+    assert _addresses(state, WEB) == ["10.96.0.1"]
+    state.handle_service(winner, None)
+    assert {WEB, API} == state.drain().service_ports
+    assert ["10.96.0.1", *EXTERNAL] == _addresses(state, WEB)
+
+
+def test_a_slice_that_is_given_to_another_service_is_taken_from_the_first() -> None:
+    """By a change of its label, without its ever having been deleted."""
+    state = _state(service("web"), service("api"))
+    before, after = (endpoint_slice("shared", "10.244.0.1", service=name) for name in ("web", "api"))
+    state.handle_slice(None, before)
+    state.drain()
+    assert state.handle_slice(before, after)
+    assert {WEB, API} == state.drain().service_ports
+    plans = {name: state.plan(name) for name in (WEB, API)}
+    found = {name: len(plan.endpoints.cluster) for name, plan in plans.items() if plan is not None}
+    assert found == {WEB: 0, API: 1}
+
+
+def test_a_slice_that_changes_its_family_is_taken_from_the_first() -> None:
+    """The API server would refuse that; a file may say it."""
+    state = _state(service("web"))
+    before, after = endpoint_slice("a", "10.244.0.1"), endpoint_slice("a", "fd00::1", family="IPv6")
+    state.handle_slice(None, before)
+    state.drain()
+    assert state.handle_slice(before, after)
+    assert {WEB} == state.drain().service_ports
+
+
+def test_a_checkout_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the trackers have handed out is lost: a Service without its claims would never be served."""
+    state = _state(service("web"))
+    claim = FrontendClaims.claim
+
+    def failing(*_: object) -> None:
+        monkeypatch.undo()
+        msg = "a mistake"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr(FrontendClaims, "claim", failing)
+    state.handle_service(None, service("api", cluster_ip="10.96.0.2"))
+    with pytest.raises(ZeroDivisionError):
+        state.drain()
+    assert claim is FrontendClaims.claim
+    assert {API} == state.drain().service_ports
+    assert _addresses(state, API) == ["10.96.0.2"]
+    assert frozenset() == state.drain().service_ports
+
+
+def test_of_what_failing_syncs_leave_untold_the_first_times_are_kept() -> None:
+    """A Service that changes all day while the kernel refuses everything does not fill the memory."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [start + timedelta(seconds=number) for number in range(1000)]
+    works = [
+        PendingChanges(frozenset(), None, {WEB.service: (time,)}, conntrack_cleanup_required=False) for time in times
+    ]
+    joined = works[0]
+    for work in works[1:]:
+        joined = joined.merged_with(work)
+    assert tuple(times[:MAX_TRIGGER_TIMES]) == joined.trigger_times[WEB.service]

@@ -1,0 +1,205 @@
+"""Flags: what each text means, and what is said where it means nothing."""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from knft.config import (
+    Config,
+    parse_addresses,
+    parse_cluster_cidrs,
+    parse_duration,
+    parse_networks,
+    parse_nodeport_addresses,
+)
+from knft.errors import UsageError
+from knft.families import Family
+from tests.support.kube_objects import table
+
+Parser = Callable[[str, tuple[str, ...]], tuple[str, ...]]
+
+DURATIONS = {
+    "0": 0.0,
+    "0s": 0.0,
+    "1s": 1.0,
+    "30s": 30.0,
+    "1m30s": 90.0,
+    "1h": 3600.0,
+    "1h2m3s": 3723.0,
+    "2m": 120.0,
+    "500ms": 0.5,
+    "1.5s": 1.5,
+    ".5s": 0.5,
+    "1.s": 1.0,
+    "250us": 0.00025,
+    "250\N{MICRO SIGN}s": 0.00025,
+    "100ns": 1e-7,
+    "1m500ms": 60.5,
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), DURATIONS.items())
+def test_durations_are_written_as_in_go(text: str, expected: float) -> None:
+    assert pytest.approx(expected) == parse_duration("--sync-period", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "1",
+        "10",
+        "s",
+        "1 s",
+        " 1s",
+        "1s ",
+        "-1s",
+        "1d",
+        "1S",
+        "1s2",
+        "1m 30s",
+        ".s",
+        "1..5s",
+        "one",
+        "1e3s",
+        "inf",
+    ],
+)
+def test_what_is_no_duration_is_refused_by_flag_and_text(text: str) -> None:
+    expected = f"--sync-period: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
+    with pytest.raises(UsageError) as raised:
+        parse_duration("--sync-period", text)
+    assert expected == str(raised.value)
+
+
+class Good(NamedTuple):
+    """A parser, the texts that a flag was given, and what they mean."""
+
+    parse: Parser
+    given: tuple[str, ...]
+    expected: tuple[str, ...]
+
+
+GOOD = {
+    "no address": Good(parse_addresses, (), ()),
+    "an empty address": Good(parse_addresses, ("",), ()),
+    "IPv4 address": Good(parse_addresses, ("192.0.2.1",), ("192.0.2.1",)),
+    "one address of each family": Good(parse_addresses, ("192.0.2.1,fd00::1",), ("192.0.2.1", "fd00::1")),
+    "the first address stays first": Good(parse_addresses, ("fd00::1,192.0.2.1",), ("fd00::1", "192.0.2.1")),
+    "the flag given twice": Good(parse_addresses, ("192.0.2.1", "fd00::1"), ("192.0.2.1", "fd00::1")),
+    "blanks and empty parts": Good(parse_addresses, (" 192.0.2.1 ,, fd00::1,",), ("192.0.2.1", "fd00::1")),
+    "one address twice": Good(parse_addresses, ("192.0.2.1,192.0.2.001",), ("192.0.2.1",)),
+    "IPv6 address, long": Good(parse_addresses, ("FD00:0::0001",), ("fd00::1",)),
+    "no cluster CIDR": Good(parse_cluster_cidrs, (), ()),
+    "one cluster CIDR of each family": Good(
+        parse_cluster_cidrs, ("10.244.0.0/16,fd00:10:244::/48",), ("10.244.0.0/16", "fd00:10:244::/48")
+    ),
+    "host bits": Good(parse_cluster_cidrs, ("10.244.3.4/16",), ("10.244.0.0/16",)),
+    "one cluster CIDR twice": Good(parse_cluster_cidrs, ("10.244.0.0/16", "10.244.1.0/16"), ("10.244.0.0/16",)),
+    "no network": Good(parse_networks, (), ()),
+    "several networks of one family": Good(
+        parse_networks,
+        ("10.96.0.0/16,10.97.0.0/16", "fd00:96::/112"),
+        ("10.96.0.0/16", "10.97.0.0/16", "fd00:96::/112"),
+    ),
+    "nothing is primary": Good(parse_nodeport_addresses, (), ("primary",)),
+    "empty is primary": Good(parse_nodeport_addresses, ("", " , "), ("primary",)),
+    "the word primary": Good(parse_nodeport_addresses, ("primary",), ("primary",)),
+    "the word all": Good(parse_nodeport_addresses, ("all",), ("all",)),
+    "NodePort CIDRs": Good(parse_nodeport_addresses, ("192.0.2.7/24,fd00::/64",), ("192.0.2.0/24", "fd00::/64")),
+    "a word and a CIDR": Good(parse_nodeport_addresses, ("primary,192.0.2.0/24",), ("primary", "192.0.2.0/24")),
+}
+
+
+@table(GOOD)
+def test_lists_are_canonical_and_in_the_order_given(row: Good) -> None:
+    assert row.expected == row.parse("--flag", row.given)
+
+
+class Bad(NamedTuple):
+    """A parser, the texts that a flag was given, and what is said of them."""
+
+    parse: Parser
+    given: tuple[str, ...]
+    message: str
+
+
+LOCALHOST = "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; leave 'localhost' out"
+BAD = {
+    "a name": Bad(parse_addresses, ("node-1",), "'node-1' is not an IP address"),
+    "a CIDR for an address": Bad(parse_addresses, ("192.0.2.0/24",), "'192.0.2.0/24' is not an IP address"),
+    "an octet too big": Bad(parse_addresses, ("192.0.2.256",), "'192.0.2.256' is not an IP address"),
+    "a scope": Bad(parse_addresses, ("fe80::1%eth0",), "'fe80::1%eth0' is not an IP address"),
+    "a bad one among good ones": Bad(parse_addresses, ("192.0.2.1,x",), "'x' is not an IP address"),
+    "two IPv4 addresses": Bad(
+        parse_addresses,
+        ("192.0.2.1,fd00::1", "192.0.2.2"),
+        "two values of IPv4, 192.0.2.1 and 192.0.2.2; give one of each family",
+    ),
+    "two IPv6 addresses": Bad(
+        parse_addresses, ("fd00::1,fd00::2",), "two values of IPv6, fd00::1 and fd00::2; give one of each family"
+    ),
+    "an address for a cluster CIDR": Bad(parse_cluster_cidrs, ("10.244.0.0",), "'10.244.0.0' is not a CIDR such as"),
+    "a prefix too long": Bad(parse_cluster_cidrs, ("10.244.0.0/33",), "'10.244.0.0/33' is not a CIDR such as"),
+    "two cluster CIDRs": Bad(
+        parse_cluster_cidrs,
+        ("10.244.0.0/16,10.245.0.0/16",),
+        "two values of IPv4, 10.244.0.0/16 and 10.245.0.0/16; give one of each family",
+    ),
+    "a mask": Bad(parse_networks, ("10.0.0.0/255.0.0.0",), "'10.0.0.0/255.0.0.0' is not a CIDR such as"),
+    "a prefix without an address": Bad(parse_networks, ("/8",), "'/8' is not a CIDR such as"),
+    "a prefix with a sign": Bad(parse_networks, ("10.0.0.0/+8",), "'10.0.0.0/+8' is not a CIDR such as"),
+    "no prefix after the slash": Bad(parse_networks, ("10.0.0.0/",), "'10.0.0.0/' is not a CIDR such as"),
+    "an unknown word": Bad(parse_nodeport_addresses, ("everything",), "'everything' is not a CIDR such as"),
+    "a word in capitals": Bad(parse_nodeport_addresses, ("Primary",), "'Primary' is not a CIDR such as"),
+    "localhost": Bad(parse_nodeport_addresses, ("localhost",), LOCALHOST),
+    "localhost among others": Bad(parse_nodeport_addresses, ("primary,localhost",), LOCALHOST),
+}
+
+
+@table(BAD)
+def test_what_cannot_be_meant_is_refused_by_flag_and_text(row: Bad) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {row.message}")):
+        row.parse("--some-flag", row.given)
+
+
+class NodePorts(NamedTuple):
+    """``--nodeport-addresses``; the CIDRs of each family, and whether every local address takes NodePorts."""
+
+    given: tuple[str, ...]
+    ipv4: tuple[tuple[str, ...], bool]
+    ipv6: tuple[tuple[str, ...], bool]
+
+
+NODE_PORTS = {
+    "primary": NodePorts(("primary",), ((), False), ((), False)),
+    "all": NodePorts(("all",), ((), True), ((), True)),
+    "CIDRs of both": NodePorts(("192.0.2.0/24", "fd00::/64"), (("192.0.2.0/24",), False), (("fd00::/64",), False)),
+    "CIDRs of IPv4 alone leave IPv6 open": NodePorts(("192.0.2.0/24",), (("192.0.2.0/24",), False), ((), True)),
+    "CIDRs of IPv6 alone leave IPv4 open": NodePorts(("fd00::/64",), ((), True), (("fd00::/64",), False)),
+    "primary and a CIDR": NodePorts(("primary", "192.0.2.0/24"), (("192.0.2.0/24",), False), ((), False)),
+    "zero CIDR, whatever is beside it": NodePorts(
+        ("192.0.2.0/24", "0.0.0.0/0", "fd00::/64"), (("192.0.2.0/24", "0.0.0.0/0"), True), (("fd00::/64",), False)
+    ),
+    "zero CIDR of IPv6": NodePorts(("primary", "::/0"), ((), False), (("::/0",), True)),
+}
+
+
+@table(NODE_PORTS)
+def test_nodeport_addresses_of_each_family(row: NodePorts) -> None:
+    config = Config("node-1", nodeport_addresses=row.given)
+    found = [(config.nodeport_cidrs(family), config.nodeports_on_all_addresses(family)) for family in Family]
+    assert [row.ipv4, row.ipv6] == found
+
+
+def test_the_cluster_cidr_is_that_of_the_family_if_there_is_one() -> None:
+    config = Config("node-1", cluster_cidrs=("10.244.0.0/16",))
+    assert [config.cluster_cidr(family) for family in Family] == ["10.244.0.0/16", None]
+
+
+@pytest.mark.parametrize(("bit", "expected"), [(0, 0x1), (14, 0x4000), (31, 0x80000000)])
+def test_the_masquerade_mark_is_the_bit(bit: int, expected: int) -> None:
+    assert expected == Config("node-1", masquerade_bit=bit).masquerade_mark

@@ -1,0 +1,306 @@
+"""What a Service asks for in one family: behaviour.md A.3, row by row."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec import structs
+
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.model.objects import ClientIPConfig, Service, SessionAffinityConfig
+from knft.model.service_port import ServicePort
+from knft.track.expand import expand_service
+from tests.support.kube_objects import ingress, port_name, service, service_port, table
+
+V4, V6 = "10.96.0.1", "fd00:96::1"
+PLAIN = {family: ServicePort(cluster_ip, 80, "TCP") for family, cluster_ip in zip(Family, (V4, V6), strict=True)}
+DUAL_STACK: dict[str, Any] = {"cluster_ip": V4, "cluster_ips": (V4, V6), "ip_families": ("IPv4", "IPv6")}
+
+
+class Row(NamedTuple):
+    """Fields of a dual-stack Service, and how its ServicePort differs from a plain one in each family."""
+
+    fields: dict[str, Any]
+    expected: dict[str, Any]
+    ipv6: dict[str, Any] | None = None
+
+    def service_port(self, family: Family) -> ServicePort:
+        """Return what is expected in ``family``."""
+        differs = self.expected if family is Family.IPV4 or self.ipv6 is None else self.ipv6
+        return structs.replace(PLAIN[family], **differs)
+
+
+def _affinity(timeout: int | None) -> dict[str, Any]:
+    config = SessionAffinityConfig(ClientIPConfig(timeout))
+    return {"session_affinity": "ClientIP", "session_affinity_config": config}
+
+
+PORTS = {
+    "nothing but a port": Row({}, {}),
+    "another number": Row({"ports": (service_port(443),)}, {"port": 443}),
+    "UDP": Row({"ports": (service_port(protocol="UDP"),)}, {"protocol": "UDP"}),
+    "SCTP": Row({"ports": (service_port(protocol="SCTP"),)}, {"protocol": "SCTP"}),
+    "NodePort": Row({"type": "NodePort", "ports": (service_port(node_port=30080),)}, {"node_port": 30080}),
+    "NodePort 0 is none": Row({"ports": (service_port(node_port=0),)}, {"node_port": 0}),
+}
+
+AFFINITY = {
+    "none": Row({"session_affinity": "None"}, {"affinity_seconds": 0}),
+    "ClientIP with a timeout": Row(_affinity(60), {"affinity_seconds": 60}),
+    "ClientIP without a configuration, 10800": Row({"session_affinity": "ClientIP"}, {"affinity_seconds": 10800}),
+    "ClientIP without a timeout, 10800": Row(_affinity(None), {"affinity_seconds": 10800}),
+    "ClientIP with an empty configuration, 10800": Row(
+        {"session_affinity": "ClientIP", "session_affinity_config": SessionAffinityConfig()},
+        {"affinity_seconds": 10800},
+    ),
+    "a timeout without affinity": Row({**_affinity(60), "session_affinity": "None"}, {"affinity_seconds": 0}),
+}
+
+EXTERNAL_IPS = {
+    "order kept": Row(
+        {"external_ips": ("203.0.113.9", "203.0.113.1")}, {"external_ips": ("203.0.113.9", "203.0.113.1")}, {}
+    ),
+    "each family gets its own": Row(
+        {"external_ips": ("203.0.113.9", "fd00:e::9", "203.0.113.1")},
+        {"external_ips": ("203.0.113.9", "203.0.113.1")},
+        {"external_ips": ("fd00:e::9",)},
+    ),
+    "leading zeros": Row({"external_ips": ("203.000.113.009",)}, {"external_ips": ("203.0.113.9",)}, {}),
+    "IPv6 in its shortest form": Row({"external_ips": ("FD00:0E::0009",)}, {}, {"external_ips": ("fd00:e::9",)}),
+    "what is no address is dropped": Row(
+        {"external_ips": ("example.org", "203.0.113.9", "")}, {"external_ips": ("203.0.113.9",)}, {}
+    ),
+}
+
+SOURCE_RANGES = {
+    "each family gets its own": Row(
+        {"load_balancer_source_ranges": ("10.0.0.0/8", "fd00::/8", "192.0.2.0/24")},
+        {"load_balancer_source_ranges": ("10.0.0.0/8", "192.0.2.0/24")},
+        {"load_balancer_source_ranges": ("fd00::/8",)},
+    ),
+    "whitespace around a range": Row(
+        {"load_balancer_source_ranges": ("  10.0.0.0/8", "192.0.2.0/24\t", "\nfd00::/8 ")},
+        {"load_balancer_source_ranges": ("10.0.0.0/8", "192.0.2.0/24")},
+        {"load_balancer_source_ranges": ("fd00::/8",)},
+    ),
+    "leading zeros": Row(
+        {"load_balancer_source_ranges": ("010.000.0.0/08",)}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
+    ),
+    "host bits are cleared": Row(
+        {"load_balancer_source_ranges": ("10.1.2.3/8",)}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
+    ),
+    "invalid ones are dropped": Row(
+        {"load_balancer_source_ranges": ("10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8", "bad/8", "", "192.0.2.0/24")},
+        {"load_balancer_source_ranges": ("192.0.2.0/24",)},
+        {},
+    ),
+}
+
+LOAD_BALANCER = {
+    "mode left out": Row({"ingresses": (ingress("192.0.2.1"),)}, {"load_balancer_vips": ("192.0.2.1",)}, {}),
+    "mode VIP": Row({"ingresses": (ingress("192.0.2.1", "VIP"),)}, {"load_balancer_vips": ("192.0.2.1",)}, {}),
+    "mode Proxy is left alone": Row({"ingresses": (ingress("192.0.2.1", "Proxy"),)}, {}),
+    "mode Proxy beside a VIP": Row(
+        {"ingresses": (ingress("192.0.2.1", "Proxy"), ingress("192.0.2.2"))}, {"load_balancer_vips": ("192.0.2.2",)}, {}
+    ),
+    "a hostname and no address": Row({"ingresses": (ingress(None), ingress(""))}, {}),
+    "each family gets its own": Row(
+        {"ingresses": (ingress("192.0.2.1"), ingress("fd00:b::1"))},
+        {"load_balancer_vips": ("192.0.2.1",)},
+        {"load_balancer_vips": ("fd00:b::1",)},
+    ),
+}
+
+HEALTH_CHECK = {
+    "LoadBalancer and Local": Row(
+        {"type": "LoadBalancer", "external_traffic_policy": "Local", "health_check_node_port": 30001},
+        {"health_check_node_port": 30001, "external_policy_local": True},
+    ),
+    "LoadBalancer and Local, but no port": Row(
+        {"type": "LoadBalancer", "external_traffic_policy": "Local"},
+        {"health_check_node_port": 0, "external_policy_local": True},
+    ),
+    "LoadBalancer and Cluster": Row(
+        {"type": "LoadBalancer", "external_traffic_policy": "Cluster", "health_check_node_port": 30001}, {}
+    ),
+    "LoadBalancer without a policy": Row({"type": "LoadBalancer", "health_check_node_port": 30001}, {}),
+    "NodePort and Local": Row(
+        {"type": "NodePort", "external_traffic_policy": "Local", "health_check_node_port": 30001},
+        {"health_check_node_port": 0, "external_policy_local": True},
+    ),
+}
+
+LOCAL: dict[str, Any] = {"external_traffic_policy": "Local"}
+EXTERNAL_BOTH: dict[str, Any] = {"external_ips": ("203.0.113.9", "fd00:e::9")}
+POLICIES = {
+    "no policies": Row({}, {}),
+    "internal Cluster": Row({"internal_traffic_policy": "Cluster"}, {}),
+    "internal Local": Row({"internal_traffic_policy": "Local"}, {"internal_policy_local": True}),
+    "external Local on a ClusterIP": Row(LOCAL, {"external_policy_local": False}),
+    "external Local on a NodePort": Row({**LOCAL, "type": "NodePort"}, {"external_policy_local": True}),
+    "external Local on a LoadBalancer": Row({**LOCAL, "type": "LoadBalancer"}, {"external_policy_local": True}),
+    "external Local on external IPs": Row(
+        {**LOCAL, **EXTERNAL_BOTH},
+        {"external_policy_local": True, "external_ips": ("203.0.113.9",)},
+        {"external_policy_local": True, "external_ips": ("fd00:e::9",)},
+    ),
+    "external Cluster on a NodePort": Row({"type": "NodePort", "external_traffic_policy": "Cluster"}, {}),
+    "creation time": Row({"created": "2024-01-01T00:00:00Z"}, {"created": "2024-01-01T00:00:00Z"}),
+}
+
+
+def _check(row: Row, family: Family) -> None:
+    expanded = expand_service(service(**{**DUAL_STACK, **row.fields}), family)
+    [(name, _)] = (expanded or {}).items()
+    assert {port_name("http", name.protocol): row.service_port(family)} == expanded
+
+
+both_families = pytest.mark.parametrize("family", list(Family), ids=[family.value for family in Family])
+
+
+@both_families
+@table(PORTS)
+def test_port_node_port_and_protocol_are_the_ports_own(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+@both_families
+@table(AFFINITY)
+def test_affinity_lasts_as_long_as_it_says_and_three_hours_where_it_does_not(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+@both_families
+@table(EXTERNAL_IPS)
+def test_external_ips_are_those_of_the_family(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+@both_families
+@table(SOURCE_RANGES)
+def test_source_ranges_are_trimmed_and_those_of_the_family(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+@both_families
+@table(LOAD_BALANCER)
+def test_load_balancer_addresses_are_the_vips_of_the_family(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+@both_families
+@table(HEALTH_CHECK)
+def test_health_checks_need_a_load_balancer_and_policy_local(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+@both_families
+@table(POLICIES)
+def test_external_policy_counts_where_the_type_lets_clients_in(row: Row, family: Family) -> None:
+    _check(row, family)
+
+
+class ClusterIPs(NamedTuple):
+    """Fields of a Service, and its cluster IP in each family; None: it has none there."""
+
+    fields: dict[str, Any]
+    ipv4: str | None
+    ipv6: str | None
+
+
+def _addressed(cluster_ips: tuple[str, ...], *families: str) -> dict[str, Any]:
+    return {"cluster_ip": cluster_ips[0], "cluster_ips": cluster_ips, "ip_families": families}
+
+
+CLUSTER_IPS = {
+    "single stack IPv4": ClusterIPs(_addressed((V4,), "IPv4"), V4, None),
+    "single stack IPv6": ClusterIPs(_addressed((V6,), "IPv6"), None, V6),
+    "dual stack, IPv4 first": ClusterIPs(_addressed((V4, V6), "IPv4", "IPv6"), V4, V6),
+    "dual stack, IPv6 first": ClusterIPs(_addressed((V6, V4), "IPv6", "IPv4"), V4, V6),
+    "dual stack, the second address missing": ClusterIPs(_addressed((V6,), "IPv6", "IPv4"), None, V6),
+    "an address of the other family": ClusterIPs(_addressed((V6,), "IPv4"), None, None),
+    "no ipFamilies, IPv4": ClusterIPs({"cluster_ip": V4}, V4, None),
+    "no ipFamilies, IPv6": ClusterIPs({"cluster_ip": V6}, None, V6),
+    "empty ipFamilies": ClusterIPs({"cluster_ip": V4, "ip_families": ()}, V4, None),
+    "no ipFamilies, only clusterIP counts": ClusterIPs({"cluster_ip": V4, "cluster_ips": (V4, V6)}, V4, None),
+    "leading zeros": ClusterIPs({"cluster_ip": "010.096.000.001"}, V4, None),
+    "leading zeros in clusterIPs": ClusterIPs(_addressed(("010.96.0.001",), "IPv4"), V4, None),
+    "IPv6 in a long form": ClusterIPs({"cluster_ip": "FD00:0096:0::0001"}, None, V6),
+    "headless": ClusterIPs({"cluster_ip": "None"}, None, None),
+    "headless, dual stack": ClusterIPs(_addressed(("None",), "IPv4", "IPv6"), None, None),
+    "empty clusterIP": ClusterIPs({"cluster_ip": ""}, None, None),
+    "no clusterIP yet": ClusterIPs({"cluster_ip": None}, None, None),
+    "ExternalName": ClusterIPs({"type": "ExternalName", "cluster_ip": None}, None, None),
+    "ExternalName with clusterIP": ClusterIPs({"type": "ExternalName"}, None, None),
+}
+
+
+@table(CLUSTER_IPS)
+def test_the_place_in_ip_families_chooses_the_cluster_ip(row: ClusterIPs) -> None:
+    expanded = [expand_service(service(**row.fields), family) for family in Family]
+    found = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
+    assert [None if address is None else [address] for address in (row.ipv4, row.ipv6)] == found
+
+
+def test_no_service_has_no_ports() -> None:
+    assert expand_service(None, Family.IPV4) is None
+
+
+@pytest.mark.parametrize("ports", [None, ()], ids=["left out", "empty"])
+def test_a_service_without_ports_is_empty_and_not_nothing(ports: tuple[()] | None) -> None:
+    assert expand_service(service(ports=ports), Family.IPV4) == {}
+
+
+def test_each_port_has_a_name_of_its_own() -> None:
+    """Protocol is part of the name, so that one port name may be there for TCP and for UDP; no name is a name."""
+    ports = (service_port(53, "dns"), service_port(53, "dns", "UDP"), service_port(80, ""))
+    found: Service = service("dns", namespace="kube-system", ports=ports)
+    assert {
+        ServicePortName("kube-system", "dns", "dns", "TCP"): ServicePort(V4, 53, "TCP"),
+        ServicePortName("kube-system", "dns", "dns", "UDP"): ServicePort(V4, 53, "UDP"),
+        ServicePortName("kube-system", "dns", "", "TCP"): ServicePort(V4, 80, "TCP"),
+    } == expand_service(found, Family.IPV4)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (ServicePortName("ns", "web", "http", "TCP"), "ns/web:http"),
+        (ServicePortName("ns", "web", "http", "UDP"), "ns/web:http"),
+        (ServicePortName("ns", "web", "", "TCP"), "ns/web"),
+    ],
+    ids=["named", "the protocol is not written", "unnamed"],
+)
+def test_the_text_of_a_name_leaves_out_what_is_empty(name: ServicePortName, expected: str) -> None:
+    assert expected == str(name)
+
+
+class Predicates(NamedTuple):
+    """Fields of a ServicePort, and who may reach it and what it reaches."""
+
+    fields: dict[str, Any]
+    accessible: bool
+    cluster: bool
+    local: bool
+
+
+INTERNAL: dict[str, Any] = {"internal_policy_local": True}
+EXTERNAL: dict[str, Any] = {"external_policy_local": True}
+PREDICATES = {
+    "cluster IP alone": Predicates({}, accessible=False, cluster=True, local=False),
+    "NodePort": Predicates({"node_port": 30080}, accessible=True, cluster=True, local=False),
+    "VIP": Predicates({"load_balancer_vips": ("192.0.2.1",)}, accessible=True, cluster=True, local=False),
+    "external IP": Predicates({"external_ips": ("203.0.113.9",)}, accessible=True, cluster=True, local=False),
+    "internal Local": Predicates(INTERNAL, accessible=False, cluster=False, local=True),
+    "internal Local, NodePort": Predicates({**INTERNAL, "node_port": 30080}, accessible=True, cluster=True, local=True),
+    "external Local, not accessible": Predicates(EXTERNAL, accessible=False, cluster=True, local=False),
+    "external Local, NodePort": Predicates({**EXTERNAL, "node_port": 30080}, accessible=True, cluster=True, local=True),
+    "both Local, not accessible": Predicates({**INTERNAL, **EXTERNAL}, accessible=False, cluster=False, local=True),
+}
+
+
+@table(PREDICATES)
+def test_policies_and_addresses_say_which_endpoints_are_used(row: Predicates) -> None:
+    port = structs.replace(PLAIN[Family.IPV4], **row.fields)
+    found = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)
+    assert (row.accessible, row.cluster, row.local) == found
