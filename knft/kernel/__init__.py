@@ -1,5 +1,6 @@
-"""The kernel, at the far end: libnftables and netlink. The only place that imports ``nftables`` and ``pyroute2``.
+"""The interface to the Linux kernel: libnftables, netlink, /proc and /sys.
 
-It decides nothing. What libnftables or the kernel refuses is raised as KernelError or UnsupportedError, chained, with
-what they said; foreign tables are never listed, touched or flushed.
+No other package imports ``nftables`` or ``pyroute2``. This one makes no decisions. It raises KernelError or
+UnsupportedError, with the original message, where libnftables or the kernel refuses a request. It never lists, changes
+or flushes other programs' tables, except to read kube-proxy's.
 """

@@ -1,4 +1,4 @@
-"""The addresses of this machine's interfaces, through netlink: read, and followed."""
+"""The IP addresses of this host's interfaces: reads them through netlink, and reports each change."""
 
 import errno
 import logging
@@ -13,23 +13,23 @@ from knft.errors import KernelError
 log = logging.getLogger("knft")
 
 POLL_SECONDS = 5.0
-"""How often they are read where the kernel tells of no changes, and how long until it is asked to again."""
-GATHER_SECONDS = 0.1
-"""How long changes are gathered after one was told, as interfaces come with several addresses."""
-LOOK_SECONDS = 0.5
-"""How long it takes to notice that one has to stop."""
+"""While notifications are unavailable: seconds between two reads of the addresses and two attempts to subscribe."""
+DEBOUNCE_SECONDS = 0.1
+"""Seconds to collect further notifications after a read, since an interface often gets several addresses at once."""
+STOP_CHECK_SECONDS = 0.5
+"""The longest time until AddressMonitor notices that it has to stop."""
 BUFFER_BYTES = 1024 * 1024
 
-_ROUTE = 0  # NETLINK_ROUTE
-_GROUPS = 1 << (5 - 1) | 1 << (9 - 1)  # RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR
+_NETLINK_ROUTE = 0
+_ADDRESS_GROUPS = 1 << (5 - 1) | 1 << (9 - 1)  # RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR
 _READ_BYTES = 64 * 1024
 
 Addresses = frozenset[str]
 
 
 def local_addresses() -> Addresses:
-    """Return every address of every interface, as canonical text, loopback and link-local ones included."""
-    from pyroute2 import (  # type: ignore[import-untyped]  # noqa: PLC0415 - heavy, only `run` needs it
+    """Return all addresses of all interfaces as canonical text, including loopback and link-local ones."""
+    from pyroute2 import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import, needed by `knft run` only
         IPRoute,
         NetlinkError,
     )
@@ -40,85 +40,90 @@ def local_addresses() -> Addresses:
                 message for family in (socket.AF_INET, socket.AF_INET6) for message in netlink.get_addr(family=family)
             ]
     except (NetlinkError, OSError) as error:
-        msg = f"the machine's addresses cannot be read: {error}"
+        msg = f"cannot read the addresses of the network interfaces: {error}"
         raise KernelError(msg) from error
-    # IFA_LOCAL is this end's address on a point-to-point link, where IFA_ADDRESS is the other's.
+    # On a point-to-point link IFA_LOCAL is this host's address and IFA_ADDRESS is the peer's.
     found = (message.get("IFA_LOCAL") or message.get("IFA_ADDRESS") for message in messages)
     return frozenset(address for address in found if address)
 
 
-class AddressFollower:
-    """Tells what the machine's addresses are, whenever that changes.
+class AddressMonitor:
+    """Reports the host's addresses at the start and after each change.
 
-    The kernel says when to look, and nothing of what it says is believed: all are read again, so that an overrun is
-    a reason to look like any other.
+    A notification only triggers a new read of all addresses; its content is not used. So a lost notification (ENOBUFS)
+    is handled like any other.
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
-        self._told: Addresses | None = None
-        self._complaint = ""
+        """Create a monitor that has not reported any addresses yet."""
+        self._reported: Addresses | None = None
+        self._warning = ""
 
-    def follow(self, stop: threading.Event, told: Callable[[Addresses], None]) -> None:
-        """Tell the addresses now and after every change until ``stop`` is set; a thread of its own calls this.
+    def run(self, stop: threading.Event, on_change: Callable[[Addresses], None]) -> None:
+        """Call ``on_change`` with the addresses now and after each change, until ``stop`` is set.
 
-        They are those of the network namespace of that thread. Where the kernel's notifications fail, they are read
-        now and then instead, with a warning, until there are notifications again.
+        Run this in a thread of its own: the addresses are those of its network namespace. While netlink notifications
+        fail, the monitor logs a warning, reads the addresses every POLL_SECONDS and tries to subscribe again.
         """
         while not stop.is_set():
             try:
-                with listen() as notifications:
-                    self._look(told)
-                    self._settle("")
-                    self._follow(notifications, stop, told)
+                with open_notifications() as notifications:
+                    self._report_if_changed(on_change)
+                    self._log_state("")
+                    self._watch(notifications, stop, on_change)
             except KernelError as error:
-                self._settle(f"{error}; the machine's addresses are read every {POLL_SECONDS:g} s")
-                # Not to be heard of any change is no reason not to see one.
+                self._log_state(f"{error}; reading the interface addresses every {POLL_SECONDS:g} s instead")
+                # Without notifications a change is still found by reading.
                 with suppress(KernelError):
-                    self._look(told)
+                    self._report_if_changed(on_change)
                 stop.wait(POLL_SECONDS)
 
-    def _follow(self, notifications: socket.socket, stop: threading.Event, told: Callable[[Addresses], None]) -> None:
+    def _watch(
+        self, notifications: socket.socket, stop: threading.Event, on_change: Callable[[Addresses], None]
+    ) -> None:
         poll = select.poll()
         poll.register(notifications, select.POLLIN)
         while not stop.is_set():
-            if poll.poll(LOOK_SECONDS * 1000):
+            if poll.poll(STOP_CHECK_SECONDS * 1000):
                 drain(notifications)
-                self._look(told)
-                # A flood of changes is looked at now and then, and the last one always.
-                stop.wait(GATHER_SECONDS)
+                self._report_if_changed(on_change)
+                # Limits how often the addresses are read; the last change is always seen.
+                stop.wait(DEBOUNCE_SECONDS)
 
-    def _look(self, told: Callable[[Addresses], None]) -> None:
+    def _report_if_changed(self, on_change: Callable[[Addresses], None]) -> None:
         found = local_addresses()
-        if found != self._told:
-            told(found)
-            self._told = found
+        if found != self._reported:
+            on_change(found)
+            self._reported = found
 
-    def _settle(self, complaint: str) -> None:
-        if complaint and complaint != self._complaint:
-            log.warning("%s", complaint)
-        if self._complaint and not complaint:
-            log.info("changes of the machine's addresses are told by the kernel again")
-        self._complaint = complaint
+    def _log_state(self, warning: str) -> None:
+        if warning and warning != self._warning:
+            log.warning("%s", warning)
+        if self._warning and not warning:
+            log.info("netlink notifications of address changes work again")
+        self._warning = warning
 
 
-def listen() -> socket.socket:
-    """Return a socket that hears of addresses that come and go, in both families; raise KernelError if refused."""
+def open_notifications() -> socket.socket:
+    """Return a socket that receives notifications of IPv4 and IPv6 address changes; raise KernelError if that fails."""
     try:
-        netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _ROUTE)
+        netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETLINK_ROUTE)
     except OSError as error:
-        raise _refused(error) from error
+        raise _unavailable(error) from error
     try:
         netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        netlink.bind((0, _GROUPS))
+        netlink.bind((0, _ADDRESS_GROUPS))
     except OSError as error:
         netlink.close()
-        raise _refused(error) from error
+        raise _unavailable(error) from error
     return netlink
 
 
 def drain(notifications: socket.socket) -> None:
-    """Read all that waits, an overrun too: the kernel says nothing more until that is read. May raise KernelError."""
+    """Discard all queued notifications, also after an overrun (ENOBUFS); raise KernelError if the socket fails.
+
+    After an overrun the kernel queues no notification until the queue has been read to its end.
+    """
     while True:
         try:
             notifications.recv(_READ_BYTES)
@@ -126,9 +131,9 @@ def drain(notifications: socket.socket) -> None:
             return
         except OSError as error:
             if error.errno != errno.ENOBUFS:
-                msg = f"notifications of changes are not to be had any more: {error.strerror}"
+                msg = f"cannot receive netlink notifications: {error.strerror}"
                 raise KernelError(msg) from error
 
 
-def _refused(error: OSError) -> KernelError:
-    return KernelError(f"notifications of changed addresses are not to be had: {error.strerror}")
+def _unavailable(error: OSError) -> KernelError:
+    return KernelError(f"cannot subscribe to address changes: {error.strerror}")

@@ -1,8 +1,7 @@
-"""The kernel's UDP flows, through pyroute2's netlink socket: listed, and forgotten one by one.
+"""Lists and deletes the kernel's UDP conntrack entries, through pyroute2's netlink socket.
 
-A sync beside this waits for some milliseconds at most: the interpreter's lock is given up after every buffer of a
-listing, which holds 150 messages, and once for the deletions that are sent together. Beside pyroute2's own way of
-listing it has waited for more than 100 ms.
+Another thread that syncs waits a few milliseconds at most: this module releases the GIL after each dump buffer (150
+messages) and once for each batch of deletions. With pyroute2's own dump a sync waited for more than 100 ms.
 """
 
 import errno
@@ -17,75 +16,77 @@ from typing import Protocol
 from msgspec import Struct
 
 from knft.errors import KernelError
-from knft.kernel import flow_messages as messages
-from knft.kernel.flow_messages import Flow
+from knft.kernel import conntrack_messages as messages
+from knft.kernel.conntrack_messages import Flow
 
-ANSWER_SECONDS = 30
-"""When the kernel counts as hung; it answers while it is asked."""
-ATTEMPTS = 5
-"""So often a listing is begun that the kernel interrupts, before what was listed has to do."""
-AT_ONCE = 64
-"""So many deletions are sent together; their answers fit into any receive buffer."""
+ANSWER_TIMEOUT_SECONDS = 30
+"""After this time without an answer the kernel is considered hung. It answers a request synchronously."""
+DUMP_ATTEMPTS = 5
+"""How often a dump that the kernel interrupts is started in all; the last one is used although it is incomplete."""
+DELETE_BATCH = 64
+"""How many deletions are sent together. Their acknowledgements fit into any receive buffer."""
 YIELD_SECONDS = 0.0003
-"""How long nothing is done each time, so that whoever waits for the interpreter's lock gets it."""
+"""How long to sleep to release the GIL, so that a waiting thread gets it."""
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 
 
-class Listing(Struct, frozen=True):
-    """Flows that were wanted; not ``complete`` where the kernel changed its table in the middle, every time."""
+class FlowDump(Struct, frozen=True):
+    """The flows that matched; not ``complete`` if the kernel interrupted all attempts because its table changed."""
 
     flows: list[Flow]
     complete: bool
 
 
-class Forgotten(Struct, frozen=True):
-    """How many flows are gone by what was asked, and the first refusal, "" without any."""
+class DeletedFlows(Struct, frozen=True):
+    """How many flows were deleted, and the first error, "" if there was none."""
 
     count: int
-    refusal: str
+    error: str
 
 
-class Socket(Protocol):
-    """What is needed of pyroute2's socket."""
+class NetlinkSocket(Protocol):
+    """The methods of pyroute2's socket that are used."""
 
     def sendto(self, data: bytes, address: tuple[int, int], /) -> int:
-        """Send one or several messages."""
+        """Send one or more messages."""
 
     def recv(self, size: int, /) -> bytes:
-        """Return one buffer."""
+        """Return one buffer of messages."""
 
 
 class FlowTable:
-    """The UDP flows of one family in zone 0, where knft's rules translate; other zones are those who made them's.
+    """The UDP flows of one family in conntrack zone 0, the only zone in which knft's rules translate.
 
-    Listing raises KernelError where nobody answers, or nothing can be listed. ``listings`` and ``deletions`` count
-    messages to the kernel.
+    ``dumps`` and ``deletions`` count the requests sent to the kernel.
     """
 
-    def __init__(self, netlink: Socket, family: int) -> None:
-        """Speak through a socket of nobody else's; ``family`` is AF_INET or AF_INET6."""
+    def __init__(self, netlink: NetlinkSocket, family: int) -> None:
+        """Use a socket that nothing else uses; ``family`` is AF_INET or AF_INET6."""
         self._socket = netlink
         self._family = family
-        self._layout = messages.layout(family)
+        self._pattern = messages.flow_pattern(family)
         self._sequence = 0
-        self.listings = self.deletions = 0
+        self.dumps = self.deletions = 0
 
-    def find(self, is_wanted: Callable[[bytes, bytes], bool]) -> Listing:
-        """Return the flows whose ends (dialled, answering) are wanted."""
-        for _ in range(ATTEMPTS):
+    def dump(self, is_match: Callable[[bytes, bytes], bool]) -> FlowDump:
+        """Return the flows for which ``is_match(original_destination, reply_source)`` is true.
+
+        Raises KernelError if the kernel refuses the dump or does not answer.
+        """
+        for _ in range(DUMP_ATTEMPTS):
             flows: list[Flow] = []
-            if self._has_listed(is_wanted, flows):
-                return Listing(flows, complete=True)
-        return Listing(flows, complete=False)
+            if self._dump_once(is_match, flows):
+                return FlowDump(flows, complete=True)
+        return FlowDump(flows, complete=False)
 
-    def _has_listed(self, is_wanted: Callable[[bytes, bytes], bool], flows: list[Flow]) -> bool:
-        """Add to ``flows``; return whether these are all."""
-        self.listings += 1
+    def _dump_once(self, is_match: Callable[[bytes, bytes], bool], flows: list[Flow]) -> bool:
+        """Add the matching flows to ``flows``; return whether the dump was complete."""
+        self.dumps += 1
         self._sequence += 1
-        self._send(messages.listing_request(self._family, self._sequence))
+        self._send(messages.dump_request(self._family, self._sequence))
         complete = True
         while True:
-            _give_way()
+            _yield_gil()
             try:
                 buffer = self._receive()
             except InterruptedError:
@@ -94,40 +95,40 @@ class FlowTable:
             for kind, flags, start in messages.split(buffer, range(self._sequence, self._sequence + 1)):
                 complete &= not flags & messages.INTERRUPTED
                 if kind == messages.FLOW:
-                    found = self._layout.match(buffer, start)
-                    if found is not None and is_wanted(found[1] + found[2], found[4] + found[5]):
-                        flows += messages.flow_of_zone_0(buffer, start, found)
+                    found = self._pattern.match(buffer, start)
+                    if found is not None and is_match(found[1] + found[2], found[4] + found[5]):
+                        flows += messages.parse_flow(buffer, start, found)
                 elif kind in (messages.ERROR, messages.DONE):
-                    code = messages.code(buffer, start)
+                    code = messages.error_code(buffer, start)
                     if code not in (0, errno.EINTR):
                         raise _refused(code)
                     return complete and not code
 
-    def forget(self, flows: Sequence[Flow]) -> Forgotten:
-        """Delete these very flows.
+    def delete(self, flows: Sequence[Flow]) -> DeletedFlows:
+        """Delete exactly these flows.
 
-        One that has ended meanwhile counts as none, and one of the same client that leads elsewhere now is left alone.
-        Where answers get lost, what was answered so far counts, and no more is asked for.
+        A flow that has ended is not counted, and a new flow of the same client with another endpoint is not deleted. If
+        acknowledgements are lost, this returns the number so far and sends no further deletions.
         """
         count, refusals = 0, set[int]()
         try:
-            for first in range(0, len(flows), AT_ONCE):
-                for code in self._delete(flows[first : first + AT_ONCE]):
+            for first in range(0, len(flows), DELETE_BATCH):
+                for code in self._delete_batch(flows[first : first + DELETE_BATCH]):
                     count += code == 0
                     refusals |= {code} - {0, errno.ENOENT}
         except KernelError as error:
-            return Forgotten(count, str(error))
-        return Forgotten(count, str(_refused(min(refusals))) if refusals else "")
+            return DeletedFlows(count, str(error))
+        return DeletedFlows(count, str(_refused(min(refusals))) if refusals else "")
 
-    def _delete(self, flows: Sequence[Flow]) -> Iterator[int]:
-        """Delete flows in one go; yield the kernel's answer to each."""
+    def _delete_batch(self, flows: Sequence[Flow]) -> Iterator[int]:
+        """Send deletions together; yield the errno of each."""
         sequences = range(self._sequence + 1, self._sequence + 1 + len(flows))
         self._sequence += len(flows)
         self.deletions += len(flows)
         requests = zip(sequences, flows, strict=True)
         self._send(b"".join(messages.deletion_request(self._family, *request) for request in requests))
-        # Not at each answer: they come one by one, and all of them are there by now.
-        _give_way()
+        # Once for each batch: the acknowledgements are queued by now, one buffer each.
+        _yield_gil()
         left = len(flows)
         while left:
             try:
@@ -137,7 +138,7 @@ class FlowTable:
             for kind, _, start in messages.split(buffer, sequences):
                 if kind == messages.ERROR:
                     left -= 1
-                    yield messages.code(buffer, start)
+                    yield messages.error_code(buffer, start)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -146,7 +147,7 @@ class FlowTable:
             raise _refused(error.errno) from error
 
     def _receive(self) -> bytes:
-        """Return a buffer; raise InterruptedError where the kernel had no room for one."""
+        """Return a buffer; raise InterruptedError if the kernel lost messages (ENOBUFS)."""
         try:
             return self._socket.recv(_READ_BYTES)
         except OSError as error:
@@ -155,21 +156,21 @@ class FlowTable:
             raise _refused(errno.ETIMEDOUT if error.errno == errno.EAGAIN else error.errno) from error
 
 
-def _give_way() -> None:
+def _yield_gil() -> None:
     time.sleep(YIELD_SECONDS)
 
 
 @contextmanager
-def flow_table(family: int) -> Iterator[FlowTable]:
-    """Open the flows of the calling thread's network namespace; raise KernelError where that is refused."""
+def open_flow_table(family: int) -> Iterator[FlowTable]:
+    """Open the flows of the calling thread's network namespace; raise KernelError if the kernel refuses."""
     from pyroute2.netlink.nfnetlink.nfctsocket import (  # type: ignore[import-untyped]  # noqa: PLC0415 - heavy
         NFCTSocket,
     )
 
     netlink = NFCTSocket(nfgen_family=family)
     try:
-        # Its own way to listen, with an event loop, is not used: the socket is enough.
-        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", ANSWER_SECONDS, 0))
+        # Only the socket is used, not pyroute2's event loop.
+        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", ANSWER_TIMEOUT_SECONDS, 0))
         yield FlowTable(netlink, family)
     except OSError as error:
         raise _refused(error.errno) from error
@@ -179,4 +180,6 @@ def flow_table(family: int) -> Iterator[FlowTable]:
 
 def _refused(code: int | None) -> KernelError:
     reason = os.strerror(code) if code else "no reason given"
-    return KernelError(f"conntrack cannot be asked about UDP flows: {reason}; it takes the module nf_conntrack_netlink")
+    return KernelError(
+        f"cannot access UDP conntrack entries: {reason}; the kernel module nf_conntrack_netlink is required"
+    )

@@ -1,4 +1,4 @@
-"""What the kernel has in it now, found out without making it load anything."""
+"""Checks what the running kernel has loaded, without making it load a module."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ _CHUNK = 1 << 20
 
 
 def has_nf_tables(module: Path = _MODULE, symbols: Path = _SYMBOLS) -> bool:
-    """Tell whether nf_tables is there, loaded or built in; True where that cannot be seen.
+    """Return whether nf_tables is loaded or built in; True if that cannot be determined.
 
-    Any question over netlink would load it.
+    A netlink request would load the module.
     """
     if module.exists():
         return True

@@ -1,4 +1,4 @@
-"""IPVS and links, through netlink: read, and taken away one by one."""
+"""IPVS virtual servers and network devices: reads and deletes them."""
 
 import errno
 import socket
@@ -10,15 +10,15 @@ from typing import Any
 
 from knft.errors import KernelError
 from knft.kernel import programs
+from knft.protocols import PROTOCOL_NUMBERS
 
-# Of the calling thread: /proc/net is the network namespace of the process's first one.
+# The calling thread's network namespace; /proc/net is that of the main thread.
 _SERVERS = Path("/proc/thread-self/net/ip_vs")
-_PROTOCOLS = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP, "sctp": socket.IPPROTO_SCTP}
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A link: what kind the kernel says it is, and its addresses."""
+    """A network device: the kind that the kernel reports (IFLA_INFO_KIND), and its addresses."""
 
     name: str
     kind: str
@@ -26,45 +26,45 @@ class Device:
 
 
 def read_servers(path: Path = _SERVERS) -> str | None:
-    """Return the table of virtual servers, or None where this kernel has IPVS not loaded, and so none of them.
+    """Return the text of /proc/net/ip_vs, or None if IPVS is not loaded. Raises KernelError.
 
-    It is read from /proc, as asking over netlink would load the module.
+    Reading /proc does not load the module; a netlink request would.
     """
     try:
         return path.read_text(encoding="ascii")
     except FileNotFoundError:
         return None
     except OSError as error:
-        msg = f"the virtual servers cannot be read: {error}"
+        msg = f"cannot read the IPVS virtual servers: {error}"
         raise KernelError(msg) from error
 
 
 def save_servers(seconds: float) -> str | None:
-    """Return the virtual servers as ``ipvsadm -Sn`` prints them, None without the program; raise KernelError.
+    """Return the virtual servers as ``ipvsadm -Sn`` prints them, or None if ipvsadm is missing; raise KernelError.
 
-    /proc has them too, but for how long a client stays, which it tells in the kernel's own ticks. To be asked where
-    ``read_servers`` has found any: otherwise the kernel may load a module because of the question.
+    /proc reports persistence timeouts in kernel ticks, so it cannot replace this. Call this only if ``read_servers``
+    found virtual servers: ipvsadm may load the module.
     """
     program = programs.find("ipvsadm")
     return None if program is None else programs.run([program, "-Sn"], seconds)
 
 
 def delete_server(address: str, protocol: str, port: int) -> None:
-    """Delete a virtual server and its real servers; harmless where it is gone. Raises KernelError."""
-    from pyroute2 import IPVS, IPVSService  # type: ignore[import-untyped]  # noqa: PLC0415 - heavy
+    """Delete a virtual server with its real servers; succeed if it does not exist. Raises KernelError."""
+    from pyroute2 import IPVS, IPVSService  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
 
-    with _refusals(f"the virtual server {protocol} {address} port {port}", errno.ESRCH), IPVS() as ipvs:
-        ipvs.service("del", service=IPVSService(addr=address, port=port, protocol=_PROTOCOLS[protocol]))
+    with _kernel_errors(f"virtual server {protocol} {address} port {port}", errno.ESRCH), IPVS() as ipvs:
+        ipvs.service("del", service=IPVSService(addr=address, port=port, protocol=PROTOCOL_NUMBERS[protocol]))
 
 
 def read_device(name: str) -> Device | None:
-    """Return the link of that name, or None where there is none; raise KernelError where it cannot be read."""
-    from pyroute2 import IPRoute  # noqa: PLC0415 - heavy
+    """Return the device of that name, or None if there is none; raise KernelError."""
+    from pyroute2 import IPRoute  # noqa: PLC0415 - slow to import
 
-    with _refusals(f"the device {name}"), IPRoute() as route:
+    with _kernel_errors(f"device {name}"), IPRoute() as route:
         for index in route.link_lookup(ifname=name):
             (link,) = route.get_links(index)
-            # With a family each: without one, pyroute2 asks for IPv4 alone in some versions.
+            # One request for each family: without a family, some versions of pyroute2 return IPv4 only.
             addresses = [
                 address.get("IFA_LOCAL") or address.get("IFA_ADDRESS")
                 for family in (socket.AF_INET, socket.AF_INET6)
@@ -75,10 +75,10 @@ def read_device(name: str) -> Device | None:
 
 
 def delete_device(name: str) -> None:
-    """Delete a link; harmless where it is gone. Raises KernelError."""
-    from pyroute2 import IPRoute  # noqa: PLC0415 - heavy
+    """Delete a device; succeed if it does not exist. Raises KernelError."""
+    from pyroute2 import IPRoute  # noqa: PLC0415 - slow to import
 
-    with _refusals(f"the device {name}", errno.ENODEV), IPRoute() as route:
+    with _kernel_errors(f"device {name}", errno.ENODEV), IPRoute() as route:
         for index in route.link_lookup(ifname=name):
             route.link("del", index=index)
 
@@ -89,13 +89,13 @@ def _kind(link: Any) -> str:  # noqa: ANN401 - pyroute2 has no types
 
 
 @contextmanager
-def _refusals(what: str, *harmless: int) -> Iterator[None]:
-    from pyroute2 import NetlinkError  # noqa: PLC0415 - heavy
+def _kernel_errors(what: str, *harmless: int) -> Iterator[None]:
+    from pyroute2 import NetlinkError  # noqa: PLC0415 - slow to import
 
     try:
         yield
     except (NetlinkError, OSError) as error:
         code = error.code if isinstance(error, NetlinkError) else error.errno
         if code not in harmless:
-            msg = f"{what} was refused by the kernel: {error}"
+            msg = f"the kernel refused the request for {what}: {error}"
             raise KernelError(msg) from error

@@ -1,6 +1,6 @@
-"""libnftables, as one call: a text goes in, and either it worked or KernelError says why.
+"""Runs nft commands with libnftables in this process.
 
-One context is used from one thread; the call releases the interpreter's lock while the kernel works.
+Use one context from one thread only. The call releases the GIL while the kernel works.
 """
 
 import ctypes
@@ -10,25 +10,25 @@ from knft.errors import KernelError, UnsupportedError
 
 _SONAME = "libnftables.so.1"
 _MISSING = (
-    "libnftables is missing ({reason}): install the package libnftables1 (Debian, Ubuntu) or nftables-libs (Fedora)"
+    "cannot load libnftables ({reason}): install the package libnftables1 (Debian, Ubuntu) or nftables-libs (Fedora)"
 )
 
 
-class Commands(Protocol):
-    """What carries out nft commands."""
+class CommandRunner(Protocol):
+    """Something that runs nft commands: Library or LibraryProcess."""
 
     def run(self, commands: str) -> str:
-        """Carry ``commands`` out as one transaction; raise KernelError where they are refused."""
+        """Run ``commands`` as one transaction and return the output; raise KernelError if they are refused."""
 
 
-def _context() -> Any:  # noqa: ANN401 - the binding has no types
+def _create_context() -> Any:  # noqa: ANN401 - the binding has no types
     try:
         import nftables  # type: ignore[import-untyped]  # noqa: PLC0415 - `knft --help` must not need it
     except ImportError as error:
-        msg = f"the Python binding 'nftables' is missing ({error}): install pip-nftables, or python3-nftables"
+        msg = f"cannot import the Python module 'nftables' ({error}): install pip-nftables or python3-nftables"
         raise UnsupportedError(msg) from error
     try:
-        # Asked for by itself first: where it is missing, the binding of PyPI also complains from its destructor.
+        # Loaded here first: if it is missing, the destructor of PyPI's binding raises a second error.
         ctypes.CDLL(_SONAME)
         return nftables.Nftables()
     except (OSError, AttributeError) as error:
@@ -36,18 +36,18 @@ def _context() -> Any:  # noqa: ANN401 - the binding has no types
 
 
 class Library:
-    """A libnftables context that reads JSON, and text where the input is not JSON."""
+    """A libnftables context that accepts JSON, and nft text if the input is not JSON. Its output is JSON."""
 
     def __init__(self) -> None:
-        """Load the library; raise UnsupportedError where it cannot be loaded."""
-        self._context = _context()
-        # With JSON output the library tries its JSON parser first, and then the one for text.
+        """Load the library; raise UnsupportedError if that fails."""
+        self._context = _create_context()
+        # With JSON output enabled the library tries the JSON parser first, then the text parser.
         self._context.set_json_output(True)
 
     def run(self, commands: str) -> str:
-        """Carry out commands as one transaction; return what the library printed.
+        """Run commands as one transaction; return what the library printed.
 
-        Raises KernelError with the library's own words; then nothing has changed.
+        Raises KernelError with the library's message; then nothing has changed.
         """
         status, output, error = self._context.cmd(commands)
         if status != 0:

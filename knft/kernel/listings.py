@@ -1,24 +1,24 @@
-"""Whole tables as ``nft -j list table`` prints them: knft's own and kube-proxy's, never all there are."""
+"""Lists whole tables as ``nft -j list table`` does: knft's own and kube-proxy's, never the whole ruleset."""
 
 from knft.errors import KernelError, LibraryDiedError
-from knft.kernel.libnftables import Commands
-from knft.kernel.newer_sets import explained
-from knft.nft.objects import Family
+from knft.families import Family
+from knft.kernel.libnftables import CommandRunner
+from knft.kernel.newer_sets import library_death_error
 
 _NO_SUCH_TABLE = "No such file or directory"
 
 
-def listed(library: Commands, family: Family, name: str) -> str | None:
-    """Return a table as JSON, None where there is none; raise KernelError.
+def list_table_json(library: CommandRunner, family: Family, name: str) -> str | None:
+    """Return a table as JSON, or None if it does not exist; raise KernelError.
 
-    ``library`` is to be a LibraryProcess: what another version of it has made may crash it.
+    Pass a LibraryProcess as ``library``: libnftables 1.0.6 crashes on sets that a newer version made.
     """
     try:
-        return library.run(f"list table {family} {name}")
+        return library.run(f"list table {family.nft} {name}")
     except LibraryDiedError as error:
-        raise explained(error) from error
+        raise library_death_error(error) from error
     except KernelError as error:
         if _NO_SUCH_TABLE in error.detail:
             return None
-        msg = f"listing the table {family} {name} failed: {error}"
+        msg = f"cannot list table {family.nft} {name}: {error}"
         raise KernelError(msg, error.detail) from error

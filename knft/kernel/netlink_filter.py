@@ -1,7 +1,8 @@
-"""A filter in the kernel for a socket that hears nf_tables' notifications, so that others' changes cost nothing.
+"""A socket filter (classic BPF) for nf_tables notifications, so that other programs' changes cost knft no CPU time.
 
-It is classic BPF, run on each buffer before it is queued. It sees a buffer's first message alone, as it has no loops.
-So a buffer passes that holds several; all of them come from one transaction, and its port id stands in the first.
+The kernel runs it on each buffer before queueing it. It has no loops, so it checks the first message of a buffer only.
+It therefore passes all buffers with several messages. All messages of a buffer are of one transaction, so the port id
+of the first message is that of all.
 """
 
 import ctypes
@@ -10,7 +11,8 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 
-from knft.kernel.messages import FAMILIES, NEW_GENERATION, table_attribute
+from knft.families import FAMILY_OF_NUMBER
+from knft.kernel.nftables_messages import NEW_GENERATION, table_attribute
 
 # Operations of linux/bpf_common.h; there is an accumulator and a register X.
 _LOAD_WORD = 0x20  # BPF_LD | BPF_W | BPF_ABS
@@ -26,28 +28,29 @@ _RETURN = 0x06  # BPF_RET | BPF_K
 _PASS = 0xFFFF_FFFF
 _DROP = 0
 
-# Where things are in a buffer; knft.kernel.messages draws it.
+# Offsets in a buffer; knft.kernel.nftables_messages describes the layout.
 _LENGTH, _KIND, _PORT, _FAMILY, _ATTRIBUTES = 0, 4, 12, 16, 20
 
-_SO_ATTACH_FILTER = 26  # the same on every architecture that Kubernetes runs on; the socket module lacks it
+_SO_ATTACH_FILTER = 26  # missing in the socket module; the same on all architectures of Kubernetes
 
 Instruction = tuple[int, int, int, int]
-"""Operation, instructions to skip where a comparison holds and where it does not, and a constant."""
+"""Operation, instructions to skip if a comparison is true and if it is false, and a constant."""
 
 
-def program(table: str, own_ports: Iterable[int], byte_order: str = sys.byteorder) -> Iterator[Instruction]:
-    """Yield the filter: it drops what ``own_ports`` did, and messages about anything but ``table``.
+def table_filter(table: str, own_ports: Iterable[int], byte_order: str = sys.byteorder) -> Iterator[Instruction]:
+    """Yield a filter that drops changes made by ``own_ports`` and messages about other tables than ``table``.
 
-    What passes: others' new generations, messages about the table in IPv4 or IPv6, and buffers with several messages.
+    It passes other programs' NEW_GENERATION messages, messages about ``table`` in family ip or ip6, and buffers with
+    several messages.
     """
     yield (_LOAD_WORD, 0, 0, _PORT)
     for port in sorted(own_ports):
-        yield from _if_equal(_loaded(port, 4, byte_order), _DROP)
-    yield from _pass_several(byte_order)
+        yield from _if_equal(_as_loaded(port, 4, byte_order), _DROP)
+    yield from _pass_several_messages(byte_order)
     yield (_LOAD_HALF, 0, 0, _KIND)
-    yield from _if_equal(_loaded(NEW_GENERATION, 2, byte_order), _PASS)
+    yield from _if_equal(_as_loaded(NEW_GENERATION, 2, byte_order), _PASS)
     yield (_LOAD_BYTE, 0, 0, _FAMILY)
-    yield from _require(*FAMILIES)
+    yield from _require(*FAMILY_OF_NUMBER)  # A table of the same name in another family is not knft's.
     attribute = table_attribute(table, byte_order)
     for offset in range(0, len(attribute), 4):
         yield (_LOAD_WORD, 0, 0, _ATTRIBUTES + offset)
@@ -55,24 +58,24 @@ def program(table: str, own_ports: Iterable[int], byte_order: str = sys.byteorde
     yield (_RETURN, 0, 0, _PASS)
 
 
-def generations(byte_order: str = sys.byteorder) -> Iterator[Instruction]:
-    """Yield a filter that passes new generations alone: one message for each transaction, whoever's and about what."""
+def generation_filter(byte_order: str = sys.byteorder) -> Iterator[Instruction]:
+    """Yield a filter that passes NEW_GENERATION messages only: one for each transaction of any process on any table."""
     yield (_LOAD_HALF, 0, 0, _KIND)
-    yield from _if_equal(_loaded(NEW_GENERATION, 2, byte_order), _PASS)
+    yield from _if_equal(_as_loaded(NEW_GENERATION, 2, byte_order), _PASS)
     yield (_RETURN, 0, 0, _DROP)
 
 
 def attach(netlink: socket.socket, instructions: Iterable[Instruction]) -> None:
-    """Filter what the socket gets from now on, in place of an earlier filter; raise OSError where it is refused."""
+    """Set or replace the socket's filter; raise OSError if the kernel refuses."""
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
     memory = ctypes.create_string_buffer(code, len(code))
-    # struct sock_fprog: how many instructions, and where they are; the kernel copies them.
+    # struct sock_fprog: the number of instructions and a pointer; the kernel copies them.
     pointer = struct.pack("HP", len(code) // 8, ctypes.addressof(memory))
     netlink.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointer)
 
 
-def _loaded(value: int, size: int, byte_order: str) -> int:
-    # BPF loads as if all were in network order, while netlink's headers are in the host's: the constant is turned.
+def _as_loaded(value: int, size: int, byte_order: str) -> int:
+    # BPF loads in network byte order, but netlink headers are in host order: swap the constant instead.
     turned = value.to_bytes(size, "little" if byte_order == "little" else "big")
     return int.from_bytes(turned, "big")
 
@@ -88,10 +91,10 @@ def _require(*values: int) -> Iterator[Instruction]:
     yield (_RETURN, 0, 0, _DROP)
 
 
-def _pass_several(byte_order: str) -> Iterator[Instruction]:
+def _pass_several_messages(byte_order: str) -> Iterator[Instruction]:
     """Pass a buffer that is longer than its first message."""
     if byte_order == "little":
-        # A length is a number here, not a pattern: it is put together. Two bytes do, as no buffer exceeds 8 KiB.
+        # The length is compared as a number, so its bytes are combined. Two suffice: no buffer exceeds 8 KiB.
         yield (_LOAD_BYTE, 0, 0, _LENGTH + 1)
         yield (_SHIFT_LEFT, 0, 0, 8)
         yield (_COPY_TO_X, 0, 0, 0)

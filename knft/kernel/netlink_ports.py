@@ -1,4 +1,4 @@
-"""Which netlink sockets are this process's own: the kernel names the socket, by its port id, that made a change."""
+"""The port ids of this process's netlink sockets: notifications carry that of the socket that made the change."""
 
 import os
 import socket
@@ -13,15 +13,15 @@ _OPEN_FILES = Path("/proc/self/fd")
 def netlink_ports() -> frozenset[int]:
     """Return the port ids of this process's NETLINK_NETFILTER sockets.
 
-    A socket that has none yet, as libnftables' before its first command, is given one. The number is the process id
-    only where nobody in the network namespace has it already, such as another container's process.
+    A socket without a port id, such as libnftables' before its first command, gets one. It equals the process id only
+    if no other socket in the network namespace uses that number, such as one of another container's process.
     """
     return frozenset(port for port in _ports() if port)
 
 
 def _ports() -> Iterator[int]:
     for entry in _OPEN_FILES.iterdir():
-        # What is closed meanwhile, by another thread or by this listing's own end, is not of interest.
+        # Ignores descriptors that are closed meanwhile, such as the one of this directory listing.
         with suppress(OSError):
             if str(entry.readlink()).startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(entry.name))) as duplicate:

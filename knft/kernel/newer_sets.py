@@ -1,7 +1,7 @@
-"""Sets of a newer libnftables, of which an older one dies whichever table they are in: found by netlink.
+"""Finds sets made by a newer libnftables, which crash an older libnftables, through netlink.
 
-A set's user data say how its key was written. Version 1.1.3 writes that for plain types too, as an expression that
-1.0.6 follows nowhere; and most commands have the library read the sets of all tables.
+The user data of a set store the expression with which its key was declared. Version 1.1.3 also stores it for plain
+types, which 1.0.6 cannot resolve, and crashes. Most commands make the library read the sets of all tables.
 """
 
 import struct
@@ -11,16 +11,16 @@ from typing import Any
 from msgspec import Struct
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
-from knft.kernel.tables import FAMILIES
+from knft.kernel.table_flags import NFPROTO_NAMES
 
 _PLAIN_TYPE = 4
-"""Which kind of expression a plain type is, as user data number them; 1.0.6 knows others alone."""
+"""The number of the expression kind for plain types in user data, which 1.0.6 does not know."""
 _CONCATENATION = 13
 _TYPES = ("NFTNL_UDATA_SET_KEY_TYPEOF", "NFTNL_UDATA_SET_DATA_TYPEOF")
 _KIND = struct.Struct("=BBI")
-"""The beginning of an expression in user data: attribute 0, its length 4, and the kind of expression."""
+"""The beginning of an expression in user data: attribute 0, length 4, and the expression kind."""
 _PARTS = _KIND.size + 2 + 2
-"""Where the first part of a concatenation is: its kind stands behind that of the whole, and two headers."""
+"""The offset of the first part of a concatenation: after the kind of the whole, and two headers."""
 
 
 class NamedSet(Struct, frozen=True):
@@ -29,12 +29,12 @@ class NamedSet(Struct, frozen=True):
     family: str
     table: str
     name: str
-    newer: bool
+    is_newer: bool
 
 
 def named_sets() -> list[NamedSet]:
-    """Return every set and map of every table; raise KernelError where that is refused."""
-    from pyroute2.netlink.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 - heavy
+    """Return the sets and maps of all tables; raise KernelError if the kernel refuses."""
+    from pyroute2.netlink.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
         NetlinkError,
     )
     from pyroute2.nftables.main import NFTables  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -43,29 +43,29 @@ def named_sets() -> list[NamedSet]:
         with NFTables(nfgen_family=0) as netlink:
             return [_named_set(message) for message in netlink.get_sets()]
     except (NetlinkError, OSError) as error:
-        msg = f"the names of nftables' sets cannot be read: {error}"
+        msg = f"cannot list the names of nftables sets: {error}"
         raise KernelError(msg) from error
 
 
-def explained(error: LibraryDiedError) -> UnavailableError:
-    """Return what to say where the library dies of a harmless command."""
-    return UnavailableError(f"libnftables dies of whatever it is asked here ({error}){_cause()}")
+def library_death_error(error: LibraryDiedError) -> UnavailableError:
+    """Return the error for a library that dies even of a harmless command, with the sets that cause it."""
+    return UnavailableError(f"libnftables crashes on every command ({error}){_describe_cause()}")
 
 
-def _cause() -> str:
+def _describe_cause() -> str:
     try:
-        newer = [each for each in named_sets() if each.newer]
+        newer = [each for each in named_sets() if each.is_newer]
     except KernelError:
         newer = []
     if not newer:
-        return "; no set that a newer nftables made was found: please report this"
+        return "; no set made by a newer nftables was found: please report this"
     return (
-        f": a newer nftables has made sets that this library cannot read, in {_places(newer)}; give knft "
+        f": it cannot read sets made by a newer nftables, in {_describe_sets(newer)}; give knft "
         "libnftables 1.1 or newer, or delete these sets with the nft that made them"
     )
 
 
-def _places(sets: Iterable[NamedSet]) -> str:
+def _describe_sets(sets: Iterable[NamedSet]) -> str:
     tables: dict[str, list[str]] = {}
     for each in sets:
         tables.setdefault(f"{each.family} {each.table}", []).append(each.name)
@@ -77,7 +77,10 @@ def _named_set(message: Any) -> NamedSet:  # noqa: ANN401 - pyroute2 has no type
     data = dict(message.get_attr("NFTA_SET_USERDATA") or ())
     newer = any(_is_newer(data[key]) for key in _TYPES if key in data)
     return NamedSet(
-        FAMILIES.get(family, str(family)), message.get_attr("NFTA_SET_TABLE"), message.get_attr("NFTA_SET_NAME"), newer
+        NFPROTO_NAMES.get(family, str(family)),
+        message.get_attr("NFTA_SET_TABLE"),
+        message.get_attr("NFTA_SET_NAME"),
+        newer,
     )
 
 

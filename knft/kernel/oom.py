@@ -1,13 +1,13 @@
-"""How early the kernel ends this process where memory runs out."""
+"""Sets the OOM score adjustment of this process."""
 
 from pathlib import Path
 
 
 def set_oom_score_adj(value: int | None, file: Path = Path("/proc/self/oom_score_adj")) -> str:
-    """Have the kernel spare this process (-1000) or prefer it (1000); None leaves it, and so does what is there.
+    """Write ``value``, from -1000 (never kill) to 1000 (kill first), to oom_score_adj; None leaves it unchanged.
 
-    Returns why that failed, "" where it did not: kube-proxy goes on without (I.4). To lower it takes CAP_SYS_RESOURCE.
-    Processes that this one starts afterwards have the same.
+    Returns the error text, or "" on success: like kube-proxy, knft continues if this fails. Lowering the value requires
+    CAP_SYS_RESOURCE. Child processes inherit the value.
     """
     if value is None:
         return ""
@@ -15,5 +15,5 @@ def set_oom_score_adj(value: int | None, file: Path = Path("/proc/self/oom_score
         if file.read_text(encoding="ascii").strip() != str(value):
             file.write_text(str(value), encoding="ascii")
     except OSError as error:
-        return f"{file} cannot be set to {value}: {error.strerror}"
+        return f"cannot set {file} to {value}: {error.strerror}"
     return ""

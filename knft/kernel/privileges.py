@@ -1,8 +1,8 @@
-"""Least privilege: of all capabilities CAP_NET_ADMIN alone is kept, which nf_tables, conntrack and netlink ask for.
+"""Drops all capabilities but CAP_NET_ADMIN, which nf_tables, conntrack and netlink require.
 
-What goes with the others: files that are readable by other users alone (CAP_DAC_OVERRIDE), ports below 1024
-(CAP_NET_BIND_SERVICE), raw sockets, as iptables-legacy-save opens one (CAP_NET_RAW). The user stays the same, so that
-root goes on reading its own files, such as tokens, certificates and the sysctls that belong to root.
+Afterwards the process cannot read files that only other users may read (CAP_DAC_OVERRIDE), bind ports below 1024
+(CAP_NET_BIND_SERVICE) or open raw sockets, as iptables-legacy-save does (CAP_NET_RAW). It keeps its user, so that root
+can still read its own files, such as tokens, certificates and sysctls.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ _WORDS = 2
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
-_LAST = Path("/proc/sys/kernel/cap_last_cap")
-_LAST_KNOWN = 40  # CAP_CHECKPOINT_RESTORE, of 5.9
+_LAST_CAPABILITY_FILE = Path("/proc/sys/kernel/cap_last_cap")
+_LAST_KNOWN_CAPABILITY = 40  # CAP_CHECKPOINT_RESTORE, of 5.9
 _TASKS = Path("/proc/self/task")
 
 
@@ -35,70 +35,70 @@ class _Data(ctypes.Structure):
 
 
 def drop_privileges() -> None:
-    """Keep CAP_NET_ADMIN and nothing more, in every set, for good and for all processes that are started later.
+    """Keep only CAP_NET_ADMIN, in all capability sets, permanently and for all child processes.
 
-    As root and as another user that has it. To be called while there is one thread, as capabilities belong to threads:
-    later ones have what the thread has that starts them. Raises UnsupportedError where it is not there to be kept,
-    and RuntimeError among several threads. The bounding set stays as it is where CAP_SETPCAP is missing; then nothing
-    but a program that is executed can have more, and knft's own give it up.
+    This works for root and for other users that have CAP_NET_ADMIN. Call it while the process has one thread:
+    capabilities belong to threads, and a new thread inherits those of its creator. Raises UnsupportedError if
+    CAP_NET_ADMIN is missing, and RuntimeError if there are several threads. Without CAP_SETPCAP the bounding set stays
+    unchanged; then an executed program can regain capabilities, and knft's own worker processes drop them again.
     """
     if len(list(_TASKS.iterdir())) > 1:
-        msg = "capabilities belong to threads: they have to be dropped while there is one"
+        msg = "cannot drop capabilities while the process has several threads"
         raise RuntimeError(msg)
     keep_net_admin()
 
 
 def keep_net_admin() -> None:
-    """Do so for the calling thread; raise UnsupportedError where it has no CAP_NET_ADMIN."""
+    """Do the same for the calling thread only; raise UnsupportedError if it has no CAP_NET_ADMIN."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        _bound(libc)
-        # Inheritable and ambient: a user other than root would have none in the processes that are started.
-        _set(libc)
+        _reduce_bounding_set(libc)
+        # Inheritable and ambient, because child processes of a user other than root would have none otherwise.
+        _set_capabilities(libc)
         _prctl(libc, _PR_CAP_AMBIENT, _AMBIENT_CLEAR)
         with suppress(PermissionError):  # SECBIT_NO_CAP_AMBIENT_RAISE; root needs none.
             _prctl(libc, _PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_NET_ADMIN)
         _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
     except OSError as error:
         if error.errno != errno.EPERM:
-            msg = f"privileges cannot be dropped: {error.strerror}"
+            msg = f"cannot drop privileges: {error.strerror}"
             raise UnsupportedError(msg) from error
         msg = "CAP_NET_ADMIN is missing: run knft as root, or give its container that capability"
         raise UnsupportedError(msg) from error
 
 
-def _bound(libc: ctypes.CDLL) -> None:
-    """Take everything else out of the bounding set, where that is allowed."""
+def _reduce_bounding_set(libc: ctypes.CDLL) -> None:
+    """Remove all other capabilities from the bounding set, if that is permitted."""
     with suppress(PermissionError):
-        for capability in range(_last() + 1):
+        for capability in range(_last_capability() + 1):
             if capability != CAP_NET_ADMIN:
                 _prctl(libc, _PR_CAPBSET_DROP, capability)
 
 
-def _last() -> int:
+def _last_capability() -> int:
     try:
-        return int(_LAST.read_text(encoding="ascii"))
+        return int(_LAST_CAPABILITY_FILE.read_text(encoding="ascii"))
     except (OSError, ValueError):
-        return _LAST_KNOWN
+        return _LAST_KNOWN_CAPABILITY
 
 
-def _set(libc: ctypes.CDLL) -> None:
+def _set_capabilities(libc: ctypes.CDLL) -> None:
     only = 1 << CAP_NET_ADMIN
     data = (_Data * _WORDS)(_Data(only, only, only), _Data(0, 0, 0))
-    _checked(libc.capset(ctypes.byref(_Header(_VERSION, 0)), ctypes.byref(data)))
+    _raise_on_error(libc.capset(ctypes.byref(_Header(_VERSION, 0)), ctypes.byref(data)))
 
 
 def _prctl(libc: ctypes.CDLL, option: int, *arguments: int) -> None:
     filled = (*arguments, 0, 0, 0, 0)[:4]
-    _checked(libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, filled)))
+    _raise_on_error(libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, filled)))
 
 
-def _checked(result: int) -> None:
+def _raise_on_error(result: int) -> None:
     if result != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process when the one that has made it ends."""
+def die_with_parent() -> None:
+    """Make the kernel kill this process when its parent exits."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

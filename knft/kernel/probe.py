@@ -1,12 +1,13 @@
-"""Whether this machine can do what knft needs, asked before anything is changed."""
+"""Checks whether this host supports everything that knft needs, before anything is changed."""
 
 from pathlib import Path
 
 from knft.errors import KernelError, LibraryDiedError, UnsupportedError
-from knft.kernel.libnftables import Commands
-from knft.kernel.newer_sets import explained
+from knft.families import Family
+from knft.kernel.libnftables import CommandRunner
+from knft.kernel.newer_sets import library_death_error
 
-# What each feature is for, and one rule that only a kernel with the feature accepts.
+# Feature, kernel options that provide it, type of the chain, and a rule that needs it.
 _FEATURES = (
     ("nf_tables", "CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV4 and CONFIG_NF_TABLES_IPV6", "filter", ""),
     ("nat", "CONFIG_NFT_NAT and CONFIG_NFT_MASQ", "nat", "masquerade fully-random"),
@@ -20,22 +21,22 @@ _NO_PRIVILEGE = "CAP_NET_ADMIN is missing: run knft as root, or give its contain
 _CAP_NET_ADMIN = 1 << 12
 
 
-def _sample(family: str, chain_type: str, rule: str) -> str:
-    # Made and deleted in one transaction, so that nothing of it is ever in force or left behind.
-    table = f"{family} knft-probe"
+def _probe_commands(family: Family, chain_type: str, rule: str) -> str:
+    # Created and deleted in one transaction, so that it never takes effect and nothing remains.
+    table = f"{family.nft} knft-probe"
     return f"table {table} {{ chain probe {{\n{_HOOKS[chain_type]}\n{rule}\n}}\n}}\ndelete table {table}\n"
 
 
-def require_life(kernel: Commands, family: str) -> None:
-    """Have the library do something harmless; raise LibraryDiedError where it dies even of that."""
-    kernel.run(_sample(family, "filter", "counter"))
+def require_working_library(kernel: CommandRunner, family: Family) -> None:
+    """Run a harmless command; raise LibraryDiedError if libnftables crashes even on that."""
+    kernel.run(_probe_commands(family, "filter", "counter"))
 
 
 def require_privilege(process_status: str | None = None) -> None:
-    """Raise UnsupportedError where this process has no CAP_NET_ADMIN.
+    """Raise UnsupportedError if this process has no CAP_NET_ADMIN.
 
-    ``process_status`` is the text of /proc/self/status. Asked before libnftables, which writes to standard error
-    itself when it is refused.
+    ``process_status`` is the text of /proc/self/status. Call this before libnftables, which prints to standard error
+    itself when it lacks the capability.
     """
     status = process_status or Path("/proc/self/status").read_text(encoding="ascii")
     effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
@@ -43,17 +44,17 @@ def require_privilege(process_status: str | None = None) -> None:
         raise UnsupportedError(_NO_PRIVILEGE)
 
 
-def probe(kernel: Commands) -> None:
-    """Return where the kernel accepts all that knft needs in both families; raise UnsupportedError otherwise.
+def probe(kernel: CommandRunner) -> None:
+    """Raise UnsupportedError if the kernel rejects a feature that knft needs, in either family.
 
-    That the library dies says nothing of the kernel, and is UnsupportedError too.
+    Also raised if libnftables crashes, which does not depend on the kernel.
     """
-    for family in ("ip", "ip6"):
+    for family in Family:
         for feature, option, chain_type, rule in _FEATURES:
             try:
-                kernel.run(_sample(family, chain_type, rule))
+                kernel.run(_probe_commands(family, chain_type, rule))
             except LibraryDiedError as error:
-                raise UnsupportedError(str(explained(error))) from error
+                raise UnsupportedError(str(library_death_error(error))) from error
             except KernelError as error:
                 raise UnsupportedError(_explain(feature, option, error)) from error
 
@@ -61,4 +62,4 @@ def probe(kernel: Commands) -> None:
 def _explain(feature: str, option: str, error: KernelError) -> str:
     if any(words in error.detail for words in _REFUSALS):
         return _NO_PRIVILEGE
-    return f"the kernel lacks {feature} ({option}): use a kernel that has it; it said: {error}"
+    return f"the kernel does not support {feature}: use a kernel with {option} ({error})"

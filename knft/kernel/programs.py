@@ -1,4 +1,4 @@
-"""Other people's programs, run with a list of words and never through a shell."""
+"""Runs other programs, with an argument list and without a shell."""
 
 import os
 import shutil
@@ -8,34 +8,34 @@ from collections.abc import Sequence
 from knft.errors import KernelError
 
 _ADMIN_FOLDERS = ("/usr/sbin", "/sbin")
-"""Where such programs live on Debian, outside an ordinary user's and many a service's PATH."""
+"""Where Debian installs such programs; not in the PATH of ordinary users and many services."""
 
 
 def find(name: str) -> str | None:
-    """Return the path of a program, or None where it is not installed."""
+    """Return the path of a program, or None if it is not installed."""
     folders = (os.environ.get("PATH", os.defpath), *_ADMIN_FOLDERS)
     return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def run(argv: Sequence[str], seconds: float, stdin: str = "") -> str:
-    """Run a program and return what it wrote to standard output.
+    """Run a program and return its standard output.
 
-    Raises KernelError with its own words where it fails, cannot be started, or takes longer than ``seconds``.
+    Raises KernelError with the program's error output if it fails, cannot be started, or takes longer than ``seconds``.
     """
-    name = os.path.basename(argv[0])  # noqa: PTH119 - a word for people, not a file
+    name = os.path.basename(argv[0])  # noqa: PTH119 - for messages only
     try:
         done = subprocess.run(
             argv, input=stdin, capture_output=True, check=False, timeout=seconds, text=True, errors="surrogateescape"
         )
     except subprocess.TimeoutExpired as error:
-        msg = f"{name} did not end within {seconds:g} s"
+        msg = f"{name} did not finish within {seconds:g} s"
         raise KernelError(msg) from error
     except OSError as error:
-        msg = f"{name} cannot be run: {error.strerror}"
+        msg = f"cannot run {name}: {error.strerror}"
         raise KernelError(msg) from error
     if done.returncode != 0:
         detail = (done.stderr or done.stdout).strip()
-        said = " ".join(detail.split()) or f"status {done.returncode}"
-        msg = f"{' '.join((name, *argv[1:]))}: {said}"
+        error_text = " ".join(detail.split()) or f"status {done.returncode}"
+        msg = f"{' '.join((name, *argv[1:]))}: {error_text}"
         raise KernelError(msg, detail)
     return done.stdout

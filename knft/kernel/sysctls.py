@@ -1,6 +1,7 @@
-"""Conntrack's settings (I.7): decided from values alone, then read, compared and written where they differ.
+"""Sets conntrack's kernel parameters: computes the desired values, then compares and writes them.
 
-kube-proxy's nftables mode sets no others: neither route_localnet nor anything of bridges is needed (C.1).
+See docs/behaviour/conntrack.md#sysctls. kube-proxy's nftables mode sets no others: it needs neither route_localnet nor
+the bridge sysctls (docs/behaviour/nftables.md#start).
 """
 
 import math
@@ -15,13 +16,16 @@ from knft.errors import UnsupportedError
 
 _NETFILTER = "proc/sys/net/netfilter"
 _HASH_SIZE = "sys/module/nf_conntrack/parameters/hashsize"
-_ONLINE = "sys/devices/system/cpu/online"
-_FLOWS_A_BUCKET = 4
-"""With more, lookups take longer than they should."""
+_ONLINE_PROCESSORS = "sys/devices/system/cpu/online"
+_FLOWS_PER_BUCKET = 4
+"""More flows per hash bucket make lookups slow."""
 
 
-class Wishes(Protocol):
-    """What an operator can say about conntrack; 0 and False leave things as they are. Timeouts are seconds."""
+class ConntrackOptions(Protocol):
+    """The conntrack options of the configuration; 0 and False leave a parameter unchanged. Timeouts are in seconds.
+
+    knft.configuration.settings.ConntrackSettings provides them; this package may not import it.
+    """
 
     @property
     def max_per_core(self) -> int: ...  # noqa: D102 - kube-proxy's names
@@ -39,73 +43,81 @@ class Wishes(Protocol):
     def udp_stream_timeout(self) -> float: ...  # noqa: D102
 
 
-class Setting(Struct, frozen=True):
-    """What one file, below the root folder, is to say, or ``at_least``; and the flag that leaves it alone."""
+class DesiredValue(Struct, frozen=True):
+    """The value of one file, relative to the root directory, and the flag that leaves the file unchanged.
+
+    With ``at_least`` a larger value is accepted.
+    """
 
     path: str
     value: int
-    otherwise: str
+    opt_out_flag: str
     at_least: bool = False
 
     def accepts(self, value: int) -> bool:
-        """Whether nothing has to be written where the file has ``value``."""
+        """Return whether a file with ``value`` can stay as it is."""
         return value >= self.value if self.at_least else value == self.value
 
 
-def settings(wishes: Wishes, processors: int) -> Iterator[Setting]:
-    """Yield what is to be set, in kube-proxy's order, on a machine with so many processors."""
-    most = max(wishes.max_per_core * processors, wishes.minimum) if wishes.max_per_core > 0 else 0
-    if most > 0:
+def desired_values(options: ConntrackOptions, processors: int) -> Iterator[DesiredValue]:
+    """Yield the desired values in kube-proxy's order, for a host with that many processors."""
+    max_flows = max(options.max_per_core * processors, options.minimum) if options.max_per_core > 0 else 0
+    if max_flows > 0:
         flag = "--conntrack-max-per-core=0"
-        yield Setting(f"{_NETFILTER}/nf_conntrack_max", most, flag)
-        yield Setting(_HASH_SIZE, most // _FLOWS_A_BUCKET, flag, at_least=True)
-    yield from _seconds("tcp_timeout_established", wishes.tcp_established_timeout, "tcp-timeout-established")
-    yield from _seconds("tcp_timeout_close_wait", wishes.tcp_close_wait_timeout, "tcp-timeout-close-wait")
-    if wishes.tcp_be_liberal:
-        yield Setting(f"{_NETFILTER}/nf_conntrack_tcp_be_liberal", 1, "--conntrack-tcp-be-liberal=false")
-    yield from _seconds("udp_timeout", wishes.udp_timeout, "udp-timeout")
-    yield from _seconds("udp_timeout_stream", wishes.udp_stream_timeout, "udp-timeout-stream")
+        yield DesiredValue(f"{_NETFILTER}/nf_conntrack_max", max_flows, flag)
+        yield DesiredValue(_HASH_SIZE, max_flows // _FLOWS_PER_BUCKET, flag, at_least=True)
+    yield from _seconds("tcp_timeout_established", options.tcp_established_timeout, "tcp-timeout-established")
+    yield from _seconds("tcp_timeout_close_wait", options.tcp_close_wait_timeout, "tcp-timeout-close-wait")
+    if options.tcp_be_liberal:
+        yield DesiredValue(f"{_NETFILTER}/nf_conntrack_tcp_be_liberal", 1, "--conntrack-tcp-be-liberal=false")
+    yield from _seconds("udp_timeout", options.udp_timeout, "udp-timeout")
+    yield from _seconds("udp_timeout_stream", options.udp_stream_timeout, "udp-timeout-stream")
 
 
-def _seconds(name: str, seconds: float, flag: str) -> Iterator[Setting]:
+def _seconds(name: str, seconds: float, flag: str) -> Iterator[DesiredValue]:
     if seconds > 0:
-        # The kernel knows whole seconds, and none would mean that flows end at once.
-        yield Setting(f"{_NETFILTER}/nf_conntrack_{name}", math.ceil(seconds), f"--conntrack-{flag}=0")
+        # The kernel takes whole seconds; 0 would expire flows at once.
+        yield DesiredValue(f"{_NETFILTER}/nf_conntrack_{name}", math.ceil(seconds), f"--conntrack-{flag}=0")
 
 
-def processors(root: Path = Path("/"), otherwise: Callable[[], int | None] = os.cpu_count) -> int:
-    """Return how many processors of the machine are online, whatever part of them this process may use."""
+def online_processors(root: Path = Path("/"), fallback: Callable[[], int | None] = os.cpu_count) -> int:
+    """Return the number of online processors of the host, including those that this process may not use."""
     try:
-        ranges = [part.split("-") for part in (root / _ONLINE).read_text(encoding="ascii").strip().split(",")]
+        ranges = [
+            part.split("-") for part in (root / _ONLINE_PROCESSORS).read_text(encoding="ascii").strip().split(",")
+        ]
         return sum(int(numbers[-1]) - int(numbers[0]) + 1 for numbers in ranges)
     except (OSError, ValueError):
-        return otherwise() or 1
+        return fallback() or 1
 
 
-def set_conntrack(wishes: Wishes, root: Path = Path("/")) -> list[str]:
-    """Set what differs from the wishes; return a sentence about each that was.
+def set_conntrack(options: ConntrackOptions, root: Path = Path("/")) -> list[str]:
+    """Write the parameters that differ from ``options``; return a line of text for each change.
 
-    The kernel has these files once its conntrack is loaded, as it is by any rule that translates addresses: by
-    ``probe``. Raises UnsupportedError at the first that cannot be set; then those after it are as they were. Where
-    all are as wished nothing is written, so that it takes no right to write.
+    The files exist once the kernel has loaded conntrack, which any NAT rule causes, such as those of ``probe``. Raises
+    UnsupportedError at the first file that cannot be written; later ones are then unchanged. If all values are as
+    desired, nothing is written, and no write permission is needed.
     """
     return [
-        sentence for setting in settings(wishes, processors(root)) for sentence in _set(root / setting.path, setting)
+        change
+        for desired in desired_values(options, online_processors(root))
+        for change in _apply(root / desired.path, desired)
     ]
 
 
-def _set(path: Path, setting: Setting) -> Iterator[str]:
-    before = "nothing that can be read"
+def _apply(path: Path, desired: DesiredValue) -> Iterator[str]:
+    before = "unknown"
     try:
         before = path.read_text(encoding="ascii").strip()
-        if setting.accepts(int(before)):
+        if desired.accepts(int(before)):
             return
-        path.write_text(str(setting.value), encoding="ascii")
+        path.write_text(str(desired.value), encoding="ascii")
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "no number"
+        reason = (error.strerror if isinstance(error, OSError) else None) or "not a number"
         msg = (
-            f"could not set conntrack parameters: {path}: {reason}; it is to be {setting.value}, and has {before}: "
-            f"let a privileged init container run knft with --init-only, or leave it as it is by {setting.otherwise}"
+            f"could not set conntrack parameters: {path}: {reason} (current value {before}, desired {desired.value}); "
+            "run knft with --init-only in a privileged init container, "
+            f"or leave the parameter unchanged with {desired.opt_out_flag}"
         )
         raise UnsupportedError(msg) from error
-    yield f"{path}: {before} becomes {setting.value}"
+    yield f"{path}: changed from {before} to {desired.value}"

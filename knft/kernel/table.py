@@ -1,4 +1,4 @@
-"""One family's table in the kernel: read, declare, replace, commit, remove."""
+"""KernelTable: reads, declares, replaces, changes and deletes the table of one family in the kernel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from msgspec import structs
 
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
-from knft.kernel.libnftables import Commands
-from knft.kernel.newer_sets import explained
+from knft.families import Family
+from knft.kernel.libnftables import CommandRunner
+from knft.kernel.newer_sets import library_death_error
 from knft.kernel.ownership import Ownership
-from knft.kernel.probe import require_life
-from knft.kernel.tables import flags_of
-from knft.nft.codec.listing import Listing, parse_listing
+from knft.kernel.probe import require_working_library
+from knft.kernel.table_flags import flags_of
+from knft.nft.codec.listing import TableListing, parse_listing
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
-from knft.nft.objects import Family, Table
+from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
 
 _NO_SUCH_TABLE = "No such file or directory"
@@ -23,113 +24,113 @@ _NOT_PERMITTED = "Operation not permitted"
 class KernelTable:
     """The table ``name`` of ``family``.
 
-    Every method raises KernelError, and then nothing has changed; or UnavailableError, where nobody knows whether it
-    has.
+    Every method raises KernelError, and then nothing has changed, or UnavailableError, and then the result is unknown.
     """
 
-    def __init__(self, library: Commands, family: Family, name: str, ownership: Ownership | None = None) -> None:
-        """Have ``library`` do the work: a LibraryProcess, unless it may crash with the caller.
+    def __init__(self, library: CommandRunner, family: Family, name: str, ownership: Ownership | None = None) -> None:
+        """Use ``library``, which should be a LibraryProcess unless a crash may end the caller.
 
-        With an ``ownership`` that is possible, the table is made so that only this process may change it.
+        If ``ownership`` is given and supported, the table is created such that only this process may change it.
         """
         self._library = library
         self._family = family
         self._name = name
-        self._ownership = ownership if ownership is not None and ownership.possible else None
+        self._ownership = ownership if ownership is not None and ownership.is_supported else None
 
-    def read(self) -> Listing | None:
-        """Return what the table holds, or None where there is none."""
-        flags = flags_of(self._family, self._name)
+    def read(self) -> TableListing | None:
+        """Return the table's contents, or None if the table does not exist."""
+        flags = flags_of(self._family.nft, self._name)
         try:
-            listed = self._library.run(f"list table {self._family} {self._name}")
+            listed = self._library.run(f"list table {self._family.nft} {self._name}")
         except LibraryDiedError:
             self.ensure_working()
             raise
         except KernelError as error:
             if _NO_SUCH_TABLE in error.detail:
                 return None
-            msg = f"listing the table {self._family} {self._name} failed: {error}"
+            msg = f"cannot list table {self._family.nft} {self._name}: {error}"
             raise type(error)(msg, error.detail) from error
         try:
             listing = parse_listing(listed)
         except (ValueError, KeyError, TypeError) as error:
             if "owner" in flags and self._ownership is None:
-                raise self._owned_by_another() from error  # libnftables 1.0.6 cuts the listing of such a table short.
-            msg = f"the table {self._family} {self._name} is not one that knft understands: {error!r}"
+                raise self._owned_by_another() from error  # libnftables 1.0.6 truncates its listing.
+            msg = f"cannot parse table {self._family.nft} {self._name}: {error!r}"
             raise KernelError(msg) from error
         not_owned = self._ownership is not None and "persist" not in flags
-        return structs.replace(listing, unsuitable=not_owned or "dormant" in flags)
+        return structs.replace(listing, must_be_replaced=not_owned or "dormant" in flags)
 
     def ensure_working(self) -> None:
-        """Return where the library only dies of some things; raise UnavailableError where it dies of anything."""
+        """Raise UnavailableError if the library crashes even on a harmless command."""
         try:
-            require_life(self._library, self._family)
+            require_working_library(self._library, self._family)
         except LibraryDiedError as error:
-            raise explained(error) from error
+            raise library_death_error(error) from error
 
     def declare(self, table: Table) -> None:
-        """Make the table with its containers; harmless where they are there already."""
-        with self._owning():
-            self._library.run(declarations_text(self._owned(table)))
+        """Create the table and its containers; existing ones are unchanged."""
+        with self._keeping_ownership():
+            self._library.run(declarations_text(self._with_ownership(table)))
 
     def replace(self, table: Table) -> None:
-        """Put ``table`` in the place of the one that is there, in one transaction."""
-        with self._owning():
-            # One that has an owner cannot be added again without saying so, and one that has none not with.
-            owned = "owner" in flags_of(self._family, self._name)
+        """Replace the existing table by ``table`` in one transaction."""
+        with self._keeping_ownership():
+            # "add table" fails unless its flags equal those of the existing table.
+            owned = "owner" in flags_of(self._family.nft, self._name)
             flags = "{\nflags owner,persist\n}" if owned else ""
-            where = f"{self._family} {self._name}"
-            self._library.run(f"add table {where} {flags}\ndelete table {where}\n{table_text(self._owned(table))}")
+            where = f"{self._family.nft} {self._name}"
+            self._library.run(
+                f"add table {where} {flags}\ndelete table {where}\n{table_text(self._with_ownership(table))}"
+            )
 
     def commit(self, transaction: Transaction) -> None:
-        """Send a transaction; an empty one is not sent."""
-        with self._owning():
+        """Send a transaction, unless it is empty."""
+        with self._keeping_ownership():
             if not transaction.is_empty:
                 self._library.run(transaction_json(transaction).decode())
 
     def remove(self) -> bool:
-        """Delete the table; return whether there was one."""
+        """Delete the table; return whether it existed."""
         try:
-            with self._owning():
-                self._library.run(f"delete table {self._family} {self._name}")
+            with self._keeping_ownership():
+                self._library.run(f"delete table {self._family.nft} {self._name}")
         except KernelError as error:
             if _NO_SUCH_TABLE in error.detail:
                 return False
             raise
         return True
 
-    def _owned(self, table: Table) -> Table:
+    def _with_ownership(self, table: Table) -> Table:
         return structs.replace(table, owned=self._ownership is not None)
 
     @contextmanager
-    def _owning(self) -> Iterator[None]:
-        """Take over before a change what a former process of the library left, and after it what this one leaves."""
+    def _keeping_ownership(self) -> Iterator[None]:
+        """Claim the table before a change, since a new worker may have started, and again after it."""
         try:
-            self._keep()
+            self._claim()
             yield
-            self._keep_after()
+            self._claim_after_change()
         except TableOwnedError:
             raise
         except KernelError as error:
-            if _NOT_PERMITTED in error.detail and "owner" in flags_of(self._family, self._name):
+            if _NOT_PERMITTED in error.detail and "owner" in flags_of(self._family.nft, self._name):
                 raise self._owned_by_another() from error
             raise
 
     def _owned_by_another(self) -> TableOwnedError:
         return TableOwnedError(
-            f"the table {self._family} {self._name} belongs to another process, which alone may change it: "
-            "stop the other knft first"
+            f"table {self._family.nft} {self._name} is owned by another process: stop the other knft instance first"
         )
 
-    def _keep_after(self) -> None:
+    def _claim_after_change(self) -> None:
         try:
-            self._keep()
+            self._claim()
         except UnavailableError:
             raise
         except KernelError as error:
-            msg = f"the change was made, but the table could not be taken over after it: {error}"
+            msg = f"the change was committed, but the table could not be claimed afterwards: {error}"
             raise UnavailableError(msg, error.detail) from error
 
-    def _keep(self) -> None:
+    def _claim(self) -> None:
         if self._ownership is not None:
-            self._ownership.keep()
+            self._ownership.claim()

@@ -1,4 +1,4 @@
-"""iptables of every backend and family, and ipset: read and changed through their own programs."""
+"""iptables (nft and legacy, both families) and ipset: reads and changes them through their programs."""
 
 import time
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from knft.errors import KernelError
 from knft.kernel import programs
 
 CHANGE_SECONDS = 300.0
-"""When a change counts as hung; iptables-legacy takes some seconds for 100 000 rules."""
+"""After this time a change is considered hung; iptables-legacy takes some seconds for 100 000 rules."""
 _LOCK_SECONDS = "10"
-"""How long iptables-legacy waits for others that hold its lock."""
+"""How long iptables-legacy waits for the xtables lock."""
 _IN_USE = "in use by a kernel component"
 _NO_SUCH_SET = "does not exist"
 _NO_IPSET = ("Cannot open session to kernel", "Kernel support")
@@ -17,7 +17,7 @@ _NO_IPSET = ("Cannot open session to kernel", "Kernel support")
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One way to the rules of one family, such as ``ip6tables-legacy``, and its programs."""
+    """The programs of one family and backend, such as ``ip6tables-legacy``."""
 
     name: str
     save: str
@@ -25,12 +25,12 @@ class Backend:
 
 
 def backends() -> tuple[Backend, ...]:
-    """Return the backends that are installed: both where there are both, as leftovers may be in either."""
+    """Return the installed backends: nft and legacy if both are installed, since either may hold leftovers."""
     found = (_backend(f"{family}-{kind}") for kind in ("nft", "legacy") for family in ("iptables", "ip6tables"))
     named = tuple(backend for backend in found if backend is not None)
     if named:
         return named
-    # A system with one backend alone may have it under the plain name.
+    # A host with only one backend may provide it without a suffix.
     plain = (_backend(family) for family in ("iptables", "ip6tables"))
     return tuple(backend for backend in plain if backend is not None)
 
@@ -41,17 +41,17 @@ def _backend(name: str) -> Backend | None:
 
 
 def save(backend: Backend, seconds: float = CHANGE_SECONDS) -> str:
-    """Return all rules; asks for no table by name, so that none is made by asking. Raises KernelError."""
+    """Return all rules. It names no table, since that would create the table. Raises KernelError."""
     return programs.run([backend.save], seconds)
 
 
 def restore(backend: Backend, text: str) -> None:
-    """Carry out ``text``, each table as one transaction; raise KernelError where one is refused."""
+    """Apply ``text``, each table as one transaction; raise KernelError if one is refused."""
     programs.run([backend.restore, "-w", _LOCK_SECONDS, "--noflush"], CHANGE_SECONDS, text)
 
 
 def list_sets(seconds: float = CHANGE_SECONDS) -> str | None:
-    """Return the names of all sets, a line each; None without the program or the kernel's part. Raises KernelError."""
+    """Return the names of all sets, one per line; None without the program or kernel support. Raises KernelError."""
     program = programs.find("ipset")
     if program is None:
         return None
@@ -64,23 +64,23 @@ def list_sets(seconds: float = CHANGE_SECONDS) -> str | None:
 
 
 def save_set(name: str, seconds: float = CHANGE_SECONDS) -> str:
-    """Return one set as commands; raise KernelError where it cannot be read."""
+    """Return one set as ipset commands; raise KernelError if it cannot be read."""
     return programs.run([programs.find("ipset") or "ipset", "save", name], seconds)
 
 
 def save_sets(seconds: float = CHANGE_SECONDS) -> str | None:
-    """Return all sets as commands, None without the program; raise KernelError where they cannot be read.
+    """Return all sets as ipset commands, None without the program; raise KernelError if they cannot be read.
 
-    To be asked where a rule names a set: otherwise the kernel may load a module because of the question.
+    Call this only if a rule refers to a set: otherwise the request may make the kernel load a module.
     """
     program = programs.find("ipset")
     return None if program is None else programs.run([program, "save"], seconds)
 
 
 def destroy_set(name: str, deadline: float) -> None:
-    """Destroy a set, trying again until ``deadline`` (time.monotonic) while rules hold it; harmless where it is gone.
+    """Destroy a set; while rules use it, retry until ``deadline`` (time.monotonic). Succeed if it does not exist.
 
-    Raises KernelError where it cannot be destroyed.
+    Raises KernelError if the set cannot be destroyed.
     """
     while True:
         try:

@@ -1,5 +1,4 @@
-"""The nftables vocabulary: frozen values for expressions, chains, containers and transactions.
+"""The nftables vocabulary: immutable values for expressions, rules, chains, containers and transactions.
 
-It knows no Kubernetes and performs no I/O. What these values look like as JSON and as nft text is written down in
-``codec`` and nowhere else.
+It does not depend on Kubernetes and performs no I/O. ``codec`` alone converts these values to JSON and nft text.
 """

@@ -1,14 +1,16 @@
-"""Expressions and statements: what rules are made of. Only the forms that knft emits exist here.
+"""Expressions and statements, the parts of rules. Only the forms that knft uses exist.
 
-Each is listed again by libnftables 1.0.6 and 1.1.3 as it was sent.
+libnftables 1.0.6 and 1.1.3 list each of them as it was sent.
 """
 
 from typing import Literal
 
 from msgspec import Struct
 
+from knft.families import NftFamily
+
 Comparison = Literal["==", "!=", "in"]
-"""``in`` tests a bit field (``ct state new``); nft text writes nothing for ``==`` and ``in``."""
+"""``in`` tests a bit field, as ``ct state new`` does; nft text has no operator for ``==`` and ``in``."""
 
 
 class Payload(Struct, frozen=True, tag=True):
@@ -37,14 +39,14 @@ class FibType(Struct, frozen=True, tag=True):
 
 
 class RandomNumber(Struct, frozen=True, tag=True):
-    """One of ``modulus`` numbers from ``offset`` on, each as likely as the others, drawn for each packet."""
+    """A number from ``offset`` to ``offset + modulus - 1``, drawn uniformly for each packet: ``numgen random mod``."""
 
     modulus: int
     offset: int = 0
 
 
 class Constant(Struct, frozen=True, tag=True):
-    """A number as part of a key: written as a random number of which there is only one, ``mod 1 offset value``."""
+    """A constant as part of a key, written as ``numgen random mod 1 offset value``: nft has no such expression."""
 
     value: int
 
@@ -59,7 +61,7 @@ Key = Payload | Meta | Concat
 
 
 class Reference(Struct, frozen=True, tag=True):
-    """The name of a set or map of the same table."""
+    """A reference to a set or map of the same table: ``@name``."""
 
     container: str
 
@@ -71,13 +73,13 @@ class Network(Struct, frozen=True, tag=True):
 
 
 class Interface(Struct, frozen=True, tag=True):
-    """An interface's name, or the beginning of names and ``*``."""
+    """An interface name, or a prefix followed by ``*``."""
 
     name: str
 
 
 class Match(Struct, frozen=True, tag=True):
-    """The rule goes on only where the comparison holds."""
+    """Continue with the rule only if the comparison is true."""
 
     left: Payload | Meta | Ct | FibType | Concat
     right: Reference | Network | Interface | str
@@ -85,14 +87,14 @@ class Match(Struct, frozen=True, tag=True):
 
 
 class Chance(Struct, frozen=True, tag=True):
-    """The rule goes on only for ``cases`` out of ``total`` packets, at random."""
+    """Continue with the rule for ``cases`` out of ``total`` packets, at random."""
 
     cases: int
     total: int
 
 
 class MarkIsSet(Struct, frozen=True, tag=True):
-    """The rule goes on only for packets that carry the bits of ``mask`` (not all of them need be set)."""
+    """Continue with the rule only if any bit of ``mask`` is set in the packet's mark."""
 
     mask: int
 
@@ -110,13 +112,13 @@ class FlipMark(Struct, frozen=True, tag=True):
 
 
 class Jump(Struct, frozen=True, tag=True):
-    """Go to a chain, and come back where it ends."""
+    """Continue in a chain, and return here at its end."""
 
     chain: str
 
 
 class Goto(Struct, frozen=True, tag=True):
-    """Go to a chain for good."""
+    """Continue in a chain without returning here."""
 
     chain: str
 
@@ -126,38 +128,38 @@ class Drop(Struct, frozen=True, tag=True):
 
 
 class Reject(Struct, frozen=True, tag=True):
-    """Refuse the packet with the family's "port unreachable"."""
+    """Reject the packet with the family's "port unreachable"."""
 
 
 class Masquerade(Struct, frozen=True, tag=True):
-    """Replace the source by the node's address, with a randomly chosen port."""
+    """Replace the source address by the node's, with a random port."""
 
 
 class VerdictMap(Struct, frozen=True, tag=True):
-    """Do what the map says for the key; nothing where it has no such key."""
+    """Apply the map's verdict for the key; continue if the map does not contain it."""
 
     key: Key
     map: str
 
 
 class DnatFromMap(Struct, frozen=True, tag=True):
-    """Replace destination and port by what the map says for the key; nothing where it has no such key."""
+    """Replace destination address and port by the map's value for the key; continue if the map does not contain it."""
 
-    family: Literal["ip", "ip6"]
+    family: NftFamily
     key: Key
     map: str
 
 
 class Dnat(Struct, frozen=True, tag=True):
-    """Replace destination and port; the rule must have matched the protocol."""
+    """Replace destination address and port. An earlier statement of the rule must match the protocol."""
 
-    family: Literal["ip", "ip6"]
+    family: NftFamily
     address: str
     port: int
 
 
 class Update(Struct, frozen=True, tag=True):
-    """Put a key into a dynamic set, or renew it there, for ``seconds``."""
+    """Add a key to a dynamic set, or restart its timeout of ``seconds``."""
 
     set: str
     key: Key
@@ -184,7 +186,7 @@ Statement = (
 
 
 class Rule(Struct, frozen=True):
-    """Statements in order, and a comment for people ("" for none)."""
+    """Statements in order, and a comment ("" for none)."""
 
     statements: tuple[Statement, ...]
     comment: str = ""

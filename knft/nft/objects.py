@@ -1,4 +1,4 @@
-"""What a table is made of: chains, containers (sets and maps), and what the containers hold."""
+"""The objects of a table: chains, containers (sets and maps), and the elements of containers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -6,60 +6,60 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from knft.families import NftFamily
 from knft.nft.expressions import Goto, Jump, Rule, Verdict
 
-Family = Literal["ip", "ip6"]
-
 Key = tuple[str | int, ...]
-"""An element's key: addresses, CIDRs and protocol names as text, ports and indexes as numbers."""
+"""An element's key: addresses, CIDRs and protocol names are strings, ports and indexes are integers."""
 
 Target = tuple[str, int]
-"""What an element of an endpoint map leads to: address and port."""
+"""The value of an element of an endpoint map: address and port."""
 
 
 COMMENT_BYTES = 128
-"""The longest comment that libnftables accepts (NFTNL_UDATA_COMMENT_MAXLEN)."""
+"""The maximum length of a comment in libnftables (NFTNL_UDATA_COMMENT_MAXLEN)."""
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """What an element of a verdict map says, and a comment for people ("" for none).
+    """The value of an element of a verdict map: a verdict, and a comment ("" for none).
 
-    A comment is cut here, not only where it is written: what a listing shows must equal what was wanted.
+    The comment is truncated here, not only when it is encoded, so that an Entry read from a listing equals the one
+    sent.
     """
 
     verdict: Verdict
     comment: str = ""
 
     def __post_init__(self) -> None:
-        """Cut the comment to what the kernel keeps of it."""
+        """Truncate the comment to the length that the kernel stores."""
         if len(self.comment) > COMMENT_BYTES:
             force_setattr(self, "comment", self.comment[:COMMENT_BYTES])
 
 
-class Memory(Struct, frozen=True, gc=False):
-    """How long an element of a dynamic set is kept after each use, and how long still, in seconds."""
+class ElementTimeout(Struct, frozen=True, gc=False):
+    """The timeout of an element of a dynamic set, and the time until it expires, both in seconds."""
 
     timeout: int
     expires: int
 
 
-Value = Entry | Target | Memory | None
-"""An element's value; None in a set, Memory in a dynamic one."""
+Value = Entry | Target | ElementTimeout | None
+"""An element's value: None in a set, ElementTimeout in a dynamic set."""
 
 
 class ArrayName(Struct, frozen=True, gc=False):
-    """One array: the elements of ``container`` whose keys are ``prefix`` and an index from 0."""
+    """The name of an array: the elements of ``container`` whose keys are ``prefix`` and an index from 0."""
 
     container: str
     prefix: Key
 
 
 Array = tuple[Target | None, ...]
-"""The targets of an array by index; None where the kernel was found to have no such element."""
+"""The targets of an array by index; None where the kernel has no element with that index."""
 
 
 class Hook(Struct, frozen=True):
-    """Where a base chain is attached."""
+    """The hook that a base chain is attached to."""
 
     type: Literal["filter", "nat"]
     hook: Literal["prerouting", "input", "forward", "output", "postrouting"]
@@ -67,23 +67,23 @@ class Hook(Struct, frozen=True):
 
 
 class Chain(Struct, frozen=True):
-    """A chain; one with a hook is a base chain, whose policy is to accept."""
+    """A chain; with a hook it is a base chain with policy accept."""
 
     name: str
     rules: tuple[Rule, ...] = ()
     hook: Hook | None = None
 
-    def leads_to(self) -> tuple[str, ...]:
-        """Return the chains that its rules name; the maps that they look into may lead to more."""
+    def target_chains(self) -> tuple[str, ...]:
+        """Return the chains that its rules jump or go to, without those that its verdict maps lead to."""
         statements = (statement for rule in self.rules for statement in rule.statements)
         return tuple(statement.chain for statement in statements if isinstance(statement, Goto | Jump))
 
 
 class Container(Struct, frozen=True):
-    """The declaration of a set or a map.
+    """The declaration of a set or map; a set has no ``data``.
 
-    ``key`` and ``data`` are written as nft text after ``type``, or after ``typeof`` where ``by_expression`` is true; a
-    set has no ``data``. A set with a ``dynamic_size`` is filled by rules, with timeouts, up to that many elements.
+    ``key`` and ``data`` are nft text that follows ``type``, or ``typeof`` if ``by_expression``. With ``dynamic_size``
+    it is a dynamic set: rules add elements with timeouts, up to that number.
     """
 
     name: str
@@ -101,10 +101,9 @@ class Container(Struct, frozen=True):
 
 
 class Contents(Struct):
-    """What the containers of one table, or of a part of it, hold.
+    """The elements of a table's containers, or a subset of them, and the chains that belong to Service ports.
 
-    ``entries`` are elements of verdict maps and ``arrays`` those of endpoint maps; ``members`` are elements of sets.
-    ``chains`` are those that belong to one owner, by name.
+    ``entries`` are elements of verdict maps, ``arrays`` those of endpoint maps, and ``members`` those of sets.
     """
 
     entries: dict[tuple[str, Key], Entry]
@@ -114,26 +113,26 @@ class Contents(Struct):
 
     @classmethod
     def empty(cls) -> "Contents":
-        """Return contents that hold nothing."""
+        """Return empty contents."""
         return cls({}, {}, set(), {})
 
     @classmethod
-    def joined(cls, parts: Iterable["Contents"]) -> "Contents":
-        """Return what all parts hold together."""
+    def merged(cls, parts: Iterable["Contents"]) -> "Contents":
+        """Return the union of all parts."""
         joined = cls.empty()
         for part in parts:
-            joined.absorb(part)
+            joined.update(part)
         return joined
 
-    def absorb(self, other: "Contents") -> None:
-        """Take in everything that ``other`` holds."""
+    def update(self, other: "Contents") -> None:
+        """Add the contents of ``other``."""
         self.entries.update(other.entries)
         self.arrays.update(other.arrays)
         self.members |= other.members
         self.chains.update(other.chains)
 
     def without(self, other: "Contents") -> "Contents":
-        """Return the contents but what ``other`` has under the same names and keys."""
+        """Return the contents without those that ``other`` has under the same names and keys."""
         return Contents(
             {place: entry for place, entry in self.entries.items() if place not in other.entries},
             {name: array for name, array in self.arrays.items() if name not in other.arrays},
@@ -142,7 +141,7 @@ class Contents(Struct):
         )
 
     def elements(self) -> dict[str, dict[Key, Value]]:
-        """Return every element by container, in the order of the keys."""
+        """Return all elements by container, sorted by key."""
         found: dict[str, dict[Key, Value]] = {}
         for (container, key), entry in self.entries.items():
             found.setdefault(container, {})[key] = entry
@@ -155,12 +154,13 @@ class Contents(Struct):
 
 
 class Table(Struct, frozen=True):
-    """A whole table, as it would be made from nothing.
+    """A whole table, as it is created.
 
-    One that is ``owned`` can only be changed by the process that makes it, and outlives it.
+    With ``owned`` it has the flags ``owner`` and ``persist``: only the creating process can change it, and it outlives
+    that process.
     """
 
-    family: Family
+    family: NftFamily
     name: str
     comment: str
     containers: tuple[Container, ...]

@@ -1,53 +1,68 @@
-"""A transaction: what changes in one table, all at once or not at all."""
+"""A transaction: changes of one table that the kernel applies atomically."""
 
 from collections.abc import Mapping
 
 from msgspec import Struct, structs
 
-from knft.nft.objects import Chain, Family, Key, Value
+from knft.families import NftFamily
+from knft.nft.objects import Chain, Key, Value
 
 
 class Transaction(Struct, frozen=True):
     """Changes of one table, in the order in which they are sent.
 
-    First ``made`` chains, to which nothing leads before, and ``chains``, which have exactly these rules afterwards
-    whether or not they existed; then ``removed`` elements, then ``added`` ones: a verdict needs its chain, and a value
-    is replaced by removing and adding its key. Then ``late`` elements are removed, which packets that are under way
-    meanwhile still look for, and last ``dropped`` chains, which nothing may refer to any more.
+    1. ``prepared_chains``: new chains that no rule and no element leads to yet.
+    2. ``chains``: created or rewritten; afterwards they contain exactly these rules.
+    3. ``removed`` elements, then ``added`` ones. A verdict needs its chain, and an element's value is replaced by
+       removing and adding its key.
+    4. ``deferred_removals``: elements that packets in flight may still look up after the change.
+    5. ``deleted_chains``, which nothing may refer to any more.
+
+    A transaction may be sent as a whole or in three phases, each a transaction of its own: prepare, main and cleanup.
+    The kernel applies a transaction atomically, but a packet that is processed meanwhile may read one map before the
+    commit and another one after it. The phases make all orders safe: a new verdict leads to a chain that already has
+    its rules, and an element stays until no packet can need it. See docs/design/transaction-phases.md.
     """
 
-    family: Family
+    family: NftFamily
     table: str
     chains: tuple[Chain, ...] = ()
-    made: tuple[Chain, ...] = ()
+    prepared_chains: tuple[Chain, ...] = ()
     removed: Mapping[str, tuple[Key, ...]] = {}
     added: Mapping[str, Mapping[Key, Value]] = {}
-    late: Mapping[str, tuple[Key, ...]] = {}
-    dropped: tuple[str, ...] = ()
+    deferred_removals: Mapping[str, tuple[Key, ...]] = {}
+    deleted_chains: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to send."""
-        return not (self.made or self.chains or self.removed or self.added or self.late or self.dropped)
+        """Whether the transaction changes nothing."""
+        return not (
+            self.prepared_chains
+            or self.chains
+            or self.removed
+            or self.added
+            or self.deferred_removals
+            or self.deleted_chains
+        )
 
-    def ahead(self) -> "Transaction":
-        """Return what can be sent before the rest, because no packet gets there."""
-        return Transaction(self.family, self.table, made=self.made)
+    def prepare_phase(self) -> "Transaction":
+        """Return the first phase: chains that no packet can reach yet."""
+        return Transaction(self.family, self.table, prepared_chains=self.prepared_chains)
 
-    def rest(self) -> "Transaction":
-        """Return what has to be sent after that, at once."""
-        return structs.replace(self, made=(), late={})
+    def main_phase(self) -> "Transaction":
+        """Return the second phase: everything but ``prepared_chains`` and ``deferred_removals``."""
+        return structs.replace(self, prepared_chains=(), deferred_removals={})
 
-    def behind(self) -> "Transaction":
-        """Return what is better sent after the rest."""
-        return Transaction(self.family, self.table, removed=self.late)
+    def cleanup_phase(self) -> "Transaction":
+        """Return the last phase: the deferred removals."""
+        return Transaction(self.family, self.table, removed=self.deferred_removals)
 
     @property
     def added_count(self) -> int:
-        """How many elements are added."""
+        """The number of added elements."""
         return sum(len(elements) for elements in self.added.values())
 
     @property
     def removed_count(self) -> int:
-        """How many elements are removed."""
-        return sum(len(keys) for removed in (self.removed, self.late) for keys in removed.values())
+        """The number of removed elements, including the deferred ones."""
+        return sum(len(keys) for removed in (self.removed, self.deferred_removals) for keys in removed.values())

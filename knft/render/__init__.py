@@ -1,5 +1,7 @@
-"""Rendering: how a ServicePlan becomes chains and elements of the table. The only place that knows both vocabularies.
+"""Renders ServicePlans as chains and elements of knft's table.
 
-``layout`` is what no Service changes, ``pools`` the chains that Services share, ``fragment`` one Service port's share.
-Nothing here performs I/O, logs, reads a clock or remembers: the previous order of endpoints is an argument.
+Of all stages, only this package uses both the Kubernetes and the nftables vocabulary. ``layout`` renders the parts that
+do not depend on Services, ``pools`` the chains that Services share, and ``fragment`` the elements of one Service port.
+The package performs no I/O, does not log, reads no clock and has no state: the previous order of endpoints is an
+argument.
 """

@@ -1,4 +1,4 @@
-"""Fragments: one Service port's share of the table, and the node's own (C.6)."""
+"""Fragments: the elements of one Service port, and those of the node (docs/behaviour/nftables.md#service-ports)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -6,27 +6,28 @@ from functools import lru_cache
 from msgspec import Struct
 
 from knft.config import Config
+from knft.families import Family
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family
 from knft.model.node import NodeView
-from knft.model.plan import Frontend, FrontendKind, ServicePlan, Traffic
+from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.nft.expressions import Goto, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
+from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
 from knft.render.numbering import StickyPort
-from knft.render.order import place
+from knft.render.order import stable_order
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain
 from knft.render.sticky import sticky_chains, sticky_verdict
 
-Orders = Mapping[ArrayName, Array]
-"""The arrays of the last sync; what is not among them starts in the order of the endpoints."""
+EndpointOrders = Mapping[ArrayName, Array]
+"""The endpoint arrays of the previous sync. A new array starts in the order of the plan's endpoints."""
 
 
 class Fragment(Struct, frozen=True):
     """The elements, own chains and shared chains that one Service port, or the node, needs.
 
-    ``sticky`` is what a Service port with session affinity was numbered by.
+    ``sticky`` holds the number and indexes of a Service port with session affinity.
     """
 
     contents: Contents
@@ -35,23 +36,23 @@ class Fragment(Struct, frozen=True):
 
 
 def render_plan(
-    plan: ServicePlan, previous: Orders, sticky: StickyPort | None, family: Family, config: Config
+    plan: ServicePlan, previous: EndpointOrders, sticky: StickyPort | None, family: Family, config: Config
 ) -> Fragment:
-    """Return the fragment of one Service port; ``sticky`` numbers its endpoints where it has session affinity."""
+    """Return the fragment of one Service port; ``sticky`` is None without session affinity."""
     contents = Contents.empty()
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
     chains: dict[SharedChain, None] = {}
     verdict: Verdict | None
     for frontend in plan.frontends:
-        _refuse(plan, frontend, contents)
+        _add_filter_elements(plan, frontend, contents)
         needed = _shared_chains(plan, frontend)
-        _fill(_pools(needed), plan, frontend, previous, contents)
+        _add_endpoints(_pools(needed), plan, frontend, previous, contents)
         if sticky is None:
             chains.update(dict.fromkeys(needed))
             verdict = Goto(needed[0].name) if needed else None
         else:
-            # The pools are for clients that cannot be remembered.
+            # The pools serve clients that do not fit into the affinity set.
             chains.update(dict.fromkeys(_pools(needed)))
             verdict = sticky_verdict(plan, frontend, sticky)
         if verdict is not None:
@@ -62,38 +63,38 @@ def render_plan(
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:
-    """Return what the node itself puts into the table: NodePort addresses, Service CIDRs and pod CIDRs."""
+    """Return the node's fragment: the addresses for NodePorts, the Service CIDRs and the pod CIDRs."""
     contents = Contents.empty()
-    if not config.nodeports_everywhere(node.family):
+    if not config.nodeports_on_all_addresses(node.family):
         contents.members.update((names.NODEPORT_IPS, (address,)) for address in node.nodeport_ips)
     contents.members.update(
         (names.SERVICE_CIDRS, (addresses.without_host_length(cidr),)) for cidr in addresses.collapse(node.service_cidrs)
     )
-    if not config.detects_by_interface and config.fixed_pod_cidr(node.family) is None:
-        # Where the range of pods is not known, nobody is masqueraded as an outsider, and nobody is a pod.
-        everybody = "::/0" if node.family is Family.IPV6 else "0.0.0.0/0"
-        contents.members.add((names.INSIDE_CIDRS, (node.pod_cidr or everybody,)))
+    if not config.detects_by_interface and config.static_pod_cidr(node.family) is None:
+        # If the pod CIDR is unknown, no source is masqueraded as outside the cluster, and none counts as a pod.
+        any_address = "::/0" if node.family is Family.IPV6 else "0.0.0.0/0"
+        contents.members.add((names.INSIDE_CIDRS, (node.pod_cidr or any_address,)))
         if node.pod_cidr is not None:
             contents.members.add((names.POD_CIDRS, (node.pod_cidr,)))
     return Fragment(contents)
 
 
 def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
-    protocol = names.NFT_PROTOCOLS[plan.port.protocol]
+    protocol = NFT_PROTOCOLS[plan.port.protocol]
     for endpoint in plan.endpoints.all_reachable:
         if endpoint.is_local:
             key = (endpoint.address, endpoint.address, protocol, endpoint.port)
             yield names.HAIRPIN, key
 
 
-def _refuse(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
-    """Add who may not dial a frontend, and what becomes of packets that no endpoint took."""
-    verdict = frontends.filter_verdict(frontends.traffic(plan, frontend))
+def _add_filter_elements(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
+    """Add the elements for source ranges and for traffic without endpoints."""
+    verdict = frontends.filter_verdict(frontends.traffic_policy(plan, frontend))
     if verdict is not None:
         contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, str(plan.name))
     if frontend.kind is FrontendKind.LOAD_BALANCER_VIP and plan.allowed_sources:
         key = frontends.frontend_key(frontend)
-        contents.members.add((names.GUARDED_FRONTENDS, key))
+        contents.members.add((names.SOURCE_RESTRICTED_FRONTENDS, key))
         contents.members.update(
             (names.SOURCE_RANGES, (*key, addresses.without_host_length(cidr))) for cidr in plan.allowed_sources
         )
@@ -103,12 +104,14 @@ def _pools(chains: Iterable[SharedChain]) -> list[Pool]:
     return [chain for chain in chains if isinstance(chain, Pool)]
 
 
-def _fill(pools: Iterable[Pool], plan: ServicePlan, frontend: Frontend, previous: Orders, contents: Contents) -> None:
-    """Give a frontend's pools their endpoints."""
+def _add_endpoints(
+    pools: Iterable[Pool], plan: ServicePlan, frontend: Frontend, previous: EndpointOrders, contents: Contents
+) -> None:
+    """Add the endpoints of a frontend's pools."""
     for pool in pools:
         array = ArrayName(pool.kind.map, frontends.array_prefix(frontend))
         endpoints = plan.endpoints.local if pool.kind.local else plan.endpoints.cluster
-        contents.arrays[array] = place(previous.get(array, ()), _targets(endpoints))
+        contents.arrays[array] = stable_order(previous.get(array, ()), _targets(endpoints))
 
 
 def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
@@ -116,20 +119,20 @@ def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
-    """Return the chains that a frontend needs without affinity, the one that its packets enter first."""
-    protocol, nodeport = names.NFT_PROTOCOLS[frontend.protocol], frontend.address is None
+    """Return the shared chains that a frontend needs without affinity; its packets enter the first one."""
+    protocol, nodeport = NFT_PROTOCOLS[frontend.protocol], frontend.address is None
     cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
     local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))
-    match frontends.is_internal(frontend), frontends.traffic(plan, frontend):
-        case True, Traffic.CLUSTER:
+    match frontends.is_internal(frontend), frontends.traffic_policy(plan, frontend):
+        case True, TrafficAction.CLUSTER:
             return (cluster,)
-        case True, Traffic.LOCAL:
+        case True, TrafficAction.LOCAL:
             return (local,)
-        case False, Traffic.CLUSTER:
+        case False, TrafficAction.CLUSTER:
             return (ClusterPolicy(cluster), cluster)
-        case False, Traffic.LOCAL:
+        case False, TrafficAction.LOCAL:
             return (LocalPolicy(cluster, local), cluster, local)
-        case False, Traffic.DROP:
+        case False, TrafficAction.DROP:
             return (LocalPolicy(cluster, local), cluster)
         case _:
             return ()

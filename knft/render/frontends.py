@@ -1,21 +1,22 @@
-"""Frontends in the table: which maps they stand in, and under which keys."""
+"""The elements of frontends: which maps contain them, and with which keys."""
 
-from knft.model.plan import Frontend, FrontendKind, ServicePlan, Traffic
+from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.nft.expressions import Drop, Goto
 from knft.nft.objects import Key
+from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
 
 
 def frontend_key(frontend: Frontend) -> Key:
-    """Return a frontend as the key of the maps of verdicts."""
-    protocol = names.NFT_PROTOCOLS[frontend.protocol]
+    """Return a frontend's key in the verdict maps."""
+    protocol = NFT_PROTOCOLS[frontend.protocol]
     if frontend.address is None:
         return (protocol, frontend.port)
     return (frontend.address, protocol, frontend.port)
 
 
 def array_prefix(frontend: Frontend) -> Key:
-    """Return a frontend as the beginning of its keys in an endpoint map."""
+    """Return the beginning of a frontend's keys in an endpoint map."""
     return (frontend.port,) if frontend.address is None else (frontend.address, frontend.port)
 
 
@@ -25,27 +26,30 @@ def service_element(frontend: Frontend) -> tuple[str, Key]:
 
 
 def no_endpoint_element(frontend: Frontend) -> tuple[str, Key]:
-    """Return the element that says what becomes of a frontend's packets that no endpoint took."""
+    """Return the element with the verdict for packets that were not sent to an endpoint."""
     verdicts = names.NO_ENDPOINT_NODEPORTS if frontend.address is None else names.NO_ENDPOINT_SERVICES
     return (verdicts, frontend_key(frontend))
 
 
 def is_internal(frontend: Frontend) -> bool:
-    """Tell whether the internal traffic policy rules a frontend; the external one rules all others."""
+    """Return whether the internal traffic policy applies to a frontend, not the external one."""
     return frontend.kind is FrontendKind.CLUSTER_IP
 
 
-def traffic(plan: ServicePlan, frontend: Frontend) -> Traffic:
-    """Return what becomes of the traffic to a frontend."""
+def traffic_policy(plan: ServicePlan, frontend: Frontend) -> TrafficAction:
+    """Return how the traffic policy treats a frontend's traffic."""
     return plan.internal if is_internal(frontend) else plan.external
 
 
-def filter_verdict(found: Traffic) -> Goto | Drop | None:
-    """Return what becomes of packets that no endpoint took, None where there is always one (C.6, 5)."""
-    match found:
-        case Traffic.REJECT:
+def filter_verdict(traffic: TrafficAction) -> Goto | Drop | None:
+    """Return the verdict for packets without an endpoint; None if there is always one.
+
+    See docs/behaviour/nftables.md#service-ports.
+    """
+    match traffic:
+        case TrafficAction.REJECT:
             return Goto(names.REJECT_CHAIN)
-        case Traffic.DROP:
+        case TrafficAction.DROP:
             return Drop()
         case _:
             return None

@@ -1,7 +1,8 @@
-"""The skeleton: containers, base chains and rules that no Service changes (C.3, C.4; DESIGN.md 1.1).
+"""The containers, base chains and rules that do not depend on Services.
 
-Rows of tables rather than branches: a new hook is a new line. nat runs before kube-proxy's (-100) and masquerading
-before its postrouting (100), so that knft decides while another proxy's leftovers are there.
+See docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. Hooks are rows of a table. knft's nat
+chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's postrouting (100), so that knft's
+rules decide while leftovers of kube-proxy exist.
 """
 
 import hashlib
@@ -10,23 +11,33 @@ from collections.abc import Iterator, Mapping
 from msgspec import structs
 
 from knft.config import Config
-from knft.model.names import Family
+from knft.families import Family
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain, Container, Entry, Hook, Key, Table, Value
 from knft.nft.transaction import Transaction
+from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
-from knft.render.names import NFT_FAMILIES, NFT_PROTOCOLS, REJECT_CHAIN
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain, from_outside, pick, shared_chain
+from knft.render.names import REJECT_CHAIN
+from knft.render.pools import (
+    ClusterPolicy,
+    LocalPolicy,
+    Pool,
+    PoolKind,
+    SharedChain,
+    dnat_to_endpoint,
+    match_outside_source,
+    shared_chain,
+)
 from knft.render.sticky import affinity_set
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
-"""Hook priorities: verdicts on what was dialled, rewriting destinations, verdicts after that, rewriting sources."""
+"""Hook priorities: filter before DNAT, DNAT, filter after DNAT, masquerade."""
 
 _LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
 
 
 def pool_kinds() -> tuple[PoolKind, ...]:
-    """Return every kind of pool there is."""
+    """Return all kinds of pools."""
     return tuple(
         PoolKind(protocol, nodeport, local)
         for local in (False, True)
@@ -36,7 +47,7 @@ def pool_kinds() -> tuple[PoolKind, ...]:
 
 
 def containers(family: Family) -> tuple[Container, ...]:
-    """Return the declarations of every set and map of a family's table."""
+    """Return the declarations of all sets and maps of a family's table."""
     address = "ipv4_addr" if family is Family.IPV4 else "ipv6_addr"
     frontend, nodeport = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     hairpin = f"{address} . {frontend}"
@@ -52,7 +63,7 @@ def containers(family: Family) -> tuple[Container, ...]:
             interval=True,
             comment="who is not masqueraded to cluster IPs, if it may change",
         ),
-        Container(names.GUARDED_FRONTENDS, frontend, comment="load balancer VIPs with source ranges"),
+        Container(names.SOURCE_RESTRICTED_FRONTENDS, frontend, comment="load balancer VIPs with source ranges"),
         Container(names.SOURCE_RANGES, f"{frontend} . {address}", interval=True, comment="who may dial those"),
         Container(
             names.STICKY_PORTS,
@@ -64,7 +75,7 @@ def containers(family: Family) -> tuple[Container, ...]:
         Container(
             names.STICKY_ENDPOINTS,
             "numgen random mod 65536 . numgen random mod 65536",
-            f"{NFT_FAMILIES[family]} daddr . tcp dport",
+            f"{family.nft} daddr . tcp dport",
             by_expression=True,
             comment="their endpoints, by index",
         ),
@@ -73,12 +84,12 @@ def containers(family: Family) -> tuple[Container, ...]:
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
         Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends nobody answers"),
         Container(names.NO_ENDPOINT_NODEPORTS, nodeport, "verdict", comment="NodePorts nobody answers"),
-        *(_endpoint_map(kind, NFT_FAMILIES[family]) for kind in pool_kinds()),
+        *(_endpoint_map(kind, family.nft) for kind in pool_kinds()),
     )
 
 
 def _endpoint_map(kind: PoolKind, protocol: str) -> Container:
-    # A map's key can hold a random number only when it is declared by expression (libnftables 1.0.6).
+    # libnftables 1.0.6 allows a random number in a map's key only if the map is declared with "typeof".
     port = f"{kind.protocol} dport"
     frontend = port if kind.nodeport else f"{protocol} daddr . {port}"
     key, target = f"{frontend} . numgen random mod 65536", f"{protocol} daddr . {port}"
@@ -86,7 +97,7 @@ def _endpoint_map(kind: PoolKind, protocol: str) -> Container:
 
 
 def base_chains(family: Family, config: Config) -> tuple[Chain, ...]:
-    """Return the chains that no Service changes, base chains last."""
+    """Return the chains that do not depend on Services, base chains last."""
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
         Chain("firewall-check", _firewall_rules(family)),
@@ -104,17 +115,17 @@ def base_chains(family: Family, config: Config) -> tuple[Chain, ...]:
 
 
 _ALWAYS: tuple[nft.Match, ...] = ()
-_ON_NEW = (nft.Match(nft.Ct("state"), "new", "in"),)
+_NEW_CONNECTIONS = (nft.Match(nft.Ct("state"), "new", "in"),)
 
 _HOOKS: tuple[tuple[str, Hook, tuple[tuple[tuple[nft.Match, ...], str], ...]], ...] = (
-    ("filter-prerouting-pre-dnat", Hook("filter", "prerouting", BEFORE_NAT), ((_ON_NEW, "firewall-check"),)),
-    ("filter-output-pre-dnat", Hook("filter", "output", BEFORE_NAT), ((_ON_NEW, "firewall-check"),)),
+    ("filter-prerouting-pre-dnat", Hook("filter", "prerouting", BEFORE_NAT), ((_NEW_CONNECTIONS, "firewall-check"),)),
+    ("filter-output-pre-dnat", Hook("filter", "output", BEFORE_NAT), ((_NEW_CONNECTIONS, "firewall-check"),)),
     ("filter-input", Hook("filter", "input", FILTER),
-     ((_ON_NEW, "nodeport-endpoints-check"), (_ON_NEW, "service-endpoints-check"))),
+     ((_NEW_CONNECTIONS, "nodeport-endpoints-check"), (_NEW_CONNECTIONS, "service-endpoints-check"))),
     ("filter-forward", Hook("filter", "forward", FILTER),
-     ((_ON_NEW, "service-endpoints-check"), (_ON_NEW, "cluster-ips-check"))),
+     ((_NEW_CONNECTIONS, "service-endpoints-check"), (_NEW_CONNECTIONS, "cluster-ips-check"))),
     ("filter-output", Hook("filter", "output", FILTER),
-     ((_ON_NEW, "service-endpoints-check"), (_ON_NEW, "cluster-ips-check"))),
+     ((_NEW_CONNECTIONS, "service-endpoints-check"), (_NEW_CONNECTIONS, "cluster-ips-check"))),
     ("nat-prerouting", Hook("nat", "prerouting", NAT), ((_ALWAYS, "services"),)),
     ("nat-output", Hook("nat", "output", NAT), ((_ALWAYS, "services"),)),
     ("nat-postrouting", Hook("nat", "postrouting", MASQUERADE), ((_ALWAYS, "masquerading"),)),
@@ -122,7 +133,7 @@ _HOOKS: tuple[tuple[str, Hook, tuple[tuple[tuple[nft.Match, ...], str], ...]], .
 
 
 def _daddr(family: Family) -> nft.Payload:
-    return nft.Payload(NFT_FAMILIES[family], "daddr")
+    return nft.Payload(family.nft, "daddr")
 
 
 _SERVICE_PORT = (nft.Meta("l4proto"), nft.Payload("th", "dport"))
@@ -134,7 +145,7 @@ def _on_frontend(family: Family, verdicts: str) -> nft.Rule:
 
 def _on_nodeport(family: Family, config: Config, verdicts: str) -> nft.Rule:
     lookup = nft.VerdictMap(nft.Concat(_SERVICE_PORT), verdicts)
-    if not config.nodeports_everywhere(family):
+    if not config.nodeports_on_all_addresses(family):
         return nft.Rule((nft.Match(_daddr(family), nft.Reference(names.NODEPORT_IPS)), lookup))
     local = nft.Match(nft.FibType("daddr"), "local")
     not_loopback = nft.Match(_daddr(family), nft.Network(_LOOPBACK[family]), "!=")
@@ -148,7 +159,7 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
         masquerade = nft.Rule((to_cluster_ip, mark), "masquerade all cluster IP traffic")
     else:
         comment = "masquerade cluster IP traffic from outside the cluster"
-        masquerade = nft.Rule((to_cluster_ip, from_outside(family, config), mark), comment)
+        masquerade = nft.Rule((to_cluster_ip, match_outside_source(family, config), mark), comment)
     return (
         masquerade,
         _on_frontend(family, names.SERVICE_IPS),
@@ -158,22 +169,23 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
 
 
 def _in_flight_rules(family: Family) -> Iterator[nft.Rule]:
-    """Yield what catches packets whose verdict led them to a chain that was new, and empty when they came.
+    """Yield rules for packets that a verdict led to a chain before it had rules.
 
-    Verdicts of cluster IPs jump to the chains of sticky ports, so that such a packet comes back. The first endpoint is
-    there as long as any; where a cluster IP has local endpoints, its policy is Local.
+    Verdicts of cluster IPs jump to the chains of sticky ports, so such a packet returns. The rules send it to the first
+    endpoint, which exists as long as there is any, in the local pool first: a cluster IP has one only with policy
+    Local.
     """
     for kind in sorted(pool_kinds(), key=lambda kind: not kind.local):
         if not kind.nodeport:
-            yield nft.Rule((pick(kind, 1, family),))
+            yield nft.Rule((dnat_to_endpoint(kind, 1, family),))
 
 
 def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
     frontend = (_daddr(family), *_SERVICE_PORT)
-    source = nft.Payload(NFT_FAMILIES[family], "saddr")
-    guarded = nft.Match(nft.Concat(frontend), nft.Reference(names.GUARDED_FRONTENDS))
+    source = nft.Payload(family.nft, "saddr")
+    source_restricted = nft.Match(nft.Concat(frontend), nft.Reference(names.SOURCE_RESTRICTED_FRONTENDS))
     not_allowed = nft.Match(nft.Concat((*frontend, source)), nft.Reference(names.SOURCE_RANGES), "!=")
-    return (nft.Rule((guarded, not_allowed, nft.Drop()), "load balancer source ranges"),)
+    return (nft.Rule((source_restricted, not_allowed, nft.Drop()), "load balancer source ranges"),)
 
 
 def _cluster_ips_rules(family: Family) -> tuple[nft.Rule, ...]:
@@ -187,12 +199,12 @@ def _cluster_ips_rules(family: Family) -> tuple[nft.Rule, ...]:
 
 def _masquerading_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     mask = config.masquerade_mark
-    ends = (nft.Payload(NFT_FAMILIES[family], "saddr"), _daddr(family))
+    ends = (nft.Payload(family.nft, "saddr"), _daddr(family))
     connection = nft.Concat((*ends, *_SERVICE_PORT))
     hairpin = nft.Match(connection, nft.Reference(names.HAIRPIN))
     translated = nft.Match(nft.Ct("status"), "dnat", "in")
     return (
-        # The mark is taken off again, so that a packet that is routed twice is not masqueraded twice.
+        # Clears the mark, so that a packet that passes postrouting twice is masqueraded once.
         nft.Rule((nft.MarkIsSet(mask), nft.FlipMark(mask), nft.Masquerade()), "asked for by mark"),
         nft.Rule((translated, hairpin, nft.Masquerade()), "an endpoint dials its own Service"),
     )
@@ -202,20 +214,20 @@ RULES_MARKER = "rules-"
 
 
 def markers(family: Family, config: Config) -> tuple[str, str]:
-    """Return the names of two empty chains that tell which layout and which rules a table was made with.
+    """Return the names of two empty chains that identify the layout and the rules of a table.
 
-    A table with another layout (containers, hooks) has to be replaced; with other rules, they are written anew. What
-    is only for people, comments of containers, counts for neither.
+    A table with another layout (containers, hooks) must be replaced. In a table with other rules, all rules are
+    rewritten. Comments of containers do not count.
     """
     chains = base_chains(family, config)
     hooks = tuple((chain.name, chain.hook) for chain in chains)
     declared = tuple(structs.replace(container, comment="") for container in containers(family))
-    shared = tuple(shared_chain(spec, family, config) for spec in _samples())
+    shared = tuple(shared_chain(spec, family, config) for spec in _shared_chain_samples())
     return f"layout-{_digest((declared, hooks))}", f"{RULES_MARKER}{_digest((declared, chains, shared))}"
 
 
-def _samples() -> Iterator[SharedChain]:
-    """Yield a shared chain of every form that there is: their rules differ by kind, and by whether a pool is small."""
+def _shared_chain_samples() -> Iterator[SharedChain]:
+    """Yield one shared chain of each form: rules depend on the kind, and on whether the pool has several endpoints."""
     for kind in pool_kinds():
         for size in (1, 2):
             yield Pool(kind, size)
@@ -231,33 +243,34 @@ def _digest(described: object) -> str:
     return hashlib.sha256(repr(described).encode()).hexdigest()[:8]
 
 
-def _bare_table(family: Family, chains: tuple[Chain, ...]) -> Table:
-    return Table(NFT_FAMILIES[family], names.TABLE, names.COMMENT, containers(family), chains, {})
+def _table(family: Family, chains: tuple[Chain, ...]) -> Table:
+    return Table(family.nft, names.TABLE, names.COMMENT, containers(family), chains, {})
 
 
 def skeleton(family: Family, config: Config) -> tuple[Chain, ...]:
-    """Return every chain that no Service changes, the markers included."""
+    """Return all chains that do not depend on Services, with the markers."""
     return (*base_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
 def declarations(family: Family) -> Table:
-    """Return the table with its containers alone: what is declared as text before the first sync."""
-    return _bare_table(family, ())
+    """Return the table with its containers only, which are declared as text before the first sync."""
+    return _table(family, ())
 
 
-def whole_table(declared: Table, first: Transaction, memories: Mapping[str, Mapping[Key, Value]] = {}) -> Table:
-    """Return the table that its declarations and a first transaction make together.
-
-    ``memories`` are put into the dynamic sets.
-    """
+def whole_table(
+    declarations: Table, first: Transaction, dynamic_elements: Mapping[str, Mapping[Key, Value]] = {}
+) -> Table:
+    """Return the table that the declarations and a first transaction create together."""
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
-    return structs.replace(declared, chains=(*first.made, *first.chains), elements={**memories, **elements})
+    return structs.replace(
+        declarations, chains=(*first.prepared_chains, *first.chains), elements={**dynamic_elements, **elements}
+    )
 
 
-def reachable(table: Table) -> Table:
-    """Return a table for people: without the chains that no packet can get to.
+def without_unreachable_chains(table: Table) -> Table:
+    """Return a table without unreachable chains, for display.
 
-    Empty chains stay: they are the markers.
+    Empty chains stay, since they are markers.
     """
     chains = {chain.name: chain for chain in table.chains}
     kept = {name for name, chain in chains.items() if chain.hook is not None or not chain.rules}
@@ -270,5 +283,5 @@ def reachable(table: Table) -> Table:
     while to_follow:
         name = to_follow.pop()
         kept.add(name)
-        to_follow.extend(target for target in chains[name].leads_to() if target not in kept)
+        to_follow.extend(target for target in chains[name].target_chains() if target not in kept)
     return structs.replace(table, chains=tuple(chain for chain in table.chains if chain.name in kept))

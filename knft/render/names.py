@@ -1,7 +1,4 @@
-"""The names of knft's table and of everything in it that rules and elements refer to."""
-
-from knft.model.names import Family, Protocol
-from knft.nft import objects as nft
+"""The names of knft's table and of its objects that rules and elements refer to."""
 
 TABLE = "knft"
 COMMENT = "Kubernetes Services, kept by knft"
@@ -17,8 +14,8 @@ HAIRPIN = "hairpin-connections"
 POD_CIDRS = "pod-cidrs"
 INSIDE_CIDRS = "inside-cidrs"
 NODE_SETS = frozenset({NODEPORT_IPS, SERVICE_CIDRS, POD_CIDRS, INSIDE_CIDRS})
-"""What is in these is the node's, and no Service's."""
-GUARDED_FRONTENDS = "guarded-frontends"
+"""The sets that hold the node's elements; Service ports have none in them."""
+SOURCE_RESTRICTED_FRONTENDS = "guarded-frontends"
 SOURCE_RANGES = "source-ranges"
 
 STICKY_PORTS = "sticky-ports"
@@ -27,6 +24,3 @@ STICKY_PREFIX = "sticky-"
 AFFINITY = "affinity"
 
 REJECT_CHAIN = "reject-chain"
-
-NFT_FAMILIES: dict[Family, nft.Family] = {Family.IPV4: "ip", Family.IPV6: "ip6"}
-NFT_PROTOCOLS: dict[Protocol, str] = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}

@@ -1,8 +1,9 @@
-"""Numbers of sticky ports and indexes of their endpoints: given for life, and not to another before all is forgotten.
+"""Assigns numbers to sticky ports and indexes to their endpoints.
 
-A client is remembered in the kernel under the port's number and the endpoint's index, and nothing is ever deleted
-from there. So whoever was given an index too early would inherit clients. A port that is sticky no longer keeps its
-number as long, with every index left: should it come back, its clients start afresh.
+The kernel remembers a client under the port's number and the endpoint's index, and knft never deletes such an entry. If
+an index were reassigned too early, the new endpoint would inherit clients of the old one. So an index stays reserved
+until its last client has expired. A port that loses session affinity keeps its number for that time, with all indexes
+reserved, so that its clients start afresh if it becomes sticky again.
 """
 
 import base64
@@ -16,16 +17,16 @@ from knft.model.names import ServicePortName
 from knft.nft.objects import Array, Target
 
 NUMBERS = 1 << 16
-"""How many sticky ports there can be, and how many indexes of one: both are 16 bits wide in the kernel's keys."""
+"""The maximum number of sticky ports, and of indexes per port: both are 16-bit parts of the kernel's keys."""
 
-FLAPS = 8
-"""How many left indexes an endpoint may wait for before it gets back the oldest: one that flaps needs no more."""
+MAX_LEFT_INDEXES = 8
+"""After leaving that many reserved indexes, an endpoint gets its oldest one back, so that flapping uses up no more."""
 
 
 class Slot(Struct, frozen=True):
-    """One index of a sticky port: its endpoint, or the one that left it (None: not known).
+    """One index of a sticky port: its endpoint, or the last endpoint that had it (None if unknown).
 
-    ``free_at`` is the time from which another endpoint may have it, in seconds; None where it is not left.
+    ``free_at`` is the time in seconds from which another endpoint may get the index; None while an endpoint has it.
     """
 
     target: Target | None
@@ -33,10 +34,10 @@ class Slot(Struct, frozen=True):
 
 
 class StickyPort(Struct, frozen=True):
-    """The number of a sticky port, its endpoints by index, and the longest timeout it has had, in seconds.
+    """A sticky port: its number, its endpoints by index, and the longest affinity timeout it has had, in seconds.
 
-    ``name`` is the Service port's, for people; ``identity`` is what the kernel knows it by. One that is ``retired`` is
-    sticky no longer.
+    ``name`` is the Service port's, for logs; ``identity`` identifies it in the kernel. ``retired`` means that it has
+    lost session affinity.
     """
 
     identity: str
@@ -55,46 +56,46 @@ class StickyPort(Struct, frozen=True):
         return tuple(slot.target if slot.free_at is None else None for slot in self.slots)
 
     def free_at(self) -> int:
-        """Return the time from which every index that was left is free, in whole seconds; 0 where none was left."""
+        """Return the time from which all reserved indexes are free, in whole seconds; 0 if none is reserved."""
         return math.ceil(max((slot.free_at for slot in self.slots if slot.free_at is not None), default=0))
 
 
 def identity(name: ServicePortName) -> str:
-    """Return what a sticky port is known by in the kernel: the beginning of a hash, in base32."""
+    """Return the identity of a sticky port in the kernel: the beginning of a hash of its name, in base32."""
     full = f"{name.namespace}/{name.name}/{name.protocol.lower()}/{name.port}"
     return base64.b32encode(hashlib.sha256(full.encode()).digest()).decode()[:16]
 
 
 def free_number(port_identity: str, taken: Collection[int]) -> int | None:
-    """Return a number for a new sticky port, None where all are taken; the same for the same name, if it is free."""
+    """Return a number for a new sticky port, None if all are taken; if it is free, always the same for one identity."""
     first = int.from_bytes(hashlib.sha256(port_identity.encode()).digest()[:2])
     candidates = ((first + step) % NUMBERS for step in range(NUMBERS))
     return next((number for number in candidates if number not in taken), None)
 
 
 def assign(previous: StickyPort, targets: Iterable[Target], timeout: int, now: float) -> StickyPort:
-    """Give every target an index: its own, or a free one that nobody is remembered at, or a new one.
+    """Assign an index to each target: its current one, a free one, or a new one.
 
-    ``timeout`` is the Service's, in seconds; ``now`` is in seconds, on the clock of ``Slot.free_at``.
+    ``timeout`` is the Service's, in seconds. ``now`` is in seconds, on the clock of ``Slot.free_at``.
     """
-    wanted = dict.fromkeys(targets)
+    unassigned = dict.fromkeys(targets)
     longest = max(timeout, previous.longest_timeout)
     slots: list[Slot] = []
     for slot in previous.slots:
-        if slot.free_at is None and slot.target not in wanted:
+        if slot.free_at is None and slot.target not in unassigned:
             slots.append(Slot(slot.target, now + longest))
             continue
         slots.append(slot)
         if slot.free_at is None and slot.target is not None:
-            del wanted[slot.target]
+            del unassigned[slot.target]
     while slots and _is_free(slots[-1], now):
         slots.pop()
-    _settle(wanted, slots, now)
+    _assign_newcomers(unassigned, slots, now)
     return StickyPort(previous.identity, previous.name, previous.number, tuple(slots), longest)
 
 
 def retire(previous: StickyPort, now: float) -> StickyPort | None:
-    """Return a port that is sticky no longer, every index left; None once all its clients are forgotten."""
+    """Return a port without session affinity, with all its indexes reserved; None once all its clients have expired."""
     left = assign(previous, (), 0, now)
     return structs.replace(left, retired=True) if left.slots else None
 
@@ -103,13 +104,13 @@ def _is_free(slot: Slot, now: float) -> bool:
     return slot.free_at is not None and slot.free_at <= now
 
 
-def _settle(newcomers: Iterable[Target], slots: list[Slot], now: float) -> None:
-    """Give each newcomer an index, in place."""
-    left = _left_by(slots)
+def _assign_newcomers(newcomers: Iterable[Target], slots: list[Slot], now: float) -> None:
+    """Assign an index to each new target, in place."""
+    left = _left_indexes(slots)
     free = iter([index for index, slot in enumerate(slots) if _is_free(slot, now)])
     for target in newcomers:
         own = [index for index in left.get(target, ()) if slots[index].free_at is not None]
-        if len(own) >= FLAPS:
+        if len(own) >= MAX_LEFT_INDEXES:
             index = _first_free(own, slots)
         else:
             index = next((number for number in free if slots[number].free_at is not None), len(slots))
@@ -118,11 +119,11 @@ def _settle(newcomers: Iterable[Target], slots: list[Slot], now: float) -> None:
         elif index < NUMBERS:
             slots.append(Slot(target))
         else:
-            # Better that some clients are led to another endpoint than that this one gets none.
+            # Rather send some clients to another endpoint than leave this endpoint without clients.
             slots[_first_free(range(NUMBERS), slots)] = Slot(target)
 
 
-def _left_by(slots: Sequence[Slot]) -> dict[Target, list[int]]:
+def _left_indexes(slots: Sequence[Slot]) -> dict[Target, list[int]]:
     """Return the indexes that each endpoint has left."""
     left: dict[Target, list[int]] = {}
     for index, slot in enumerate(slots):
@@ -132,7 +133,7 @@ def _left_by(slots: Sequence[Slot]) -> dict[Target, list[int]]:
 
 
 def _first_free(indexes: Iterable[int], slots: Sequence[Slot]) -> int:
-    """Return the one of these indexes that is, or will be, free first."""
+    """Return the index that is, or will be, free first."""
 
     def free_at(index: int) -> float:
         left = slots[index].free_at
@@ -142,24 +143,28 @@ def _first_free(indexes: Iterable[int], slots: Sequence[Slot]) -> int:
 
 
 class Numbering:
-    """The sticky ports during one sync: what was known before, and what the sync makes of it."""
+    """Assigns numbers and indexes during one sync.
 
-    def __init__(self, known: Mapping[str, StickyPort], now: float) -> None:
-        """Start from ``known``, by identity, which stays as it is; ``now`` is in seconds."""
-        self._known = known
+    ``changed`` holds the sticky ports that the sync changes, by identity, None for those it removes. ``refused`` are
+    the Service ports for which no number was left.
+    """
+
+    def __init__(self, previous: Mapping[str, StickyPort], now: float) -> None:
+        """Start from the sticky ports ``known`` before the sync, by identity; ``now`` is in seconds."""
+        self._previous = previous
         self._now = now
         self._taken: set[int] | None = None
         self.changed: dict[str, StickyPort | None] = {}
-        self.refused: list[ServicePortName] = []
+        self.without_number: list[ServicePortName] = []
 
     def assign(self, name: ServicePortName, targets: Iterable[Target], timeout: int) -> StickyPort | None:
-        """Return the sticky port of that name with these endpoints; None where there is no number left."""
+        """Return the sticky port of that name with these endpoints; None if no number is left."""
         port_identity = identity(name)
-        previous = self._known.get(port_identity)
+        previous = self._previous.get(port_identity)
         if previous is None:
             number = self._new_number(port_identity)
             if number is None:
-                self.refused.append(name)
+                self.without_number.append(name)
                 return None
             previous = StickyPort(port_identity, str(name), number)
         assigned = assign(previous, targets, timeout, self._now)
@@ -167,48 +172,48 @@ class Numbering:
         return assigned
 
     def retire(self, name: ServicePortName) -> None:
-        """Note that a Service port is not sticky, or gone."""
-        if self._known:
+        """Retire the sticky port of a Service port that was deleted or lost session affinity."""
+        if self._previous:
             self._retire(identity(name))
 
-    def retire_others(self, spared: Collection[str] = ()) -> None:
-        """Note that all that were not assigned are gone, but for ``spared`` identities."""
-        for port_identity in sorted(self._known.keys() - self.changed.keys() - set(spared)):
+    def retire_unassigned(self, preserved: Collection[str] = ()) -> None:
+        """Retire all ports that were not assigned, except ``spared`` identities."""
+        for port_identity in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
             self._retire(port_identity)
 
-    def tidy(self) -> None:
-        """Note which ports are forgotten by all their clients."""
-        for port_identity, port in self._known.items():
+    def remove_expired(self) -> None:
+        """Remove retired ports whose clients have all expired."""
+        for port_identity, port in self._previous.items():
             if port_identity not in self.changed and port.retired and port.free_at() <= self._now:
                 self.changed[port_identity] = None
 
     def _retire(self, port_identity: str) -> None:
-        previous = self._known.get(port_identity)
+        previous = self._previous.get(port_identity)
         if previous is not None:
             self.changed[port_identity] = retire(previous, self._now)
 
     def _new_number(self, port_identity: str) -> int | None:
         if self._taken is None:
-            self._taken = {sticky.number for sticky in self._known.values()}
+            self._taken = {sticky.number for sticky in self._previous.values()}
         number = free_number(port_identity, self._taken)
         if number is not None:
             self._taken.add(number)
         return number
 
 
-def trusted(found: Mapping[str, StickyPort], remembered: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
-    """Return the sticky ports that the kernel holds, each as it is remembered where that is the same port.
+def merge_remembered(found: Mapping[str, StickyPort], remembered: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
+    """Return the sticky ports found in the kernel, each replaced by the remembered one if both are the same.
 
-    The kernel keeps one time for all indexes that were left; this process remembers each one's own.
+    The kernel stores one time for all reserved indexes of a port; the process remembers one for each.
     """
-    return {name: _better(port, remembered.get(name)) for name, port in found.items()}
+    return {name: _prefer_remembered(port, remembered.get(name)) for name, port in found.items()}
 
 
-def _better(found: StickyPort, remembered: StickyPort | None) -> StickyPort:
-    if remembered is None or _in_kernel(found) != _in_kernel(remembered):
+def _prefer_remembered(found: StickyPort, remembered: StickyPort | None) -> StickyPort:
+    if remembered is None or _stored_fields(found) != _stored_fields(remembered):
         return found
     return remembered
 
 
-def _in_kernel(port: StickyPort) -> tuple[object, ...]:
+def _stored_fields(port: StickyPort) -> tuple[object, ...]:
     return port.number, port.targets(), port.longest_timeout, port.free_at()

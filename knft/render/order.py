@@ -1,20 +1,20 @@
-"""The order of endpoints in an array: as little as possible moves (DESIGN.md 1.1, "Order is an input")."""
+"""Orders endpoints in an array such that few indexes change (docs/design/endpoint-maps.md#order)."""
 
 from collections.abc import Sequence
 
 from knft.nft.objects import Array, Target
 
 
-def place(previous: Array, wanted: Sequence[Target]) -> tuple[Target, ...]:
-    """Return ``wanted`` in an order that differs from ``previous`` in as few places as possible.
+def stable_order(previous: Array, targets: Sequence[Target]) -> tuple[Target, ...]:
+    """Return ``wanted`` in an order that differs from ``previous`` at as few indexes as possible.
 
-    A target keeps its index where the array is still long enough. Free indexes go first to targets that lost
-    theirs at the end, the last one first, then to new ones in the order of ``wanted``. So one target
-    added, removed or replaced changes one index, or two where the last one takes a removed one's place.
+    A target keeps its index if the array is still long enough. Free indexes go first to targets whose index no longer
+    exists, the last one first, then to new targets in order. So adding, removing or replacing one target changes one
+    index, or two if the last target moves to the index of a removed one.
     """
-    if previous == wanted:
-        return tuple(wanted)
-    remaining = dict.fromkeys(wanted)
+    if previous == targets:
+        return tuple(targets)
+    remaining = dict.fromkeys(targets)
     size = len(remaining)
     slots: list[Target | None] = [None] * size
     for index, target in enumerate(previous[:size]):
@@ -22,5 +22,5 @@ def place(previous: Array, wanted: Sequence[Target]) -> tuple[Target, ...]:
             slots[index] = target
             del remaining[target]
     displaced = [target for target in reversed(previous[size:]) if target in remaining]
-    homeless = iter(dict.fromkeys((*displaced, *remaining)))
-    return tuple(next(homeless) if target is None else target for target in slots)
+    unplaced = iter(dict.fromkeys((*displaced, *remaining)))
+    return tuple(next(unplaced) if target is None else target for target in slots)

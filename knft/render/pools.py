@@ -1,8 +1,7 @@
-"""Pools and the chains in front of them, shared by all Services with the same number of endpoints.
+"""Pools and their policy chains, which all Services with the same number of endpoints share.
 
-A pool chain picks one of n endpoints at random through an endpoint map; what tells Services apart is the key, the
-frontend that the packet was sent to. So no chain belongs to a Service, and scaling one changes only which
-chain its frontend leads to.
+A pool chain picks one of n endpoints at random from an endpoint map. The key contains the frontend to which the packet
+was sent, so no chain belongs to a Service, and scaling a Service only changes the chain of its frontends' verdicts.
 """
 
 import re
@@ -12,18 +11,20 @@ from functools import lru_cache
 from msgspec import Struct
 
 from knft.config import Config
-from knft.model.names import Family
+from knft.families import Family
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
-from knft.render.names import INSIDE_CIDRS, NFT_FAMILIES, POD_CIDRS
+from knft.render.names import INSIDE_CIDRS, POD_CIDRS
 
 COMMON_SIZES = range(1, 65)
-"""Pool sizes that are made together, while their map is still empty: binding a rule to a map walks the map
-(13 ms at 100 000 endpoints on Linux 6.18)."""
+"""Sizes for which pool chains are created together while their map is still empty.
+
+Adding a rule that uses a map walks the whole map: 13 ms for 100 000 endpoints on Linux 6.18.
+"""
 
 
 class PoolKind(Struct, frozen=True, gc=False):
-    """Which endpoint map: of frontends with an address or of NodePorts, of all endpoints or of local ones."""
+    """An endpoint map: for a protocol, for NodePorts or frontends with an address, with local or all endpoints."""
 
     protocol: str
     nodeport: bool = False
@@ -35,12 +36,12 @@ class PoolKind(Struct, frozen=True, gc=False):
 
     @property
     def map(self) -> str:
-        """The endpoint map's name."""
+        """The name of the endpoint map."""
         return f"{self._prefix}endpoints-{self.protocol}"
 
     @property
     def chain_prefix(self) -> str:
-        """What the names of this kind's pool chains begin with."""
+        """The prefix of the names of this kind's pool chains."""
         return f"{self._prefix}pool-{self.protocol}-"
 
 
@@ -57,7 +58,7 @@ class Pool(Struct, frozen=True, gc=False):
 
 
 class ClusterPolicy(Struct, frozen=True, gc=False):
-    """The chain for outside traffic of policy Cluster: masquerade, then ``pool``."""
+    """The chain for external traffic with policy Cluster: it masquerades, then continues in ``pool``."""
 
     pool: Pool
 
@@ -68,9 +69,10 @@ class ClusterPolicy(Struct, frozen=True, gc=False):
 
 
 class LocalPolicy(Struct, frozen=True, gc=False):
-    """The chain for outside traffic of policy Local (C.6, 13).
+    """The chain for external traffic with policy Local (docs/behaviour/nftables.md#service-ports).
 
-    Pods and the node itself are short-circuited to ``cluster``, all others go to ``local`` (size 0: to nobody).
+    Traffic from pods and from the node continues in ``cluster``, all other traffic in ``local``, or nowhere if its size
+    is 0.
     """
 
     cluster: Pool
@@ -87,7 +89,7 @@ SharedChain = Pool | ClusterPolicy | LocalPolicy
 
 @lru_cache(maxsize=1 << 12)
 def shared_chain(spec: SharedChain, family: Family, config: Config) -> Chain:
-    """Write a shared chain down."""
+    """Return the chain with its rules."""
     match spec:
         case Pool():
             return Chain(spec.name, _pool_rules(spec, family))
@@ -99,15 +101,18 @@ def shared_chain(spec: SharedChain, family: Family, config: Config) -> Chain:
 
 
 def _pool_rules(pool: Pool, family: Family) -> tuple[nft.Rule, ...]:
-    # The second rule catches a packet that read its verdict before a commit and its map after: index 0 is there as
-    # long as the pool is not empty.
+    # The second rule serves a packet that looked up its verdict before a commit and its endpoint after it: index 0
+    # exists as long as the pool is not empty.
     moduli = (pool.size, 1) if pool.size > 1 else (1,)
-    return tuple(nft.Rule((pick(pool.kind, modulus, family),)) for modulus in moduli)
+    return tuple(nft.Rule((dnat_to_endpoint(pool.kind, modulus, family),)) for modulus in moduli)
 
 
-def pick(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
-    """Return what picks one of the first endpoints of a frontend, so many, and does nothing where there is none."""
-    protocol = NFT_FAMILIES[family]
+def dnat_to_endpoint(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
+    """Return a statement that translates to one of the first ``modulus`` endpoints of the packet's frontend.
+
+    It has no effect if the frontend has no endpoint with the drawn index.
+    """
+    protocol = family.nft
     port, number = nft.Payload(kind.protocol, "dport"), nft.RandomNumber(modulus)
     frontend = (port,) if kind.nodeport else (nft.Payload(protocol, "daddr"), port)
     return nft.DnatFromMap(protocol, nft.Concat((*frontend, number)), kind.map)
@@ -115,7 +120,7 @@ def pick(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
 
 def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> Iterable[nft.Rule]:
     to_cluster = nft.Goto(policy.cluster.name)
-    yield nft.Rule((from_pods(family, config), to_cluster), "short-circuit pod traffic")
+    yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
     from_node = nft.Match(nft.FibType("saddr"), "local")
     mark = nft.SetMark(config.masquerade_mark)
     yield nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic")
@@ -130,7 +135,7 @@ _NAME = re.compile(
 
 
 def parse_shared_chain(name: str) -> SharedChain | None:
-    """Return what a shared chain's name says, or None where it is no such name."""
+    """Return the shared chain of that name; None if it is not the name of one."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -147,28 +152,31 @@ def parse_shared_chain(name: str) -> SharedChain | None:
             return None
 
 
-def from_pods(family: Family, config: Config) -> nft.Match:
-    """Return what tells packets of this cluster's pods (I.6)."""
+def match_pod_source(family: Family, config: Config) -> nft.Match:
+    """Return a match for packets from pods of this cluster (docs/behaviour/configuration.md#local-traffic)."""
     if config.detects_by_interface:
         return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface))
-    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), _range(family, config, POD_CIDRS))
+    return nft.Match(nft.Payload(family.nft, "saddr"), _match_operand(family, config, POD_CIDRS))
 
 
-def from_outside(family: Family, config: Config) -> nft.Match:
-    """Return what tells packets that have to be masqueraded when they go to a cluster IP (I.6)."""
+def match_outside_source(family: Family, config: Config) -> nft.Match:
+    """Return a match for packets that must be masqueraded if they are sent to a cluster IP.
+
+    See docs/behaviour/configuration.md#local-traffic.
+    """
     if config.detects_by_interface:
         return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface), "!=")
-    return nft.Match(nft.Payload(NFT_FAMILIES[family], "saddr"), _range(family, config, INSIDE_CIDRS), "!=")
+    return nft.Match(nft.Payload(family.nft, "saddr"), _match_operand(family, config, INSIDE_CIDRS), "!=")
 
 
-def _range(family: Family, config: Config, container: str) -> nft.Network | nft.Reference:
-    # A range that is known beforehand stands in the rule: looking it up in a set takes 0.1 us of each new connection.
-    cidr = config.fixed_pod_cidr(family)
+def _match_operand(family: Family, config: Config, container: str) -> nft.Network | nft.Reference:
+    # A fixed CIDR is written into the rule: a set lookup takes 0.1 us for each new connection.
+    cidr = config.static_pod_cidr(family)
     return nft.Network(cidr) if cidr is not None else nft.Reference(container)
 
 
-def with_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
-    """Return a shared chain and the pools that it leads to."""
+def with_target_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
+    """Return a shared chain and the pools to which it leads."""
     match spec:
         case ClusterPolicy(pool):
             return (spec, pool)
@@ -179,7 +187,7 @@ def with_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
 
 
 def with_common_sizes(needed: Iterable[SharedChain], existing: Collection[str]) -> list[SharedChain]:
-    """Return ``needed``, which do not exist, and where a kind of pool is new its common sizes too, by name."""
+    """Return ``needed``, which do not exist yet, sorted by name, with the common sizes of each new kind of pool."""
     missing = {spec.name: spec for spec in needed}
     for kind in {spec.kind for spec in missing.values() if isinstance(spec, Pool)}:
         if not any(f"{kind.chain_prefix}{size}" in existing for size in COMMON_SIZES):

@@ -1,20 +1,20 @@
-"""Session affinity (ClientIP): the one exception to "no object per Service", for sticky Service ports alone.
+"""Session affinity (ClientIP): the chains and elements of sticky Service ports, which alone have chains of their own.
 
-A sticky port has a number K, and each of its endpoints an index i in it. Who is stuck to which endpoint stands in the
-dynamic set ``affinity``, shared by all sticky ports, as client . K . i:
+A sticky port has a number K, and each of its endpoints an index i. The dynamic set ``affinity``, shared by all sticky
+ports, remembers each client's endpoint as client . K . i:
 
-    sticky-K-cluster        who is known goes to sticky-K-cluster-known
-                            others are remembered with one index at random, and go there too
-                            who cannot be remembered (the set is full) goes to the pool, as without affinity
-    sticky-K-cluster-known  client . K . i in affinity?  ─▶ renew that, for the Service's timeout; dnat to endpoint i
+    sticky-K-cluster        a remembered client continues in sticky-K-cluster-known
+                            another client is remembered with a random index, and continues there, too
+                            if the set is full, the client continues in the pool, as without affinity
+    sticky-K-cluster-known  client . K . i in affinity?  ─▶ restart the Service's timeout; dnat to endpoint i
 
-So a client has one endpoint across all frontends of the port, and policy Local never follows a remembered remote
-endpoint, because ``sticky-K-local-known`` does not list it. Nothing is ever deleted from a dynamic set; an index that
-an endpoint left is not given to another before all who are remembered there have been forgotten.
+So a client has one endpoint for all frontends of the port. With policy Local it never follows a remembered remote
+endpoint, because ``sticky-K-local-known`` does not contain it. knft never deletes elements of the set. The index of a
+removed endpoint is not reassigned before all clients remembered with it have expired.
 
-Two chains for each class of traffic, with as few rules as can be, because the kernel walks all rules at each new
-verdict, and libnftables lists all chains before anything: with a chain for each endpoint, a change took five times as
-long.
+There are two chains for each class of traffic, with few rules: the kernel walks all rules for each new verdict, and
+libnftables lists all chains before each command. With a chain for each endpoint, a change took five times as long. See
+docs/design/sticky-layout.md.
 """
 
 import hashlib
@@ -23,25 +23,25 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from knft.config import Config
+from knft.families import Family
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family
-from knft.model.plan import Frontend, ServicePlan, Traffic
+from knft.model.plan import Frontend, ServicePlan, TrafficAction
 from knft.nft import expressions as nft
 from knft.nft.objects import ArrayName, Chain, Container, Contents, Entry, Key, Target, Value
+from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
-from knft.render.names import NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
+from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import NUMBERS, Slot, StickyPort
-from knft.render.pools import Pool, from_pods
+from knft.render.pools import Pool, match_pod_source
 
 AFFINITY_SIZE = 1 << 22
-"""How many clients are remembered, each once for every sticky port; where that is full, affinity is lost and nothing
-else."""
+"""The size of the affinity set, in pairs of client and sticky port. New clients have no affinity while it is full."""
 
 
 def affinity_set(family: Family) -> Container:
-    """Return the declaration of the set of all who are remembered."""
+    """Return the declaration of the set of remembered clients."""
     number = f"numgen random mod {NUMBERS}"
-    key = f"{NFT_FAMILIES[family]} saddr . {number} . {number}"
+    key = f"{family.nft} saddr . {number} . {number}"
     comment = "clients, and the sticky port and endpoint of each"
     return Container(names.AFFINITY, key, by_expression=True, dynamic_size=AFFINITY_SIZE, comment=comment)
 
@@ -49,23 +49,23 @@ def affinity_set(family: Family) -> Container:
 _SET_OF_ONE_INDEX = re.compile(r"affinity-(\d{1,5})")
 
 
-def carried_over(memories: Mapping[str, Mapping[Key, Value]]) -> dict[str, dict[Key, Value]]:
-    """Return who is remembered in a table of any layout, as it is to be remembered now.
+def migrate_affinity(dynamic_elements: Mapping[str, Mapping[Key, Value]]) -> dict[str, dict[Key, Value]]:
+    """Return the remembered clients of a table of any layout, as elements of the current affinity set.
 
-    In layouts before, each index had a set of its own.
+    Earlier layouts had one set for each index.
     """
     found: dict[Key, Value] = {}
-    for name, elements in memories.items():
+    for name, elements in dynamic_elements.items():
         one_index = _SET_OF_ONE_INDEX.fullmatch(name)
         if one_index is None and name != names.AFFINITY:
             continue
         index = (int(one_index[1]),) if one_index is not None else ()
-        found |= {(*key, *index): value for key, value in elements.items() if _is_memory((*key, *index))}
+        found |= {(*key, *index): value for key, value in elements.items() if _is_affinity_key((*key, *index))}
     return {names.AFFINITY: found}
 
 
-def _is_memory(key: Key) -> bool:
-    """Tell whether a key is one that knft's rules write: somebody may have put there a set of another kind."""
+def _is_affinity_key(key: Key) -> bool:
+    """Return whether a key has the form that knft's rules write; other programs may have changed the set."""
     match key:
         case (str(), int(number), int(index)):
             return max(number, index) < NUMBERS
@@ -76,12 +76,15 @@ def _is_memory(key: Key) -> bool:
 def sticky_chains(
     plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
 ) -> dict[str, Chain]:
-    """Return the chains of a sticky port, by name; ``pools`` are those that its frontends would have without it."""
+    """Return the chains of a sticky port, by name; ``pools`` are its frontends' pools."""
     return {chain.name: chain for chain in _chains(plan, sticky, pools, family, config)}
 
 
-def note(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
-    """Return the note in the kernel by which a restart finds a sticky port's numbers, and trusts its chains, again."""
+def sticky_port_record(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
+    """Return the elements that record a sticky port's numbers in the kernel.
+
+    A restarted knft reads them, and uses the digest to check the port's chains.
+    """
     contents = Contents.empty()
     key = (sticky.number,)
     contents.arrays[ArrayName(STICKY_ENDPOINTS, key)] = sticky.targets()
@@ -91,20 +94,22 @@ def note(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
     return contents
 
 
-_NOTE = re.compile(r"(?P<identity>\S+) (?P<size>\d{1,5}) (?P<timeout>\d{1,6}) (?P<free_at>\d{1,12}) \S+ (?P<name>.*)")
+_RECORD_COMMENT = re.compile(
+    r"(?P<identity>\S+) (?P<size>\d{1,5}) (?P<timeout>\d{1,6}) (?P<free_at>\d{1,12}) \S+ (?P<name>.*)"
+)
 
 
 def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
     """Return the sticky ports of a table, by identity; ``now`` is in seconds."""
     found = {}
     for (container, key), entry in contents.entries.items():
-        written = _NOTE.fullmatch(entry.comment) if container == STICKY_PORTS else None
+        written = _RECORD_COMMENT.fullmatch(entry.comment) if container == STICKY_PORTS else None
         if written is None:
             continue
         size, timeout = int(written["size"]), int(written["timeout"])
         targets = contents.arrays.get(ArrayName(STICKY_ENDPOINTS, key), ())
         padded = (*targets, *[None] * (size - len(targets)))
-        # A time beyond the timeout is none that knft wrote since the machine started.
+        # knft cannot have written a later time since the last boot.
         free_at = min(int(written["free_at"]), math.ceil(now + timeout))
         slots = tuple(Slot(target, None if target is not None else free_at) for target in padded)
         port = StickyPort(written["identity"], written["name"], int(key[0]), slots, timeout)
@@ -113,84 +118,86 @@ def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
 
 
 def sticky_verdict(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> nft.Goto | nft.Jump | None:
-    """Return where a frontend's packets go, None where nobody answers.
+    """Return the verdict for a frontend's packets; None if the traffic is rejected.
 
-    Those to cluster IPs come back where the chain was empty when they came, and chain ``in-flight`` has them then: so
-    a chain that no others are led to may be made together with the verdict.
+    Verdicts of cluster IPs jump. A packet that finds the chain still empty returns, and chain ``in-flight`` serves it.
+    So a chain that only cluster IPs lead to may be created in the same transaction as the verdict.
     """
-    match frontends.is_internal(frontend), frontends.traffic(plan, frontend):
-        case True, Traffic.CLUSTER:
-            return nft.Jump(_name(sticky, "cluster"))
-        case True, Traffic.LOCAL:
-            return nft.Jump(_name(sticky, "local"))
-        case False, (Traffic.CLUSTER | Traffic.LOCAL | Traffic.DROP):
-            return nft.Goto(_name(sticky, "external"))
+    match frontends.is_internal(frontend), frontends.traffic_policy(plan, frontend):
+        case True, TrafficAction.CLUSTER:
+            return nft.Jump(_chain_name(sticky, "cluster"))
+        case True, TrafficAction.LOCAL:
+            return nft.Jump(_chain_name(sticky, "local"))
+        case False, (TrafficAction.CLUSTER | TrafficAction.LOCAL | TrafficAction.DROP):
+            return nft.Goto(_chain_name(sticky, "external"))
         case _:
             return None
 
 
-def _name(sticky: StickyPort, what: str) -> str:
+def _chain_name(sticky: StickyPort, what: str) -> str:
     return f"{STICKY_PREFIX}{sticky.number}-{what}"
 
 
 def _chains(
     plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
 ) -> Iterator[Chain]:
-    """Yield the chains of a sticky port: two for each class of traffic that it has, one for what comes from outside."""
+    """Yield the chains of a sticky port: two for each class of traffic, and one for external traffic."""
     for what, endpoints in (("cluster", plan.endpoints.cluster), ("local", plan.endpoints.local)):
         behind = sorted(pool.name for pool in pools if pool.kind.local == (what == "local"))
         if behind:
-            listed = _listed(sticky, endpoints)
-            known = Chain(_name(sticky, f"{what}-known"), tuple(_known_rules(plan, sticky, listed, family)))
+            listed = _targets_by_index(sticky, endpoints)
+            known = Chain(
+                _chain_name(sticky, f"{what}-known"), tuple(_remembered_client_rules(plan, sticky, listed, family))
+            )
             yield known
             to_known = nft.Jump(known.name)
             yield Chain(
-                _name(sticky, what),
+                _chain_name(sticky, what),
                 (
                     nft.Rule((to_known,)),
-                    *(nft.Rule((*pick, to_known)) for pick in _picks(plan, sticky, sorted(listed), family)),
+                    *(nft.Rule((*pick, to_known)) for pick in _pick_statements(plan, sticky, sorted(listed), family)),
                     *(nft.Rule((nft.Jump(name),)) for name in behind),
                 ),
             )
-    if plan.external is not Traffic.REJECT and not all(map(frontends.is_internal, plan.frontends)):
-        yield Chain(_name(sticky, "external"), tuple(_external_rules(plan, sticky, family, config)))
+    if plan.external is not TrafficAction.REJECT and not all(map(frontends.is_internal, plan.frontends)):
+        yield Chain(_chain_name(sticky, "external"), tuple(_external_rules(plan, sticky, family, config)))
 
 
-def _listed(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
-    """Return the endpoints of one class of traffic by index, in order."""
+def _targets_by_index(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
+    """Return the endpoints of one class of traffic by index, sorted."""
     indexes = sticky.indexes()
     targets = ((endpoint.address, endpoint.port) for endpoint in endpoints)
     return dict(sorted((indexes[target], target) for target in targets))
 
 
-def _remember(
+def _update_affinity(
     plan: ServicePlan, sticky: StickyPort, index: nft.Constant | nft.RandomNumber, family: Family
 ) -> nft.Update:
-    client = nft.Payload(NFT_FAMILIES[family], "saddr")
+    client = nft.Payload(family.nft, "saddr")
     key = nft.Concat((client, nft.Constant(sticky.number), index))
     return nft.Update(names.AFFINITY, key, plan.port.affinity_seconds)
 
 
-def _known_rules(
+def _remembered_client_rules(
     plan: ServicePlan, sticky: StickyPort, listed: Mapping[int, Target], family: Family
 ) -> Iterator[nft.Rule]:
-    protocol = nft.Match(nft.Meta("l4proto"), names.NFT_PROTOCOLS[plan.port.protocol])
+    protocol = nft.Match(nft.Meta("l4proto"), NFT_PROTOCOLS[plan.port.protocol])
     for index, target in listed.items():
-        renew = _remember(plan, sticky, nft.Constant(index), family)
+        renew = _update_affinity(plan, sticky, nft.Constant(index), family)
         remembered = nft.Match(renew.key, nft.Reference(names.AFFINITY))
-        yield nft.Rule((remembered, renew, protocol, nft.Dnat(NFT_FAMILIES[family], *target)))
+        yield nft.Rule((remembered, renew, protocol, nft.Dnat(family.nft, *target)))
 
 
-def _picks(
+def _pick_statements(
     plan: ServicePlan, sticky: StickyPort, indexes: Sequence[int], family: Family
 ) -> Iterator[tuple[nft.Statement, ...]]:
-    """Yield what remembers a client with one of the indexes, each as likely: a rule for each run without a gap.
+    """Yield statements that remember a client with one of the indexes, all equally likely; one rule per range.
 
-    Where the set is full, the update ends its rule, and the connection must go on.
+    If the set is full, the update ends its rule, and the packet continues with the next rule.
     """
     left = len(indexes)
     for run in _runs(indexes):
-        update = _remember(plan, sticky, nft.RandomNumber(len(run), run.start), family)
+        update = _update_affinity(plan, sticky, nft.RandomNumber(len(run), run.start), family)
         yield (nft.Chance(len(run), left), update) if len(run) < left else (update,)
         left -= len(run)
 
@@ -208,11 +215,11 @@ def _runs(indexes: Sequence[int]) -> list[range]:
 
 def _external_rules(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> Iterator[nft.Rule]:
     mark = nft.SetMark(config.masquerade_mark)
-    to_cluster = nft.Goto(_name(sticky, "cluster"))
-    if plan.external is Traffic.CLUSTER:
+    to_cluster = nft.Goto(_chain_name(sticky, "cluster"))
+    if plan.external is TrafficAction.CLUSTER:
         yield nft.Rule((mark, to_cluster), "masquerade")
         return
-    yield nft.Rule((from_pods(family, config), to_cluster), "short-circuit pod traffic")
+    yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
     yield nft.Rule((nft.Match(nft.FibType("saddr"), "local"), mark, to_cluster), "short-circuit local traffic")
-    if plan.external is Traffic.LOCAL:
-        yield nft.Rule((nft.Goto(_name(sticky, "local")),))
+    if plan.external is TrafficAction.LOCAL:
+        yield nft.Rule((nft.Goto(_chain_name(sticky, "local")),))

@@ -1,6 +1,6 @@
-"""Write the files anew."""
+"""Write the golden files."""
 
-from knft.model.names import Family
+from knft.families import Family
 from tests.golden import FOLDER, texts
 
 for family in Family:

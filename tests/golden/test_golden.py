@@ -1,31 +1,31 @@
-"""Rules that no Service changes are those in the files, and the kernel is given what is read there."""
+"""The static rules equal the golden files, and the kernel receives the same rules."""
 
 import pytest
 from msgspec import structs
 
 from knft.config import Config
-from knft.model.names import Family
+from knft.families import Family
 from knft.nft.codec.tables import table_text
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.names import NFT_FAMILIES, TABLE
-from tests.golden import FOLDER, OTHERS, USUAL, chains, texts
-from tests.kernel.harness import KernelHarness
+from knft.render.names import TABLE
+from tests.golden import DEFAULT, FOLDER, OTHERS, chains, texts
+from tests.support.kernel_harness import KernelHarness
 from tests.support.lab.namespace import Namespace
 
 
 @pytest.mark.parametrize("family", list(Family))
-def test_the_skeleton_is_what_the_files_say(family: Family) -> None:
-    """Where it is meant to be otherwise, ``python -m tests.golden`` writes them anew."""
-    prefix = f"{NFT_FAMILIES[family]}[.-]*nft"
+def test_static_chains_equal_golden_files(family: Family) -> None:
+    """``python -m tests.golden`` updates the files after an intended change."""
+    prefix = f"{family.nft}[.-]*nft"
     assert texts(family) == {path.name: path.read_text() for path in FOLDER.glob(prefix)}
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("config", [USUAL, *OTHERS.values()], ids=["usual", *OTHERS])
+@pytest.mark.parametrize("config", [DEFAULT, *OTHERS.values()], ids=["default", *OTHERS])
 @pytest.mark.parametrize("family", list(Family))
-def test_a_sync_sends_what_the_text_says(family: Family, config: Config) -> None:
-    """The text and the transaction are two spellings: the kernel lists the same rules for both."""
+def test_text_and_transaction_load_the_same_rules(family: Family, config: Config) -> None:
+    """The kernel lists the same rules whether they were loaded as text or as JSON."""
     assert _listed_from_text(family, config) == _listed_from_transaction(family, config)
 
 
@@ -41,7 +41,7 @@ def _listed_from_transaction(family: Family, config: Config) -> str:
     with namespace.entered():
         port = KernelHarness(namespace, config).ports[family]
         port.declare(layout.declarations(family))
-        port.commit(Transaction(NFT_FAMILIES[family], TABLE, chains(family, config)))
+        port.commit(Transaction(family.nft, TABLE, chains(family, config)))
     return _listed(namespace)
 
 

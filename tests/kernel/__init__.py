@@ -1,1 +1,1 @@
-"""Transactions on a real kernel: what is sent, what is held, and that it is listed again."""
+"""Tests on a real kernel: transactions, listings, notifications, conntrack, and the processes around libnftables."""

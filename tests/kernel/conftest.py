@@ -1,16 +1,16 @@
-"""A Proxier of each family on a real kernel, in a namespace of the test's own, whose transactions can be read."""
+"""A network namespace of the test's own, with a Proxier for each family whose transactions can be inspected."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.harness import KernelHarness
+from tests.support.kernel_harness import KernelHarness
 from tests.support.lab.namespace import Namespace
 
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    """The calling thread is in a new namespace, and the kernel's tables there are the test's."""
+    """Create a network namespace and put the calling thread into it."""
     made = Namespace.create("kernel")
     with made.entered():
         yield made
@@ -19,5 +19,5 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def harness(namespace: Namespace) -> KernelHarness:
-    """Both families, without objects, not yet synced."""
+    """Both families, without objects and without a sync."""
     return KernelHarness(namespace)

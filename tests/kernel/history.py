@@ -1,6 +1,6 @@
-"""History: a cluster's life at random, with knft at work on a real kernel, and the law checked after every sync.
+"""History: a random cluster history served by knft on a real kernel, with the table checked after each sync.
 
-What happens is drawn from any ``random.Random``, so that a property test can shrink it and a soak can go on for days.
+The random generator is injected: hypothesis provides one that it can shrink, a soak test provides a seeded one.
 """
 
 import itertools
@@ -10,30 +10,31 @@ from operator import itemgetter
 from random import Random
 
 from knft.config import Config
-from knft.delta.programmed import LONGEST_PAUSE_SECONDS
+from knft.delta.programmed import MAX_DELAY_SECONDS
 from knft.errors import KernelError
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.model.objects import KubeObject
-from knft.nft.codec.listing import Listing, parse_listing
+from knft.nft.codec.listing import TableListing, parse_listing
 from knft.render import layout
-from knft.render.names import NFT_FAMILIES, STICKY_PREFIX, TABLE
+from knft.render.names import STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
-from tests.kernel import law
-from tests.kernel.harness import CONFIG, KernelHarness, ReadableTable
-from tests.kernel.random_objects import (
-    MACHINE_ADDRESSES,
+from tests.kernel import equivalence
+from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
+from tests.support.lab.namespace import Namespace
+from tests.support.random_objects import (
+    NODE_ADDRESSES,
     NODES,
     SERVICE_CIDRS,
     SERVICES,
     SLICES,
     Traits,
-    changed,
-    drawn,
+    changed_traits,
     manifest,
+    random_traits,
 )
-from tests.support.lab.namespace import Namespace
 
 CONFIGS = (
     CONFIG,
@@ -41,250 +42,256 @@ CONFIGS = (
     Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0", nodeport_addresses=("all",)),
     Config("node-1", cluster_cidrs=("10.244.0.0/16",), masquerade_all=True, masquerade_bit=7),
 )
-"""What a node may be set to; a restart may bring another."""
+"""Configurations of the node; a restart may change it."""
 
 NAMES = {"Service": SERVICES, "EndpointSlice": SLICES, "Node": NODES, "ServiceCIDR": SERVICE_CIDRS}
 
 BEGINNING = {"Service": 3, "EndpointSlice": 12, "Node": 1}
-"""What there is at first, so that what happens next means something; where there is less, little is deleted."""
+"""The number of initial objects. Below these numbers deletions are rare."""
 
 PAUSES = (0.3, 1.1, 6.0, 61.0, 3601.0, 11000.0)
-"""Seconds: until chains are deleted, affinity timeouts end, and everything is compared."""
+"""Durations after which chains are deleted, affinity entries expire, and the table is compared."""
 
 LINES = 60
-"""How much of what happened a failure tells."""
+"""How many of the last steps a failure reports."""
 
 
 Named = tuple[str, str, KubeObject]
-"""An object, its kind and its name."""
+"""Kind and name of an object, and the object."""
 
 
-class LawBrokenError(AssertionError):
-    """The kernel's table is not what a fresh process would render; the lines say where."""
+class TableDiffersError(AssertionError):
+    """The kernel's table differs from what a fresh process would render; the message lists the differences."""
 
 
 class History:
-    """One cluster, one node, one kernel; ``steps`` counts what has happened, ``syncs`` what was compared."""
+    """One cluster, one node and one kernel; ``steps`` counts the events, ``syncs`` the compared syncs."""
 
     def __init__(self, chance: Random) -> None:
         """Start with a small cluster, on a kernel without the table."""
         self.steps = 0
         self.syncs = 0
-        self.syncs_without_some = 0
-        """How many left Service ports out, or what nobody wants in."""
-        self._found: dict[Family, Collection[str]] = {}
-        self.said: deque[str] = deque(maxlen=LINES)
+        self.degraded_syncs = 0
+        """How many syncs left Service ports quarantined or objects orphaned."""
+        self._last_facts: dict[Family, Collection[str]] = {}
+        self.step_log: deque[str] = deque(maxlen=LINES)
         self._now = 100.0
-        self._lived, self._other = Namespace.create("lived"), Namespace.create("fresh")
+        self._main_namespace, self._fresh_namespace = Namespace.create("main"), Namespace.create("fresh")
         self._config = chance.choice(CONFIGS)
         self._traits: dict[tuple[str, str], Traits] = {}
         self._addresses: frozenset[str] | None = None
-        self._quiet = False
-        """Whether nothing has happened since a sync that succeeded."""
-        self._harness = self._new_process(self._lived, ())
+        self._is_settled = False
+        """Whether nothing has happened since a successful sync."""
+        self._harness = self._new_process(self._main_namespace, ())
         for kind, count in BEGINNING.items():
             for name in NAMES[kind][:count]:
-                self._apply(kind, name, drawn(kind, chance))
+                self._apply(kind, name, random_traits(kind, chance))
         self.steps = 0
 
     def close(self) -> None:
-        """Let go of the namespaces."""
-        self._lived.close()
-        self._other.close()
+        """Close the namespaces."""
+        self._main_namespace.close()
+        self._fresh_namespace.close()
 
     def _new_process(self, namespace: Namespace, objects: Iterable[Named]) -> KernelHarness:
-        """Return a process that has been told of the addresses and of these objects, not yet synced."""
+        """Return a new process with the addresses and these objects, before its first sync."""
         with namespace.entered():
-            harness = KernelHarness(namespace, self._config, lambda: self._now, ReadableTable)
+            harness = KernelHarness(namespace, self._config, lambda: self._now, TextTable)
         if self._addresses is not None:
-            harness.daemon.note_addresses(self._addresses)
+            harness.daemon.update_local_addresses(self._addresses)
         harness.change(objects)
         return harness
 
-    def _happens(self, what: str) -> None:
+    def _log_step(self, what: str) -> None:
         self.steps += 1
-        self.said.append(what)
+        self.step_log.append(what)
 
-    # What may happen to objects.
+    # Events of objects.
 
     def add(self, kind: str, chance: Random) -> None:
-        """Make an object, or replace the one of that name by quite another."""
-        self._apply(kind, chance.choice(NAMES[kind]), drawn(kind, chance))
+        """Create an object, or replace the one of that name by a random one."""
+        self._apply(kind, chance.choice(NAMES[kind]), random_traits(kind, chance))
 
     def change(self, kind: str, chance: Random) -> None:
-        """Change one field of an object, where there is one."""
+        """Change one field of an object, if there is one of that kind."""
         names = [name for found, name in self._traits if found == kind]
         if names:
             name = chance.choice(names)
-            self._apply(kind, name, changed(kind, self._traits[kind, name], chance))
+            self._apply(kind, name, changed_traits(kind, self._traits[kind, name], chance))
 
     def delete(self, kind: str, chance: Random) -> None:
-        """Delete an object, where there is one; rarely where there are few, since nothing happens to nothing."""
+        """Delete an object, if there is one; rarely if there are few."""
         names = [name for found, name in self._traits if found == kind]
         if names and (len(names) > BEGINNING.get(kind, 0) or chance.random() < 0.3):
             name = chance.choice(names)
-            self._happens(f"delete {kind} {name}")
+            self._log_step(f"delete {kind} {name}")
             del self._traits[kind, name]
             self._harness.delete(kind, name)
-            self._quiet = False
+            self._is_settled = False
 
     def _apply(self, kind: str, name: str, traits: Traits) -> None:
-        self._happens(f"apply {kind} {name} {traits}")
+        self._log_step(f"apply {kind} {name} {traits}")
         self._traits[kind, name] = traits
         self._harness.apply(manifest(kind, name, traits))
-        self._quiet = False
+        self._is_settled = False
 
     def change_addresses(self, chance: Random) -> None:
-        """Give the machine's interfaces other addresses."""
-        chosen = chance.sample(MACHINE_ADDRESSES, chance.randint(0, 3))
-        self._happens(f"addresses {chosen}")
+        """Change the addresses of the node's interfaces."""
+        chosen = chance.sample(NODE_ADDRESSES, chance.randint(0, 3))
+        self._log_step(f"addresses {chosen}")
         self._addresses = frozenset(chosen)
-        self._harness.daemon.note_addresses(self._addresses)
-        self._quiet = False
+        self._harness.daemon.update_local_addresses(self._addresses)
+        self._is_settled = False
 
-    # What may happen to knft.
+    # Events of knft.
 
     def pass_time(self, chance: Random) -> None:
-        """Let seconds or hours pass."""
+        """Advance the clock by seconds or hours."""
         seconds = chance.choice(PAUSES)
-        self._happens(f"pass {seconds} s")
+        self._log_step(f"pass {seconds} s")
         self._now += seconds
 
     def fail(self, chance: Random) -> None:
-        """Have what a family asks of the kernel fail next, in one way or in several."""
+        """Let the next kernel requests of a family fail, in one or two ways."""
         port = self._harness.ports[chance.choice(tuple(Family))]
         for _ in range(chance.randint(1, 2)):
-            way = chance.choice(("refuse", "deceive", "refuse_reads"))
-            self._happens(f"fail: {way}")
+            way = chance.choice(("refused_commits", "misreported_commits", "refused_reads"))
+            self._log_step(f"fail: {way}")
             setattr(port, way, 1)
-        self._quiet = False
+        self._is_settled = False
 
     def restart(self, chance: Random) -> None:
-        """Start a new process on the same kernel, sometimes with other flags; the objects come in another order."""
+        """Start a new process on the same kernel, sometimes with other flags; the objects arrive in random order."""
         objects = self._objects()
         chance.shuffle(objects)
-        quiet = self._quiet
+        settled = self._is_settled
         if chance.random() < 0.25:
-            self._config, quiet = chance.choice(CONFIGS), False
-        self._happens(f"restart with {self._config}")
-        self._harness = self._new_process(self._lived, objects)
+            self._config, settled = chance.choice(CONFIGS), False
+        self._log_step(f"restart with {self._config}")
+        self._harness = self._new_process(self._main_namespace, objects)
         self.sync()
-        if quiet:
-            self._expect_nothing_sent()
-        if self._quiet:
+        if settled:
+            self._check_nothing_sent()
+        if self._is_settled:
             self.compare_rules()
 
     def damage(self, chance: Random) -> None:
-        """Have somebody flush a part of a table, or replace its rules, and restart, which is when it is noticed."""
+        """Let another program flush or replace a part of a table, then restart knft, which has to repair it."""
         family = chance.choice(tuple(Family))
         listing = self._harness.tables[family].read()
         if listing is None:
             return
-        part = chance.choice(chance.choice(damageable(listing)))
-        self._happens(f"somebody flushes {family.value} {part}")
+        part = chance.choice(chance.choice(flushable_objects(listing)))
+        self._log_step(f"somebody flushes {family.value} {part}")
         verb, _, name = part.partition(" ")
-        place = f"{NFT_FAMILIES[family]} {TABLE} {name}"
+        place = f"{family.nft} {TABLE} {name}"
         replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
-        self._somebody_does("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
-        self._quiet = False
+        self._run_foreign_commands("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
+        self._is_settled = False
         self.restart(chance)
 
-    def _somebody_does(self, commands: str) -> None:
-        """Have another program change the kernel."""
-        self._lived.run(["nft", "-f", "-"], stdin=commands)
+    def _run_foreign_commands(self, commands: str) -> None:
+        """Run nft commands of another program."""
+        self._main_namespace.run(["nft", "-f", "-"], stdin=commands)
 
-    # And what must be so.
+    # Checks.
 
     def sync(self) -> None:
-        """Sync both families, and hold those that succeed to the law."""
-        self._happens("sync")
+        """Sync both families, and check those whose sync succeeds."""
+        self._log_step("sync")
         reports = {family: _synced(proxier) for family, proxier in self._harness.proxiers.items()}
-        self._quiet = all(report is not None and not _has_left_something(report) for report in reports.values())
-        left_out = {family: report.left_out for family, report in reports.items() if report is not None}
+        self._is_settled = all(report is not None and not _is_degraded(report) for report in reports.values())
+        left_out = {family: report.quarantined for family, report in reports.items() if report is not None}
         fresh = self._rendered()
         without = self._rendered(left_out) if any(left_out.values()) else fresh
         for family, report in reports.items():
-            self._hold_to_the_law(family, report, fresh[family], without[family])
+            self._check_table(family, report, fresh[family], without[family])
         self.syncs += 1
 
-    def _hold_to_the_law(self, family: Family, report: SyncReport | None, fresh: Listing, without: Listing) -> None:
-        """Compare all that is held with a fresh process; where somebody is left out, all that is not theirs."""
-        wanted = law.sticky_ports(fresh)
+    def _check_table(
+        self, family: Family, report: SyncReport | None, fresh: TableListing, without: TableListing
+    ) -> None:
+        """Compare the kernel's table with a fresh process; skip what belongs to quarantined Service ports."""
+        wanted = equivalence.sticky_ports(fresh)
         held = self._harness.tables[family].read()
         found = self._facts(held, wanted, family) if held is not None else {}
         expected = self._facts(fresh, wanted, family)
-        if report is not None and _has_left_something(report):
-            # After a sync that failed it is not known what was there before.
-            before = self._found.get(family, found)
-            lines = law.difference_of_others(expected, self._facts(without, wanted, family), found, before)
-            self._tell(family, lines)
-            self.syncs_without_some += 1
+        if report is not None and _is_degraded(report):
+            # After a failed sync the previous contents are unknown.
+            before = self._last_facts.get(family, found)
+            lines = equivalence.difference_except_quarantined(
+                expected, self._facts(without, wanted, family), found, before
+            )
+            self._raise_if_any(family, lines)
+            self.degraded_syncs += 1
         elif report is not None:
             self._compare(family, expected, found)
-        self._found.pop(family, None)
-        if report is not None and not report.unswept:
-            self._found[family] = found
+        self._last_facts.pop(family, None)
+        if report is not None and not report.orphan_error:
+            self._last_facts[family] = found
 
-    def _rendered(self, without: Mapping[Family, Collection[ServicePortName]] = {}) -> dict[Family, Listing]:
-        return law.rendered((item for *_, item in self._objects()), self._addresses, self._config, without)
+    def _rendered(self, without: Mapping[Family, Collection[ServicePortName]] = {}) -> dict[Family, TableListing]:
+        return equivalence.rendered((item for *_, item in self._objects()), self._addresses, self._config, without)
 
     def _objects(self) -> list[Named]:
-        """Return the objects in the order of their names, which is another than that in which they came."""
+        """Return the objects sorted by name, which differs from their order of arrival."""
         return [(kind, name, item) for (kind, name), item in sorted(self._harness.objects.items(), key=itemgetter(0))]
 
-    def _facts(self, listing: Listing, wanted: frozenset[str], family: Family) -> law.Facts:
-        return law.facts(listing, wanted, family, self._config)
+    def _facts(self, listing: TableListing, wanted: frozenset[str], family: Family) -> equivalence.Facts:
+        return equivalence.facts(listing, wanted, family, self._config)
 
-    def _compare(self, family: Family, expected: law.Facts, found: law.Facts) -> None:
-        self._tell(family, law.difference(expected, found))
+    def _compare(self, family: Family, expected: equivalence.Facts, found: equivalence.Facts) -> None:
+        self._raise_if_any(family, equivalence.difference(expected, found))
 
-    def _tell(self, family: Family, lines: Collection[str]) -> None:
+    def _raise_if_any(self, family: Family, lines: Collection[str]) -> None:
         if lines:
-            happened = itertools.chain([f"{self.steps} steps, of which the last were:"], self.said)
-            raise LawBrokenError("\n".join([f"{family.value}:", *lines, *happened]))
+            steps = itertools.chain([f"{self.steps} steps, of which the last were:"], self.step_log)
+            raise TableDiffersError("\n".join([f"{family.value}:", *lines, *steps]))
 
-    def _expect_nothing_sent(self) -> None:
-        """A restart on an unchanged cluster sends no element; what is remembered of sticky ports may change."""
+    def _check_nothing_sent(self) -> None:
+        """A restart on an unchanged cluster sends no elements, except records of sticky ports."""
         for family, port in self._harness.ports.items():
-            sent = port.sent[-1]
+            sent = port.transactions[-1]
             names = [name for name in (*sent.removed, *sent.added) if "sticky" not in name]
             self._compare(family, {}, {f"sent after a restart: {name}": True for name in names})
 
     def finish(self) -> None:
-        """Sync until nothing is left to be done: then also the chains that were to be deleted are gone."""
+        """Sync until nothing is left to do; then the deferred chain deletions are complete, too."""
         for port in self._harness.ports.values():
-            port.heal()
-        # Until whoever is left out is tried again.
-        self._now += 2 * LONGEST_PAUSE_SECONDS
+            port.stop_failing()
+        # Until quarantined Service ports are retried.
+        self._now += 2 * MAX_DELAY_SECONDS
         for _ in range(3):
             self.sync()
             self._now += 10.0
-        self._tell(Family.IPV4, [] if self._quiet else ["something is left out for no reason"])
+        self._raise_if_any(
+            Family.IPV4, [] if self._is_settled else ["a Service port is quarantined although nothing fails"]
+        )
         self.compare_rules()
         for family, fresh in self._rendered().items():
-            stale = law.stale_chains(self._harness.held(family), law.sticky_ports(fresh))
+            stale = equivalence.stale_chains(self._harness.listing(family), equivalence.sticky_ports(fresh))
             self._compare(family, {}, {f"stale chain {name}": True for name in stale})
 
     def compare_rules(self) -> None:
-        """Hold the tables, rules and all, to what a fresh process makes on another kernel."""
-        fresh = self._new_process(self._other, self._objects())
+        """Compare the tables, with their rules, with those of a fresh process on another kernel."""
+        fresh = self._new_process(self._fresh_namespace, self._objects())
         for table in fresh.tables.values():
             table.remove()
         fresh.sync()
         for family in Family:
-            wanted = law.sticky_ports(fresh.held(family))
+            wanted = equivalence.sticky_ports(fresh.listing(family))
             self._compare(family, *(self._whole(harness, family, wanted) for harness in (fresh, self._harness)))
 
-    def _whole(self, harness: KernelHarness, family: Family, wanted: frozenset[str]) -> law.Facts:
+    def _whole(self, harness: KernelHarness, family: Family, wanted: frozenset[str]) -> equivalence.Facts:
         table = harness.tables[family]
-        assert isinstance(table, ReadableTable)
+        assert isinstance(table, TextTable)
         text = table.text() or ""
         listing = parse_listing(text)
-        return self._facts(listing, wanted, family) | law.rules(text, listing, wanted)
+        return self._facts(listing, wanted, family) | equivalence.rules(text, listing, wanted)
 
 
 def _synced(proxier: Proxier) -> SyncReport | None:
-    """Sync, and return None where that failed; only a failure that was asked for is one that may be."""
+    """Sync; return None if it failed as the test requested."""
     try:
         return proxier.sync()
     except KernelError as error:
@@ -293,12 +300,12 @@ def _synced(proxier: Proxier) -> SyncReport | None:
         return None
 
 
-def _has_left_something(report: SyncReport) -> bool:
-    return bool(report.left_out or report.unswept)
+def _is_degraded(report: SyncReport) -> bool:
+    return bool(report.quarantined or report.orphan_error)
 
 
-def damageable(listing: Listing) -> list[list[str]]:
-    """Return what can be flushed, in groups of which each is as likely as the others."""
+def flushable_objects(listing: TableListing) -> list[list[str]]:
+    """Return what can be flushed, in groups that are equally likely."""
     sticky = [f"chain {name}" for name in sorted(listing.chains) if name.startswith(STICKY_PREFIX)]
     shared = [f"chain {name}" for name in sorted(listing.chains) if parse_shared_chain(name)]
     skeleton = [f"chain {name}" for name in sorted(listing.chains)]

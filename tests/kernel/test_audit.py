@@ -1,12 +1,12 @@
-"""The audit: whether the kernel holds what was committed, found out beside the syncs."""
+"""The audit: compares the kernel's table with what was committed, beside the syncs."""
 
 import pytest
 
 from knft.errors import KernelError
-from knft.model.names import Family
-from knft.nft.codec.listing import Listing
+from knft.families import Family
+from knft.nft.codec.listing import TableListing
 from knft.render.names import STICKY_PORTS
-from tests.kernel.harness import ALIEN, CheckedPort, filled, service, slices
+from tests.support.kernel_harness import FOREIGN_OBJECTS, CheckedPort, harness_with_service, service, slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -25,33 +25,31 @@ pytestmark = pytest.mark.kernel
         ("add element ip knft pod-cidrs { 10.99.0.1-10.99.0.9 }", 1),
     ],
 )
-def test_an_audit_finds_what_was_broken_and_the_next_sync_mends_it(
-    namespace: Namespace, damage: str, count: int
-) -> None:
-    """The audit reads, beside the syncs, which do not."""
-    harness = filled(namespace)
+def test_audit_finds_damage_and_next_sync_repairs_it(namespace: Namespace, damage: str, count: int) -> None:
+    """The audit reads the table; the syncs do not."""
+    harness = harness_with_service(namespace)
     harness.apply(service("sticky", 30, sessionAffinity="ClientIP"), *slices("sticky", [21, 22]))
     harness.sync()
     proxier, port, second = (harness.proxiers[Family.IPV4], harness.ports[Family.IPV4], harness.tables[Family.IPV4])
-    before, reads = harness.held(), port.reads
+    before, reads = harness.listing(), port.reads
     assert proxier.audit(second) == 0
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     namespace.run(["nft", "-f", "-"], stdin=damage.replace("{number}", str(number)))
     assert proxier.audit(second) == count
     assert reads == port.reads
-    assert harness.sync()[Family.IPV4].full
-    after = harness.held()
+    assert harness.sync()[Family.IPV4].is_full
+    after = harness.listing()
     assert (before.chains, before.contents, before.hooks) == (after.chains, after.contents, after.hooks)
     assert proxier.audit(second) == 0
 
 
-def test_an_audit_takes_no_sync_for_damage(namespace: Namespace) -> None:
-    """One is committed while the table is listed, another just after; what was broken besides is found all the same."""
-    harness = filled(namespace)
+def test_audit_ignores_concurrent_syncs(namespace: Namespace) -> None:
+    """A sync commits while the table is listed, and another just after; real damage is found all the same."""
+    harness = harness_with_service(namespace)
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
 
-    class Busy(CheckedPort):
-        def read(self) -> Listing | None:
+    class SyncingPort(CheckedPort):
+        def read(self) -> TableListing | None:
             harness.apply(*slices("web", range(12, 17)))
             harness.sync()
             listing = super().read()
@@ -59,29 +57,29 @@ def test_an_audit_takes_no_sync_for_damage(namespace: Namespace) -> None:
             harness.sync()
             return listing
 
-    assert proxier.audit(Busy(table)) == 0
+    assert proxier.audit(SyncingPort(table)) == 0
     namespace.run(["nft", "delete", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.10 }"])
-    assert proxier.audit(Busy(table)) == 1
+    assert proxier.audit(SyncingPort(table)) == 1
 
 
-def test_an_audit_is_not_about_what_is_not_knfts(namespace: Namespace) -> None:
-    harness = filled(namespace)
-    namespace.run(["nft", "-f", "-"], stdin=ALIEN)
+def test_audit_ignores_foreign_objects(namespace: Namespace) -> None:
+    harness = harness_with_service(namespace)
+    namespace.run(["nft", "-f", "-"], stdin=FOREIGN_OBJECTS)
     assert harness.proxiers[Family.IPV4].audit(harness.tables[Family.IPV4]) == 0
 
 
-def test_an_audit_that_begins_during_a_commit_ends_at_once(namespace: Namespace) -> None:
-    """And one that cannot read leaves nothing behind."""
-    harness = filled(namespace)
+def test_audit_during_commit_is_skipped(namespace: Namespace) -> None:
+    """An audit that cannot read the table does not affect later ones."""
+    harness = harness_with_service(namespace)
     proxier, table, port = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4], harness.ports[Family.IPV4]
     found: list[int | None] = []
-    port.meddle = lambda _: found.append(proxier.audit(table))
+    port.on_commit = lambda _: found.append(proxier.audit(table))
     harness.apply(*slices("web", [21, 22]))
     harness.sync()
     assert set(found) == {None}
-    port.meddle = lambda _: None
+    port.on_commit = lambda _: None
     failing = CheckedPort(table)
-    failing.refuse_reads = 1
+    failing.refused_reads = 1
     with pytest.raises(KernelError):
         proxier.audit(failing)
     assert proxier.audit(table) == 0

@@ -1,11 +1,11 @@
-"""Port ids of this process's sockets, by which its own changes are recognised."""
+"""Port ids of this process's netlink sockets, which identify its own changes."""
 
 import sys
 
 import pytest
 
-from tests.kernel.nft_process import library_in
 from tests.support.lab.namespace import Namespace
+from tests.support.library_process import library_in
 
 pytestmark = pytest.mark.kernel
 
@@ -24,7 +24,7 @@ print(len(ports), ports == netlink_ports())
 """
 
 
-def test_the_ports_are_those_of_this_process_in_use(namespace: Namespace) -> None:
-    """Not sockets of other protocols, not other processes'; a library keeps the one it was given."""
+def test_ports_are_those_of_own_netfilter_sockets(namespace: Namespace) -> None:
+    """Without sockets of other protocols and other processes; the library keeps its port id."""
     library_in(namespace).run("list tables")
     assert namespace.run([sys.executable, "-c", CODE]).stdout == "0\n1 True\n"

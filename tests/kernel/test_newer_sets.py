@@ -1,6 +1,6 @@
-"""A newer nft beside an older libnftables, which dies of the sets that the other makes, in whatever table.
+"""Sets made by a newer nft, which crash an older libnftables, in any table.
 
-``make test`` has Debian 12's 1.0.6, which does; ``make test-trixie`` has 1.1.3, for which nothing is wrong.
+``make test`` runs with Debian 12's 1.0.6, which crashes; ``make test-trixie`` with 1.1.3, which does not.
 """
 
 import itertools
@@ -12,21 +12,21 @@ import pytest
 from knft.errors import LibraryDiedError
 from knft.kernel.newer_sets import named_sets
 from knft.kernel.process import LibraryProcess
-from knft.model.objects import Change
+from knft.model.objects import ObjectChange
 from knft.sync.assemble import live_daemon
-from knft.sync.doubts import Doubt
-from knft.sync.isolate import MOST_DEATHS, halve
-from tests.kernel.harness import CONFIG, convert, service, slices
-from tests.kernel.newer import delete_table, make_newer_set
-from tests.kernel.owning import READS_NEWER_SETS
-from tests.packets.node import knft
+from knft.sync.invalidation import Invalidation
+from knft.sync.quarantine import MAX_LIBRARY_DEATHS, bisect
+from tests.kernel.newer_sets import add_newer_set, delete_table
+from tests.support.kernel_harness import CONFIG, decode_manifest, service, slices
+from tests.support.knft_command import knft
+from tests.support.kube_objects import port_name
 from tests.support.lab.namespace import Namespace
-from tests.unit.objects import port_name
+from tests.support.library_version import CAN_READ_NEWER_SETS
 
 pytestmark = pytest.mark.kernel
 
-WORDS = (
-    "a newer nftables has made sets that this library cannot read, in inet other (mine); give knft "
+MESSAGE = (
+    "it cannot read sets made by a newer nftables, in inet other (mine); give knft "
     "libnftables 1.1 or newer, or delete these sets with the nft that made them"
 )
 OWN = """
@@ -42,73 +42,76 @@ OWN = """
 
 @pytest.fixture
 def library(namespace: Namespace) -> Iterator[LibraryProcess]:
-    del namespace  # Its fixture has put this thread into it.
+    del namespace  # The fixture has put this thread into it.
     with LibraryProcess() as started:
         yield started
 
 
-def test_what_a_newer_library_made_is_told_from_what_this_one_made(namespace: Namespace) -> None:
+def test_sets_of_newer_library_are_identified(namespace: Namespace) -> None:
     namespace.run(["nft", "-f", "-"], stdin=OWN)
-    make_newer_set("inet", "other", "mine")
-    newer = {(each.family, each.table, each.name) for each in named_sets() if each.newer}
-    if READS_NEWER_SETS:
+    add_newer_set("inet", "other", "mine")
+    newer = {(each.family, each.table, each.name) for each in named_sets() if each.is_newer}
+    if CAN_READ_NEWER_SETS:
         assert ("ip", "own", "plain") in newer
         newer = {place for place in newer if place[1] != "own"}
     assert newer == {("inet", "other", "mine")}
 
 
-def test_a_start_says_what_is_wrong_and_what_to_do(namespace: Namespace, tmp_path: Path) -> None:
-    """The kernel lacks nothing."""
-    make_newer_set("inet", "other", "mine")
+def test_start_names_sets_and_remedy(namespace: Namespace, tmp_path: Path) -> None:
+    """The message does not blame the kernel."""
+    add_newer_set("inet", "other", "mine")
     started = knft(namespace, "run", "--once", "--manifests", str(tmp_path), "--node", "node-1", check=False)
-    if READS_NEWER_SETS:
+    if CAN_READ_NEWER_SETS:
         assert started.returncode == 0
     else:
         assert started.returncode == 2
-        assert WORDS in started.stderr
-        assert "lacks" not in started.stderr
+        assert MESSAGE in started.stderr
+        assert "does not support" not in started.stderr
 
 
-def test_a_set_made_later_is_nobodys_fault(
+def test_later_newer_set_quarantines_no_service_port(
     namespace: Namespace, library: LibraryProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No Service is left out, nobody is searched for, and once it is gone all is as it should be."""
+    """knft does not bisect, and recovers once the set is gone."""
     del namespace
     daemon = live_daemon(CONFIG, library)
     end = [slices(f"web-{number}", [number]) for number in range(1, 33)]
     services = [service(f"web-{number}", number) for number in range(1, 33)]
-    daemon.handle(Change(None, convert(item)) for item in (*services, *itertools.chain(*end)))
+    daemon.handle(ObjectChange(None, decode_manifest(item)) for item in (*services, *itertools.chain(*end)))
     assert daemon.sync()
-    make_newer_set("inet", "other", "mine")
-    started = library.started
-    daemon.handle(Change(convert(item), convert(new)) for item, new in zip(end[6], slices("web-7", [77]), strict=True))
-    assert daemon.sync() is READS_NEWER_SETS
-    if not READS_NEWER_SETS:
-        assert library.started - started <= 2 * 5  # A change, a comparison, another one, and something harmless.
-        assert [WORDS in said for said in caplog.messages if "sync failed" in said] == [True, True]
+    add_newer_set("inet", "other", "mine")
+    started = library.start_count
+    daemon.handle(
+        ObjectChange(decode_manifest(item), decode_manifest(new))
+        for item, new in zip(end[6], slices("web-7", [77]), strict=True)
+    )
+    assert daemon.sync() is CAN_READ_NEWER_SETS
+    if not CAN_READ_NEWER_SETS:
+        assert library.start_count - started <= 2 * 5  # A change, two comparisons, and a harmless command.
+        assert [MESSAGE in line for line in caplog.messages if "sync failed" in line] == [True, True]
     assert "left out" not in caplog.text
     delete_table("inet", "other")
     assert daemon.sync()
     assert "10.244.2.77" in library.run("list map ip knft endpoints-tcp")
 
 
-def test_one_in_knfts_own_table_is_named_too(
+def test_newer_set_in_own_table_is_named(
     namespace: Namespace, library: LibraryProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     del namespace
     daemon = live_daemon(CONFIG, library)
     assert daemon.sync()
-    if READS_NEWER_SETS:
-        return  # Nobody else can change the table.
-    make_newer_set("ip", "knft", "mine")
+    if CAN_READ_NEWER_SETS:
+        return  # No other process can change the table.
+    add_newer_set("ip", "knft", "mine")
     for proxier in daemon._proxiers:
-        proxier.doubt(Doubt())
+        proxier.invalidate(Invalidation())
     assert not daemon.sync()
     assert "in ip knft (mine); give knft libnftables 1.1 or newer" in caplog.text
 
 
-def test_a_search_ends_where_the_library_dies_too_often() -> None:
-    """Those of whom it died last are left out together, and tried again like others."""
+def test_bisecting_stops_after_too_many_crashes() -> None:
+    """The remaining Service ports are quarantined together and retried like others."""
     names = [port_name(service=f"web-{number}") for number in range(30_000)]
     deaths = 0
 
@@ -118,5 +121,5 @@ def test_a_search_ends_where_the_library_dies_too_often() -> None:
         msg = "died"
         raise LibraryDiedError(msg)
 
-    assert halve(names, die).keys() == set(names)
-    assert deaths <= MOST_DEATHS + 16
+    assert bisect(names, die).keys() == set(names)
+    assert deaths <= MAX_LIBRARY_DEATHS + 16

@@ -1,6 +1,6 @@
-"""Where library and kernel can do it (1.1.0, 6.9), nobody else can touch the table; elsewhere knft works without.
+"""Owned tables: where supported (libnftables 1.1.0, Linux 6.9), only knft can change its table.
 
-Which of the two is shown depends on the library: ``make test`` has Debian 12's 1.0.6, ``make test-trixie`` 1.1.3.
+``make test`` runs with Debian 12's libnftables 1.0.6, which does not support them; ``make test-trixie`` with 1.1.3.
 """
 
 import os
@@ -12,27 +12,26 @@ import pytest
 
 from knft.config import Config
 from knft.errors import KernelError
+from knft.families import Family
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import LibraryProcess
-from knft.kernel.tables import flags_of
-from knft.nft.objects import Family
+from knft.kernel.table_flags import flags_of
 from knft.render.names import TABLE
 from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
-from tests.kernel.harness import KernelHarness
-from tests.kernel.owning import CAN_OWN
-from tests.packets.node import knft
+from tests.support.kernel_harness import KernelHarness
+from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
+from tests.support.library_version import CAN_OWN_TABLES
 
 pytestmark = pytest.mark.kernel
 
 HANG = 30.0
-FAMILIES: tuple[Family, ...] = ("ip", "ip6")
 
 
 @pytest.fixture
 def library(namespace: Namespace) -> Iterator[LibraryProcess]:
-    del namespace  # Its fixture has put this thread into it.
+    del namespace  # The fixture has put this thread into it.
     with LibraryProcess() as started:
         yield started
 
@@ -45,57 +44,55 @@ def daemon(library: LibraryProcess) -> Daemon:
 
 
 def _flags() -> set[frozenset[str]]:
-    return {flags_of(family, TABLE) for family in FAMILIES}
+    return {flags_of(family.nft, TABLE) for family in Family}
 
 
-def _owned() -> set[frozenset[str]]:
-    return {frozenset({"owner", "persist"})} if CAN_OWN else {frozenset()}
+def _expected_flags() -> set[frozenset[str]]:
+    return {frozenset({"owner", "persist"})} if CAN_OWN_TABLES else {frozenset()}
 
 
-def test_it_is_known_whether_tables_can_be_owned(library: LibraryProcess) -> None:
-    assert Ownership(library, TABLE, FAMILIES).possible is CAN_OWN
+def test_probe_detects_support(library: LibraryProcess) -> None:
+    assert Ownership(library, TABLE, tuple(Family)).is_supported is CAN_OWN_TABLES
     assert "knft-probe" not in library.run("list tables")
 
 
-def test_tables_are_owned_where_they_can_be(daemon: Daemon) -> None:
+def test_tables_are_owned_if_supported(daemon: Daemon) -> None:
     assert daemon.sync()
-    assert _flags() == _owned()
+    assert _flags() == _expected_flags()
 
 
-def test_a_flush_by_another_program_touches_them_only_where_they_are_not_owned(
-    daemon: Daemon, namespace: Namespace
-) -> None:
-    del daemon  # It has made the tables.
+def test_flush_by_another_program_skips_owned_tables(daemon: Daemon, namespace: Namespace) -> None:
+    del daemon  # It has created the tables.
     before = namespace.run(["nft", "list", "ruleset"]).stdout
     namespace.run(["nft", "flush", "ruleset"])
-    assert namespace.run(["nft", "list", "ruleset"]).stdout == (before if CAN_OWN else "")
+    assert namespace.run(["nft", "list", "ruleset"]).stdout == (before if CAN_OWN_TABLES else "")
 
 
-def test_a_second_knft_and_a_cleanup_get_a_clear_error_where_they_are_owned(
+def test_second_knft_and_cleanup_report_owned_tables(
     daemon: Daemon, namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Elsewhere the cleanup is carried out, as it cannot know of the other."""
+    """Without owned tables the cleanup succeeds, since it cannot detect the other instance."""
     cleanup = knft(namespace, "cleanup", check=False)
-    if not CAN_OWN:
+    if not CAN_OWN_TABLES:
         assert cleanup.returncode == 0
         return
-    words = "the table ip knft belongs to another process, which alone may change it: stop the other knft first"
-    assert (cleanup.returncode, cleanup.stderr) == (1, f"knft: {words}\n")
+    message = "table ip knft is owned by another process: stop the other knft instance first"
+    assert (cleanup.returncode, cleanup.stderr) == (1, f"knft: {message}\n")
     with LibraryProcess() as library:
         second = live_daemon(Config("node-1", service_cidrs=("10.96.0.0/16",)), library)
         assert not second.sync()
-    assert f"IPv4: sync failed: {words}" in caplog.messages
+    assert f"IPv4: sync failed: {message}" in caplog.messages
     assert daemon.sync()
 
 
-def test_an_audit_reads_tables_that_are_owned(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
-    """By a process of its own, which does not own them."""
+def test_audit_can_read_owned_tables(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """Its own worker process does not own them."""
     daemon.audit()
     assert caplog.messages == []
 
 
 @pytest.mark.parametrize("how", ["killed", "replaced after a large answer"])
-def test_the_next_process_of_the_library_takes_over(
+def test_next_worker_claims_the_tables(
     daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "killed":
@@ -108,41 +105,41 @@ def test_the_next_process_of_the_library_takes_over(
             small.setattr("knft.kernel.process.RECYCLE_BYTES", 10)
             library.run("list tables")
     assert daemon.sync()
-    assert _flags() == _owned()
+    assert _flags() == _expected_flags()
 
 
-def test_what_an_idle_process_owned_is_taken_over_when_it_dies(daemon: Daemon, library: LibraryProcess) -> None:
-    """Without anything to sync: whoever kills it must not get the tables."""
-    asked, stop = threading.Event(), threading.Event()
-    daemon._wake = asked.set
-    guard = threading.Thread(target=daemon.guard, args=[library, stop])
+def test_tables_are_claimed_when_an_idle_worker_dies(daemon: Daemon, library: LibraryProcess) -> None:
+    """Although there is nothing to sync, so that no other program can claim them."""
+    woken, stop = threading.Event(), threading.Event()
+    daemon._wake = woken.set
+    guard = threading.Thread(target=daemon.watch_library_process, args=[library, stop])
     guard.start()
     before = library.pid
     assert before is not None
     os.kill(before, signal.SIGKILL)
-    assert asked.wait(HANG)
+    assert woken.wait(HANG)
     assert daemon.sync()
-    assert _flags() == _owned()
+    assert _flags() == _expected_flags()
     assert library.pid not in (None, before)
     stop.set()
-    library.close()  # Which the guard takes for no death.
+    library.close()  # The guard must not report this as a death.
     guard.join(HANG)
     assert not guard.is_alive()
 
 
-def test_a_daemon_takes_over_from_one_that_was_killed(daemon: Daemon, library: LibraryProcess) -> None:
-    """And sends nothing else where nothing has changed."""
-    del daemon  # It has made the tables.
+def test_daemon_claims_the_tables_of_a_killed_one(daemon: Daemon, library: LibraryProcess) -> None:
+    """It sends nothing else if nothing has changed."""
+    del daemon  # It has created the tables.
     library.close()
     with LibraryProcess() as another:
         second = live_daemon(Config("node-1"), another)
         assert second.sync()
-        assert _flags() == _owned()
+        assert _flags() == _expected_flags()
 
 
-def test_tables_of_a_knft_that_did_not_own_them_are_replaced(harness: KernelHarness, library: LibraryProcess) -> None:
-    """The harness works through a library that owns nothing."""
+def test_tables_without_owner_are_replaced(harness: KernelHarness, library: LibraryProcess) -> None:
+    """The harness creates them without an owner."""
     harness.sync()
     assert _flags() == {frozenset()}
     assert live_daemon(Config("node-1"), library).sync()
-    assert _flags() == _owned()
+    assert _flags() == _expected_flags()

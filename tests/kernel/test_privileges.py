@@ -1,4 +1,4 @@
-"""``knft run`` keeps CAP_NET_ADMIN and nothing more: the daemon, every thread, and the process of libnftables."""
+"""``knft run`` keeps CAP_NET_ADMIN only, in the daemon, all its threads and its libnftables process."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from knft.kernel.privileges import CAP_NET_ADMIN
-from tests.kernel.following import Daemon
-from tests.packets.running import workers_of
+from tests.packets.knft_process import library_processes
+from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -21,16 +21,16 @@ SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 USERS = {
     "root": [],
-    # As a container's process may have it: the only capability of a user that is not root.
+    # As in a container: the only capability of a user other than root.
     "another user": ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--net", "--keep-caps"],
     "root of a user namespace": ["unshare", "--user", "--map-root-user", "--net"],
 }
 
 
-def _statuses(daemon: Daemon) -> dict[str, dict[str, str]]:
-    """Return what /proc says of every thread, and of the process of libnftables."""
+def _statuses(daemon: KnftRun) -> dict[str, dict[str, str]]:
+    """Return the /proc status of each thread and of the libnftables process."""
     tasks = {f"thread {task.name}": task for task in Path(f"/proc/{daemon.process.pid}/task").iterdir()}
-    tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in workers_of(daemon.process.pid)}
+    tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in library_processes(daemon.process.pid)}
     return {name: _status(task / "status") for name, task in tasks.items()}
 
 
@@ -39,14 +39,14 @@ def _status(file: Path) -> dict[str, str]:
 
 
 @pytest.fixture(params=USERS)
-def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KnftRun]:
     namespace = Namespace.create("privileges")
-    with Daemon(namespace, tmp_path, USERS[request.param]) as started:
+    with KnftRun(namespace, tmp_path, USERS[request.param]) as started:
         yield started
     namespace.close()
 
 
-def _assert_least(daemon: Daemon) -> None:
+def _assert_only_net_admin(daemon: KnftRun) -> None:
     statuses = _statuses(daemon)
     assert any(name.startswith("library") for name in statuses)
     assert len(statuses) > 5
@@ -55,26 +55,26 @@ def _assert_least(daemon: Daemon) -> None:
         assert status["NoNewPrivs"] == "1", name
 
 
-def test_everything_runs_with_one_capability_and_works(daemon: Daemon) -> None:
-    """Also a process of libnftables that is started later."""
-    daemon.until(lambda: len(workers_of(daemon.process.pid)) == 1)
-    _assert_least(daemon)
-    daemon.write(2)
-    daemon.until(lambda: daemon.serves(2))
-    (library,) = workers_of(daemon.process.pid)
+def test_daemon_works_with_one_capability(daemon: KnftRun) -> None:
+    """Including a libnftables process that is started later."""
+    daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
+    _assert_only_net_admin(daemon)
+    daemon.write_service(2)
+    daemon.wait_until(lambda: daemon.has_cluster_ip(2))
+    (library,) = library_processes(daemon.process.pid)
     os.kill(library, signal.SIGKILL)
-    daemon.write(3)
-    daemon.until(lambda: daemon.serves(3) and workers_of(daemon.process.pid) not in ([], [library]))
-    _assert_least(daemon)
-    assert "failed" not in daemon.said()
+    daemon.write_service(3)
+    daemon.wait_until(lambda: daemon.has_cluster_ip(3) and library_processes(daemon.process.pid) not in ([], [library]))
+    _assert_only_net_admin(daemon)
+    assert "failed" not in daemon.log_text()
 
 
 def _python(code: str, *before: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*before, sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_among_several_threads_it_is_refused() -> None:
-    """The others would keep what they have."""
+def test_dropping_fails_with_several_threads() -> None:
+    """The other threads would keep their capabilities."""
     done = _python(
         "import threading, time\n"
         "from knft.kernel.privileges import drop_privileges\n"
@@ -82,10 +82,10 @@ def test_among_several_threads_it_is_refused() -> None:
         "drop_privileges()"
     )
     assert done.returncode == 1
-    assert done.stderr.endswith("they have to be dropped while there is one\n")
+    assert done.stderr.endswith("cannot drop capabilities while the process has several threads\n")
 
 
-def test_what_is_not_there_cannot_be_kept() -> None:
+def test_missing_net_admin_is_reported() -> None:
     code = (
         "from knft.errors import UnsupportedError\n"
         "from knft.kernel.privileges import drop_privileges\n"
@@ -96,8 +96,8 @@ def test_what_is_not_there_cannot_be_kept() -> None:
     assert done.stdout == "CAP_NET_ADMIN is missing: run knft as root, or give its container that capability\n"
 
 
-def test_where_the_bounding_set_cannot_be_changed_everything_else_is_given_up() -> None:
-    """Without CAP_SETPCAP, as in a container with few capabilities; an executed program gives up its own, too."""
+def test_other_sets_are_dropped_if_the_bounding_set_is_fixed() -> None:
+    """Without CAP_SETPCAP, as in some containers; the worker process drops its own capabilities, too."""
     code = (
         "import subprocess\n"
         "from pathlib import Path\n"

@@ -1,4 +1,4 @@
-"""What goes wrong stays small: a refused commit, rules that somebody edited, a table that is gone."""
+"""Recovery from refused commits, changed rules and missing tables."""
 
 import logging
 import re
@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from knft.config import Config
-from knft.decide.frontends import FrontendLedger
+from knft.decide.frontends import FrontendClaims
 from knft.errors import KernelError
-from knft.model.names import Family
-from knft.nft.objects import Memory
+from knft.families import Family
+from knft.nft.objects import ElementTimeout
 from knft.render.names import AFFINITY, STICKY_PORTS
-from knft.sync.doubts import Doubt
-from tests.kernel.harness import (
-    ALIEN,
+from knft.sync.invalidation import Invalidation
+from tests.support.kernel_harness import (
+    FOREIGN_OBJECTS,
     KernelHarness,
-    filled,
-    held_by_fresh_start,
-    operations,
+    contents_of_fresh_start,
+    element_operations,
+    harness_with_service,
     restarted,
     service,
     slices,
-    words,
+    sorted_words,
 )
 from tests.support.lab.namespace import Namespace
 
@@ -30,39 +30,39 @@ pytestmark = pytest.mark.kernel
 EVERY = 1000
 
 
-def test_a_change_that_is_refused_is_made_by_comparing_at_once(namespace: Namespace) -> None:
-    """By a delta from what was read back, in the same sync."""
-    harness = filled(namespace)
+def test_refused_change_is_made_by_comparison(namespace: Namespace) -> None:
+    """In the same sync, with a delta from the table that was read back."""
+    harness = harness_with_service(namespace)
     port = harness.ports[Family.IPV4]
-    port.refuse = 1
+    port.refused_commits = 1
     harness.apply(service("late", 20), *slices("late", [15]))
-    assert harness.sync()[Family.IPV4].full
+    assert harness.sync()[Family.IPV4].is_full
     assert port.reads == 2
-    assert operations(harness.last()) < 8
-    assert held_by_fresh_start(harness) == harness.held().contents
+    assert element_operations(harness.last_transaction()) < 8
+    assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
-def test_where_everything_is_refused_nothing_is_lost(namespace: Namespace) -> None:
-    """The refused change and the next one both arrive, and what is to be done besides is not forgotten."""
-    harness = filled(namespace)
+def test_no_change_is_lost_while_all_commits_are_refused(namespace: Namespace) -> None:
+    """The next successful sync makes both changes and requests the conntrack cleanup."""
+    harness = harness_with_service(namespace)
     port = harness.ports[Family.IPV4]
-    port.refuse = EVERY
+    port.refused_commits = EVERY
     udp = [item | {"ports": [{"name": "http", "port": 53, "protocol": "UDP"}]} for item in slices("late", [15])]
     harness.apply(service("late", 20), *udp)
     with pytest.raises(KernelError, match="refused for the test"):
         harness.sync()
-    port.refuse = 0
+    port.refused_commits = 0
     harness.apply(*slices("web", range(11, 15)))
     report = harness.sync()[Family.IPV4]
     assert report.conntrack_cleanup_required
-    assert report.left_out == {}
-    assert held_by_fresh_start(harness) == harness.held().contents
+    assert report.quarantined == {}
+    assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
-def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
+def test_bug_in_one_sync_stops_neither_daemon_nor_other_family(
     namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness = filled(namespace)
+    harness = harness_with_service(namespace)
     port = harness.ports[Family.IPV4]
     harness.apply(service("late", 20), *slices("late", [15]))
     commit, port.commit = port.commit, None  # type: ignore[assignment,method-assign]
@@ -71,52 +71,52 @@ def test_a_mistake_in_one_sync_ends_neither_the_daemon_nor_the_other_family(
     assert [record.message for record in caplog.records] == ["IPv4: sync failed unexpectedly; please report this"]
     port.commit = commit  # type: ignore[method-assign]
     assert harness.daemon.sync()
-    assert ("cluster-ips", ("10.96.0.20",)) in harness.held().contents.members
+    assert ("cluster-ips", ("10.96.0.20",)) in harness.listing().contents.members
 
 
-def test_a_mistake_before_a_sync_has_begun_loses_no_change(
+def test_bug_before_sync_loses_no_change(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was taken from the trackers is synced by the next one."""
-    harness = filled(namespace)
+    """Changes already taken from the trackers are part of the next sync."""
+    harness = harness_with_service(namespace)
     harness.apply(service("late", 20), *slices("late", [15]))
 
     def failing(*_: object) -> None:
         monkeypatch.undo()
-        msg = "a mistake"
+        msg = "bug for the test"
         raise ZeroDivisionError(msg)
 
-    monkeypatch.setattr(FrontendLedger, "claim", failing)
+    monkeypatch.setattr(FrontendClaims, "claim", failing)
     assert not harness.daemon.sync()
     assert "please report this" in caplog.text
     assert harness.daemon.sync()
-    assert held_by_fresh_start(harness) == harness.held().contents
+    assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
-def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
-    """It is reported, with its time, the daemon knows that a retry is due, and the other family is in force."""
-    harness = filled(namespace)
-    harness.ports[Family.IPV4].refuse = EVERY
+def test_failure_of_one_family_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with its duration, the daemon will retry, and the other family's rules are in force."""
+    harness = harness_with_service(namespace)
+    harness.ports[Family.IPV4].refused_commits = EVERY
     harness.apply(service("late", 20), *slices("late", [15]))
     with caplog.at_level(logging.DEBUG, "knft"):
         assert not harness.daemon.sync()
-    said = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert said == ["IPv4: sync failed: refused for the test"]
+    warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warnings == ["IPv4: sync failed: refused for the test"]
     assert re.search(r"^IPv4: the sync that failed took \d+\.\d ms$", "\n".join(caplog.messages), re.MULTILINE)
     assert re.search(r"^IPv6: sync of 1 Service ports in \d+\.\d ms", "\n".join(caplog.messages), re.MULTILINE)
-    assert ("cluster-ips", ("fd00:10:96::20",)) in harness.held(Family.IPV6).contents.members
-    assert ("cluster-ips", ("10.96.0.20",)) not in harness.held().contents.members
-    harness.ports[Family.IPV4].refuse = 0
+    assert ("cluster-ips", ("fd00:10:96::20",)) in harness.listing(Family.IPV6).contents.members
+    assert ("cluster-ips", ("10.96.0.20",)) not in harness.listing().contents.members
+    harness.ports[Family.IPV4].refused_commits = 0
     assert harness.daemon.sync()
-    assert ("cluster-ips", ("10.96.0.20",)) in harness.held().contents.members
+    assert ("cluster-ips", ("10.96.0.20",)) in harness.listing().contents.members
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param("flush chain ip knft services", id="a chain of the skeleton is flushed"),
+        pytest.param("flush chain ip knft services", id="a static chain is flushed"),
         pytest.param("flush chain ip knft pool-tcp-3", id="a pool in use is flushed"),
-        pytest.param("flush chain ip knft pool-tcp-9", id="a pool that nobody uses is flushed"),
+        pytest.param("flush chain ip knft pool-tcp-9", id="an unused pool is flushed"),
         pytest.param("delete table ip knft", id="the table is deleted"),
         pytest.param("flush set ip knft cluster-ips", id="a set is flushed"),
         pytest.param("add chain ip knft filter-input { policy drop; }", id="a policy is changed"),
@@ -126,28 +126,28 @@ def test_one_familys_failure_does_not_stop_the_other(namespace: Namespace, caplo
         ),
     ],
 )
-def test_a_restart_mends_what_somebody_broke(namespace: Namespace, damage: str) -> None:
-    harness = filled(namespace)
-    before, text = harness.held(), namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
+def test_restart_repairs_damage(namespace: Namespace, damage: str) -> None:
+    harness = harness_with_service(namespace)
+    before, text = harness.listing(), namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     namespace.run(["nft", "-f", "-"], stdin=damage)
     restarted(harness).sync()
-    assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
-    assert words(text) == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert (before.chains, before.contents) == (harness.listing().chains, harness.listing().contents)
+    assert sorted_words(text) == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-def test_what_is_not_knfts_is_left_alone_in_its_table_too(namespace: Namespace) -> None:
-    harness = filled(namespace)
-    namespace.run(["nft", "-f", "-"], stdin=ALIEN)
+def test_foreign_objects_in_own_table_are_kept(namespace: Namespace) -> None:
+    harness = harness_with_service(namespace)
+    namespace.run(["nft", "-f", "-"], stdin=FOREIGN_OBJECTS)
     text = namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     second = restarted(harness)
     second.sync()
-    assert second.last().is_empty
+    assert second.last_transaction().is_empty
     assert namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == text
 
 
-REMEMBERED = {
+AFFINITY_EDITS = {
     "": "add element {protocol} knft affinity {{ {client} . {number} . 2 timeout 3h expires 2h }}",
-    "a set for each index, as in layouts before": """
+    "one set for each index, as in earlier layouts": """
         add set {protocol} knft affinity-2 {{
             typeof {protocol} saddr . numgen random mod 65536; size 1048576; flags dynamic,timeout;
         }}
@@ -156,31 +156,29 @@ REMEMBERED = {
 }
 
 
-@pytest.mark.parametrize("remembered", REMEMBERED.values(), ids=REMEMBERED.keys())
+@pytest.mark.parametrize("affinity_edit", AFFINITY_EDITS.values(), ids=AFFINITY_EDITS.keys())
 @pytest.mark.parametrize("family", list(Family))
-def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(
-    namespace: Namespace, family: Family, remembered: str
-) -> None:
-    """The layout's marker is taken away, as if another knft had made the table; its clients are known by hand."""
+def test_replacing_another_layout_keeps_affinity(namespace: Namespace, family: Family, affinity_edit: str) -> None:
+    """The layout's marker is deleted, as if another knft version had created the table."""
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
     harness.sync()
     harness.apply(*slices("web", [11, 13]))
     harness.sync()
-    before = harness.held(family)
+    before = harness.listing(family)
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
     marker = next(name for name in before.chains if name.startswith("layout-"))
-    edit = remembered.format(protocol=protocol, client=client, number=number)
+    edit = affinity_edit.format(protocol=protocol, client=client, number=number)
     namespace.run(["nft", "-f", "-"], stdin=f"delete chain {protocol} knft {marker}\n{edit}")
 
     restarted(harness).sync()
 
-    after = harness.held(family)
+    after = harness.listing(family)
     assert (before.chains, before.contents) == (after.chains, after.contents)
-    ((key, memory),) = after.memories()[AFFINITY].items()
+    ((key, memory),) = after.dynamic_elements()[AFFINITY].items()
     assert key == (client, number, 2)
-    assert isinstance(memory, Memory)
+    assert isinstance(memory, ElementTimeout)
     assert memory.timeout == 3 * 3600
     assert 2 * 3600 - 60 < memory.expires <= 2 * 3600
 
@@ -190,121 +188,121 @@ def test_a_table_of_another_layout_is_replaced_and_its_clients_stay(
     ["delete element ip knft sticky-ports {{ {number} }}", "flush map ip knft sticky-ports",
      "flush map ip knft sticky-endpoints"],
 )  # fmt: skip
-def test_clients_keep_their_endpoints_when_somebody_deletes_the_notes(namespace: Namespace, damage: str) -> None:
-    """The process remembers who has which index; the kernel, under the index, who is stuck to it."""
+def test_affinity_survives_deleted_records(namespace: Namespace, damage: str) -> None:
+    """The process knows which endpoint has which index, and the kernel which client has which index."""
     harness = KernelHarness(namespace)
     for numbers in ([12, 13], [11, 12, 13]):
         harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", numbers))
         harness.sync()
-    before = harness.held()
+    before = harness.listing()
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     namespace.run(["nft", "-f", "-"], stdin=damage.format(number=number))
-    harness.proxiers[Family.IPV4].doubt(Doubt(declarations=True))
+    harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
     harness.sync()
-    assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
+    assert (before.chains, before.contents) == (harness.listing().chains, harness.listing().contents)
 
 
 @pytest.mark.parametrize("name", ["sticky-ports", "sticky-endpoints", "service-nodeports"])
-def test_a_map_of_another_kind_is_replaced_with_the_table(namespace: Namespace, name: str) -> None:
+def test_map_of_wrong_type_is_replaced_with_the_table(namespace: Namespace, name: str) -> None:
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [12, 13]))
     harness.sync()
-    before = words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    before = sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     edit = f"flush chain ip knft services\ndelete map ip knft {name}\nadd map ip knft {name} {{ type mark : verdict; }}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
-    harness.proxiers[Family.IPV4].doubt(Doubt(declarations=True))
-    assert harness.sync()[Family.IPV4].left_out == {}
-    assert before == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
+    assert harness.sync()[Family.IPV4].quarantined == {}
+    assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-def test_after_an_overrun_every_rule_is_doubted(namespace: Namespace) -> None:
-    harness = filled(namespace)
-    before = words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+def test_overrun_invalidates_all_rules(namespace: Namespace) -> None:
+    harness = harness_with_service(namespace)
+    before = sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     chains = ("reject-chain", "pool-tcp-1", "external-nodeport-pool-tcp-3")
     edits = [f"flush chain ip knft {chain}\nadd rule ip knft {chain} accept" for chain in chains]
     namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
-    harness.proxiers[Family.IPV4].doubt(Doubt(every_chain=True))
+    harness.proxiers[Family.IPV4].invalidate(Invalidation(every_chain=True))
     harness.sync()
-    assert before == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-def test_clients_stay_also_when_the_replacement_is_refused_at_first(namespace: Namespace) -> None:
-    """It is made without Service ports then, which follow one after the other."""
+def test_affinity_survives_refused_replacement(namespace: Namespace) -> None:
+    """knft then replaces the table without Service ports, and adds those one by one."""
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
     harness.sync()
-    before = harness.held()
+    before = harness.listing()
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     marker = next(name for name in before.chains if name.startswith("layout-"))
     client = f"affinity {{ 10.250.0.1 . {number} . 2 timeout 3h expires 2h }}"
     edit = f"delete chain ip knft {marker}\nadd element ip knft {client}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     second = restarted(harness)
-    second.ports[Family.IPV4].refuse = 2
-    assert second.sync()[Family.IPV4].left_out == {}
-    after = second.held()
+    second.ports[Family.IPV4].refused_commits = 2
+    assert second.sync()[Family.IPV4].quarantined == {}
+    after = second.listing()
     assert (before.chains, before.contents) == (after.chains, after.contents)
-    assert list(after.memories()[AFFINITY]) == [("10.250.0.1", number, 2)]
+    assert list(after.dynamic_elements()[AFFINITY]) == [("10.250.0.1", number, 2)]
 
 
-def test_a_restart_sends_nothing_and_what_was_emptied_before_is_deleted_a_while_after(namespace: Namespace) -> None:
-    """The process before may have emptied it just now, and kernels before 6.2 would refuse to delete it at once."""
+def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace) -> None:
+    """The previous process may just have emptied it, and kernels before 6.2 would refuse its deletion."""
     now = 100.0
     harness = KernelHarness(namespace, timer=lambda: now)
     for node_port in (30080, 0):
         harness.apply(service("web", sessionAffinity="ClientIP", node_port=node_port), *slices("web", [11, 12]))
         report = harness.sync()[Family.IPV4]
-    assert report.again_within is not None
+    assert report.next_sync_within is not None
     second = KernelHarness(namespace, timer=lambda: now)
     second.change((kind, name, item) for (kind, name), item in harness.objects.items())
-    again_within = second.sync()[Family.IPV4].again_within
-    assert second.last().is_empty
+    again_within = second.sync()[Family.IPV4].next_sync_within
+    assert second.last_transaction().is_empty
     assert again_within is not None
     now += again_within
-    assert second.sync()[Family.IPV4].again_within is None
-    (dropped,) = second.last().dropped
+    assert second.sync()[Family.IPV4].next_sync_within is None
+    (dropped,) = second.last_transaction().deleted_chains
     assert dropped.endswith("-external")
 
 
-def test_no_verdict_leads_to_a_chain_that_is_made_with_it(namespace: Namespace) -> None:
-    """A packet on its way during the commit would find the chain without rules; so chains are sent before."""
+def test_new_chains_are_sent_before_verdicts(namespace: Namespace) -> None:
+    """Otherwise a packet processed during the commit could enter a chain without rules."""
     harness = KernelHarness(namespace)
     harness.sync()
     port = harness.ports[Family.IPV4]
     local: dict[str, Any] = {"externalTrafficPolicy": "Local"}
     for step, numbers in enumerate(([11, 12], range(11, 90), range(11, 30))):
-        port.sent.clear()
+        port.transactions.clear()
         here = [11, 12, 13][: step + 1]
         harness.apply(service("web", node_port=30080, **local), *slices("web", numbers, local=here))
         harness.apply(service("sticky", 20, sessionAffinity="ClientIP"), *slices("sticky", numbers))
         harness.sync()
-        assert any(sent.made for sent in port.sent)
-        for sent in port.sent:
-            assert not (sent.made and (sent.added or sent.chains))
+        assert any(sent.prepared_chains for sent in port.transactions)
+        for sent in port.transactions:
+            assert not (sent.prepared_chains and (sent.added or sent.chains))
 
 
-def test_a_doubt_outlives_a_sync_that_fails(namespace: Namespace) -> None:
-    """Rules that somebody replaced by as many are written anew by the next sync that succeeds."""
-    harness = filled(namespace)
-    before = words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+def test_invalidation_survives_failed_sync(namespace: Namespace) -> None:
+    """The next successful sync rewrites rules that another program replaced."""
+    harness = harness_with_service(namespace)
+    before = sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     edit = "flush chain ip knft reject-chain\nadd rule ip knft reject-chain drop"
     namespace.run(["nft", "-f", "-"], stdin=edit)
-    harness.proxiers[Family.IPV4].doubt(Doubt(frozenset({"reject-chain"}), declarations=True))
+    harness.proxiers[Family.IPV4].invalidate(Invalidation(frozenset({"reject-chain"}), declarations=True))
     port = harness.ports[Family.IPV4]
-    port.refuse_reads = 1000
+    port.refused_reads = 1000
     with pytest.raises(KernelError):
         harness.sync()
-    port.refuse_reads = 0
+    port.refused_reads = 0
     harness.sync()
-    assert before == words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
+    assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
 def _marks(listing: str) -> set[str]:
     return {word for word in listing.split() if word.startswith("0x") and int(word, 16)}
 
 
-def test_no_chain_keeps_the_rules_of_an_earlier_configuration(namespace: Namespace) -> None:
-    """Not even one that nobody needs at the time: it may be needed later."""
+def test_restart_rewrites_rules_of_all_chains(namespace: Namespace) -> None:
+    """Including unused chains, which may be needed later."""
     harness = KernelHarness(namespace, Config("node-1", masquerade_bit=14))
     harness.apply(service("web", node_port=30080, externalTrafficPolicy="Local"), *slices("web", [11, 12], local=[11]))
     harness.apply(service("two", 20, node_port=30081), *slices("two", [13, 14, 15]))
@@ -320,9 +318,9 @@ def test_no_chain_keeps_the_rules_of_an_earlier_configuration(namespace: Namespa
     assert _marks(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout) == {"0x00008000"}
 
 
-@pytest.mark.parametrize("port", ["p", "p" * 15], ids=["one byte too long", "as long as can be"])
-def test_a_restart_sends_nothing_for_the_longest_names(namespace: Namespace, port: str) -> None:
-    """Their comments are cut, by knft as by the kernel: namespace, name and port have 129 bytes, or 143."""
+@pytest.mark.parametrize("port", ["p", "p" * 15], ids=["one byte too long", "maximum length"])
+def test_restart_sends_nothing_for_longest_names(namespace: Namespace, port: str) -> None:
+    """knft and the kernel truncate their comments: namespace, name and port have 129 or 143 bytes."""
     long = service("a" * 63, sessionAffinity="ClientIP", externalIPs=["203.0.113.1"])
     long["metadata"]["namespace"] = "n" * 63
     long["spec"]["ports"][0]["name"] = port
@@ -333,8 +331,8 @@ def test_a_restart_sends_nothing_for_the_longest_names(namespace: Namespace, por
     harness = KernelHarness(namespace)
     harness.apply(long, *end)
     harness.sync()
-    assert {len(entry.comment) for entry in harness.held().contents.entries.values()} == {128}
+    assert {len(entry.comment) for entry in harness.listing().contents.entries.values()} == {128}
     second = restarted(harness)
     second.sync()
     for family in Family:
-        assert second.last(family).is_empty, second.last(family)
+        assert second.last_transaction(family).is_empty, second.last_transaction(family)

@@ -1,4 +1,4 @@
-"""Every form of rule that knft emits loads, and is listed again as text and as JSON, in both families."""
+"""All forms of rules that knft writes load and are listed unchanged, as text and as JSON, in both families."""
 
 import json
 
@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 
 from knft.config import Config
-from knft.model.names import Family
+from knft.families import Family
 from knft.nft.objects import Chain
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.names import NFT_FAMILIES, TABLE
+from knft.render.names import TABLE
 from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, SharedChain, shared_chain
-from tests.kernel.harness import KernelHarness
+from tests.support.kernel_harness import KernelHarness
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -28,7 +28,7 @@ CONFIGS = {
 
 
 def _shared_specs() -> list[SharedChain]:
-    """Return one of each kind of shared chain, for each kind of pool."""
+    """Return one shared chain of each form, for each kind of pool."""
     specs: list[SharedChain] = []
     for kind in layout.pool_kinds():
         one, many = Pool(kind, 1), Pool(kind, 65)
@@ -45,15 +45,15 @@ def _chains(family: Family, config: Config) -> tuple[Chain, ...]:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 @pytest.mark.parametrize("family", list(Family))
 def test_every_rule_loads_and_is_listed(harness: KernelHarness, family: Family, config: Config) -> None:
-    """As many rules come back as were sent, in each chain, by both ways of listing."""
+    """Both ways of listing return all rules of each chain."""
     chains = _chains(family, config)
     table, port = harness.tables[family], harness.ports[family]
     table.declare(layout.declarations(family))
-    port.commit(Transaction(NFT_FAMILIES[family], TABLE, chains))
+    port.commit(Transaction(family.nft, TABLE, chains))
 
     assert {chain.name: len(chain.rules) for chain in chains} == _listed_rules(harness.namespace)
     text = harness.namespace.run(["nft", "list", "ruleset"]).stdout
-    # What is listed as text loads as it is.
+    # The listed text can be loaded.
     harness.namespace.run(["nft", "-f", "-"], stdin=f"flush ruleset\n{text}")
     assert text == harness.namespace.run(["nft", "list", "ruleset"]).stdout
 
@@ -69,39 +69,39 @@ def _listed_rules(namespace: Namespace) -> dict[str, int]:
 
 @pytest.mark.parametrize("family", list(Family))
 def test_rules_of_another_configuration_are_rewritten_in_place(namespace: Namespace, family: Family) -> None:
-    """The masquerade bit changes: the same chains, other rules, and the elements stay."""
+    """With another masquerade bit the chains are rewritten, and the elements stay."""
     for config in (Config("node-1"), Config("node-1", masquerade_bit=5)):
         KernelHarness(namespace, config).sync()
-        text = namespace.run(["nft", "list", "table", NFT_FAMILIES[family], TABLE]).stdout
+        text = namespace.run(["nft", "list", "table", family.nft, TABLE]).stdout
         assert f"{config.masquerade_mark:#010x}" in text
         assert text.count("masquerade fully-random") == 2
         assert text.count("chain rules-") == 1
 
 
 @pytest.mark.parametrize("family", list(Family))
-def test_a_table_with_other_hooks_is_replaced(
+def test_table_with_other_hooks_is_replaced(
     namespace: Namespace, family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that a knft made which hooked in elsewhere: the kernel does not move a chain to another priority."""
+    """Made by another knft version: the kernel cannot change a chain's priority."""
     with monkeypatch.context() as older:
         name, hook, jumps = layout._HOOKS[-1]
         elsewhere = structs.replace(hook, priority=hook.priority + 7)
         older.setattr(layout, "_HOOKS", (*layout._HOOKS[:-1], (name, elsewhere, jumps)))
         KernelHarness(namespace).sync()
     KernelHarness(namespace).sync()
-    text = namespace.run(["nft", "-y", "list", "chain", NFT_FAMILIES[family], TABLE, name]).stdout
+    text = namespace.run(["nft", "-y", "list", "chain", family.nft, TABLE, name]).stdout
     assert "hook postrouting priority 99; policy accept;" in text
     assert text.count("jump masquerading") == 1
 
 
 @pytest.mark.parametrize("family", list(Family))
-def test_a_table_with_another_layout_is_replaced(harness: KernelHarness, family: Family) -> None:
-    """A table of our name without our marker goes, in the transaction that brings ours."""
-    nft_family = NFT_FAMILIES[family]
+def test_table_without_marker_is_replaced(harness: KernelHarness, family: Family) -> None:
+    """A table of knft's name without its marker is replaced in one transaction."""
+    nft_family = family.nft
     foreign = f"table {nft_family} knft {{ set cluster-ips {{ type inet_service; elements = {{ 80 }}\n}}\n}}"
     harness.namespace.run(["nft", "-f", "-"], stdin=foreign)
     harness.sync()
-    assert set(layout.markers(family, Config("node-1"))) & harness.held(family).chains.keys()
+    assert set(layout.markers(family, Config("node-1"))) & harness.listing(family).chains.keys()
     fresh = KernelHarness(harness.namespace)
     fresh.sync()
-    assert fresh.last(family).is_empty
+    assert fresh.last_transaction(family).is_empty

@@ -1,14 +1,14 @@
-"""What one change costs does not depend on the cluster: Service ports planned, elements sent, steps of Python."""
+"""The cost of one change (planned Service ports, elements, Python instructions) is independent of the cluster."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-import tests.kernel.harness
-from knft.model.names import Family
-from tests.kernel.harness import KernelHarness, operations, service, slices
-from tests.kernel.work import steps_of
+import tests.support.kernel_harness
+from knft.families import Family
+from tests.support.bytecode_steps import count_bytecode_steps
+from tests.support.kernel_harness import KernelHarness, element_operations, service, slices
 
 pytestmark = pytest.mark.kernel
 
@@ -18,8 +18,8 @@ Manifests = list[dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Holding transactions against the schema is no part of a sync, and takes longer than everything else here."""
-    monkeypatch.setattr(tests.kernel.harness, "check_schema", lambda _document: None)
+    """Skip the schema validation: it is no part of a sync, and slower than everything else here."""
+    monkeypatch.setattr(tests.support.kernel_harness, "check_schema", lambda _document: None)
 
 
 def _fill(harness: KernelHarness, count: int) -> None:
@@ -38,14 +38,14 @@ CHANGES: dict[str, Callable[[], Manifests]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_change_among_many_services_plans_one_service_port(harness: KernelHarness, change: str) -> None:
-    """And nothing is listed for it, and no other frontend is in the transaction."""
+    """The table is not listed, and the transaction contains no other frontend."""
     _fill(harness, MANY)
     harness.apply(*CHANGES[change]())
     reports = harness.sync()
     assert {family: report.service_ports for family, report in reports.items()} == dict.fromkeys(Family, 1)
     assert {family: port.reads for family, port in harness.ports.items()} == dict.fromkeys(Family, 1)
     address = "10.96.7.208" if change == "a Service added" else "10.96.0.5"
-    sent = harness.last()
+    sent = harness.last_transaction()
     keys: Iterable[tuple[Any, ...]] = (
         key for part in (sent.removed, sent.added) for elements in part.values() for key in elements
     )
@@ -55,32 +55,32 @@ def test_one_change_among_many_services_plans_one_service_port(harness: KernelHa
 @pytest.mark.parametrize("numbers", [range(1, 1002), range(2, 1001), range(1, 1000)],
                          ids=["added", "the first removed", "the last removed"])  # fmt: skip
 def test_scaling_a_service_of_1000_endpoints_touches_three_elements(harness: KernelHarness, numbers: range) -> None:
-    """As it does with ten: an element that is removed and added again is touched once."""
+    """As with ten endpoints. An element that is removed and added again counts once."""
     harness.apply(service("web"), *slices("web", range(1, 1001)))
     harness.sync()
     harness.apply(*slices("web", numbers))
     harness.sync()
     for family in Family:
-        sent = harness.last(family)
+        sent = harness.last_transaction(family)
         touched = {(name, key) for part in (sent.removed, sent.added) for name, keys in part.items() for key in keys}
         assert len(touched) <= 3
-        assert operations(sent) <= 5
+        assert element_operations(sent) <= 5
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_one_change_takes_as_many_steps_of_python_among_many_services_as_among_few(
+def test_python_steps_of_one_change_do_not_depend_on_the_number_of_services(
     harness: KernelHarness, change: str
 ) -> None:
-    """No walk over the cluster: from the event to the commit, in instructions that the interpreter carries out."""
+    """Counts the bytecode instructions from the event to the commit."""
     few = _steps(harness, FEW, change)
     many = _steps(KernelHarness(harness.namespace), MANY, change)
-    # Names and numbers are longer, and dictionaries resize.
+    # Longer names and numbers, and resized dictionaries, account for 5 %.
     assert many < few * 1.05
 
 
 def _steps(harness: KernelHarness, count: int, change: str) -> int:
     _fill(harness, count)
-    # What is only done the first time (patterns compiled, values cached) is done here.
+    # Warms up caches and compiled patterns.
     for warming in CHANGES.values():
         harness.apply(*warming())
         harness.sync()
@@ -92,4 +92,4 @@ def _steps(harness: KernelHarness, count: int, change: str) -> int:
         harness.apply(*CHANGES[change]())
         harness.sync()
 
-    return steps_of(work)
+    return count_bytecode_steps(work)

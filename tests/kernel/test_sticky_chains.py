@@ -1,19 +1,19 @@
-"""Chains of sticky Service ports: numbered for life, emptied when unwanted, deleted a second later, known at a restart.
+"""Chains of sticky Service ports: numbered, emptied when unused, deleted a second later, and found again at a restart.
 
-Kernels before 6.2 refuse to delete a chain in the transaction that drops the last element pointing at it.
+Kernels before 6.2 refuse to delete a chain in the transaction that removes the last element that leads to it.
 """
 
 from typing import Any
 
 import pytest
 
-from knft.model.names import Family
+from knft.families import Family
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
-from knft.render.numbering import FLAPS
-from knft.sync.doubts import Doubt
-from tests.kernel.harness import KernelHarness, service, slices
-from tests.kernel.poison import Clock
+from knft.render.numbering import MAX_LEFT_INDEXES
+from knft.sync.invalidation import Invalidation
+from tests.support.kernel_harness import KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
+from tests.support.refused_services import ManualClock
 
 pytestmark = pytest.mark.kernel
 
@@ -22,13 +22,13 @@ STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 
 
 def _sticky_chains(harness: KernelHarness) -> dict[str, int]:
-    """Return the sticky port's chains without its number, with the number of their rules."""
-    chains = harness.held().chains
+    """Return the sticky port's chains, without its number, with their number of rules."""
+    chains = harness.listing().chains
     return {name.split("-", 2)[2]: count for name, count in chains.items() if name.startswith("sticky-")}
 
 
-def _restart(harness: KernelHarness, clock: Clock) -> KernelHarness:
-    """Return a new process on the same kernel, that has been told of the same objects, not yet synced."""
+def _restart(harness: KernelHarness, clock: ManualClock) -> KernelHarness:
+    """Return a new process on the same kernel with the same objects, before its first sync."""
     second = KernelHarness(harness.namespace, timer=clock)
     second.change((kind, name, item) for (kind, name), item in harness.objects.items())
     return second
@@ -36,37 +36,37 @@ def _restart(harness: KernelHarness, clock: Clock) -> KernelHarness:
 
 def _number(harness: KernelHarness) -> int | str:
     """Return the number of the only sticky port."""
-    ((_, (number,)),) = [place for place in harness.held().contents.entries if place[0] == STICKY_PORTS]
+    ((_, (number,)),) = [place for place in harness.listing().contents.entries if place[0] == STICKY_PORTS]
     return number
 
 
-def _notes(harness: KernelHarness) -> int:
-    return sum(container == STICKY_PORTS for container, _ in harness.held().contents.entries)
+def _record_count(harness: KernelHarness) -> int:
+    return sum(container == STICKY_PORTS for container, _ in harness.listing().contents.entries)
 
 
 def _indexes(harness: KernelHarness) -> set[int]:
-    """Return the indexes that the only sticky port's endpoints have."""
-    arrays = harness.held().contents.arrays
+    """Return the indexes of the endpoints of the only sticky port."""
+    arrays = harness.listing().contents.arrays
     (array,) = [array for name, array in arrays.items() if name.container == STICKY_ENDPOINTS]
     return {index for index, target in enumerate(array) if target is not None}
 
 
 def _slots(harness: KernelHarness) -> int:
-    """Return how many indexes the only sticky port has, those that were left included."""
+    """Return how many indexes the only sticky port has, including reserved ones."""
     ((_, size, *_),) = [
-        entry.comment.split() for place, entry in harness.held().contents.entries.items() if place[0] == STICKY_PORTS
+        entry.comment.split() for place, entry in harness.listing().contents.entries.items() if place[0] == STICKY_PORTS
     ]
     return int(size)
 
 
 def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namespace) -> None:
-    clock = Clock()
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(service("web", node_port=30080, **STICKY), *slices("web", [11, 12, 13]))
     harness.sync()
     assert _sticky_chains(harness) == {"cluster-known": 3, "cluster": 4, "external": 1}
 
-    # Two rules pick an endpoint where there is a gap between the indexes; there is no pool of NodePorts any more.
+    # The gap between the indexes requires two rules; the NodePort's pool is gone.
     harness.apply(service("web", **STICKY), *slices("web", [11, 13]))
     harness.sync()
     assert _sticky_chains(harness) == {"cluster-known": 2, "cluster": 4, "external": 0}
@@ -85,8 +85,8 @@ def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namesp
     assert _sticky_chains(harness) == {}
 
 
-def test_a_chain_that_is_wanted_again_is_not_deleted(namespace: Namespace) -> None:
-    clock = Clock()
+def test_reused_chain_is_not_deleted(namespace: Namespace) -> None:
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     for numbers in ([11, 12], [], [11, 12]):
         harness.apply(service("web", **STICKY), *slices("web", numbers))
@@ -100,9 +100,11 @@ def test_a_chain_that_is_wanted_again_is_not_deleted(namespace: Namespace) -> No
 
 @pytest.mark.parametrize("interlude", ["affinity taken away", "Service deleted"])
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
-def test_who_is_sticky_again_starts_afresh(namespace: Namespace, interlude: str, *, restarted: bool) -> None:
-    """The clients of the first time are still in the kernel: under its number, nobody else may have their indexes."""
-    clock = Clock()
+def test_port_that_becomes_sticky_again_gets_new_indexes(
+    namespace: Namespace, interlude: str, *, restarted: bool
+) -> None:
+    """The kernel still holds affinity entries with the old indexes, so these stay reserved."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     sticky = [service("web", **STICKY), *slices("web", [11, 12])]
     harness.apply(*sticky)
@@ -122,9 +124,9 @@ def test_who_is_sticky_again_starts_afresh(namespace: Namespace, interlude: str,
     assert _indexes(harness) == {2, 3}
 
 
-def test_a_number_is_given_up_when_everybody_is_forgotten(namespace: Namespace) -> None:
-    """At the first comparison after that; until then the note stays, also over a restart."""
-    clock = Clock()
+def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) -> None:
+    """At the first comparison afterwards; until then the record stays, also over a restart."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11, 12]))
     harness.sync()
@@ -132,20 +134,20 @@ def test_a_number_is_given_up_when_everybody_is_forgotten(namespace: Namespace) 
     harness.sync()
     clock.now += HOUR
     harness.sync()
-    assert _notes(harness) == 1
+    assert _record_count(harness) == 1
     second = _restart(harness, clock)
     second.sync()
-    assert _notes(second) == 1
+    assert _record_count(second) == 1
     for _ in range(3):
         clock.now += HOUR + 1
         second.sync()
-    assert _notes(second) == 0
+    assert _record_count(second) == 0
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
-def test_rollouts_over_days_need_no_more_than_two_generations(namespace: Namespace, *, restarted: bool) -> None:
-    """Hourly comparisons and restarts do not prolong how long an index stays out of use."""
-    clock = Clock()
+def test_repeated_rollouts_reuse_indexes(namespace: Namespace, *, restarted: bool) -> None:
+    """Hourly comparisons and restarts do not prolong the reservation of an index."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     for rollout in range(8):
         harness.apply(service("web", **STICKY), *slices("web", [2 * rollout + 1, 2 * rollout + 2]))
@@ -159,27 +161,27 @@ def test_rollouts_over_days_need_no_more_than_two_generations(namespace: Namespa
 
 
 @pytest.mark.parametrize(
-    ("external", "ahead"), [({}, set()), ({"node_port": 30080}, {"external", "cluster", "cluster-known"})], ids=str
+    ("external", "prepared"), [({}, set()), ({"node_port": 30080}, {"external", "cluster", "cluster-known"})], ids=str
 )
-def test_new_chains_are_sent_ahead_where_packets_cannot_come_back_from_them(
-    namespace: Namespace, external: dict[str, Any], ahead: set[str]
+def test_new_chains_are_sent_first_if_goto_verdicts_lead_to_them(
+    namespace: Namespace, external: dict[str, Any], prepared: set[str]
 ) -> None:
-    """Two transactions take twice as long; those to a cluster IP alone come back to where they are caught."""
-    harness = KernelHarness(namespace, timer=Clock())
+    """Chains that only jumps lead to need no transaction of their own, which would double the time."""
+    harness = KernelHarness(namespace, timer=ManualClock())
     harness.apply(service("plain", 20, node_port=30020), *slices("plain", [12]))
     harness.sync()
-    sent = harness.ports[Family.IPV4].sent
+    sent = harness.ports[Family.IPV4].transactions
     sent.clear()
     harness.apply(service("web", **STICKY, **external), *slices("web", [11, 12]))
     harness.sync()
-    assert len(sent) == (2 if ahead else 1)
-    assert {chain.name.split("-", 2)[2] for chain in sent[0].made} == ahead
-    new = {chain.name.split("-", 2)[2] for part in sent for chain in (*part.made, *part.chains)}
-    assert new == ahead | {"cluster", "cluster-known"}
+    assert len(sent) == (2 if prepared else 1)
+    assert {chain.name.split("-", 2)[2] for chain in sent[0].prepared_chains} == prepared
+    new = {chain.name.split("-", 2)[2] for part in sent for chain in (*part.prepared_chains, *part.chains)}
+    assert new == prepared | {"cluster", "cluster-known"}
 
 
-def test_an_endpoint_that_flaps_gets_an_old_index_back(namespace: Namespace) -> None:
-    clock = Clock()
+def test_flapping_endpoint_gets_an_old_index_back(namespace: Namespace) -> None:
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(service("web", **STICKY))
     for _ in range(100):
@@ -187,12 +189,12 @@ def test_an_endpoint_that_flaps_gets_an_old_index_back(namespace: Namespace) -> 
             harness.apply(*slices("web", numbers))
             harness.sync()
             clock.now += 10
-    assert _slots(harness) <= FLAPS + 2
+    assert _slots(harness) <= MAX_LEFT_INDEXES + 2
 
 
-def test_an_index_is_free_again_when_everybody_is_forgotten(namespace: Namespace) -> None:
-    """Not before: the clients of the endpoint that left would be led to the newcomer."""
-    clock = Clock()
+def test_index_is_free_when_all_clients_have_expired(namespace: Namespace) -> None:
+    """Earlier, the new endpoint would inherit clients of the removed one."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     short = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
     harness.apply(service("web", **short), *slices("web", [11, 12]))
@@ -210,8 +212,8 @@ def test_an_index_is_free_again_when_everybody_is_forgotten(namespace: Namespace
 
 
 @pytest.mark.parametrize("family", list(Family))
-def test_a_restart_finds_numbers_and_indexes_again(namespace: Namespace, family: Family) -> None:
-    """And sends nothing; an index that was left stays unused, also when it was the last one."""
+def test_restart_restores_numbers_and_indexes(namespace: Namespace, family: Family) -> None:
+    """It sends nothing, and reserved indexes stay unused, even the last one."""
     harness = KernelHarness(namespace)
     harness.apply(service("web", **STICKY), *slices("web", [11, 12, 13]))
     harness.sync()
@@ -220,25 +222,25 @@ def test_a_restart_finds_numbers_and_indexes_again(namespace: Namespace, family:
     second = KernelHarness(namespace)
     second.change((kind, name, item) for (kind, name), item in harness.objects.items())
     second.sync()
-    assert not second.last(family).added
-    assert not second.last(family).removed
+    assert not second.last_transaction(family).added
+    assert not second.last_transaction(family).removed
     second.apply(*slices("web", [11, 12, 14]))
     second.sync()
-    sent = second.last(family)
-    assert not sent.made
+    sent = second.last_transaction(family)
+    assert not sent.prepared_chains
     assert [chain.name.split("-", 2)[2] for chain in sent.chains] == ["cluster-known", "cluster"]
     ((_, index),) = sent.added[STICKY_ENDPOINTS]
     assert index == 3
 
 
-@pytest.mark.parametrize("how", ["heard of", "found at a restart"])
-def test_an_affinity_set_of_another_kind_is_replaced_with_the_table(namespace: Namespace, how: str) -> None:
-    """As maps are; whoever put it there has emptied the chains that lead to it."""
-    clock = Clock()
+@pytest.mark.parametrize("how", ["notified", "found at a restart"])
+def test_affinity_set_of_wrong_type_is_replaced_with_the_table(namespace: Namespace, how: str) -> None:
+    """The other program had to empty the chains that use the set."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11]), service("plain", 20), *slices("plain", [12]))
     harness.sync()
-    before = harness.held()
+    before = harness.listing()
     chains = [name for name in before.chains if name.startswith("sticky-")]
     edit = [f"flush chain ip knft {name}" for name in chains]
     edit += [
@@ -246,30 +248,30 @@ def test_an_affinity_set_of_another_kind_is_replaced_with_the_table(namespace: N
         "add set ip knft affinity { type inet_service; flags dynamic,timeout; elements = { 80 timeout 1h }; }",
     ]
     namespace.run(["nft", "-f", "-"], stdin="\n".join(edit))
-    if how == "heard of":
-        harness.proxiers[Family.IPV4].doubt(Doubt(frozenset(chains), declarations=True))
+    if how == "notified":
+        harness.proxiers[Family.IPV4].invalidate(Invalidation(frozenset(chains), declarations=True))
     else:
         harness = _restart(harness, clock)
     report = harness.sync()[Family.IPV4]
-    assert (report.left_out, report.again_within) == ({}, None)
-    assert (before.chains, before.contents) == (harness.held().chains, harness.held().contents)
+    assert (report.quarantined, report.next_sync_within) == ({}, None)
+    assert (before.chains, before.contents) == (harness.listing().chains, harness.listing().contents)
 
 
-def test_a_chain_that_somebody_elses_rule_needs_is_not_deleted_and_costs_no_comparison(namespace: Namespace) -> None:
-    """It is tried again after growing pauses; others are deleted all the same."""
-    clock = Clock()
+def test_chain_used_by_a_foreign_rule_is_kept_without_comparison(namespace: Namespace) -> None:
+    """Its deletion is retried with backoff; other chains are deleted."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     local: dict[str, Any] = {"externalTrafficPolicy": "Local", "node_port": 30080}
     harness.apply(service("web", **STICKY, **local), *slices("web", [11, 12]))
     harness.sync()
-    (needed,) = [name for name in harness.held().chains if name.endswith("-external") and "sticky" in name]
+    (needed,) = [name for name in harness.listing().chains if name.endswith("-external") and "sticky" in name]
     namespace.run(["nft", "-f", "-"], stdin=f"add chain ip knft debug\nadd rule ip knft debug goto {needed}")
     harness.apply(service("web", **STICKY), *slices("web", []))
     harness.sync()
     port, pauses = harness.ports[Family.IPV4], []
     reads = port.reads
     for _ in range(5):
-        again_within = harness.sync()[Family.IPV4].again_within
+        again_within = harness.sync()[Family.IPV4].next_sync_within
         assert again_within is not None
         pauses.append(round(again_within))
         clock.now += again_within
@@ -277,5 +279,5 @@ def test_a_chain_that_somebody_elses_rule_needs_is_not_deleted_and_costs_no_comp
     assert reads == port.reads
     assert {name for name, rules in _sticky_chains(harness).items() if not rules} == {"external"}
     namespace.run(["nft", "-f", "-"], stdin="flush chain ip knft debug\ndelete chain ip knft debug")
-    assert harness.sync()[Family.IPV4].again_within is None
+    assert harness.sync()[Family.IPV4].next_sync_within is None
     assert _sticky_chains(harness) == {}

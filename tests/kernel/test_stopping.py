@@ -1,4 +1,4 @@
-"""SIGTERM ends ``knft run`` at once, whatever it is doing, and leaves the rules in place."""
+"""SIGTERM stops ``knft run`` at once and leaves the rules in place."""
 
 import fcntl
 import os
@@ -10,50 +10,50 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.following import Daemon
-from tests.packets.running import until, workers_of
-from tests.support.lab.logged_process import HANG
+from tests.packets.knft_process import library_processes, wait_until
+from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
+from tests.support.logged_process import TIMEOUT
 
 pytestmark = pytest.mark.kernel
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[KnftRun]:
     namespace = Namespace.create("stopping")
-    with Daemon(namespace, tmp_path) as started:
+    with KnftRun(namespace, tmp_path) as started:
         yield started
     namespace.close()
 
 
 @pytest.mark.parametrize("how", SIGNALS)
-def test_an_idle_one_ends_and_says_so(daemon: Daemon, how: signal.Signals) -> None:
+def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, how: signal.Signals) -> None:
     daemon.process.send_signal(how)
-    assert daemon.process.wait(HANG) == 0
-    assert daemon.said().endswith("stopped; the rules stay in place\n")
-    assert daemon.serves(1)
+    assert daemon.process.wait(TIMEOUT) == 0
+    assert daemon.log_text().endswith("stopped; the rules stay in place\n")
+    assert daemon.has_cluster_ip(1)
 
 
 @pytest.mark.parametrize("how", SIGNALS)
-def test_one_that_waits_for_a_commit_does_not_wait_on(daemon: Daemon, how: signal.Signals) -> None:
-    """libnftables answers after five minutes at the latest, if ever; its process goes with the daemon."""
-    daemon.until(lambda: len(workers_of(daemon.process.pid)) == 1)
-    (library,) = workers_of(daemon.process.pid)
+def test_daemon_stops_during_a_commit(daemon: KnftRun, how: signal.Signals) -> None:
+    """The worker may take five minutes to answer; it is killed with the daemon."""
+    daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
+    (library,) = library_processes(daemon.process.pid)
     os.kill(library, signal.SIGSTOP)
-    daemon.write(2)
-    # Its commands wait in the pipe that it does not read.
-    daemon.until(lambda: _is_asked(library))
+    daemon.write_service(2)
+    # The commands are in the pipe, which the worker does not read.
+    daemon.wait_until(lambda: _has_pending_request(library))
     daemon.process.send_signal(how)
-    assert daemon.process.wait(HANG) == 0
-    assert daemon.serves(1)
-    assert not daemon.serves(2)
-    # One that nobody has waited for yet has no arguments any more.
-    until(lambda: library not in workers_of(daemon.process.pid), "the process of libnftables outlives knft")
+    assert daemon.process.wait(TIMEOUT) == 0
+    assert daemon.has_cluster_ip(1)
+    assert not daemon.has_cluster_ip(2)
+    # A zombie has no arguments any more.
+    wait_until(lambda: library not in library_processes(daemon.process.pid), "the libnftables process outlives knft")
 
 
-def _is_asked(library: int) -> bool:
-    """Whether something waits in any pipe of the library's."""
+def _has_pending_request(library: int) -> bool:
+    """Return whether unread data is in any pipe of the worker."""
     for entry in Path(f"/proc/{library}/fd").iterdir():
         if str(entry.readlink()).startswith("pipe:"):
             with entry.open("rb") as pipe:
@@ -63,13 +63,13 @@ def _is_asked(library: int) -> bool:
     return False
 
 
-def test_a_second_signal_ends_it_where_it_stands(daemon: Daemon) -> None:
-    daemon.until(lambda: len(workers_of(daemon.process.pid)) == 1)
-    (library,) = workers_of(daemon.process.pid)
+def test_second_signal_kills_the_daemon(daemon: KnftRun) -> None:
+    daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
+    (library,) = library_processes(daemon.process.pid)
     os.kill(library, signal.SIGSTOP)
-    daemon.write(2)
-    daemon.until(lambda: _is_asked(library))
+    daemon.write_service(2)
+    daemon.wait_until(lambda: _has_pending_request(library))
     daemon.process.send_signal(signal.SIGTERM)
     daemon.process.send_signal(signal.SIGINT)
-    assert daemon.process.wait(HANG) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
-    assert daemon.serves(1)
+    assert daemon.process.wait(TIMEOUT) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+    assert daemon.has_cluster_ip(1)

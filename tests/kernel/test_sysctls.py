@@ -1,4 +1,7 @@
-"""Conntrack's settings: which there are, when they are written, and what is said where that fails (I.7, K.4)."""
+"""Conntrack parameters: the desired values, when they are written, and the errors.
+
+See docs/behaviour/conntrack.md#sysctls and docs/behaviour/upstream-tests.md#conntrack.
+"""
 
 import subprocess
 import sys
@@ -11,7 +14,7 @@ from knft.configuration.settings import ConntrackSettings
 from knft.errors import UnsupportedError
 from knft.kernel import sysctls
 from knft.kernel.oom import set_oom_score_adj
-from knft.kernel.sysctls import processors, set_conntrack, settings
+from knft.kernel.sysctls import desired_values, online_processors, set_conntrack
 from tests.support.lab.namespace import Namespace
 
 NOTHING = ConntrackSettings(max_per_core=0, minimum=0, tcp_established_timeout=0, tcp_close_wait_timeout=0)
@@ -35,12 +38,12 @@ NAMES = (
 )
 
 
-def _decided(wishes: ConntrackSettings, count: int = 4) -> list[tuple[str, int]]:
-    return [(Path(setting.path).name, setting.value) for setting in settings(wishes, count)]
+def _named_values(options: ConntrackSettings, count: int = 4) -> list[tuple[str, int]]:
+    return [(Path(setting.path).name, setting.value) for setting in desired_values(options, count)]
 
 
 @pytest.mark.parametrize(
-    ("per_core", "minimum", "count", "most"),
+    ("per_core", "minimum", "count", "max_flows"),
     [
         (0, 0, 4, None),
         (0, 131072, 4, None),
@@ -51,32 +54,32 @@ def _decided(wishes: ConntrackSettings, count: int = 4) -> list[tuple[str, int]]
         (-1, 131072, 4, None),
     ],
 )
-def test_how_many_flows_there_may_be(per_core: int, minimum: int, count: int, most: int | None) -> None:
-    wishes = structs.replace(NOTHING, max_per_core=per_core, minimum=minimum)
-    expected = [] if most is None else [("nf_conntrack_max", most), ("hashsize", most // 4)]
-    assert _decided(wishes, count) == expected
+def test_maximum_number_of_flows(per_core: int, minimum: int, count: int, max_flows: int | None) -> None:
+    options = structs.replace(NOTHING, max_per_core=per_core, minimum=minimum)
+    expected = [] if max_flows is None else [("nf_conntrack_max", max_flows), ("hashsize", max_flows // 4)]
+    assert _named_values(options, count) == expected
 
 
-def test_everything_in_order() -> None:
-    """Whole seconds, rounded up."""
-    assert _decided(EVERYTHING) == list(zip(NAMES, (4000, 1000, 86400, 3600, 1, 31, 180), strict=True))
+def test_all_values_in_kube_proxys_order() -> None:
+    """Timeouts are rounded up to whole seconds."""
+    assert _named_values(EVERYTHING) == list(zip(NAMES, (4000, 1000, 86400, 3600, 1, 31, 180), strict=True))
 
 
-def test_nothing_is_asked_for_nothing_is_set() -> None:
-    assert _decided(NOTHING) == []
+def test_no_values_without_options() -> None:
+    assert _named_values(NOTHING) == []
 
 
 def test_kube_proxys_defaults() -> None:
     values = (131072, 32768, 86400, 3600)
-    assert _decided(ConntrackSettings()) == list(zip(NAMES[:4], values, strict=True))
+    assert _named_values(ConntrackSettings()) == list(zip(NAMES[:4], values, strict=True))
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A root folder in which every setting is 7, with a machine of four processors."""
-    for setting in settings(EVERYTHING, 1):
+    """A root directory of a host with four processors in which each parameter is 7."""
+    for setting in desired_values(EVERYTHING, 1):
         _write(tmp_path / setting.path, "7")
-    _write(tmp_path / sysctls._ONLINE, "0-1,4,6")
+    _write(tmp_path / sysctls._ONLINE_PROCESSORS, "0-1,4,6")
     return tmp_path
 
 
@@ -86,91 +89,94 @@ def _write(file: Path, text: str) -> None:
 
 
 def _read(root: Path) -> dict[str, str]:
-    return {Path(item.path).name: (root / item.path).read_text().strip() for item in settings(EVERYTHING, 4)}
+    return {Path(item.path).name: (root / item.path).read_text().strip() for item in desired_values(EVERYTHING, 4)}
 
 
-def test_what_differs_is_written_and_said(root: Path) -> None:
-    said = set_conntrack(EVERYTHING, root)
-    assert _read(root) == {name: str(value) for name, value in _decided(EVERYTHING)}
-    assert [sentence.partition(": ")[2] for sentence in said] == [
-        f"7 becomes {value}" for _, value in _decided(EVERYTHING)
+def test_differing_values_are_written_and_returned(root: Path) -> None:
+    changes = set_conntrack(EVERYTHING, root)
+    assert _read(root) == {name: str(value) for name, value in _named_values(EVERYTHING)}
+    assert [sentence.partition(": ")[2] for sentence in changes] == [
+        f"changed from 7 to {value}" for _, value in _named_values(EVERYTHING)
     ]
 
 
-def test_what_is_as_wished_is_not_written(root: Path) -> None:
-    """So that a container that may write none of it starts where an init container has."""
+def test_desired_values_are_not_written_again(root: Path) -> None:
+    """So a container without write permission starts after an init container has set them."""
     set_conntrack(EVERYTHING, root)
-    files = [root / setting.path for setting in settings(EVERYTHING, 4)]
+    files = [root / setting.path for setting in desired_values(EVERYTHING, 4)]
     before = [file.stat().st_mtime_ns for file in files]
     assert set_conntrack(EVERYTHING, root) == []
     assert [file.stat().st_mtime_ns for file in files] == before
 
 
 @pytest.mark.parametrize(("before", "after"), [("999", "1000"), ("1000", "1000"), ("1001", "1001")])
-def test_the_table_of_flows_only_grows(root: Path, before: str, after: str) -> None:
-    """Its size is a quarter of the flows at least: the kernel rounds up what it is told."""
+def test_hash_table_only_grows(root: Path, before: str, after: str) -> None:
+    """It has at least a quarter as many buckets as flows; the kernel rounds up."""
     _write(root / sysctls._HASH_SIZE, before)
     set_conntrack(EVERYTHING, root)
     assert _read(root)["hashsize"] == after
 
 
-def test_the_first_that_cannot_be_set_ends_it(root: Path) -> None:
-    """What comes after it is as it was."""
+def test_first_failure_stops(root: Path) -> None:
+    """Later parameters stay unchanged."""
     missing = root / "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
     missing.unlink()
     with pytest.raises(UnsupportedError) as refused:
         set_conntrack(EVERYTHING, root)
     assert str(refused.value) == (
-        f"could not set conntrack parameters: {missing}: No such file or directory; it is to be 3600, and has nothing "
-        "that can be read: let a privileged init container run knft with --init-only, or leave it as it is by "
+        f"could not set conntrack parameters: {missing}: No such file or directory "
+        "(current value unknown, desired 3600); "
+        "run knft with --init-only in a privileged init container, or leave the parameter unchanged with "
         "--conntrack-tcp-timeout-close-wait=0"
     )
     done = [
         (root / setting.path).read_text().strip()
-        for setting in settings(EVERYTHING, 4)
+        for setting in desired_values(EVERYTHING, 4)
         if setting.path not in str(missing)
     ]
     assert done == ["4000", "1000", "86400", "7", "7", "7"]
 
 
-def test_what_is_no_number_is_said(root: Path) -> None:
+def test_malformed_value_is_reported(root: Path) -> None:
     _write(root / sysctls._HASH_SIZE, "many")
-    with pytest.raises(UnsupportedError, match="hashsize: no number; it is to be 1000, and has many: let a privileged"):
+    with pytest.raises(
+        UnsupportedError, match=r"hashsize: not a number \(current value many, desired 1000\); run knft with"
+    ):
         set_conntrack(EVERYTHING, root)
 
 
 @pytest.mark.parametrize(("text", "count"), [("0-1,4,6", 4), ("0", 1), ("0-63", 64), ("", 3), ("nonsense", 3)])
-def test_processors_are_those_of_the_machine(root: Path, text: str, count: int) -> None:
-    _write(root / sysctls._ONLINE, text)
-    assert processors(root, lambda: 3) == count
+def test_online_processors_of_the_host(root: Path, text: str, count: int) -> None:
+    _write(root / sysctls._ONLINE_PROCESSORS, text)
+    assert online_processors(root, lambda: 3) == count
 
 
-def test_without_sysfs_they_are_those_that_python_counts(tmp_path: Path) -> None:
-    assert processors(tmp_path, lambda: 3) == 3
-    assert processors(tmp_path, lambda: None) == 1
+def test_processors_without_sysfs(tmp_path: Path) -> None:
+    assert online_processors(tmp_path, lambda: 3) == 3
+    assert online_processors(tmp_path, lambda: None) == 1
 
 
 CLOSE_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
 
 
 @pytest.mark.kernel
-def test_the_namespaces_own_settings_are_set() -> None:
-    """Of a real kernel; how many flows there may be is the whole machine's, and no test's to change."""
+def test_parameters_of_the_network_namespace_are_set() -> None:
+    """On a real kernel. nf_conntrack_max is global, so no test may change it."""
     namespace = Namespace.create("sysctls")
     namespace.run(["nft", "-f", "-"], stdin="table ip t { chain c { type nat hook output priority 0; }; }")
-    wishes = structs.replace(EVERYTHING, max_per_core=0)
+    options = structs.replace(EVERYTHING, max_per_core=0)
     with namespace.entered():
-        said = set_conntrack(wishes)
-        again = set_conntrack(wishes)
-    assert (len(said), again) == (5, [])
-    for name, value in _decided(wishes):
+        changes = set_conntrack(options)
+        again = set_conntrack(options)
+    assert (len(changes), again) == (5, [])
+    for name, value in _named_values(options):
         assert namespace.read_sysctl(f"net.netfilter.{name}") == str(value)
     namespace.close()
 
 
 @pytest.mark.kernel
-def test_a_container_that_may_not_write_starts_where_an_init_container_has() -> None:
-    """/proc/sys can be read alone, as in a container without privileges."""
+def test_read_only_container_starts_after_init_container() -> None:
+    """/proc/sys is read-only, as in an unprivileged container."""
     namespace = Namespace.create("read-only")
     namespace.run(["nft", "-f", "-"], stdin="table ip t { chain c { type nat hook output priority 0; }; }")
     code = (
@@ -181,15 +187,16 @@ def test_a_container_that_may_not_write_starts_where_an_init_container_has() -> 
     script = 'mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"'
     command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c", code]
     refused = namespace.run(command, check=False)
-    assert "nf_conntrack_tcp_timeout_established: Read-only file system; it is to be 86400, and has " in refused.stderr
+    assert "nf_conntrack_tcp_timeout_established: Read-only file system (current value " in refused.stderr
+    assert ", desired 86400)" in refused.stderr
     namespace.sysctl(CLOSE_WAIT, 3600)
     namespace.sysctl("net.netfilter.nf_conntrack_tcp_timeout_established", 86400)
     assert namespace.run(command).stdout == "[]\n"
     namespace.close()
 
 
-def test_the_score_for_when_memory_runs_out_is_set() -> None:
-    """To a higher one, which takes no privilege; of a process of its own."""
+def test_oom_score_adj_is_set() -> None:
+    """Increases it, which needs no privilege, in a process of its own."""
     code = (
         "from pathlib import Path\n"
         "from knft.kernel.oom import set_oom_score_adj\n"
@@ -200,8 +207,7 @@ def test_the_score_for_when_memory_runs_out_is_set() -> None:
     assert done.stdout.split("\n")[:2] == ["['', '', '']", "500"]
 
 
-def test_a_score_that_cannot_be_set_is_no_failure(tmp_path: Path) -> None:
+def test_unwritable_oom_score_adj_is_returned_as_text(tmp_path: Path) -> None:
     assert (
-        set_oom_score_adj(-999, tmp_path / "none")
-        == f"{tmp_path}/none cannot be set to -999: No such file or directory"
+        set_oom_score_adj(-999, tmp_path / "none") == f"cannot set {tmp_path}/none to -999: No such file or directory"
     )

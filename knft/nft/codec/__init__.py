@@ -1,5 +1,5 @@
-"""How the nftables vocabulary is written: JSON for libnftables, text for people, and listings read back.
+"""Encodes the nftables vocabulary as JSON for libnftables and as nft text, and decodes listings.
 
-Both spellings of one thing stand side by side. libnftables' JSON is described in libnftables-json(5); the forms
-here are those that 1.0.6 and 1.1.3 both accept and list again.
+The two encodings of a value are defined side by side. libnftables-json(5) describes the JSON. Both 1.0.6 and 1.1.3
+accept the forms used here and list them unchanged.
 """

@@ -1,22 +1,19 @@
-"""Elements of sets and maps, as JSON, as text, and read back from a listing."""
+"""Elements of sets and maps: encoded as JSON and text, and decoded from a listing."""
 
 import ipaddress
 from typing import Any
 
 from knft.nft.codec.statements import statement_json, statement_text
 from knft.nft.expressions import Drop, Goto, Jump, Verdict
-from knft.nft.objects import COMMENT_BYTES, Entry, Key, Memory, Value
-
-# Numbers, because libnftables 1.0.6 looks names up in /etc/protocols, which slim images do not have.
-PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17, "sctp": 132}
-_PROTOCOL_NAMES = {number: name for name, number in PROTOCOL_NUMBERS.items()}
+from knft.nft.objects import COMMENT_BYTES, ElementTimeout, Entry, Key, Value
+from knft.protocols import PROTOCOL_NAMES, PROTOCOL_NUMBERS
 
 UNREADABLE = Entry(Goto(""), "")
-"""What stands for a verdict that knft never writes; it equals no entry that is wanted."""
+"""Stands for a verdict that knft never writes. It differs from every desired entry."""
 
 
 def comment_text(comment: str) -> str:
-    """Return a comment that every library accepts: printable ASCII without quotes, cut to the longest allowed."""
+    """Return a comment that all libraries accept: printable ASCII without quotes, truncated to the maximum length."""
     safe = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in comment)
     return safe[:COMMENT_BYTES]
 
@@ -27,25 +24,26 @@ def _part_json(part: str | int) -> Any:  # noqa: ANN401 - JSON has every type
     if "/" in part:
         address, _, length = part.partition("/")
         return {"prefix": {"addr": address, "len": int(length)}}
+    # Numbers, because libnftables 1.0.6 looks names up in /etc/protocols, which slim images do not have.
     return PROTOCOL_NUMBERS.get(part, part)
 
 
 def key_json(key: Key) -> Any:  # noqa: ANN401 - JSON has every type
-    """Return an element's key as libnftables' JSON."""
+    """Return an element's key as libnftables JSON."""
     if len(key) == 1:
         return _part_json(key[0])
     return {"concat": [_part_json(part) for part in key]}
 
 
 def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
-    """Return an element, with its value, as libnftables' JSON."""
+    """Return an element with its value as libnftables JSON."""
     if isinstance(value, tuple):
-        # By far the most: keys of endpoint maps are addresses and numbers, which are written as they are.
+        # The most frequent case: keys of endpoint maps are addresses and numbers, which need no conversion.
         return [{"concat": key}, {"concat": value}]
     written = key_json(key)
     if value is None:
         return written
-    if isinstance(value, Memory):
+    if isinstance(value, ElementTimeout):
         return {"elem": {"val": written, "timeout": value.timeout, "expires": value.expires}}
     if value.comment:
         written = {"elem": {"val": written, "comment": comment_text(value.comment)}}
@@ -53,7 +51,7 @@ def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has ever
 
 
 def element_text(key: Key, value: Value) -> str:
-    """Return an element, with its value, as nft text."""
+    """Return an element with its value as nft text."""
     written = " . ".join(map(str, key))
     if value is None:
         return written
@@ -61,16 +59,16 @@ def element_text(key: Key, value: Value) -> str:
         if value.comment:
             written += f' comment "{comment_text(value.comment)}"'
         return f"{written} : {statement_text(value.verdict)}"
-    if isinstance(value, Memory):
+    if isinstance(value, ElementTimeout):
         return f"{written} timeout {value.timeout}s expires {value.expires}s"
     address, port = value
     return f"{written} : {address} . {port}"
 
 
 def key_from_json(written: Any, types: list[str]) -> Key:  # noqa: ANN401 - JSON has every type
-    """Return the key that a listing shows; ``types`` are those of the container's declaration.
+    """Return the key of a listed element; ``types`` are the key's types in the container's declaration.
 
-    Raises ValueError, KeyError or TypeError where knft writes no such element.
+    Raises ValueError, KeyError or TypeError if knft writes no such element.
     """
     if isinstance(written, dict) and "elem" in written:
         written = written["elem"]["val"]
@@ -82,26 +80,26 @@ def _part_from_json(part: Any, kind: str) -> str | int:  # noqa: ANN401 - JSON h
     if isinstance(part, dict) and "prefix" in part:
         return f"{_part_from_json(part['prefix']['addr'], kind)}/{part['prefix']['len']}"
     if isinstance(part, int):
-        return _PROTOCOL_NAMES.get(part, part) if kind == "inet_proto" else part
+        return PROTOCOL_NAMES.get(part, part) if kind == "inet_proto" else part
     if isinstance(part, str):
-        # inet_ntop writes some IPv6 addresses with a dotted end, Python does not.
+        # inet_ntop writes some IPv6 addresses with a dotted IPv4 part, Python does not.
         return str(ipaddress.IPv6Address(part)) if ":" in part and "." in part else part
-    msg = f"knft writes no element like {part!r}"
+    msg = f"unexpected part of an element's key: {part!r}"
     raise ValueError(msg)
 
 
-def memory_from_json(written: Any, types: list[str]) -> tuple[Key, Memory] | None:  # noqa: ANN401 - JSON has every type
-    """Return an element that rules put into a dynamic set; None where it is about to be forgotten, or is no such."""
+def dynamic_element_from_json(written: Any, types: list[str]) -> tuple[Key, ElementTimeout] | None:  # noqa: ANN401 - JSON has every type
+    """Return an element of a dynamic set; None if it is about to expire or malformed."""
     try:
         element = written["elem"]
-        memory = Memory(int(element["timeout"]), int(element["expires"]))
+        memory = ElementTimeout(int(element["timeout"]), int(element["expires"]))
         return (key_from_json(written, types), memory) if memory.expires else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def entry_from_json(written: Any, verdict: Any) -> Entry:  # noqa: ANN401 - JSON has every type
-    """Return what an element of a verdict map says, with its comment."""
+    """Return the verdict and comment of an element of a verdict map."""
     comment = ""
     if isinstance(written, dict) and "elem" in written:
         comment = written["elem"].get("comment", "")

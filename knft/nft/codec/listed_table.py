@@ -1,4 +1,4 @@
-"""A table that nobody has loaded, as libnftables would list it: for those who read listings."""
+"""Encodes a table as libnftables would list it, for readers of listings when no kernel has loaded the table."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ _TYPES = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
 
 
 def listed_table(table: Table) -> bytes:
-    """Return a whole table as ``nft -j list table`` of 1.0.6 prints it, apart from handles."""
+    """Return a whole table as ``nft -j list table`` of 1.0.6 prints it, without handles."""
     return msgspec.json.encode({"nftables": list(_objects(table))})
 
 
@@ -54,7 +54,7 @@ def _types(declared: str) -> str | list[str]:
 
 
 def _type(part: str) -> str:
-    """Return a type; of what is declared by an expression, the type that this has."""
+    """Return a type, or the type of an expression of a ``typeof`` declaration."""
     words = part.split()
     if len(words) == 1:
         return part

@@ -1,24 +1,24 @@
-"""A table as libnftables lists it (``list table`` with JSON output)."""
+"""Decodes a table that libnftables lists (``list table`` with JSON output)."""
 
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from knft.nft.codec.elements import entry_from_json, key_from_json, memory_from_json
-from knft.nft.codec.listed_rules import listed_rules
+from knft.nft.codec.elements import dynamic_element_from_json, entry_from_json, key_from_json
+from knft.nft.codec.rule_digests import listed_digest
 from knft.nft.objects import Array, ArrayName, Contents, Hook, Key, Target, Value
 
 Json = dict[str, Any]
 
 
-class Listing(Struct, frozen=True):
-    """What the kernel holds: chains and containers by name, and every element that rules did not put there.
+class TableListing(Struct, frozen=True):
+    """The contents of a table in the kernel, without the elements that rules add.
 
-    ``chains`` tells how many rules each chain has, and ``rules`` their digest. ``unreadable`` are the containers that
-    hold something that knft never writes, ``dynamic`` those that rules fill, as they were listed. ``hooks`` tells
-    where base chains are attached, None where in a way that knft never writes. It is ``unsuitable`` where the table has
-    to be replaced for what it is itself, as one that is switched off.
+    ``chains`` maps each chain to its number of rules, and ``rules`` to their digest. ``unreadable`` are containers with
+    elements that knft never writes. ``dynamic`` are the dynamic sets as they were listed. ``hooks`` are the hooks of
+    base chains, None if knft never writes such a hook. ``must_be_replaced`` is set for a table that no transaction can
+    repair, such as a dormant one.
     """
 
     chains: dict[str, int]
@@ -28,36 +28,36 @@ class Listing(Struct, frozen=True):
     unreadable: frozenset[str] = frozenset()
     dynamic: dict[str, Json] = {}
     hooks: dict[str, Hook | None] = {}
-    unsuitable: bool = False
+    must_be_replaced: bool = False
 
-    def memories(self) -> dict[str, dict[Key, Value]]:
-        """Return what rules have put into dynamic sets."""
+    def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
+        """Return the elements that rules have added to dynamic sets, by set."""
         found: dict[str, dict[Key, Value]] = {}
         for name, container in self.dynamic.items():
-            read = (memory_from_json(written, _types(container)) for written in container.get("elem", ()))
-            found[name] = dict(memory for memory in read if memory is not None)
+            read = (dynamic_element_from_json(written, _types(container)) for written in container.get("elem", ()))
+            found[name] = dict(element for element in read if element is not None)
         return found
 
 
-def parse_listing(text: str | bytes) -> Listing:
-    """Read a listing of one table; raise ValueError, KeyError or TypeError where it is none."""
-    reader = _Reader()
+def parse_listing(text: str | bytes) -> TableListing:
+    """Decode the listing of one table; raise ValueError, KeyError or TypeError if it is malformed."""
+    reader = _ListingReader()
     for item in msgspec.json.decode(text)["nftables"]:
         for kind, found in item.items():
-            reader.take(kind, found)
-    return Listing(
+            reader.add_object(kind, found)
+    return TableListing(
         {name: len(rules) for name, rules in reader.chains.items()},
         frozenset(reader.containers),
         reader.contents,
-        {name: listed_rules(rules) for name, rules in reader.chains.items()},
+        {name: listed_digest(rules) for name, rules in reader.chains.items()},
         frozenset(reader.unreadable),
         reader.dynamic,
         reader.hooks,
     )
 
 
-class _Reader:
-    """What has been read of a listing so far."""
+class _ListingReader:
+    """Collects the objects of a listing."""
 
     def __init__(self) -> None:
         self.chains: dict[str, list[Json]] = {}
@@ -67,8 +67,8 @@ class _Reader:
         self.dynamic: dict[str, Json] = {}
         self.hooks: dict[str, Hook | None] = {}
 
-    def take(self, kind: str, found: Json) -> None:
-        """Take in one object."""
+    def add_object(self, kind: str, found: Json) -> None:
+        """Add one object."""
         match kind:
             case "chain":
                 self.chains.setdefault(found["name"], [])
@@ -77,13 +77,13 @@ class _Reader:
             case "rule":
                 self.chains.setdefault(found["chain"], []).append(found)
             case "set" | "map":
-                self._take_container(found)
+                self._add_container(found)
 
-    def _take_container(self, found: Json) -> None:
+    def _add_container(self, found: Json) -> None:
         name = found["name"]
         self.containers.add(name)
         if "timeout" in found.get("flags", ()):
-            self.dynamic[name] = found  # Its elements come and go with traffic.
+            self.dynamic[name] = found  # Traffic adds its elements.
             return
         try:
             (_read_map if "map" in found else _read_set)(found, self.contents)
@@ -98,9 +98,9 @@ def _hook(chain: Json) -> Hook | None:
 
 
 def _types(container: Json) -> list[str]:
-    """Return the type of each part of a key; empty where it is only known by the expression that it is declared with.
+    """Return the type of each part of a key, "" if only its expression is known.
 
-    What is declared with ``typeof`` is listed with its types by libnftables 1.0.6, and with its expressions by 1.1.
+    A ``typeof`` declaration is listed with its types by libnftables 1.0.6, and with its expressions by 1.1.
     """
     match container["type"]:
         case str(declared):

@@ -1,4 +1,4 @@
-"""Expressions and statements, as JSON and as text."""
+"""Expressions and statements, encoded as JSON and text."""
 
 from typing import Any, assert_never
 
@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def expression_json(expression: Any) -> Any:  # noqa: ANN401 - JSON has every type
-    """Return an expression, or the right side of a comparison, as libnftables' JSON."""
+    """Return an expression, or the right side of a comparison, as libnftables JSON."""
     match expression:
         case nft.Payload(protocol, field):
             return {"payload": {"protocol": protocol, "field": field}}
@@ -35,7 +35,7 @@ def expression_json(expression: Any) -> Any:  # noqa: ANN401 - JSON has every ty
             return expression
 
 
-def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side may be a bare word
+def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side may be a string
     """Return an expression, or the right side of a comparison, as nft text."""
     match expression:
         case nft.Payload(protocol, field):
@@ -66,7 +66,7 @@ _MARK = {"meta": {"key": "mark"}}
 
 
 def statement_json(statement: nft.Statement) -> Json:
-    """Return a statement as libnftables' JSON."""
+    """Return a statement as libnftables JSON."""
     match statement:
         case nft.Match(left, right, op):
             return _match_json(op, expression_json(left), expression_json(right))

@@ -1,4 +1,4 @@
-"""Transactions as JSON; declarations and whole tables as text."""
+"""Encodes transactions as JSON, and declarations and whole tables as text."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,13 +15,13 @@ Json = dict[str, Any]
 
 
 def transaction_json(transaction: Transaction) -> bytes:
-    """Return a transaction as the JSON document that libnftables takes."""
+    """Return a transaction as the JSON document for libnftables."""
     return msgspec.json.encode({"nftables": list(_commands(transaction))})
 
 
 def _commands(transaction: Transaction) -> Iterator[Json]:
     where = {"family": transaction.family, "table": transaction.table}
-    chains = (*transaction.made, *transaction.chains)
+    chains = (*transaction.prepared_chains, *transaction.chains)
     for chain in chains:
         yield {"add": {"chain": where | chain_json(chain)}}
     for chain in chains:
@@ -34,14 +34,14 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
     for name, added in transaction.added.items():
         elements = [element_json(key, value) for key, value in added.items()]
         yield {"add": {"element": {**where, "name": name, "elem": elements}}}
-    for name, keys in transaction.late.items():
+    for name, keys in transaction.deferred_removals.items():
         yield {"delete": {"element": {**where, "name": name, "elem": [key_json(key) for key in keys]}}}
-    for name in transaction.dropped:
+    for name in transaction.deleted_chains:
         yield {"delete": {"chain": {**where, "name": name}}}
 
 
 def chain_json(chain: Chain) -> Json:
-    """Return a chain as libnftables takes it, but for where it is."""
+    """Return a chain as libnftables JSON, without family and table."""
     if chain.hook is None:
         return {"name": chain.name}
     hook = chain.hook
@@ -55,18 +55,18 @@ def chain_json(chain: Chain) -> Json:
 
 
 def rule_json(rule: Rule) -> Json:
-    """Return a rule as libnftables takes it, but for where it is."""
+    """Return a rule as libnftables JSON, without family, table and chain."""
     written: Json = {"expr": [statement_json(statement) for statement in rule.statements]}
     return written | ({"comment": comment_text(rule.comment)} if rule.comment else {})
 
 
 def declarations_text(table: Table) -> str:
-    """Return the table and its containers without elements, as nft text; inert until rules use them."""
+    """Return the table and its containers without elements, as nft text. It has no effect until rules use it."""
     return "\n".join(_table_lines(table, chains=(), elements=False)) + "\n"
 
 
 def table_text(table: Table) -> str:
-    """Return a whole table as nft text that ``nft -f`` loads."""
+    """Return a whole table as nft text for ``nft -f``."""
     return "\n".join(_table_lines(table, chains=table.chains, elements=True)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Messages over a pipe: a length, then as many bytes. Both ends of the library's process speak so."""
+"""Messages over a pipe, each prefixed with its length: between LibraryProcess and its worker."""
 
 import os
 import select
@@ -12,8 +12,8 @@ _PIECE = 1 << 20
 def send(descriptor: int, message: bytes, seconds: float | None = None) -> None:
     """Write a whole message.
 
-    Raises BrokenPipeError where nobody reads. With ``seconds`` the descriptor must not block, and TimeoutError is
-    raised where it was not read in that time.
+    Raises BrokenPipeError if the reader is gone. With ``seconds`` the descriptor must be non-blocking, and TimeoutError
+    is raised if the reader does not read everything in that time.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     rest = memoryview(_LENGTH.pack(len(message)) + message)
@@ -28,7 +28,7 @@ def send(descriptor: int, message: bytes, seconds: float | None = None) -> None:
 def receive(descriptor: int, seconds: float | None = None) -> bytes:
     """Read a whole message.
 
-    Raises EOFError where the other end is gone, and TimeoutError where it did not come within ``seconds``.
+    Raises EOFError if the writer is gone, and TimeoutError if the message does not arrive within ``seconds``.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     (length,) = _LENGTH.unpack(_read(descriptor, _LENGTH.size, deadline))
@@ -41,7 +41,7 @@ def _read(descriptor: int, length: int, deadline: float | None) -> bytes:
         _await(descriptor, select.POLLIN, deadline)
         piece = os.read(descriptor, min(_PIECE, length - len(read)))
         if not piece:
-            msg = "the other end is gone"
+            msg = "the other end of the pipe is closed"
             raise EOFError(msg)
         read += piece
     return bytes(read)
@@ -53,5 +53,5 @@ def _await(descriptor: int, event: int, deadline: float | None) -> None:
     poll = select.poll()
     poll.register(descriptor, event)
     if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        msg = "no answer in time"
+        msg = "timed out waiting for the pipe"
         raise TimeoutError(msg)

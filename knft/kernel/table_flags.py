@@ -1,20 +1,20 @@
-"""Which tables there are, and nothing of what is in them.
+"""Reads the names and flags of all tables through netlink, without their contents.
 
-Through netlink, because libnftables 1.0.6 reads every element of every table to list their names: a second for
-100 000 endpoints, and a crash where another version made one of them.
+libnftables 1.0.6 reads all elements of all tables to list their names. That takes a second for 100 000 endpoints, and
+crashes on sets made by a newer version.
 """
 
 from typing import Any
 
 from knft.errors import KernelError
 
-FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+NFPROTO_NAMES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 _FLAGS = {1: "dormant", 2: "owner", 4: "persist"}
 
 
 def table_flags() -> dict[tuple[str, str], frozenset[str]]:
-    """Return the flags of every table, by family and name; raise KernelError where that is refused."""
-    from pyroute2.netlink.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 - heavy
+    """Return the flags of each table by family and name; raise KernelError if the kernel refuses."""
+    from pyroute2.netlink.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
         NetlinkError,
     )
     from pyroute2.nftables.main import NFTables  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -23,14 +23,14 @@ def table_flags() -> dict[tuple[str, str], frozenset[str]]:
         with NFTables(nfgen_family=0) as netlink:
             messages = list(netlink.get_tables())
     except (NetlinkError, OSError) as error:
-        msg = f"the names of nftables' tables cannot be read: {error}"
+        msg = f"cannot list the names of nftables tables: {error}"
         raise KernelError(msg) from error
     return {_name(message): _flags(message) for message in messages}
 
 
 def _name(message: Any) -> tuple[str, str]:  # noqa: ANN401 - pyroute2 has no types
     family = message["nfgen_family"]
-    return FAMILIES.get(family, str(family)), message.get_attr("NFTA_TABLE_NAME")
+    return NFPROTO_NAMES.get(family, str(family)), message.get_attr("NFTA_TABLE_NAME")
 
 
 def _flags(message: Any) -> frozenset[str]:  # noqa: ANN401 - pyroute2 has no types
@@ -39,5 +39,5 @@ def _flags(message: Any) -> frozenset[str]:  # noqa: ANN401 - pyroute2 has no ty
 
 
 def flags_of(family: str, name: str) -> frozenset[str]:
-    """Return the flags of one table; none where there is no such table. Raises KernelError as ``table_flags``."""
+    """Return the flags of one table; none if it does not exist. Raises KernelError as ``table_flags`` does."""
     return table_flags().get((family, name), frozenset())

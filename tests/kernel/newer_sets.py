@@ -1,12 +1,12 @@
-"""What a newer nft leaves behind, made by hand, byte by byte: most machines have only one libnftables.
+"""Creates sets as a newer nft does, through raw netlink, since a host usually has one libnftables.
 
-The user data are those that nft 1.1.3 was seen to write for ``set mine { type ipv4_addr; }``.
+The user data are those that nft 1.1.3 writes for ``set mine { type ipv4_addr; }``.
 """
 
 import socket
 import struct
 
-from knft.kernel.tables import FAMILIES
+from knft.kernel.table_flags import NFPROTO_NAMES
 
 _NETFILTER = 12  # NETLINK_NETFILTER
 _SUBSYSTEM = 10
@@ -14,8 +14,8 @@ _BEGIN, _END, _NEW_TABLE, _DELETE_TABLE, _NEW_SET = 0x10, 0x11, 0xA00, 0xA02, 0x
 _REQUEST, _ACKNOWLEDGE, _CREATE = 1, 4, 0x400
 
 
-def make_newer_set(family: str, table: str, name: str) -> None:
-    """Add a set as a newer library would, and the table where there is none."""
+def add_newer_set(family: str, table: str, name: str) -> None:
+    """Add a set as a newer library does, and the table if it does not exist."""
     plain_type = _data(0, struct.pack("=I", 4)) + _data(1, b"")
     data = _data(0, struct.pack("=I", 2)) + _data(3, plain_type)
     attributes = (
@@ -27,12 +27,12 @@ def make_newer_set(family: str, table: str, name: str) -> None:
         _attribute(10, struct.pack(">I", 1)),
         _attribute(13, data),
     )
-    _carry_out(family, (_NEW_TABLE, _CREATE, _text(1, table)), (_NEW_SET, _CREATE, b"".join(attributes)))
+    _send_transaction(family, (_NEW_TABLE, _CREATE, _text(1, table)), (_NEW_SET, _CREATE, b"".join(attributes)))
 
 
 def delete_table(family: str, table: str) -> None:
-    """Delete a table, which an older nft cannot any more."""
-    _carry_out(family, (_DELETE_TABLE, 0, _text(1, table)))
+    """Delete a table, which an older nft cannot do any more."""
+    _send_transaction(family, (_DELETE_TABLE, 0, _text(1, table)))
 
 
 def _data(kind: int, value: bytes) -> bytes:
@@ -53,9 +53,9 @@ def _message(kind: int, flags: int, family: int, attributes: bytes = b"") -> byt
     return struct.pack("=IHHII", 16 + len(body), kind, flags | _REQUEST, 0, 0) + body
 
 
-def _carry_out(family: str, *requests: tuple[int, int, bytes]) -> None:
-    """Send one transaction, and raise OSError where the kernel refuses it."""
-    number = next(number for number, name in FAMILIES.items() if name == family)
+def _send_transaction(family: str, *requests: tuple[int, int, bytes]) -> None:
+    """Send one transaction; raise OSError if the kernel refuses it."""
+    number = next(number for number, name in NFPROTO_NAMES.items() if name == family)
     messages = [_message(kind, flags | _ACKNOWLEDGE, number, attributes) for kind, flags, attributes in requests]
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as netlink:
         netlink.bind((0, 0))
@@ -63,4 +63,4 @@ def _carry_out(family: str, *requests: tuple[int, int, bytes]) -> None:
         for _ in requests:
             (error,) = struct.unpack_from("=i", netlink.recv(4096), 16)
             if error:
-                raise OSError(-error, "the kernel refuses it")
+                raise OSError(-error, "the kernel refuses the transaction")

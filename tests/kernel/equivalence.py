@@ -1,8 +1,8 @@
-"""The law that holds it together: a table equals what a fresh process would render (DESIGN.md 2).
+"""Equivalence of tables: after any history a table equals what a fresh process would render.
 
-Apart from the order within pools, unused pool chains, the numbers and indexes of sticky ports, what is remembered of
-those that are sticky no longer, and who is stuck to what. A table is written down as *facts*, from which exactly this
-is missing; two tables are held against each other fact by fact.
+Not compared: the order of endpoints, unused pool chains, numbers and indexes of sticky ports, records of retired sticky
+ports, and affinity entries. A table is described by *facts* that leave these out; two tables are compared fact by fact.
+See docs/verification.md#equivalence.
 """
 
 import json
@@ -13,15 +13,16 @@ from fractions import Fraction
 from typing import Any
 
 from knft.config import Config
-from knft.model.names import Family, ServicePortName
-from knft.model.objects import Change, KubeObject
-from knft.nft.codec.listing import Listing
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.model.objects import KubeObject, ObjectChange
+from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, Entry, Target
 from knft.nft.transaction import Transaction
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
-from knft.render.pools import parse_shared_chain, shared_chain, with_pools
-from knft.sync.assemble import recorded_daemon
+from knft.render.pools import parse_shared_chain, shared_chain, with_target_pools
+from knft.sync.assemble import recording_daemon
 from knft.sync.state import ServiceState
 
 Facts = dict[str, Any]
@@ -36,29 +37,31 @@ def rendered(
     addresses: frozenset[str] | None,
     config: Config,
     without: Mapping[Family, Collection[ServicePortName]] = {},
-) -> dict[Family, Listing]:
-    """Return what a fresh process would make of these objects, as if it had been listed.
+) -> dict[Family, TableListing]:
+    """Return what a fresh process would render for these objects, as if it had been listed.
 
-    Who is ``without`` a plan holds its frontends, and is not served.
+    Service ports in ``without`` keep their frontends but have no plan.
     """
-    daemon, recorders = recorded_daemon(config)
+    daemon, recorders = recording_daemon(config)
     for proxier in daemon._proxiers:
-        _unplan(proxier.state, without.get(proxier.family, ()))
+        _remove_plans(proxier.state, without.get(proxier.family, ()))
     if addresses is not None:
-        daemon.note_addresses(addresses)
-    daemon.handle(Change(None, item) for item in objects)
+        daemon.update_local_addresses(addresses)
+    daemon.handle(ObjectChange(None, item) for item in objects)
     assert daemon.sync()
     found = {}
     for family, recorder in recorders.items():
         declared, sent = recorder.first_sync()
         containers = frozenset(container.name for container in declared.containers)
-        found[family] = Listing(
-            {chain.name: len(chain.rules) for chain in (*sent.made, *sent.chains)}, containers, _contents(sent)
+        found[family] = TableListing(
+            {chain.name: len(chain.rules) for chain in (*sent.prepared_chains, *sent.chains)},
+            containers,
+            _contents(sent),
         )
     return found
 
 
-def _unplan(state: ServiceState, names: Collection[ServicePortName]) -> None:
+def _remove_plans(state: ServiceState, names: Collection[ServicePortName]) -> None:
     plan = state.plan
     state.plan = lambda name: None if name in names else plan(name)  # type: ignore[method-assign]
 
@@ -79,9 +82,9 @@ def _contents(sent: Transaction) -> Contents:
 
 
 class _Numbers:
-    """Which numbers the sticky ports of a table have, and which indexes their endpoints."""
+    """The numbers of a table's sticky ports, and the indexes of their endpoints."""
 
-    def __init__(self, listing: Listing, wanted: frozenset[str]) -> None:
+    def __init__(self, listing: TableListing, wanted: frozenset[str]) -> None:
         notes = [
             (entry.comment.split()[0], int(key[0]))
             for (container, key), entry in listing.contents.entries.items()
@@ -95,21 +98,21 @@ class _Numbers:
         }
 
     def neutral(self, name: str) -> str:
-        """Return the name of a chain with the port's identity in the place of its number."""
+        """Return a chain's name with the port's identity instead of its number."""
         found = _STICKY_CHAIN.fullmatch(name)
         if found is None or int(found[1]) not in self.ports:
             return name
         return f"sticky {self.ports[int(found[1])]} {found[2]}"
 
 
-def sticky_ports(listing: Listing) -> frozenset[str]:
+def sticky_ports(listing: TableListing) -> frozenset[str]:
     """Return the identities of a table's sticky ports."""
     entries = listing.contents.entries
     return frozenset(entry.comment.split()[0] for (container, _), entry in entries.items() if container == STICKY_PORTS)
 
 
-def facts(listing: Listing, wanted: frozenset[str], family: Family, config: Config) -> Facts:
-    """Return what a table says; ``wanted`` are the identities of the ports that are sticky now."""
+def facts(listing: TableListing, wanted: frozenset[str], family: Family, config: Config) -> Facts:
+    """Return the facts of a table; ``wanted`` are the identities of the ports that are sticky now."""
     numbers = _Numbers(listing, wanted)
     return {
         **dict(_elements(listing.contents, numbers)),
@@ -123,24 +126,24 @@ def _elements(contents: Contents, numbers: _Numbers) -> Iterator[tuple[str, Any]
     for (container, key), entry in contents.entries.items():
         if container != STICKY_PORTS:
             verdict = entry.verdict
-            said = numbers.neutral(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
-            yield f"{container} {key}", (said, entry.comment)
+            target = numbers.neutral(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
+            yield f"{container} {key}", (target, entry.comment)
     for container, key in contents.members:
         yield f"{container} {key}", True
     for name, array in contents.arrays.items():
         if "sticky" not in name.container:
-            # The length tells gaps.
+            # The length reveals gaps.
             yield f"{name.container} {name.prefix}", (len(array), sorted(target for target in array if target))
 
 
-def _chains(listing: Listing, numbers: _Numbers, family: Family, config: Config) -> Iterator[tuple[str, Any]]:
+def _chains(listing: TableListing, numbers: _Numbers, family: Family, config: Config) -> Iterator[tuple[str, Any]]:
     needed = _needed(listing.contents)
     for name in needed - listing.chains.keys():
         yield f"chain {name}", "missing"
     for name, count in listing.chains.items():
         shared, sticky = parse_shared_chain(name), _STICKY_CHAIN.fullmatch(name)
         if shared is not None:
-            # Those that nobody needs now may be needed next: they must be whole, too.
+            # Unused chains may be needed later, so they must be complete, too.
             if name in needed or count != len(shared_chain(shared, family, config).rules):
                 yield f"chain {name}", count
         elif sticky is None or (count and int(sticky[1]) not in numbers.ports):
@@ -148,7 +151,7 @@ def _chains(listing: Listing, numbers: _Numbers, family: Family, config: Config)
 
 
 def _needed(contents: Contents) -> set[str]:
-    """Return the shared chains that elements lead to, or chains of sticky ports: a pool for every array."""
+    """Return the shared chains that elements need, directly or through sticky ports: a pool for each array."""
     gotos = {entry.verdict.chain for entry in contents.entries.values() if isinstance(entry.verdict, Goto)}
     specs = (spec for spec in map(parse_shared_chain, gotos) if spec is not None)
     pools = {
@@ -156,15 +159,15 @@ def _needed(contents: Contents) -> set[str]:
         for name, array in contents.arrays.items()
         if name.container != STICKY_ENDPOINTS
     }
-    return pools | {part.name for spec in specs for part in with_pools(spec)}
+    return pools | {part.name for spec in specs for part in with_target_pools(spec)}
 
 
-def _sticky(listing: Listing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
+def _sticky(listing: TableListing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
     for number, identity in numbers.ports.items():
         yield f"sticky {identity} notes", numbers.notes[identity]
         for what in _ROLES:
             count = listing.chains.get(f"sticky-{number}-{what}", 0)
-            # How many rules pick an index depends on the gaps between them.
+            # The number of rules that pick an index depends on the gaps between indexes.
             yield f"sticky {identity} {what}", bool(count) if what in _CLASSES else count
         yield (
             f"sticky {identity} endpoints",
@@ -172,26 +175,26 @@ def _sticky(listing: Listing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
         )
 
 
-def rules(text: str, listing: Listing, wanted: frozenset[str]) -> Facts:
-    """Return what the rules of a listing say, of the chains whose packets go somewhere."""
+def rules(text: str, listing: TableListing, wanted: frozenset[str]) -> Facts:
+    """Return the facts about rules: those of reachable chains."""
     numbers, needed = _Numbers(listing, wanted), _needed(listing.contents)
     found: dict[str, list[dict[str, Any]]] = {}
     for item in json.loads(text)["nftables"]:
-        if "rule" in item and _is_of_interest(item["rule"]["chain"], numbers, needed):
+        if "rule" in item and _is_comparable(item["rule"]["chain"], numbers, needed):
             found.setdefault(item["rule"]["chain"], []).append(item["rule"])
-    return {f"rules {numbers.neutral(chain)}": _said(chain, rules, numbers) for chain, rules in found.items()}
+    return {f"rules {numbers.neutral(chain)}": _rule_texts(chain, rules, numbers) for chain, rules in found.items()}
 
 
-def _is_of_interest(chain: str, numbers: _Numbers, needed: set[str]) -> bool:
-    """Tell whether a chain has to be the same in every table."""
+def _is_comparable(chain: str, numbers: _Numbers, needed: set[str]) -> bool:
+    """Return whether a chain must be the same in both tables."""
     found = _STICKY_CHAIN.fullmatch(chain)
     if found is None:
         return parse_shared_chain(chain) is None or chain in needed
     return int(found[1]) in numbers.ports
 
 
-def _said(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> list[str]:
-    """Return what a chain's rules say, with endpoints in the place of their indexes."""
+def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> list[str]:
+    """Return the rules of a chain as text, with endpoints instead of indexes."""
     found = _STICKY_CHAIN.fullmatch(chain)
     if found is None:
         return [_rule(rule) for rule in rules]
@@ -205,7 +208,7 @@ def _said(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> list[st
         return [_rule(rule) for rule in rules]
     first, last = updates[0], updates[-1] + 1
     around = [_rule(rule) for rule in (*rules[:first], *rules[last:])]
-    picks = f"picks {_chances(rules[first:last], number, targets)}"
+    picks = f"picks {_probabilities(rules[first:last], number, targets)}"
     return [*(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in around), picks]
 
 
@@ -214,10 +217,10 @@ def _rule(rule: dict[str, Any]) -> str:
 
 
 def _neutral(said: Any, number: int, targets: Mapping[int, Target | None]) -> Any:
-    """Return what a rule says, with "its number" and an endpoint where client, number and index are a key."""
+    """Return an expression with placeholders for number and index in keys of client, number and index."""
     match said:
         case {"concat": [client, {"numgen": {"mod": 1, "offset": int(port)}}, {"numgen": {"mod": 1, "offset": index}}]}:
-            return {"concat": [client, "its number" if port == number else port, f"{targets.get(index)}"]}
+            return {"concat": [client, "own number" if port == number else port, f"{targets.get(index)}"]}
         case dict():
             return {name: _neutral(part, number, targets) for name, part in said.items()}
         case list():
@@ -226,8 +229,8 @@ def _neutral(said: Any, number: int, targets: Mapping[int, Target | None]) -> An
             return said
 
 
-def _chances(rules: list[dict[str, Any]], number: int, targets: Mapping[int, Target | None]) -> list[str]:
-    """Return with what probability each endpoint is remembered, and how: one rule after the other draws."""
+def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[int, Target | None]) -> list[str]:
+    """Return for each endpoint the probability with which it is chosen and how it is remembered."""
     chances: list[str] = []
     left = Fraction(1)
     for rule in rules:
@@ -249,30 +252,30 @@ def _chances(rules: list[dict[str, Any]], number: int, targets: Mapping[int, Tar
     return sorted(chances)
 
 
-def stale_chains(listing: Listing, wanted: frozenset[str]) -> list[str]:
-    """Return the chains of ports that are sticky no longer; they are deleted a second after they are emptied."""
+def stale_chains(listing: TableListing, wanted: frozenset[str]) -> list[str]:
+    """Return the chains of retired sticky ports; knft deletes them a second after it has emptied them."""
     numbers = _Numbers(listing, wanted).ports
     sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.chains) if found is not None)
     return [found[0] for found in sticky if int(found[1]) not in numbers]
 
 
-def difference_of_others(expected: Facts, without: Facts, found: Facts, before: Collection[str]) -> list[str]:
-    """Return a line for each fact that is not as ``expected``, and that no Service which is left out accounts for.
+def difference_except_quarantined(expected: Facts, without: Facts, found: Facts, before: Collection[str]) -> list[str]:
+    """Return a line for each fact that differs from ``expected`` and that no quarantined Service port explains.
 
-    What would be another ``without`` them is theirs. They keep what they had, so that what nobody wants may be there
-    if it was there ``before``.
+    Facts that differ ``without`` the quarantined Service ports belong to those. They keep their elements, so
+    superfluous facts are accepted if they were there ``before``.
     """
-    theirs = {name for name in {*expected, *without} if expected.get(name) != without.get(name)}
+    of_quarantined = {name for name in {*expected, *without} if expected.get(name) != without.get(name)}
     kept = {name for name in found if not expected.get(name) and (name in before or "sticky" in name)}
-    excused = theirs | kept
+    ignored = of_quarantined | kept
     return difference(
-        {name: fact for name, fact in expected.items() if name not in excused},
-        {name: fact for name, fact in found.items() if name not in excused},
+        {name: fact for name, fact in expected.items() if name not in ignored},
+        {name: fact for name, fact in found.items() if name not in ignored},
     )
 
 
 def difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Return a line for each fact that only one side has, or has otherwise."""
+    """Return a line for each fact that differs, or that only one side has."""
     return [
         f"{name}: expected {expected.get(name)}, found {found.get(name)}"
         for name in sorted({*expected, *found})

@@ -1,26 +1,27 @@
-"""What nobody wants any more is removed, if need be later, and what somebody may still want is not."""
+"""Orphans: stale objects whose removal the kernel refuses are removed later, and needed objects stay."""
 
 import pytest
 
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
 from knft.nft.objects import Key
 from knft.render import fragment
 from knft.render.names import STICKY_PREFIX
 from knft.sync import prepare
-from knft.sync.doubts import Doubt
-from tests.kernel.harness import KernelHarness, held_by_fresh_start, restarted, service, slices
-from tests.kernel.poison import Clock, many, refusing
+from knft.sync.invalidation import Invalidation
+from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, restarted, service, slices
 from tests.support.lab.namespace import Namespace
+from tests.support.refused_services import ManualClock, apply_many_services, refuse_address
 
 pytestmark = pytest.mark.kernel
 V4 = Family.IPV4
 PAUSE = 30.0
 
 
-def _places(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]:
-    """Return all that the kernel holds about a frontend's address, or about all; of sticky ports, chains too."""
-    listing = harness.held()
+def _elements(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]:
+    """Return the elements about an address, or all elements and sticky chains."""
+    listing = harness.listing()
     places = {*listing.contents.entries, *listing.contents.members}
     places |= {(name.container, name.prefix) for name in listing.contents.arrays}
     places |= {(name, ()) for name, rules in listing.chains.items() if name.startswith(STICKY_PREFIX) and rules}
@@ -28,35 +29,35 @@ def _places(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]:
 
 
 @pytest.mark.parametrize("others", [True, False], ids=["among others", "the last one"])
-def test_a_service_whose_removal_is_refused_is_removed_later(namespace: Namespace, *, others: bool) -> None:
-    """A deleted Service is not served for life because the kernel refused its removal for a moment."""
-    clock = Clock()
+def test_refused_removal_of_service_is_retried(namespace: Namespace, *, others: bool) -> None:
+    """A deleted Service must not stay in the table because the kernel refused its removal once."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     if others:
-        many(harness)
+        apply_many_services(harness)
     harness.apply(service("gone", 77), *slices("gone", [11]))
     harness.sync()
     port = harness.ports[V4]
     harness.delete("Service", "gone")
-    port.meddle = refusing("10.96.0.77")
+    port.on_commit = refuse_address("10.96.0.77")
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         report = harness.sync()[V4]
-        assert (report.left_out, report.unswept, report.again_within) == ({}, "poison", pause)
-        assert _places(harness, "10.96.0.77")
+        assert (report.quarantined, report.orphan_error, report.next_sync_within) == ({}, "refused for the test", pause)
+        assert _elements(harness, "10.96.0.77")
         clock.now += pause
-    port.meddle = lambda _: None
+    port.on_commit = lambda _: None
     report = harness.sync()[V4]
-    assert (report.unswept, report.again_within) == ("", None)
-    assert held_by_fresh_start(harness) == harness.held().contents
+    assert (report.orphan_error, report.next_sync_within) == ("", None)
+    assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
-def test_what_cannot_be_removed_is_said_once(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+def test_orphans_are_logged_once(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(service("gone", 77), *slices("gone", [11]))
     harness.daemon.sync()
     harness.delete("Service", "gone")
-    harness.ports[V4].meddle = refusing("10.96.0.77")
+    harness.ports[V4].on_commit = refuse_address("10.96.0.77")
     for _ in range(3):
         assert harness.daemon.sync()
         clock.now += 4000
@@ -64,27 +65,27 @@ def test_what_cannot_be_removed_is_said_once(namespace: Namespace, caplog: pytes
     assert caplog.messages.count(said) == 1
 
 
-def test_the_audit_finds_what_was_to_be_removed(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, timer=Clock())
-    many(harness)
+def test_audit_reports_orphans(namespace: Namespace) -> None:
+    harness = KernelHarness(namespace, timer=ManualClock())
+    apply_many_services(harness)
     harness.sync()
     harness.delete("Service", "web-7")
-    harness.ports[V4].meddle = refusing("10.96.0.7")
+    harness.ports[V4].on_commit = refuse_address("10.96.0.7")
     harness.sync()
-    assert harness.proxiers[V4].audit(harness.tables[V4]) == len(_places(harness, "10.96.0.7")) + 1  # Two endpoints.
-    harness.ports[V4].meddle = lambda _: None
+    assert harness.proxiers[V4].audit(harness.tables[V4]) == len(_elements(harness, "10.96.0.7")) + 1  # Two endpoints.
+    harness.ports[V4].on_commit = lambda _: None
     harness.sync()
     assert harness.proxiers[V4].audit(harness.tables[V4]) == 0
-    assert held_by_fresh_start(harness) == harness.held().contents
+    assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
-def test_the_audit_does_not_mind_what_a_service_that_is_left_out_keeps(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, timer=Clock())
-    many(harness)
+def test_audit_accepts_elements_of_quarantined_service_port(namespace: Namespace) -> None:
+    harness = KernelHarness(namespace, timer=ManualClock())
+    apply_many_services(harness)
     harness.sync()
     harness.apply(*slices("web-7", [51]))
-    harness.ports[V4].meddle = refusing("10.96.0.7")
-    assert harness.sync()[V4].left_out
+    harness.ports[V4].on_commit = refuse_address("10.96.0.7")
+    assert harness.sync()[V4].quarantined
     assert harness.proxiers[V4].audit(harness.tables[V4]) == 0
 
 
@@ -92,7 +93,7 @@ STICKY = {"sessionAffinity": "ClientIP"}
 FORMS = {
     "plain": service("web", 7, node_port=30080, externalIPs=["203.0.113.7"]),
     "sticky": service("web", 7, node_port=30080, **STICKY),
-    "guarded": service("web", 7, type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/24"])
+    "with source ranges": service("web", 7, type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/24"])
     | {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}},
 }
 
@@ -100,29 +101,29 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("start", [True, False], ids=["at a start", "later"])
 @pytest.mark.parametrize("numbers", [[11, 12], []], ids=["with endpoints", "without"])
-def test_a_service_that_knft_fails_on_keeps_what_it_has(
+def test_service_port_with_rendering_error_keeps_its_elements(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch, form: str, numbers: list[int], *, start: bool
 ) -> None:
-    """All of it, over comparisons as well; and what is somebody else's and not wanted any more goes meanwhile."""
-    clock = Clock()
+    """All of them, also after comparisons; other Services' stale elements are removed meanwhile."""
+    clock = ManualClock()
     harness = KernelHarness(namespace, timer=clock)
     harness.apply(FORMS[form], *slices("web", numbers, local=numbers[:1]))
     harness.apply(service("gone", 77), *slices("gone", [21]), service("plain", 8), *slices("plain", [22]))
     harness.sync()
-    before = _places(harness) - _places(harness, "10.96.0.77")
+    before = _elements(harness) - _elements(harness, "10.96.0.77")
     harness.delete("Service", "gone")
     if start:
         harness = restarted(harness)
 
     def broken(plan: ServicePlan, *others: object) -> fragment.Fragment:
         if plan.name.service.name == "web":
-            msg = "a mistake"
+            msg = "bug for the test"
             raise ZeroDivisionError(msg)
         return fragment.render_plan(plan, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(prepare, "render_plan", broken)
     for _ in range(3):
-        harness.proxiers[V4].doubt(Doubt())
-        assert harness.sync()[V4].left_out.keys() == {ServicePortName("default", "web", "http", "TCP")}
-        assert _places(harness) == before
+        harness.proxiers[V4].invalidate(Invalidation())
+        assert harness.sync()[V4].quarantined.keys() == {ServicePortName("default", "web", "http", "TCP")}
+        assert _elements(harness) == before
         clock.now += 4000

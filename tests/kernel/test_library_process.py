@@ -1,4 +1,4 @@
-"""libnftables in a process of its own: it may crash, hang or be killed, and the daemon goes on."""
+"""LibraryProcess: libnftables may crash, hang or be killed without harm to the daemon."""
 
 import errno
 import json
@@ -23,12 +23,12 @@ HANG = 30.0
 
 @pytest.fixture
 def library(namespace: Namespace) -> Iterator[LibraryProcess]:
-    del namespace  # Its fixture has put this thread into it.
+    del namespace  # The fixture has put this thread into it.
     with LibraryProcess() as started:
         yield started
 
 
-def test_it_answers_as_the_library_does(library: LibraryProcess) -> None:
+def test_answers_equal_those_of_the_library(library: LibraryProcess) -> None:
     assert library.run("add table ip t") == ""
     assert '"name": "t"' in library.run("list tables")
     with pytest.raises(KernelError, match="No such file or directory") as refused:
@@ -37,18 +37,18 @@ def test_it_answers_as_the_library_does(library: LibraryProcess) -> None:
     assert '"name": "t"' in library.run("list tables")
 
 
-def test_one_that_was_killed_is_reported_once_and_replaced(library: LibraryProcess) -> None:
+def test_killed_worker_is_reported_once_and_replaced(library: LibraryProcess) -> None:
     library.run("add table ip t")
     pid = library.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(LibraryDiedError, match=r"^the process of libnftables was killed by SIGKILL$"):
+    with pytest.raises(LibraryDiedError, match=r"^the libnftables process was killed by SIGKILL$"):
         library.run("list tables")
     assert '"name": "t"' in library.run("list tables")
 
 
-def test_one_that_crashes_of_what_it_is_asked_is_replaced(library: LibraryProcess) -> None:
-    """libnftables 1.0.6 makes a set of this map, and dies of the rule that uses it; 1.1 refuses or takes it."""
+def test_crashed_worker_is_replaced(library: LibraryProcess) -> None:
+    """libnftables 1.0.6 creates this map as a set and crashes on the rule that uses it; 1.1 refuses or accepts it."""
     library.run("add table ip t\nadd chain ip t c")
     container = {"family": "ip", "table": "t", "name": "m", "type": "ipv4_addr", "map": ["ipv4_addr", "inet_service"]}
     lookup = {"map": {"key": {"payload": {"protocol": "ip", "field": "daddr"}}, "data": "@m"}}
@@ -65,23 +65,23 @@ def test_one_that_crashes_of_what_it_is_asked_is_replaced(library: LibraryProces
     assert died is version.startswith("1.0.")
 
 
-def test_one_that_hangs_is_killed(library: LibraryProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_worker_is_killed(library: LibraryProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     library.run("add table ip t")
     pid = library.pid
     assert pid is not None
-    monkeypatch.setattr(process, "HUNG_SECONDS", 0.1)
+    monkeypatch.setattr(process, "ANSWER_TIMEOUT_SECONDS", 0.1)
     os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(LibraryDiedError, match=r"^libnftables did not answer within 0\.1 s, and was killed$"):
+    with pytest.raises(LibraryDiedError, match=r"^libnftables did not answer within 0\.1 s and was killed$"):
         library.run("list tables")
     monkeypatch.undo()
     assert '"name": "t"' in library.run("list tables")
 
 
 @pytest.mark.parametrize("large", ["commands", "answer"])
-def test_after_a_large_one_the_memory_is_given_back(
+def test_worker_is_replaced_after_large_transaction(
     library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    """The next call has a new process."""
+    """So that its memory is freed."""
     addresses = ", ".join(f"10.0.{b}.{c}" for b in range(10) for c in range(100))
     add = f"add table ip t\nadd set ip t s {{ type ipv4_addr; }}\nadd element ip t s {{ {addresses} }}"
     before = library.pid
@@ -101,44 +101,46 @@ def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_where_no_process_can_be_started_what_was_done_counts_as_done(
+def test_failed_start_of_next_worker_does_not_fail_the_current_call(
     library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next call says so, and nothing is left open."""
+    """The next call reports the failure, and no file descriptor leaks."""
     library.run("add table ip t")
     before = _open_files()
 
-    def no(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     monkeypatch.setattr(process, "RECYCLE_BYTES", 1)
-    monkeypatch.setattr(subprocess, "Popen", no)
+    monkeypatch.setattr(subprocess, "Popen", fail)
     library.run("add table ip u")
-    with pytest.raises(UnavailableError, match=r"cannot be started: .* Resource temporarily unavailable"):
+    with pytest.raises(
+        UnavailableError, match=r"cannot start the libnftables process: .* Resource temporarily unavailable"
+    ):
         library.run("list tables")
-    assert _open_files() == before - 2  # The pipes of the one that is gone.
+    assert _open_files() == before - 2  # The pipes of the replaced worker.
     monkeypatch.undo()
     assert '"name": "u"' in library.run("list tables")
 
 
-def test_where_there_are_no_more_files_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second pipe is refused, as it may be."""
+def test_failed_pipe_leaks_no_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second pipe fails."""
     pipe, before = os.pipe, _open_files()
     left = [pipe]
 
-    def one() -> tuple[int, int]:
+    def pipe_once() -> tuple[int, int]:
         if not left:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return left.pop()()
 
-    monkeypatch.setattr(os, "pipe", one)
-    with pytest.raises(UnavailableError, match=r"cannot be started: .* Too many open files"):
+    monkeypatch.setattr(os, "pipe", pipe_once)
+    with pytest.raises(UnavailableError, match=r"cannot start the libnftables process: .* Too many open files"):
         LibraryProcess()
     assert _open_files() == before
 
 
-def test_however_many_files_the_daemon_has_open_the_library_works(namespace: Namespace) -> None:
-    """In the daemon's own process it would abort of this change: it waits with select()."""
+def test_library_works_if_the_daemon_has_many_open_files(namespace: Namespace) -> None:
+    """In the daemon's own process it would abort, since it uses select()."""
     code = (
         "import os, resource; from knft.kernel.process import LibraryProcess\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))\n"
@@ -149,15 +151,18 @@ def test_however_many_files_the_daemon_has_open_the_library_works(namespace: Nam
     assert namespace.run(["nft", "list", "tables"]).stdout == "table ip knft\n"
 
 
-def test_where_there_is_no_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['nftables'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with LibraryProcess() as library, pytest.raises(UnsupportedError, match="'nftables' is missing"):
+    with (
+        LibraryProcess() as library,
+        pytest.raises(UnsupportedError, match="cannot import the Python module 'nftables'"),
+    ):
         library.run("list tables")
 
 
-def test_it_dies_with_a_daemon_that_is_killed(namespace: Namespace) -> None:
-    """So that no change is made for one that is gone, after the next one has looked."""
+def test_worker_dies_with_killed_daemon(namespace: Namespace) -> None:
+    """So that it makes no change after the next daemon has read the table."""
     code = (
         "from knft.kernel.process import LibraryProcess; import time\n"
         "library = LibraryProcess(); library.run('list tables'); print(library.pid, flush=True); time.sleep(60)"

@@ -1,7 +1,7 @@
-"""Whether rules say what they should: digests of rules as they are listed, and of the same rules as knft writes them.
+"""Digests of rules, to compare the rules that the kernel lists with those that knft expects.
 
-libnftables 1.0.6 and 1.1.3 list a rule as it was given to them, but for the forms in ``_as_listed``. A version that has
-other ways is no harm: its rules are taken for other ones, and written again.
+libnftables 1.0.6 and 1.1.3 list a rule as it was sent, except for the forms in ``_normalized``. If another version
+lists other forms, knft considers the rules changed and writes them again.
 """
 
 import hashlib
@@ -17,21 +17,21 @@ Json = dict[str, Any]
 
 
 @lru_cache(maxsize=1 << 11)
-def written_rules(rules: tuple[Rule, ...]) -> str:
-    """Return the digest of a chain's rules as they are listed where they are in the kernel."""
-    return listed_rules(rule_json(rule) for rule in rules)
+def expected_digest(rules: tuple[Rule, ...]) -> str:
+    """Return the digest that a chain with these rules has when it is listed."""
+    return listed_digest(rule_json(rule) for rule in rules)
 
 
-def listed_rules(rules: Iterable[Json]) -> str:
-    """Return the digest of a chain's rules, in the order in which they are listed."""
+def listed_digest(rules: Iterable[Json]) -> str:
+    """Return the digest of a chain's listed rules, in order."""
     digest = hashlib.sha256()
     for rule in rules:
-        said = ([_as_listed(statement) for statement in rule["expr"]], rule.get("comment", ""))
-        digest.update(json.dumps(said, sort_keys=True).encode() + b"\n")
+        normalized = ([_normalized(statement) for statement in rule["expr"]], rule.get("comment", ""))
+        digest.update(json.dumps(normalized, sort_keys=True).encode() + b"\n")
     return digest.hexdigest()[:16]
 
 
-def _as_listed(statement: Any) -> Any:  # noqa: ANN401 - whatever another library may list
+def _normalized(statement: Any) -> Any:  # noqa: ANN401 - any JSON that libnftables lists
     match statement:
         case {"reject": {"type": "icmp" | "icmpv6", "expr": "port-unreachable"}}:
             return {"reject": None}

@@ -1,17 +1,17 @@
-"""Rules that somebody has replaced by as many others are found: this library lists rules as they are expected."""
+"""Replaced rules are found by their digests; this libnftables lists rules in the expected form."""
 
 import pytest
 
 from knft.config import Config
-from knft.model.names import Family
-from knft.nft.codec import listed_rules
-from knft.nft.codec.listed_rules import written_rules
+from knft.families import Family
+from knft.nft.codec import rule_digests
+from knft.nft.codec.rule_digests import expected_digest
 from knft.nft.expressions import Rule
 from knft.render import layout
 from knft.render.pools import parse_shared_chain, shared_chain
-from knft.sync import basis
-from tests.kernel.harness import CONFIG, KernelHarness, restarted, service, slices
+from knft.sync import table_snapshot
 from tests.kernel.history import CONFIGS
+from tests.support.kernel_harness import CONFIG, KernelHarness, restarted, service, slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -45,17 +45,17 @@ def _replaced(chain: str, count: int) -> str:
 
 @pytest.mark.parametrize("family", list(Family))
 @pytest.mark.parametrize("config", [*CONFIGS, *MORE_CONFIGS])
-def test_every_rule_is_listed_as_expected(namespace: Namespace, family: Family, config: Config) -> None:
-    """Whatever knft is set to; where this fails with a new libnftables, ``_as_listed`` lacks one of its ways."""
+def test_all_rules_are_listed_with_expected_digest(namespace: Namespace, family: Family, config: Config) -> None:
+    """For each configuration. If this fails with a new libnftables, ``_normalized`` lacks a form."""
     harness = _served(namespace, config)
     chains = {chain.name: chain for chain in layout.skeleton(family, config)}
-    programmed = harness.proxiers[family]._committed.programmed
+    programmed = harness.proxiers[family]._writer.programmed
     assert programmed is not None
-    chains |= programmed.everything().chains
-    listing = harness.held(family)
+    chains |= programmed.all_contents().chains
+    listing = harness.listing(family)
     specs = {name: spec for name in listing.chains if (spec := parse_shared_chain(name)) is not None}
     chains |= {name: shared_chain(spec, family, config) for name, spec in specs.items()}
-    assert {name: written_rules(chain.rules) for name, chain in chains.items()} == listing.rules
+    assert {name: expected_digest(chain.rules) for name, chain in chains.items()} == listing.rules
     assert len([name for name in chains if name.startswith("sticky-")]) > 5
 
 
@@ -71,43 +71,43 @@ CHAINS = (
 
 
 @pytest.mark.parametrize("how", ["restart", "audit"])
-def test_rules_that_somebody_replaced_by_as_many_are_written_again(namespace: Namespace, how: str) -> None:
-    """Unheard of, that is while knft is down, or deaf."""
+def test_replaced_rules_are_rewritten(namespace: Namespace, how: str) -> None:
+    """Also without a notification, which is lost while knft is down or its buffer overruns."""
     harness = _served(namespace)
-    before = harness.held()
+    before = harness.listing()
     (number,) = {name.split("-")[1] for name in before.chains if name.endswith("-local") and "sticky" in name}
     chains = [name.format(number) for name in CHAINS]
     edit = "\n".join(_replaced(name, before.chains[name]) for name in chains)
     namespace.run(["nft", "-f", "-"], stdin=edit)
-    assert harness.held().chains == before.chains
+    assert harness.listing().chains == before.chains
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
     if how == "restart":
         harness = restarted(harness)
     else:
         assert proxier.audit(table) == len(chains)
     harness.sync()
-    assert harness.held().rules == before.rules
+    assert harness.listing().rules == before.rules
     assert harness.proxiers[Family.IPV4].audit(table) == 0
     last = restarted(harness)
     last.sync()
-    assert last.last().is_empty
+    assert last.last_transaction().is_empty
 
 
-def test_a_library_that_lists_rules_in_its_own_way_is_believed_the_second_time(
+def test_digest_of_rewritten_rules_is_accepted_from_unknown_library(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was written again, and is listed as before, is as it should be; what somebody changes is still found."""
+    """If rewritten rules are listed as before, knft accepts their digest; later changes are still found."""
     harness = _served(namespace)
-    expected = listed_rules.written_rules
+    expected = rule_digests.expected_digest
 
-    def odd(rules: tuple[Rule, ...]) -> str:
-        return expected(rules) + ("" if len(rules) < 3 else "in another way")
+    def other_form(rules: tuple[Rule, ...]) -> str:
+        return expected(rules) + ("" if len(rules) < 3 else "in another form")
 
-    monkeypatch.setattr(basis, "written_rules", odd)
+    monkeypatch.setattr(table_snapshot, "expected_digest", other_form)
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
     assert proxier.audit(table)
     for _ in range(3):
         harness.sync()
         assert proxier.audit(table) == 0
-    namespace.run(["nft", "-f", "-"], stdin=_replaced("services", harness.held().chains["services"]))
+    namespace.run(["nft", "-f", "-"], stdin=_replaced("services", harness.listing().chains["services"]))
     assert proxier.audit(table) == 1

@@ -1,0 +1,87 @@
+"""FailingHistory: a random cluster history with refused Services, library crashes and foreign changes."""
+
+from random import Random
+
+from knft.errors import KernelError, LibraryDiedError
+from knft.families import Family
+from knft.model.objects import Service
+from knft.nft.objects import Key
+from knft.nft.transaction import Transaction
+from knft.render.names import TABLE
+from knft.sync.invalidation import Invalidation
+from tests.kernel.history import History, flushable_objects
+
+MAX_FAILURES = 8
+"""The most failing commits in a row: a comparison, another one, the base rules alone, a replacement, and bisecting."""
+
+
+class FailingHistory(History):
+    """A history with lasting failures."""
+
+    def refuse_cluster_ips(self, chance: Random) -> None:
+        """Refuse, or let the library die of, all transactions about one or two cluster IPs."""
+        family = chance.choice(tuple(Family))
+        services = [item for item in self._harness.objects.values() if isinstance(item, Service)]
+        known = {address for item in services for address in item.spec.cluster_ips or ()}
+        addresses = sorted(address for address in known if (":" in address) == (family is Family.IPV6))
+        if not addresses:
+            return
+        bad = set(chance.sample(addresses, chance.randint(1, min(2, len(addresses)))))
+        error = chance.choice((KernelError, LibraryDiedError))
+        self._log_step(f"refuse {family.value} {sorted(bad)}: {error.__name__}")
+
+        def refuse(transaction: Transaction) -> None:
+            if any(bad.intersection(key) for key in _keys(transaction)):
+                msg = "refused for the test"
+                raise error(msg)
+
+        self._harness.ports[family].on_commit = refuse
+        self._is_settled = False
+
+    def stop_refusing(self, _: Random) -> None:
+        """Stop all failures."""
+        self._log_step("stop refusing")
+        for port in self._harness.ports.values():
+            port.stop_failing()
+
+    def fail_repeatedly(self, chance: Random) -> None:
+        """Let several commits in a row fail."""
+        family = chance.choice(tuple(Family))
+        way, times = (
+            chance.choice(("refused_commits", "misreported_commits", "deaths_after_commit", "deaths_before_commit")),
+            chance.randint(1, MAX_FAILURES),
+        )
+        self._log_step(f"fail {times} times {family.value}: {way}")
+        setattr(self._harness.ports[family], way, times)
+        self._is_settled = False
+
+    def change_table_while_monitored(self, chance: Random) -> None:
+        """Let another program flush a part of the table or delete the table, while knft is notified."""
+        family = chance.choice(tuple(Family))
+        listing = self._harness.tables[family].read()
+        if listing is None:
+            return
+        verb, _, name = chance.choice(chance.choice(flushable_objects(listing))).partition(" ")
+        command = f"flush {verb} {family.nft} {TABLE} {name}"
+        if chance.random() < 0.1:
+            command = f"delete table {family.nft} {TABLE}"
+        self._foreign_change(family, command, frozenset({name} if verb == "chain" else ()))
+
+    def delete_layout_marker(self, chance: Random) -> None:
+        """Let another program delete the chain that marks the table's layout; knft then replaces the table."""
+        family = chance.choice(tuple(Family))
+        listing = self._harness.tables[family].read()
+        for name in listing.chains if listing is not None else ():
+            if name.startswith("layout-"):
+                self._foreign_change(family, f"delete chain {family.nft} {TABLE} {name}", frozenset({name}))
+
+    def _foreign_change(self, family: Family, command: str, chains: frozenset[str]) -> None:
+        self._log_step(f"another program runs: {command}")
+        self._run_foreign_commands(command)
+        self._harness.proxiers[family].invalidate(Invalidation(chains, declarations=True))
+        self._is_settled = False
+
+
+def _keys(transaction: Transaction) -> list[Key]:
+    removed = [key for keys in transaction.removed.values() for key in keys]
+    return removed + [key for added in transaction.added.values() for key in added]
