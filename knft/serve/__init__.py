@@ -1,4 +1,5 @@
-"""What a node and its cluster ask of a Service proxy: health, metrics, status pages.
+"""Serves health checks, metrics and status pages over HTTP, and reports events.
 
-Observers of syncs keep what is asked for; HTTP servers answer. Nothing here changes a rule or waits for a sync.
+Input: observers are called by the daemon before and after each sync. Output: HTTP responses and Kubernetes events.
+Nothing in this package changes a rule or delays a sync.
 """

@@ -1,49 +1,60 @@
-"""Connections: one request, one answer, and little patience; many cost no thread, and the slow ones go first."""
+"""HTTP connections: each reads one request, sends one response, and is closed after a timeout.
+
+Connections share one thread. When a pool of connections is full, the oldest connection is closed.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
 
-from knft.serve.message import BadRequestError, Request, Response, encode, head_length, parse_request, sentence
-from knft.serve.moment import Clock
+from knft.serve.http_message import (
+    BadRequestError,
+    Request,
+    Response,
+    encode,
+    head_length,
+    parse_request,
+    status_response,
+)
+from knft.serve.timestamp import Clock
 
 log = logging.getLogger("knft")
 
-MOST_HEAD_BYTES = 16 * 1024
-MOST_IGNORED_BYTES = 256 * 1024
-"""So much may come in after a request before the connection is broken off."""
+MAX_HEAD_BYTES = 16 * 1024
+MAX_IGNORED_BYTES = 256 * 1024
+"""The connection is aborted when the client sends more than this after its request."""
 REQUEST_SECONDS = 10.0
-"""How long a request may take to come in, and how long its sender may take to read the answer."""
+"""Timeout for receiving the request, and again for the client to read the response."""
 
-Answer = Callable[[Request], Response]
+Handler = Callable[[Request], Response]
 
 
-class Room:
-    """The connections of one purpose; when it is full, whoever has been in it for longest has to leave.
+class ConnectionPool:
+    """The open connections of one server; when it is full, the oldest connection is aborted.
 
-    Somebody who opens connections and says nothing keeps nobody out so: a probe is answered at once and gone.
+    So idle connections cannot block a server: a health check is answered and closed at once.
     """
 
-    def __init__(self, most: int) -> None:
-        """Have ``most`` connections at a time."""
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        """Allow ``limit`` connections at a time."""
+        self._limit = limit
         self._connections: dict[Connection, None] = {}
 
-    def enter(self, connection: "Connection") -> None:
-        """Note an open connection."""
-        if len(self._connections) >= self._most:
+    def add(self, connection: "Connection") -> None:
+        """Add an open connection."""
+        if len(self._connections) >= self._limit:
             oldest = next(iter(self._connections))
-            self.leave(oldest)
+            self.remove(oldest)
             oldest.abort()
         self._connections[connection] = None
 
-    def leave(self, connection: "Connection") -> None:
-        """Note one that is closed."""
+    def remove(self, connection: "Connection") -> None:
+        """Remove a connection that is closed."""
         self._connections.pop(connection, None)
 
-    def clear(self) -> None:
-        """Break off all connections."""
+    def abort_all(self) -> None:
+        """Abort all connections."""
         for connection in list(self._connections):
             connection.abort()
 
@@ -53,50 +64,51 @@ class Room:
 
 
 class Connection(asyncio.Protocol):
-    """One client: reads a request, answers, and waits a while for the client to have read that."""
+    """One client: reads a request, sends the response, and gives the client time to read it."""
 
-    def __init__(self, room: Room, answer: Answer, clock: Clock) -> None:
-        """``answer`` must be quick: all others wait for it."""
-        self._room = room
-        self._answer = answer
+    def __init__(self, pool: ConnectionPool, handler: Handler, clock: Clock, name: str) -> None:
+        """Call ``handler`` in the thread of all connections, so it must be quick; log messages contain ``name``."""
+        self._pool = pool
+        self._handler = handler
         self._clock = clock
+        self._name = name
         self._head = bytearray()
-        self._ignored = 0
-        self._answered = False
+        self._ignored_bytes = 0
+        self._has_responded = False
         self._transport: asyncio.Transport
-        self._deadline: asyncio.TimerHandle
+        self._timeout: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the request."""
-        self._transport = transport  # type: ignore[assignment] # the type of all transports, and this one's is a stream's
-        self._deadline = self._in_time()
-        self._room.enter(self)
+        """Wait for the request."""
+        self._transport = transport  # type: ignore[assignment] # asyncio's base type; a TCP transport is a Transport
+        self._timeout = self._start_timeout()
+        self._pool.add(self)
 
-    def _in_time(self) -> asyncio.TimerHandle:
+    def _start_timeout(self) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(REQUEST_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Break the connection off."""
+        """Close the connection immediately."""
         self._transport.abort()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Let go."""
-        self._deadline.cancel()
-        self._room.leave(self)
+        """Release what the connection holds."""
+        self._timeout.cancel()
+        self._pool.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take in a piece of the request; answer when its head is complete."""
-        if self._answered:
-            # To close with something unread would take the answer away from who has not read it.
-            self._ignored += len(data)
-            if self._ignored > MOST_IGNORED_BYTES:
+        """Collect the head of the request; respond when it is complete."""
+        if self._has_responded:
+            # Closing a socket with unread data sends a reset, and the client could lose the response.
+            self._ignored_bytes += len(data)
+            if self._ignored_bytes > MAX_IGNORED_BYTES:
                 self.abort()
             return
-        looked_at = len(self._head)
-        self._head += data.lstrip(b"\r\n") if not looked_at else data
-        length = head_length(self._head, looked_at)
-        if (length or len(self._head)) > MOST_HEAD_BYTES:
-            self._send(Request("GET", ""), sentence(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+        searched = len(self._head)
+        self._head += data.lstrip(b"\r\n") if not searched else data
+        length = head_length(self._head, searched)
+        if (length or len(self._head)) > MAX_HEAD_BYTES:
+            self._send(Request("GET", ""), status_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
         elif length is not None:
             self._respond(bytes(self._head[:length]))
 
@@ -104,18 +116,18 @@ class Connection(asyncio.Protocol):
         request = Request("GET", "")
         try:
             request = parse_request(head)
-            response = self._answer(request)
+            response = self._handler(request)
         except BadRequestError as error:
-            response = sentence(error.status)
+            response = status_response(error.status)
         except Exception:
-            log.exception("%s could not be answered; please report this", request.path)
-            response = sentence(HTTPStatus.INTERNAL_SERVER_ERROR)
+            log.exception("%s: unexpected error while serving %r; please report this", self._name, request.path)
+            response = status_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(request, response)
 
     def _send(self, request: Request, response: Response) -> None:
-        self._answered = True
+        self._has_responded = True
         self._head.clear()
-        self._deadline.cancel()
-        self._deadline = self._in_time()
-        self._transport.write(encode(response, self._clock().timestamp, with_body=request.method != "HEAD"))
+        self._timeout.cancel()
+        self._timeout = self._start_timeout()
+        self._transport.write(encode(response, self._clock().unix_seconds, with_body=request.method != "HEAD"))
         self._transport.write_eof()

@@ -1,82 +1,71 @@
-"""Events: what is told to the cluster about this node and its Services (behaviour.md I.10); others post them."""
+"""Creates the Kubernetes events of syncs and servers (docs/behaviour/configuration.md#events).
+
+``knft.apiserver`` posts them; this module only creates them and passes them to a callback.
+"""
 
 from collections.abc import Callable
-from typing import Literal
 
-from msgspec import Struct
-
-from knft.model.names import Family, NamespacedName, ServicePortName
-from knft.sync.observer import Observer
+from knft.families import Family
+from knft.model.events import Event, ObjectReference
+from knft.model.names import NamespacedName, ServicePortName
+from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
-
-class Event(Struct, frozen=True):
-    """An event about a Node (without namespace and uid) or a Service."""
-
-    kind: Literal["Node", "Service"]
-    namespace: str
-    name: str
-    uid: str
-    type: Literal["Normal", "Warning"]
-    reason: str
-    action: str
-    note: str
-
-
 OnEvent = Callable[[Event], None]
-"""Is told of events, by any thread; it must not wait for anything."""
+"""Takes an event; any thread may call it, and it must not block."""
 
 
-def about_node(node_name: str, kind: Literal["Normal", "Warning"], reason: str, note: str = "") -> Event:
+def node_event(node_name: str, reason: str, note: str = "", *, warning: bool) -> Event:
     """Return an event about this node."""
-    return Event("Node", "", node_name, "", kind, reason, "StartKubeProxy", note)
+    return Event(ObjectReference("Node", node_name), reason, "StartKubeProxy", note, warning)
 
 
-def about_service(
-    service: NamespacedName, reason: str, action: str, note: str, kind: Literal["Normal", "Warning"] = "Warning"
-) -> Event:
-    """Return an event about a Service; its uid is its name, as kube-proxy has it."""
-    return Event("Service", service.namespace, service.name, str(service), kind, reason, action, note)
+def service_event(service: NamespacedName, reason: str, action: str, note: str, *, warning: bool = True) -> Event:
+    """Return an event about a Service; like kube-proxy, use ``namespace/name`` as its uid."""
+    regarding = ObjectReference("Service", service.name, service.namespace, str(service))
+    return Event(regarding, reason, action, note, warning)
 
 
-def about_left_out(service: NamespacedName, note: str) -> Event:
-    """Return what is told of a Service that goes without rules, or without some of them."""
-    return about_service(service, "FailedToProgramService", "Sync", note)
+def failed_to_program_event(service: NamespacedName, note: str) -> Event:
+    """Return the event about a Service that has no rules, or lacks some of its rules."""
+    return service_event(service, "FailedToProgramService", "Sync", note)
 
 
-class Reporter(Observer):
-    """Hears of syncs, as an Observer, and has the cluster told of what concerns it."""
+class EventReporter(SyncObserver):
+    """Reports the start of the proxy, and Services that enter or leave quarantine."""
 
     def __init__(self, node_name: str, on_event: OnEvent) -> None:
-        """Report for ``node_name``."""
+        """Report for the node ``node_name``."""
         self._node_name = node_name
         self._on_event = on_event
         self._started = False
-        self._left_out: dict[Family, dict[ServicePortName, str]] = {}
+        self._quarantined: dict[Family, dict[ServicePortName, str]] = {}
 
-    def looping(self, _family: Family) -> None:
-        """Tell once that the proxy starts."""
+    def loop_started(self, _family: Family) -> None:
+        """Report once that the proxy starts."""
         if not self._started:
             self._started = True
-            self._on_event(about_node(self._node_name, "Normal", "Starting"))
+            self._on_event(node_event(self._node_name, "Starting", warning=False))
 
-    def queued(self, _family: Family) -> None:
-        """Tell nobody."""
+    def sync_queued(self, _family: Family) -> None:
+        """Report nothing."""
 
-    def synced(self, report: SyncReport, state: ServiceState) -> None:
-        """Tell of Services that are left out, each reason when it begins, and of those that no longer are."""
-        before, now = self._left_out.get(report.family, {}), report.left_out
+    def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
+        """Report newly quarantined Service ports, changed reasons, and Services that left quarantine."""
+        previous, current = self._quarantined.get(report.family, {}), report.quarantined
         rules = f"the {report.family.value} rules of node {self._node_name}"
-        for name, reason in sorted(now.items() - before.items()):
-            note = f"left out of {rules}, and tried again: {name}: {reason}"
-            self._on_event(about_left_out(name.service, note))
-        # Of those only that are still there.
-        back = {name.service for name in before if state.has(name)} - {name.service for name in now}
-        for service in sorted(back):
-            note = f"no longer left out of {rules}"
-            self._on_event(about_service(service, "ProgrammedService", "Sync", note, "Normal"))
-        self._left_out[report.family] = dict(now)
+        for name, reason in sorted(current.items() - previous.items()):
+            note = f"Service port {name} is quarantined in {rules}, and will be retried: {reason}"
+            self._on_event(failed_to_program_event(name.service, note))
+        # A deleted Service has left quarantine too, but gets no event.
+        recovered = {name.service for name in previous if state.has_service_port(name)} - {
+            name.service for name in current
+        }
+        for service in sorted(recovered):
+            note = f"Service {service} is no longer quarantined in {rules}"
+            self._on_event(service_event(service, "ProgrammedService", "Sync", note, warning=False))
+        self._quarantined[report.family] = dict(current)
 
-    def failed(self, _family: Family, _seconds: float) -> None:
-        """Tell nobody: the log has it, and the health."""
+    def sync_failed(self, _family: Family, _seconds: float) -> None:
+        """Report nothing: the log and the health checks show failed syncs."""

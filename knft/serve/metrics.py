@@ -1,6 +1,7 @@
-"""Metrics: kube-proxy's by name, type, labels and buckets (behaviour.md H), and knft's own; home of prometheus_client.
+"""Defines all Prometheus metrics: those of kube-proxy (docs/behaviour/metrics.md) and knft's own.
 
-What is counted here is counted where it happens; what others count (trackers, the daemon) is asked for at each scrape.
+Names, types, labels and buckets equal kube-proxy's. Most metrics are updated when something happens; the values that
+trackers and the daemon keep are read at each scrape. docs/operations/metrics.md describes every metric.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,25 +24,26 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 import knft
-from knft.model.names import Family
+from knft.families import Family
 
-# kube-proxy has no series that say when another one began.
+# kube-proxy has no _created series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 SYNC_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 PROGRAMMING_BUCKETS = (0.25, 0.5, *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
 REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 
-_FAMILY = ("ip_family",)
+_FAMILY_LABEL = ("ip_family",)
 _Kind = type[CounterMetricFamily | GaugeMetricFamily]
 
 
-class Followed(Struct, frozen=True):
-    """Figures that others keep, as they are now.
+class ScrapeValues(Struct, frozen=True):
+    """Values that other objects keep, read at a scrape.
 
-    The first four are the trackers' (A.2, A.4): of what waits, the larger number of both families, as most changes are
-    of both. ``foreign_changes`` are others' transactions in the tables, ``audit_differences`` elements and chains that
-    were not what was committed, ``listeners`` Services whose health check port is open.
+    The first four come from the trackers (docs/behaviour/tracking.md). The pending ones are the larger number of both
+    families, since most changes concern both. ``foreign_changes`` counts transactions of other programs in knft's
+    tables, ``audit_differences`` elements and chains that differed from what knft had committed,
+    ``health_check_services`` Services whose health check port is open.
     """
 
     service_changes: int = 0
@@ -51,207 +53,224 @@ class Followed(Struct, frozen=True):
     foreign_changes: dict[Family, int] = {}
     audit_differences: dict[Family, int] = {}
     service_ports: dict[Family, int] = {}
-    listeners: dict[Family, int] = {}
+    health_check_services: dict[Family, int] = {}
     listen_failures: dict[Family, int] = {}
     libnftables_starts: int = 0
 
 
 class Metrics:
-    """Everything that is counted in one process; from any thread."""
+    """The metrics of one process; thread-safe."""
 
     def __init__(self) -> None:
-        """Start at zero; a series with labels is there from its first value on, as in kube-proxy."""
+        """Start at zero; as in kube-proxy, a series with labels appears with its first value."""
         self._registry = registry = CollectorRegistry()
-        self.followed: Callable[[], Followed] = Followed
-        """Is asked at each scrape."""
-        registry.register(_Asked(lambda: _families(self.followed())))
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
         self.syncs = SyncMetrics(registry)
         self._healthz = Counter(
-            "kubeproxy_proxy_healthz_total", "Answers of /healthz by their status", ("code",), registry=registry
+            "kubeproxy_proxy_healthz_total", "Responses of /healthz by HTTP status", ("code",), registry=registry
         )
         self._livez = Counter(
-            "kubeproxy_proxy_livez_total", "Answers of /livez by their status", ("code",), registry=registry
+            "kubeproxy_proxy_livez_total", "Responses of /livez by HTTP status", ("code",), registry=registry
         )
         self._reconciler_duration = Histogram(
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
-            "How long it took to look through the conntrack entries and delete the stale ones",
-            _FAMILY,
+            "Time to list the conntrack entries and delete the stale ones",
+            _FAMILY_LABEL,
             buckets=SYNC_BUCKETS,
             registry=registry,
         )
         self._reconciler_deleted = Counter(
             "kubeproxy_conntrack_reconciler_deleted_entries_total",
-            "Stale conntrack entries that were deleted",
-            _FAMILY,
+            "Deleted stale conntrack entries",
+            _FAMILY_LABEL,
             registry=registry,
         )
         self._requests = Counter(
             "rest_client_requests_total",
-            "Requests to the API server by status, method and host; <error> where there was no answer",
+            "Requests to the API server by status, method and host; code is <error> if there was no response",
             ("code", "method", "host"),
             registry=registry,
         )
         self._request_duration = Histogram(
             "rest_client_request_duration_seconds",
-            "How long it took until the API server began to answer",
+            "Time until the API server started to respond",
             ("verb", "host"),
             buckets=REQUEST_BUCKETS,
             registry=registry,
         )
-        build = Gauge("knft_build_info", "1, for the versions at work", ("version", "python"), registry=registry)
+        build = Gauge(
+            "knft_build_info",
+            "1, labelled with the versions of knft and Python",
+            ("version", "python"),
+            registry=registry,
+        )
         build.labels(knft.__version__, python_version()).set(1)
 
-        self._indicators = indicators = CollectorRegistry()
-        self._check = Gauge(
-            "kubernetes_healthcheck", "1 where a check succeeded last", ("name", "type"), registry=indicators
+        self._slis = slis = CollectorRegistry()
+        self._healthcheck = Gauge(
+            "kubernetes_healthcheck", "1 if the last check succeeded", ("name", "type"), registry=slis
         )
-        self._checks = Counter(
+        self._healthchecks = Counter(
             "kubernetes_healthchecks_total",
-            "Checks by their outcome",
+            "Checks by result",
             ("name", "status", "type"),
-            registry=indicators,
+            registry=slis,
         )
+
+    def register(self, collector: Collector) -> None:
+        """Add a collector to ``/metrics``."""
+        self._registry.register(collector)
 
     def scrape(self) -> bytes:
-        """Return everything in Prometheus' text format, version 0.0.4."""
-        return generate_latest(_AsGoWrites(self._registry))
+        """Return the metrics of ``/metrics`` in Prometheus text format, version 0.0.4."""
+        return generate_latest(_GoBucketBounds(self._registry))
 
-    def scrape_indicators(self) -> bytes:
-        """Return the service level indicators of ``/metrics/slis`` in the same format."""
-        return generate_latest(_AsGoWrites(self._indicators))
+    def scrape_slis(self) -> bytes:
+        """Return the service level indicators of ``/metrics/slis``, in the same format."""
+        return generate_latest(_GoBucketBounds(self._slis))
 
-    def probed(self, probe: str, status: int) -> None:
-        """Count an answer of ``healthz`` or ``livez``."""
+    def count_probe(self, probe: str, status: int) -> None:
+        """Count a response of ``probe``, which is ``healthz`` or ``livez``."""
         (self._healthz if probe == "healthz" else self._livez).labels(str(status)).inc()
 
-    def pinged(self) -> None:
-        """Count that somebody has asked whether this process answers at all."""
-        self._check.labels("ping", "healthz").set(1)
-        self._checks.labels("ping", "success", "healthz").inc()
+    def count_ping(self) -> None:
+        """Count a request for ``/healthz`` of the metrics server."""
+        self._healthcheck.labels("ping", "healthz").set(1)
+        self._healthchecks.labels("ping", "success", "healthz").inc()
 
-    def conntrack_reconciled(self, family: Family, seconds: float, deleted: int) -> None:
-        """Count a look through the conntrack entries, which took so long and deleted so many."""
+    def observe_conntrack_reconcile(self, family: Family, seconds: float, deleted: int) -> None:
+        """Record a run of the conntrack reconciler: its duration in seconds and the number of deleted entries."""
         self._reconciler_duration.labels(family.value).observe(seconds)
         self._reconciler_deleted.labels(family.value).inc(deleted)
 
-    def api_request(self, code: str, method: str, host: str, seconds: float) -> None:
-        """Count a request to the API server at ``host`` (``name:port``) that was answered after so many seconds.
+    def observe_api_request(self, code: str, method: str, host: str, seconds: float) -> None:
+        """Record a request to the API server at ``host`` (``name:port``), and the seconds until its response.
 
-        ``code`` is the status as text, or ``<error>`` where there was none; ``method`` is GET, POST and so on.
+        ``code`` is the HTTP status as text, or ``<error>`` if there was no response; ``method`` is GET, POST and so on.
         """
         self._requests.labels(code, method, host).inc()
         self._request_duration.labels(method, host).observe(seconds)
 
 
 class SyncMetrics:
-    """What syncs are measured by: each returns the series of the labels that it is called with, always the same one."""
+    """The metrics of syncs: each attribute takes label values and returns the series with those labels."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register all of it."""
+        """Register the metrics."""
 
-        # To look a series up by its labels takes longer than to count in it.
+        # Cached, because looking up a series by its labels takes longer than updating it.
         def duration(name: str, text: str, buckets: Iterable[float] = SYNC_BUCKETS) -> Callable[[str], Histogram]:
-            return cache(Histogram(name, text, _FAMILY, buckets=tuple(buckets), registry=registry).labels)
+            return cache(Histogram(name, text, _FAMILY_LABEL, buckets=tuple(buckets), registry=registry).labels)
 
         def gauge(name: str, text: str, *labels: str) -> Callable[..., Gauge]:
-            return cache(Gauge(name, text, _FAMILY + labels, registry=registry).labels)
+            return cache(Gauge(name, text, _FAMILY_LABEL + labels, registry=registry).labels)
 
         def counter(name: str, text: str, *labels: str) -> Callable[..., Counter]:
-            return cache(Counter(name, text, _FAMILY + labels, registry=registry).labels)
+            return cache(Counter(name, text, _FAMILY_LABEL + labels, registry=registry).labels)
 
         proxy = "kubeproxy_"
         rules = f"{proxy}sync_proxy_rules_"
-        self.duration = duration(f"{rules}duration_seconds", "How long a sync took, failed ones included")
+        self.duration = duration(f"{rules}duration_seconds", "Duration of syncs, including failed ones")
         self.full_duration = duration(
-            f"{proxy}sync_full_proxy_rules_duration_seconds", "How long a sync took that read the table back"
+            f"{proxy}sync_full_proxy_rules_duration_seconds", "Duration of full syncs, which read the table back"
         )
         self.partial_duration = duration(
-            f"{proxy}sync_partial_proxy_rules_duration_seconds", "How long a sync took that knew the table"
+            f"{proxy}sync_partial_proxy_rules_duration_seconds", "Duration of partial syncs, which send only changes"
         )
-        self.last = gauge(f"{rules}last_timestamp_seconds", "When a sync succeeded last, in seconds since 1970")
+        self.last_success = gauge(
+            f"{rules}last_timestamp_seconds", "Time of the last successful sync, in seconds since 1970"
+        )
         self.last_queued = gauge(
-            f"{rules}last_queued_timestamp_seconds", "When a sync was asked for last, in seconds since 1970"
+            f"{rules}last_queued_timestamp_seconds", "Time when a sync was queued last, in seconds since 1970"
         )
-        self.programming = duration(
+        self.programming_latency = duration(
             f"{proxy}network_programming_duration_seconds",
-            "From the change of a pod or a Service in the cluster to the rules that know of it",
+            "Time from a change of a pod or Service in the cluster until the rules contain it",
             PROGRAMMING_BUCKETS,
         )
         self.no_local_endpoints = gauge(
             f"{rules}no_local_endpoints_total",
-            "Service ports whose traffic is dropped, as their policy is Local and no endpoint is on this node",
+            "Service ports whose traffic is dropped because their policy is Local and no endpoint is on this node",
             "traffic_policy",
         )
-        self.sync_failures = counter(f"{rules}nftables_sync_failures_total", "Syncs that failed as a whole")
+        self.sync_failures = counter(f"{rules}nftables_sync_failures_total", "Failed syncs")
         self.cleanup_failures = counter(
-            f"{rules}nftables_cleanup_failures_total", "Transactions refused that were to remove what nobody wants"
+            f"{rules}nftables_cleanup_failures_total", "Transactions to delete stale objects that the kernel refused"
         )
         self.kernel_duration = duration(
-            "knft_sync_kernel_duration_seconds", "The part of a sync that went to libnftables and the kernel"
+            "knft_sync_kernel_duration_seconds", "Time of a sync that was spent in libnftables and the kernel"
         )
-        self.elements = counter("knft_elements_sent_total", "Elements that were added or removed", "operation")
-        self.chains = counter("knft_chains_written_total", "Chains that were made, or written anew")
-        self.left_out = gauge(
-            "knft_left_out_service_ports", "Service ports without rules, as the kernel refuses theirs"
+        self.elements = counter(
+            "knft_elements_sent_total", "Set and map elements that knft added or removed", "operation"
         )
-        self.lost = gauge("knft_lost_frontends", "Claims to an address and port that another Service has")
-        self.unswept = gauge("knft_unswept", "1 while what nobody wants cannot be removed from the table")
+        self.chains_written = counter("knft_chains_written_total", "Chains that knft created or rewrote")
+        self.quarantined = gauge(
+            "knft_quarantined_service_ports", "Service ports without rules because the kernel refuses them"
+        )
+        self.contested = gauge("knft_contested_frontends", "Claims of an address and port that another Service owns")
+        self.orphaned = gauge(
+            "knft_orphaned_objects", "1 while the table contains stale objects that the kernel refuses to delete"
+        )
 
 
-def _families(now: Followed) -> Iterator[Metric]:
-    """Yield what others count."""
+def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
     rules = "kubeproxy_sync_proxy_rules_"
     yield CounterMetricFamily(
-        f"{rules}service_changes_total", "Changes of Services, in each family", value=now.service_changes
+        f"{rules}service_changes_total",
+        "Service changes; a change that concerns both families counts twice",
+        value=values.service_changes,
     )
     yield GaugeMetricFamily(
-        f"{rules}service_changes_pending", "Services whose change waits for a sync", value=now.services_pending
+        f"{rules}service_changes_pending",
+        "Services with a change that is not synced yet",
+        value=values.services_pending,
     )
     yield CounterMetricFamily(
-        f"{rules}endpoint_changes_total", "Changes of EndpointSlices of either family", value=now.endpoint_changes
+        f"{rules}endpoint_changes_total", "EndpointSlice changes of both families", value=values.endpoint_changes
     )
     yield GaugeMetricFamily(
-        f"{rules}endpoint_changes_pending", "Changes of EndpointSlices that wait for a sync", value=now.slices_pending
+        f"{rules}endpoint_changes_pending", "EndpointSlice changes that are not synced yet", value=values.slices_pending
     )
     yield CounterMetricFamily(
-        "knft_libnftables_starts_total", "Processes that were started for libnftables", value=now.libnftables_starts
+        "knft_libnftables_starts_total", "Started libnftables processes", value=values.libnftables_starts
     )
-    for kind, name, text, values in _BY_FAMILY:
-        metric = kind(name, text, labels=_FAMILY)
-        for family, value in values(now).items():
+    for kind, name, text, read in _FAMILY_METRICS:
+        metric = kind(name, text, labels=_FAMILY_LABEL)
+        for family, value in read(values).items():
             metric.add_metric([family.value], value)
         yield metric
 
 
-_BY_FAMILY: tuple[tuple[_Kind, str, str, Callable[[Followed], dict[Family, int]]], ...] = (
-    (CounterMetricFamily, "knft_foreign_changes_total", "Transactions of others that changed the table",
-     lambda now: now.foreign_changes),
+_FAMILY_METRICS: tuple[tuple[_Kind, str, str, Callable[[ScrapeValues], dict[Family, int]]], ...] = (
+    (CounterMetricFamily, "knft_foreign_changes_total", "Transactions of other programs that changed the table",
+     lambda values: values.foreign_changes),
     (CounterMetricFamily, "knft_audit_differences_total", "Elements and chains that an audit found changed",
-     lambda now: now.audit_differences),
-    (GaugeMetricFamily, "knft_service_ports", "Service ports that are known",
-     lambda now: now.service_ports),
+     lambda values: values.audit_differences),
+    (GaugeMetricFamily, "knft_service_ports", "Service ports",
+     lambda values: values.service_ports),
     (GaugeMetricFamily, "knft_health_check_services", "Services whose health check port is open",
-     lambda now: now.listeners),
-    (CounterMetricFamily, "knft_health_check_listen_failures_total", "Health check ports that could not be opened",
-     lambda now: now.listen_failures),
+     lambda values: values.health_check_services),
+    (CounterMetricFamily, "knft_health_check_listen_failures_total", "Failed attempts to open a health check port",
+     lambda values: values.listen_failures),
 )  # fmt: skip
 
 
-class _Asked(Collector):
-    """A collector that asks at each scrape."""
+class ScrapeCollector(Collector):
+    """Reads the values that other objects keep at each scrape."""
 
-    def __init__(self, ask: Callable[[], Iterable[Metric]]) -> None:
-        self._ask = ask
+    def __init__(self, read_values: Callable[[], ScrapeValues]) -> None:
+        """Get the values from ``read_values``, which must be thread-safe."""
+        self._read_values = read_values
 
     def collect(self) -> Iterable[Metric]:
-        return self._ask()
+        """Return the metrics of the current values."""
+        return _scraped_metrics(self._read_values())
 
 
-class _AsGoWrites(Collector):
-    """A registry whose bounds of buckets are written as Go writes them: dashboards ask for ``le="1"``, not ``1.0``."""
+class _GoBucketBounds(Collector):
+    """Writes bucket bounds as Go does, since dashboards select ``le="1"`` and not ``le="1.0"``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

@@ -1,4 +1,7 @@
-"""Pages: what is served at the two bind addresses, by path (behaviour.md G.1, I.8)."""
+"""The pages of the health server and the metrics server, by path.
+
+docs/behaviour/health.md#proxy and docs/behaviour/configuration.md#http describe them.
+"""
 
 import json
 import sys
@@ -12,41 +15,43 @@ from typing import Any
 from msgspec import Struct
 
 import knft
-from knft.serve.health import ProxyHealth
-from knft.serve.message import JSON, Request, Response, sentence
-from knft.serve.moment import Clock, Moment
+from knft.serve.http_message import JSON, Request, Response, status_response
+from knft.serve.proxy_health import ProxyHealth
+from knft.serve.timestamp import Clock, Timestamp
 
 MODE = "nftables"
-METRICS = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Page = Callable[[], Response]
+PageHandler = Callable[[], Response]
 
 
-class Site:
-    """Pages by path; each is there for GET and HEAD."""
+class Router:
+    """Calls the handler of the requested path; allows GET and HEAD only."""
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
-        """Serve ``pages`` and nothing else."""
+    def __init__(self, pages: Mapping[str, PageHandler]) -> None:
+        """Serve ``pages``, by path."""
         self._pages = pages
 
     def __call__(self, request: Request) -> Response:
-        """Return the page that a request asks for, or why there is none."""
+        """Return the requested page, or an error response."""
         page = self._pages.get(request.path)
         if page is None:
             return Response(HTTPStatus.NOT_FOUND, b"404 page not found\n")
         if request.method not in ("GET", "HEAD"):
-            return sentence(HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET, HEAD"))
+            return status_response(HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET, HEAD"))
         return page()
 
 
-def health_site(health: ProxyHealth, node_eligible: Callable[[], bool], count: Callable[[str, int], None]) -> Site:
-    """Return what is served at healthzBindAddress; ``count`` is told each probe's name and the status it gets."""
+def health_router(
+    health: ProxyHealth, node_eligible: Callable[[], bool], count_probe: Callable[[str, int], None]
+) -> Router:
+    """Return the pages at healthzBindAddress; ``count_probe`` gets the name and the HTTP status of each probe."""
 
     def counted(name: str, response: Response) -> Response:
-        count(name, response.status)
+        count_probe(name, response.status)
         return response
 
-    return Site(
+    return Router(
         {
             "/healthz": lambda: counted("healthz", health.healthz(node_eligible=node_eligible())),
             "/livez": lambda: counted("livez", health.livez()),
@@ -54,59 +59,59 @@ def health_site(health: ProxyHealth, node_eligible: Callable[[], bool], count: C
     )
 
 
-class About(Struct, frozen=True):
-    """What a process says of itself: when it was started, its configuration, and how it was called."""
+class ProcessInfo(Struct, frozen=True):
+    """The process: its start time, its configuration, and the flags of its command line."""
 
-    started: Moment
-    document: dict[str, Any]
+    started_at: Timestamp
+    configuration: dict[str, Any]
     flags: Mapping[str, str]
     profiling: bool
 
 
-class Scrapes(Struct, frozen=True):
-    """Where metrics are to be had: each returns them as text. ``ping`` counts that somebody has asked for health."""
+class MetricsSource(Struct, frozen=True):
+    """Functions that return metrics as text; ``count_ping`` records a request for ``/healthz``."""
 
     metrics: Callable[[], bytes]
-    indicators: Callable[[], bytes]
-    ping: Callable[[], None]
+    slis: Callable[[], bytes]
+    count_ping: Callable[[], None]
 
 
-def metrics_site(about: About, scrapes: Scrapes, clock: Clock) -> Site:
-    """Return what is served at metricsBindAddress."""
+def metrics_router(process: ProcessInfo, source: MetricsSource, clock: Clock) -> Router:
+    """Return the pages at metricsBindAddress."""
 
     def healthz() -> Response:
-        scrapes.ping()
+        source.count_ping()
         return Response(HTTPStatus.OK, b"ok")
 
-    configuration = json.dumps({"kubeproxy.config.k8s.io": about.document}, separators=(",", ":")).encode()
-    pages: dict[str, Page] = {
+    configuration = json.dumps({"kubeproxy.config.k8s.io": process.configuration}, separators=(",", ":")).encode()
+    pages: dict[str, PageHandler] = {
         "/healthz": healthz,
         "/proxyMode": lambda: Response(HTTPStatus.OK, MODE.encode()),
-        "/metrics": lambda: Response(HTTPStatus.OK, scrapes.metrics(), METRICS),
-        "/metrics/slis": lambda: Response(HTTPStatus.OK, scrapes.indicators(), METRICS),
+        "/metrics": lambda: Response(HTTPStatus.OK, source.metrics(), METRICS_CONTENT_TYPE),
+        "/metrics/slis": lambda: Response(HTTPStatus.OK, source.slis(), METRICS_CONTENT_TYPE),
         "/configz": lambda: Response(HTTPStatus.OK, configuration, JSON),
-        "/flagz": lambda: Response(HTTPStatus.OK, _flags(about).encode()),
-        "/statusz": lambda: Response(HTTPStatus.OK, _status(about, sorted(pages), clock()).encode()),
+        "/flagz": lambda: Response(HTTPStatus.OK, _flags_page(process).encode()),
+        "/statusz": lambda: Response(HTTPStatus.OK, _status_page(process, sorted(pages), clock()).encode()),
     }
-    if about.profiling:
-        pages["/debug/stacks"] = lambda: Response(HTTPStatus.OK, _stacks().encode())
-    return Site(pages)
+    if process.profiling:
+        pages["/debug/stacks"] = lambda: Response(HTTPStatus.OK, _stacks_page().encode())
+    return Router(pages)
 
 
-_FOR_PEOPLE = "Warning: this page is for people; its form may change at any time, so let no program read it.\n"
+_FORMAT_WARNING = "Warning: this page is for people; its format may change, so do not parse it.\n"
 
 
-def _flags(about: About) -> str:
-    lines = (f"{name}={value}\n" for name, value in sorted(about.flags.items()))
-    return f"knft flags\n{_FOR_PEOPLE}\n{''.join(lines)}"
+def _flags_page(process: ProcessInfo) -> str:
+    lines = (f"{name}={value}\n" for name, value in sorted(process.flags.items()))
+    return f"knft flags\n{_FORMAT_WARNING}\n{''.join(lines)}"
 
 
-def _status(about: About, paths: list[str], now: Moment) -> str:
-    started = datetime.fromtimestamp(int(about.started.timestamp), UTC)
-    minutes, seconds = divmod(int(now.steady - about.started.steady), 60)
+def _status_page(process: ProcessInfo, paths: list[str], now: Timestamp) -> str:
+    started = datetime.fromtimestamp(int(process.started_at.unix_seconds), UTC)
+    minutes, seconds = divmod(int(now.monotonic - process.started_at.monotonic), 60)
     hours, minutes = divmod(minutes, 60)
     return (
-        f"knft statusz\n{_FOR_PEOPLE}\n"
+        f"knft statusz\n{_FORMAT_WARNING}\n"
         f"Started: {started:%a %b %d %H:%M:%S UTC %Y}\n"
         f"Up: {hours} hr {minutes:02} min {seconds:02} sec\n"
         f"Python version: {sys.version.split()[0]}\n"
@@ -115,9 +120,9 @@ def _status(about: About, paths: list[str], now: Moment) -> str:
     )
 
 
-def _stacks() -> str:
-    """Return what every thread is doing, which is what Go's page of goroutines is asked for."""
-    frames = sys._current_frames()  # noqa: SLF001 - documented, and there is no other way
+def _stacks_page() -> str:
+    """Return the stack of every thread, like Go's page of goroutines."""
+    frames = sys._current_frames()  # noqa: SLF001 - documented, despite its name
     threads = (thread for thread in threading.enumerate() if thread.ident in frames)
     return "\n".join(
         f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"  # type: ignore[index]

@@ -1,8 +1,8 @@
-"""ServiceHealth: what load balancers ask at Services' healthCheckNodePorts, for each family (behaviour.md G.2).
+"""Serves the healthCheckNodePorts of Services, for each family (docs/behaviour/health.md#services).
 
-    sync ──Ports.take──▶ Changes ──the HTTP thread──▶ Servers.apply
+    sync ──ServicesWithHealthCheck.update──▶ HealthCheckChanges ──HTTP thread──▶ HealthCheckServers.apply
 
-The thread that syncs reads the few Services that have changed and hands on plain values; it opens no port itself.
+The thread that syncs reads the changed Services and passes plain values to the HTTP thread, which opens the ports.
 """
 
 import json
@@ -14,41 +14,42 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from knft.config import Config
-from knft.model.names import Family, NamespacedName, ServicePortName
-from knft.serve.connection import Room
-from knft.serve.events import OnEvent, about_service
-from knft.serve.message import JSON, NO_SNIFFING, Request, Response
-from knft.serve.sockets import WILDCARDS, listen_in_family
-from knft.serve.thread import HttpThread, Listener
-from knft.sync.observer import Observer
+from knft.families import Family
+from knft.model.names import NamespacedName, ServicePortName
+from knft.serve.connection import ConnectionPool
+from knft.serve.events import OnEvent, service_event
+from knft.serve.http_message import JSON, NO_SNIFFING, Request, Response
+from knft.serve.http_thread import HttpThread, Listener
+from knft.serve.sockets import WILDCARDS, listen_in_one_family
+from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
 log = logging.getLogger("knft")
 
 RETRY_SECONDS = 30.0
-"""When a port that could not be opened is tried again where no sync comes before."""
-MOST_CONNECTIONS = 512
+"""When to retry a port that could not be opened; a sync retries it earlier."""
+MAX_CONNECTIONS = 512
 
-_LISTEN_FAILED = "FailedToStartServiceHealthcheck"
+_LISTEN_FAILED_REASON = "FailedToStartServiceHealthcheck"
 
 
-class Wanted(Struct, frozen=True):
-    """A Service's health check port, and how many addresses on this node are ready for it."""
+class HealthCheck(Struct, frozen=True):
+    """The health check port of a Service, and the number of its ready endpoint addresses on this node."""
 
     port: int
     local_endpoints: int
 
 
-class Changes(Struct, frozen=True):
-    """What a sync has changed: Services' ports (None: none any more), and where they are to be had."""
+class HealthCheckChanges(Struct, frozen=True):
+    """What a sync changed: health checks by Service (None: removed), and the addresses to listen on."""
 
-    services: dict[NamespacedName, Wanted | None]
+    services: dict[NamespacedName, HealthCheck | None]
     addresses: frozenset[str]
 
 
-def body_of(service: NamespacedName, local_endpoints: int, *, healthy: bool) -> bytes:
-    """Return what is answered for a Service: JSON with tabs, without a newline at its end."""
+def response_body(service: NamespacedName, local_endpoints: int, *, healthy: bool) -> bytes:
+    """Return the response body of a Service: JSON, indented with tabs, without a trailing newline."""
     document = {
         "service": {"namespace": service.namespace, "name": service.name},
         "localEndpoints": local_endpoints,
@@ -57,163 +58,168 @@ def body_of(service: NamespacedName, local_endpoints: int, *, healthy: bool) -> 
     return json.dumps(document, indent="\t").encode()
 
 
-class Ports:
-    """Which Service ports of one family ask for a health check port."""
+class ServicesWithHealthCheck:
+    """The Service ports of one family that have a health check port."""
 
     def __init__(self) -> None:
-        """Start without any."""
-        self._by_service: dict[NamespacedName, set[ServicePortName]] = {}
+        """Start with none."""
+        self._ports_by_service: dict[NamespacedName, set[ServicePortName]] = {}
 
-    def take(self, changed: Iterable[ServicePortName], state: ServiceState) -> dict[NamespacedName, Wanted | None]:
-        """Return what became of the Services of ``changed`` that have a health check port, or had one."""
+    def update(
+        self, changed: Iterable[ServicePortName], state: ServiceState
+    ) -> dict[NamespacedName, HealthCheck | None]:
+        """Return the health checks of the changed Services; None for those that have lost theirs."""
         touched: set[NamespacedName] = set()
         for name in changed:
             port = state.service_port(name)
             if port is not None and port.health_check_node_port:
-                self._by_service.setdefault(name.service, set()).add(name)
+                self._ports_by_service.setdefault(name.service, set()).add(name)
                 touched.add(name.service)
-            elif self._by_service and name.service in self._by_service:
-                self._by_service[name.service].discard(name)
+            elif self._ports_by_service and name.service in self._ports_by_service:
+                self._ports_by_service[name.service].discard(name)
                 touched.add(name.service)
-        return {service: self._wanted(service, state) for service in touched}
+        return {service: self._health_check(service, state) for service in touched}
 
-    def _wanted(self, service: NamespacedName, state: ServiceState) -> Wanted | None:
-        ports = (state.service_port(name) for name in self._by_service[service])
+    def _health_check(self, service: NamespacedName, state: ServiceState) -> HealthCheck | None:
+        ports = (state.service_port(name) for name in self._ports_by_service[service])
         number = next((port.health_check_node_port for port in ports if port is not None), 0)
         if not number:
-            del self._by_service[service]
+            del self._ports_by_service[service]
             return None
-        return Wanted(number, state.local_ready_endpoints(service))
+        return HealthCheck(number, state.local_ready_endpoints(service))
 
 
-class Servers:
-    """One family's servers; everything here happens in the HTTP thread."""
+class HealthCheckServers:
+    """The health check servers of one family; use it only in the HTTP thread."""
 
     def __init__(
         self, family: Family, node_name: str, thread: HttpThread, is_healthy: Callable[[], bool], on_event: OnEvent
     ) -> None:
-        """Serve nothing yet."""
-        self.failures = 0
-        """How often a port could not be opened."""
+        """Listen on no port yet."""
+        self.listen_failures = 0
+        """Number of failed attempts to open a port."""
         self._family = family
         self._node_name = node_name
         self._thread = thread
         self._is_healthy = is_healthy
         self._on_event = on_event
-        self._room = Room(MOST_CONNECTIONS)
+        self._connections = ConnectionPool(MAX_CONNECTIONS)
         self._addresses: frozenset[str] = frozenset()
-        self._wanted: dict[NamespacedName, Wanted] = {}
-        self._open: dict[NamespacedName, dict[tuple[str, int], Listener]] = {}
-        self._failing: dict[NamespacedName, str] = {}
-        self._retries = False
+        self._health_checks: dict[NamespacedName, HealthCheck] = {}
+        self._listeners: dict[NamespacedName, dict[tuple[str, int], Listener]] = {}
+        self._failures: dict[NamespacedName, str] = {}
+        self._is_retry_scheduled = False
 
     @property
-    def listeners(self) -> int:
-        """How many Services' ports are open."""
-        return len(self._open)
+    def service_count(self) -> int:
+        """Number of Services with an open port."""
+        return len(self._listeners)
 
     @property
-    def is_incomplete(self) -> bool:
+    def has_failures(self) -> bool:
         """Whether some port could not be opened."""
-        return bool(self._failing)
+        return bool(self._failures)
 
-    def apply(self, changes: Changes) -> None:
-        """Open and close ports, and answer with the new counts."""
-        touched = changes.services.keys() | self._failing.keys()
+    def apply(self, changes: HealthCheckChanges) -> None:
+        """Open and close ports, and update the endpoint counts."""
+        services = changes.services.keys() | self._failures.keys()
         if changes.addresses != self._addresses:
             self._addresses = changes.addresses
-            touched |= self._wanted.keys()
-        for service, wanted in changes.services.items():
-            if wanted is not None:
-                self._wanted[service] = wanted
+            services |= self._health_checks.keys()
+        for service, health_check in changes.services.items():
+            if health_check is not None:
+                self._health_checks[service] = health_check
             else:
-                self._wanted.pop(service, None)
-                self._failing.pop(service, None)
-        # All that is closed before anything is opened: a port may go from one Service to another.
-        for service in touched:
-            self._close(service, self._places(service))
-        for service in sorted(touched & self._wanted.keys()):
+                self._health_checks.pop(service, None)
+                self._failures.pop(service, None)
+        # Close before opening: two Services may have swapped their ports.
+        for service in services:
+            self._close(service, keep=self._listen_addresses(service))
+        for service in sorted(services & self._health_checks.keys()):
             self._listen(service)
 
-    def _places(self, service: NamespacedName) -> set[tuple[str, int]]:
-        wanted = self._wanted.get(service)
-        return {(address, wanted.port) for address in self._addresses} if wanted is not None else set()
+    def _listen_addresses(self, service: NamespacedName) -> set[tuple[str, int]]:
+        health_check = self._health_checks.get(service)
+        return {(address, health_check.port) for address in self._addresses} if health_check is not None else set()
 
-    def _close(self, service: NamespacedName, but: set[tuple[str, int]]) -> None:
-        listeners = self._open.get(service, {})
-        for place in listeners.keys() - but:
-            listeners.pop(place).close()
+    def _close(self, service: NamespacedName, *, keep: set[tuple[str, int]]) -> None:
+        listeners = self._listeners.get(service, {})
+        for address in listeners.keys() - keep:
+            listeners.pop(address).close()
         if not listeners:
-            self._open.pop(service, None)
+            self._listeners.pop(service, None)
 
     def _listen(self, service: NamespacedName) -> None:
-        listeners = self._open.get(service, {})
-        for address, port in sorted(self._places(service) - listeners.keys()):
+        listeners = self._listeners.get(service, {})
+        for address, port in sorted(self._listen_addresses(service) - listeners.keys()):
             try:
-                listening = listen_in_family(self._family, address, port)
+                listening_socket = listen_in_one_family(self._family, address, port)
             except OSError as error:
-                self._fail(service, f"{address} port {port}: {error.strerror}")
+                self._report_failure(service, f"{address} port {port}: {error.strerror}")
                 return
-            answer = partial(self._answer, service)
-            listeners[address, port] = self._thread.listen(listening, self._room, answer)
-            self._open[service] = listeners
-        self._failing.pop(service, None)
+            name = f"health check port of Service {service}"
+            handler = partial(self._respond, service)
+            listeners[address, port] = self._thread.listen(listening_socket, self._connections, handler, name)
+            self._listeners[service] = listeners
+        self._failures.pop(service, None)
 
-    def _fail(self, service: NamespacedName, reason: str) -> None:
-        """Serve none of a Service's addresses where one cannot be; it is tried again."""
-        self.failures += 1
-        self._close(service, set())
-        if self._failing.get(service) != reason:
-            self._failing[service] = reason
-            sentence = f"node {self._node_name} cannot answer health checks for Service {service} at {reason}"
-            log.error("%s", sentence)
-            self._on_event(about_service(service, _LISTEN_FAILED, "Listen", sentence))
-        if not self._retries:
-            self._retries = True
-            self._thread.later(RETRY_SECONDS, self._retry)
+    def _report_failure(self, service: NamespacedName, reason: str) -> None:
+        """Close all ports of a Service, as one of its addresses is unavailable, and schedule a retry."""
+        self.listen_failures += 1
+        self._close(service, keep=set())
+        if self._failures.get(service) != reason:
+            self._failures[service] = reason
+            message = f"node {self._node_name} cannot serve health checks of Service {service} at {reason}"
+            log.error("%s", message)
+            self._on_event(service_event(service, _LISTEN_FAILED_REASON, "Listen", message))
+        if not self._is_retry_scheduled:
+            self._is_retry_scheduled = True
+            self._thread.call_later(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
-        self._retries = False
-        self.apply(Changes({}, self._addresses))
+        self._is_retry_scheduled = False
+        self.apply(HealthCheckChanges({}, self._addresses))
 
-    def _answer(self, service: NamespacedName, _request: Request) -> Response:
-        wanted = self._wanted.get(service)
-        if wanted is None:
-            log.error("a health check came for Service %s, which has none any more", service)
+    def _respond(self, service: NamespacedName, _request: Request) -> Response:
+        health_check = self._health_checks.get(service)
+        if health_check is None:
+            log.error("received a health check for Service %s, which no longer has a health check port", service)
             return Response(HTTPStatus.OK, b"")
-        healthy, count = self._is_healthy(), wanted.local_endpoints
+        healthy, count = self._is_healthy(), health_check.local_endpoints
         status = HTTPStatus.OK if count and healthy else HTTPStatus.SERVICE_UNAVAILABLE
         headers = (NO_SNIFFING, ("X-Load-Balancing-Endpoint-Weight", str(count)))
-        return Response(status, body_of(service, count, healthy=healthy), JSON, headers)
+        return Response(status, response_body(service, count, healthy=healthy), JSON, headers)
 
 
-class ServiceHealth(Observer):
-    """Hears of syncs, as an Observer, and keeps the servers of both families as they are to be."""
+class ServiceHealth(SyncObserver):
+    """Observes syncs and passes changed health checks to the servers of both families."""
 
     def __init__(self, config: Config, thread: HttpThread, is_healthy: Callable[[], bool], on_event: OnEvent) -> None:
-        """Answer in ``thread``; ``is_healthy`` tells whether syncs keep up, of every family."""
+        """Serve in ``thread``; ``is_healthy`` tells whether the syncs of every family are in time."""
         self._thread = thread
-        self._everywhere = {family: config.nodeports_everywhere(family) for family in Family}
-        self._ports = {family: Ports() for family in Family}
+        self._listens_on_wildcard = {family: config.nodeports_on_all_addresses(family) for family in Family}
+        self._services = {family: ServicesWithHealthCheck() for family in Family}
         self._addresses = dict.fromkeys(Family, frozenset[str]())
-        self.servers = {family: Servers(family, config.node_name, thread, is_healthy, on_event) for family in Family}
+        self.servers = {
+            family: HealthCheckServers(family, config.node_name, thread, is_healthy, on_event) for family in Family
+        }
 
-    def looping(self, _family: Family) -> None:
-        """Do nothing: what is to be served is known after the first sync."""
+    def loop_started(self, _family: Family) -> None:
+        """Do nothing: the first sync tells which ports to open."""
 
-    def queued(self, _family: Family) -> None:
+    def sync_queued(self, _family: Family) -> None:
         """Do nothing."""
 
-    def failed(self, _family: Family, _seconds: float) -> None:
-        """Leave everything as it is."""
+    def sync_failed(self, _family: Family, _seconds: float) -> None:
+        """Keep the current ports and counts."""
 
-    def synced(self, report: SyncReport, state: ServiceState) -> None:
-        """Hand on what the sync has changed."""
+    def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
+        """Pass the changes of the sync to the HTTP thread."""
         family = report.family
-        services = self._ports[family].take(report.changed, state)
-        everywhere = self._everywhere[family]
-        addresses = frozenset({WILDCARDS[family]}) if everywhere else state.node.nodeport_ips
+        services = self._services[family].update(report.changed_service_ports, state)
+        listens_on_wildcard = self._listens_on_wildcard[family]
+        addresses = frozenset({WILDCARDS[family]}) if listens_on_wildcard else state.node.nodeport_ips
         servers = self.servers[family]
-        if services or addresses != self._addresses[family] or servers.is_incomplete:
+        if services or addresses != self._addresses[family] or servers.has_failures:
             self._addresses[family] = addresses
-            self._thread.soon(partial(servers.apply, Changes(services, addresses)))
+            self._thread.call_soon(partial(servers.apply, HealthCheckChanges(services, addresses)))

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 
-import tests.kernel.harness
-from tests.serve.alone import Start
-from tests.serve.node import ServedNode
+import tests.support.kernel_harness
+from tests.serve.node import MonitoredNode
+from tests.serve.standalone import StartServers
 from tests.support.lab.namespace import Namespace
 
 
@@ -22,19 +22,19 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.fixture
-def start(namespace: Namespace) -> Iterator[Start]:  # noqa: ARG001 - its ports
+def start(namespace: Namespace) -> Iterator[StartServers]:  # noqa: ARG001 - its ports
     """Starts servers in it."""
     with ExitStack() as stack:
-        yield Start(stack)
+        yield StartServers(stack)
 
 
 @pytest.fixture(autouse=True)
 def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holding transactions against the schema is others' work, and takes longer than everything else here."""
-    monkeypatch.setattr(tests.kernel.harness, "check_schema", lambda _document: None)
+    monkeypatch.setattr(tests.support.kernel_harness, "check_schema", lambda _document: None)
 
 
 @pytest.fixture
-def node(namespace: Namespace) -> Iterator[ServedNode]:
-    with ServedNode(namespace) as node:
+def node(namespace: Namespace) -> Iterator[MonitoredNode]:
+    with MonitoredNode(namespace) as node:
         yield node

@@ -8,65 +8,66 @@ from typing import Any, Self
 
 from knft.config import Config
 from knft.configuration.settings import Settings
+from knft.families import Family
 from knft.kernel.table import KernelTable
-from knft.model.names import Family, NamespacedName
-from knft.model.objects import Change, KubeObject
-from knft.serve.assemble import Serving
-from knft.serve.events import Event
+from knft.model.events import Event, ObjectReference
+from knft.model.names import NamespacedName
+from knft.model.objects import KubeObject, ObjectChange
+from knft.serve.monitoring import Monitoring
 from knft.sync.daemon import Daemon
-from tests.kernel.harness import CONFIG, KernelHarness
-from tests.kernel.nft_process import library_in
-from tests.kernel.poison import Clock
-from tests.serve.client import HANG, Answer, ask
-from tests.serve.held_moment import HeldMoment
+from tests.serve.fake_clock import FakeClock
+from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
+from tests.support.kernel_harness import CONFIG, KernelHarness
 from tests.support.lab.namespace import Namespace
+from tests.support.library_process import library_in
+from tests.support.refused_services import ManualClock
 
 HEALTH, METRICS = 10256, 10249
 LOOPBACK = "127.0.0.1"
 
 
-def eventually(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    end = time.monotonic() + HANG
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
         assert time.monotonic() < end, "it never came to hold"
         time.sleep(0.005)
 
 
-class ServedNode(KernelHarness):
+class MonitoredNode(KernelHarness):
     """Both families' Proxiers under a Daemon with the observers of a process; a context manager."""
 
     def __init__(self, namespace: Namespace, config: Config = CONFIG, **settings: Any) -> None:
-        self.timer = Clock()
+        self.timer = ManualClock()
         super().__init__(namespace, config, timer=self.timer)
-        self.clock = HeldMoment()
+        self.clock = FakeClock()
         self.events: list[Event] = []
         self.eligible = True
-        self.serving = Serving(
+        self.monitoring = Monitoring(
             Settings(config, **settings),
             node_eligible=lambda: self.eligible,
             on_event=self.events.append,
-            on_hard_failure=lambda sentence: self.events.append(Event("Node", "", "", "", "Warning", "", "", sentence)),
+            on_hard_failure=lambda message: self.events.append(Event(ObjectReference("Node", ""), "", "", message)),
             clock=self.clock,
         )
         proxiers = tuple(self.proxiers.values())
-        self.daemon = Daemon(proxiers, self.dispatcher, self._auditor, self.serving.observers)
-        self.serving.follow(self.daemon, library_in(namespace)._process)
+        self.daemon = Daemon(proxiers, self.dispatcher, self._auditor, self.monitoring.observers)
+        self.monitoring.observe(self.daemon, library_in(namespace)._process)
 
     @contextmanager
     def _auditor(self, family: Family) -> Iterator[KernelTable]:
         yield self.tables[family]
 
     def __enter__(self) -> Self:
-        for observer in self.serving.observers:
+        for observer in self.monitoring.observers:
             for family in Family:
-                observer.looping(family)
-        self.serving.start()
-        self.settle()
+                observer.loop_started(family)
+        self.monitoring.start()
+        self.wait_for_http_thread()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.serving.stop()
+        self.monitoring.stop()
 
     def change(self, changes: Iterable[tuple[str, str, KubeObject | None]]) -> None:
         """Tell the daemon, not only its trackers."""
@@ -74,27 +75,27 @@ class ServedNode(KernelHarness):
             previous = self._objects.pop((kind, name), None)
             if current is not None:
                 self._objects[kind, name] = current
-            self.daemon.handle([Change(previous, current)])
+            self.daemon.handle([ObjectChange(previous, current)])
 
-    def synced(self, *items: dict[str, Any]) -> None:
+    def apply_and_sync(self, *items: dict[str, Any]) -> None:
         """Make or change objects, sync, and wait until the servers know of it."""
         self.apply(*items)
         assert self.daemon.sync()
-        self.settle()
+        self.wait_for_http_thread()
 
-    def settle(self) -> None:
+    def wait_for_http_thread(self) -> None:
         """Wait until the HTTP thread has done what it was handed so far."""
         done = threading.Event()
-        self.serving._thread.soon(done.set)
-        assert done.wait(HANG)
+        self.monitoring._thread.call_soon(done.set)
+        assert done.wait(TIMEOUT_SECONDS)
 
     def scrape(self, path: str = "/metrics") -> dict[str, float]:
         """Return every series with its value."""
         return read_series(self.get(METRICS, path).body.decode())
 
-    def get(self, port: int, path: str = "/") -> Answer:
+    def get(self, port: int, path: str = "/") -> HttpResponse:
         """Ask at loopback."""
-        return ask(LOOPBACK, port, path)
+        return http_request(LOOPBACK, port, path)
 
 
 def read_series(text: str) -> dict[str, float]:
@@ -103,7 +104,7 @@ def read_series(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-def health_checked(name: str, port: int, number: int = 10, **spec: Any) -> dict[str, Any]:
+def load_balancer_service(name: str, port: int, number: int = 10, **spec: Any) -> dict[str, Any]:
     """Return a LoadBalancer Service of two ports with a health check port."""
     addresses = [f"10.96.{number // 256}.{number % 256}", f"fd00:10:96::{number}"]
     return {
@@ -123,6 +124,6 @@ def health_checked(name: str, port: int, number: int = 10, **spec: Any) -> dict[
     }
 
 
-def default(name: str) -> NamespacedName:
+def default_service_name(name: str) -> NamespacedName:
     """Return the name of a Service that the harness makes."""
     return NamespacedName("default", name)

@@ -4,27 +4,29 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.harness import slices
-from tests.kernel.work import steps_of
-from tests.serve.node import ServedNode, health_checked
+from tests.serve.node import MonitoredNode, load_balancer_service
+from tests.support.bytecode_steps import count_bytecode_steps
+from tests.support.kernel_harness import slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 FEW, MANY = 5, 300
 
 
-def _filled(namespace: Namespace, count: int) -> ServedNode:
+def _filled(namespace: Namespace, count: int) -> MonitoredNode:
     """Return a node whose Services all have what observers look at: a health check port, and policy Local."""
-    node = ServedNode(namespace)
+    node = MonitoredNode(namespace)
     for number in range(1, count + 1):
-        node.apply(health_checked(f"s{number}", 20_000 + number, number), *slices(f"s{number}", (1, 2, 3), local=(1,)))
+        node.apply(
+            load_balancer_service(f"s{number}", 20_000 + number, number), *slices(f"s{number}", (1, 2, 3), local=(1,))
+        )
     assert node.daemon.sync()
     return node
 
 
-def _observed(node: ServedNode, changed: list[dict[str, Any]]) -> int:
+def _observed(node: MonitoredNode, changed: list[dict[str, Any]]) -> int:
     """Return how many steps the observers take from a change to after its sync."""
-    observers = node.serving.observers
+    observers = node.monitoring.observers
     node.apply(*changed)
     total = 0
     for family, proxier in node.proxiers.items():
@@ -32,14 +34,14 @@ def _observed(node: ServedNode, changed: list[dict[str, Any]]) -> int:
 
         def observe(family: Any = family, report: Any = report, state: Any = proxier.state) -> None:
             for observer in observers:
-                observer.queued(family)
-                observer.synced(report, state)
+                observer.sync_queued(family)
+                observer.sync_succeeded(report, state)
 
-        total += steps_of(observe)
+        total += count_bytecode_steps(observe)
     return total
 
 
-def test_observers_walk_over_no_cluster(namespace: Namespace) -> None:
+def test_observer_cost_does_not_depend_on_cluster_size(namespace: Namespace) -> None:
     """One change of one Service costs as much among many as among few."""
     steps = []
     for count in (FEW, MANY):

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-HANG = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
-class Answer(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """What a server said; names of headers in lower case."""
 
     status: int
@@ -16,17 +16,17 @@ class Answer(Struct, frozen=True):
     body: bytes
 
 
-def exchange(address: str, port: int, sent: bytes) -> bytes:
+def send_and_receive(address: str, port: int, sent: bytes) -> bytes:
     """Send some bytes, and return all that comes until the other end closes; b"" where it breaks off."""
     received = bytearray()
-    with socket.create_connection((address, port), HANG) as connection, suppress(ConnectionError):
+    with socket.create_connection((address, port), TIMEOUT_SECONDS) as connection, suppress(ConnectionError):
         connection.sendall(sent)
         while piece := connection.recv(65536):
             received += piece
     return bytes(received)
 
 
-def parse(received: bytes) -> Answer:
+def parse_response(received: bytes) -> HttpResponse:
     """Return the answer that bytes are."""
     head, _, body = received.partition(b"\r\n\r\n")
     status, *fields = head.decode("latin-1").split("\r\n")
@@ -35,19 +35,19 @@ def parse(received: bytes) -> Answer:
     pairs = [field.split(": ", 1) for field in fields]
     headers = {name.lower(): value for name, value in pairs}
     assert len(headers) == len(pairs), "a header came twice"
-    return Answer(int(code), headers, body)
+    return HttpResponse(int(code), headers, body)
 
 
-def ask(address: str, port: int, path: str = "/", method: str = "GET") -> Answer:
+def http_request(address: str, port: int, path: str = "/", method: str = "GET") -> HttpResponse:
     """Send a request as curl does."""
     request = f"{method} {path} HTTP/1.1\r\nHost: {address}:{port}\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n"
-    return parse(exchange(address, port, request.encode()))
+    return parse_response(send_and_receive(address, port, request.encode()))
 
 
-def refuses(address: str, port: int) -> bool:
+def refuses_connections(address: str, port: int) -> bool:
     """Tell whether nobody listens there."""
     try:
-        socket.create_connection((address, port), HANG).close()
+        socket.create_connection((address, port), TIMEOUT_SECONDS).close()
     except ConnectionRefusedError:
         return True
     return False

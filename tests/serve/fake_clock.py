@@ -2,13 +2,13 @@
 
 import threading
 
-from knft.serve.moment import Moment
+from knft.serve.timestamp import Timestamp
 
 START = 1_780_000_000
 """2026-05-28T20:26:40Z, in seconds since 1970."""
 
 
-class HeldMoment:
+class FakeClock:
     """Time passes when the test says so; both clocks go together, unless somebody sets the wall clock."""
 
     def __init__(self) -> None:
@@ -16,9 +16,9 @@ class HeldMoment:
         self._wall = START * 10**9
         self._steady = 1000.0
 
-    def __call__(self) -> Moment:
+    def __call__(self) -> Timestamp:
         with self._lock:
-            return Moment(self._wall, self._steady)
+            return Timestamp(self._wall, self._steady)
 
     def pass_time(self, seconds: float) -> None:
         with self._lock:
@@ -33,4 +33,4 @@ class HeldMoment:
     @property
     def seconds(self) -> float:
         """Seconds since 1970."""
-        return self().timestamp
+        return self().unix_seconds

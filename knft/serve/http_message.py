@@ -1,6 +1,6 @@
-"""HTTP messages: the head of a request in, the bytes of an answer out. Values only; sockets are others'.
+"""HTTP/1.1 messages: parses the head of a request, and encodes a response as bytes. No I/O.
 
-What is served needs no more of HTTP/1.1 than that: no body comes in, and a connection has one request.
+The servers need little of HTTP: requests have no body, and each connection carries one request.
 """
 
 import re
@@ -21,14 +21,14 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 
 class Request(Struct, frozen=True):
-    """A request: its method, and its path without a query."""
+    """A request: its method, and its path without the query."""
 
     method: str
     path: str
 
 
 class Response(Struct, frozen=True):
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes
@@ -37,22 +37,22 @@ class Response(Struct, frozen=True):
 
 
 class BadRequestError(Exception):
-    """Bytes that are no request which can be answered; ``status`` says why."""
+    """The received bytes are not a supported request; ``status`` is the HTTP status to respond with."""
 
     def __init__(self, status: HTTPStatus) -> None:
-        """Have the sender told ``status``."""
+        """Respond with ``status``."""
         super().__init__(status.phrase)
         self.status = status
 
 
-def head_length(received: bytes | bytearray, looked_at: int) -> int | None:
-    """Return where the head of a request ends, None where it has not come yet; so much was ``looked_at`` before."""
-    end = _END_OF_HEAD.search(received, max(0, looked_at - 3))
+def head_length(received: bytes | bytearray, searched: int) -> int | None:
+    """Return the length of the request's head, None while it is incomplete; skip the first ``searched`` bytes."""
+    end = _END_OF_HEAD.search(received, max(0, searched - 3))
     return end.end() if end else None
 
 
 def parse_request(head: bytes) -> Request:
-    """Return what a head asks for; raise BadRequestError where it asks for nothing that can be understood."""
+    """Return the request with this head; raise BadRequestError if it is malformed or not HTTP/1."""
     first, *fields = head.decode("latin-1").strip("\r\n").replace("\r\n", "\n").split("\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None or not all(_FIELD.fullmatch(field) for field in fields):
@@ -64,13 +64,13 @@ def parse_request(head: bytes) -> Request:
     return Request(method, path.partition("?")[0] or "/")
 
 
-def sentence(status: HTTPStatus, *headers: tuple[str, str]) -> Response:
-    """Return an answer that only says what its status means."""
+def status_response(status: HTTPStatus, *headers: tuple[str, str]) -> Response:
+    """Return a plain-text response that contains only the status and its phrase."""
     return Response(status, f"{status.value} {status.phrase.lower()}\n".encode(), headers=(NO_SNIFFING, *headers))
 
 
 def encode(response: Response, timestamp: float, *, with_body: bool) -> bytes:
-    """Return an answer as it is sent at ``timestamp`` (seconds since 1970); without its body where HEAD asked."""
+    """Return the bytes of a response with the date ``timestamp`` (seconds since 1970); HEAD gets no body."""
     status = HTTPStatus(response.status)
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knft.serve.message import BadRequestError, Request, Response, encode, head_length, parse_request
+from knft.serve.http_message import BadRequestError, Request, Response, encode, head_length, parse_request
 
 GOOD = {
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n": Request("GET", "/"),
@@ -37,13 +37,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("head", GOOD)
-def test_requests(head: bytes) -> None:
+def test_valid_requests(head: bytes) -> None:
     assert head_length(head, 0) == len(head)
     assert parse_request(head) == GOOD[head]
 
 
 @pytest.mark.parametrize("head", BAD)
-def test_what_is_no_request(head: bytes) -> None:
+def test_invalid_requests(head: bytes) -> None:
     with pytest.raises(BadRequestError) as refused:
         parse_request(head)
     assert refused.value.status == BAD[head]
@@ -53,7 +53,7 @@ def test_what_is_no_request(head: bytes) -> None:
     st.binary(max_size=200)
     | st.lists(st.sampled_from([b"GET", b" ", b"/", b"HTTP/1.1", b"\r\n", b":", b"a"])).map(b"".join)
 )
-def test_any_bytes_are_a_request_or_a_bad_one(head: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused(head: bytes) -> None:
     try:
         request = parse_request(head)
     except BadRequestError:
@@ -63,7 +63,7 @@ def test_any_bytes_are_a_request_or_a_bad_one(head: bytes) -> None:
 
 
 @given(st.data(), st.sampled_from(sorted(GOOD)))
-def test_the_end_of_a_head_is_found_however_it_comes(data: st.DataObject, head: bytes) -> None:
+def test_end_of_head_is_found_in_any_fragmentation(data: st.DataObject, head: bytes) -> None:
     received = bytearray()
     while received != head:
         looked_at = len(received)
@@ -74,7 +74,7 @@ def test_the_end_of_a_head_is_found_however_it_comes(data: st.DataObject, head: 
             assert received == head
 
 
-def test_an_answer_says_no_more_than_it_has_to() -> None:
+def test_response_has_only_necessary_headers() -> None:
     """Above all not what it was made with."""
     sent = encode(Response(200, b"ok"), 0.0, with_body=True)
     assert sent == (

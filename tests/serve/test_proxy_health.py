@@ -5,11 +5,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from knft.model.names import Family
-from knft.serve.health import ProxyHealth, is_eligible
-from knft.serve.moment import Moment
-from knft.sync.observer import Observer
-from tests.serve.held_moment import HeldMoment
+from knft.apiserver.node import is_eligible
+from knft.families import Family
+from knft.model.objects import Node, NodeSpec, ObjectMeta, Taint
+from knft.serve.proxy_health import ProxyHealth
+from knft.serve.timestamp import Timestamp
+from knft.sync.observer import SyncObserver
+from tests.serve.fake_clock import FakeClock
 
 V4, V6 = Family.IPV4, Family.IPV6
 TIMEOUT = 10.0
@@ -19,17 +21,17 @@ class _Health:
     """A ProxyHealth whose syncs are said by the test."""
 
     def __init__(self) -> None:
-        self.clock = HeldMoment()
+        self.clock = FakeClock()
         self.health = ProxyHealth(TIMEOUT / 2, self.clock)
         self.eligible = True
 
     def updated(self, *families: Family) -> None:
         for family in families:
-            self.health._update(family)
+            self.health._record_update(family)
 
     def queued(self, *families: Family) -> None:
         for family in families:
-            self.health.queued(family)
+            self.health.sync_queued(family)
 
     def expect(self, *, livez: int, healthz: int) -> None:
         alive, ready = self.health.livez(), self.health.healthz(node_eligible=self.eligible)
@@ -40,7 +42,11 @@ class _Health:
             assert body.get("nodeEligible") == (self.eligible if has_node else None)
 
 
-def test_the_sequence_of_upstreams_test() -> None:
+def _tainted(key: str) -> Node:
+    return Node(ObjectMeta("node-1"), NodeSpec(taints=(Taint(key),)))
+
+
+def test_upstream_sequence() -> None:
     """Before any update healthy; late families make it unhealthy, until both are updated."""
     health = _Health()
     health.expect(livez=200, healthz=200)
@@ -56,17 +62,17 @@ def test_the_sequence_of_upstreams_test() -> None:
 
 
 @pytest.mark.parametrize("family", list(Family))
-def test_one_family_that_is_late_is_enough(family: Family) -> None:
+def test_one_late_family_makes_the_proxy_unhealthy(family: Family) -> None:
     health = _Health()
     health.updated(V4, V6)
     health.queued(family)
     health.clock.pass_time(25)
     health.expect(livez=503, healthz=503)
-    states = {found: state.healthy for found, state in health.health.families().items()}
+    states = {found: state.is_healthy for found, state in health.health.families().items()}
     assert states == {each: each is not family for each in Family}
 
 
-def test_what_waits_is_late_from_the_timeout_on_counted_from_the_oldest() -> None:
+def test_timeout_counts_from_the_oldest_pending_change() -> None:
     health = _Health()
     health.updated(V4)
     health.queued(V4)
@@ -78,14 +84,14 @@ def test_what_waits_is_late_from_the_timeout_on_counted_from_the_oldest() -> Non
     health.expect(livez=503, healthz=503)
 
 
-def test_a_proxy_that_nobody_asks_for_anything_is_healthy() -> None:
+def test_idle_proxy_is_healthy() -> None:
     health = _Health()
     health.updated(V4, V6)
     health.clock.pass_time(1e6)
     health.expect(livez=200, healthz=200)
 
 
-def test_a_family_that_has_not_begun_is_not_reported() -> None:
+def test_family_before_its_first_loop_is_not_reported() -> None:
     health = _Health()
     health.queued(V4, V6)
     health.clock.pass_time(25)
@@ -95,26 +101,26 @@ def test_a_family_that_has_not_begun_is_not_reported() -> None:
     assert health.health.families().keys() == {V6}
 
 
-def test_a_sync_that_fails_leaves_late_what_is_late() -> None:
+def test_failed_sync_keeps_changes_pending() -> None:
     health = _Health()
     health.updated(V4)
     health.queued(V4)
     health.clock.pass_time(TIMEOUT - 1)
-    health.health.failed(V4, 0.1)
+    health.health.sync_failed(V4, 0.1)
     health.clock.pass_time(1)
     health.expect(livez=503, healthz=503)
 
 
-def test_a_first_sync_that_never_succeeds_is_late_too() -> None:
+def test_first_sync_that_never_succeeds_is_late() -> None:
     """Nothing was queued after the loop began: what failed is what waits."""
     health = _Health()
-    health.health.looping(V4)
-    health.health.failed(V4, 0.1)
+    health.health.loop_started(V4)
+    health.health.sync_failed(V4, 0.1)
     health.clock.pass_time(TIMEOUT)
     health.expect(livez=503, healthz=503)
 
 
-def test_who_sets_the_machines_clock_makes_nothing_late() -> None:
+def test_wall_clock_jump_makes_nothing_late() -> None:
     health = _Health()
     health.updated(V4)
     health.queued(V4)
@@ -124,22 +130,21 @@ def test_who_sets_the_machines_clock_makes_nothing_late() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "eligible"),
+    ("node", "is_node_eligible"),
     [
-        pytest.param({}, True, id="as it should be"),
-        pytest.param({"taint_keys": ["ToBeDeletedByClusterAutoscaler"]}, False, id="about to be removed"),
-        pytest.param({"taint_keys": ["node.kubernetes.io/unschedulable"]}, True, id="another taint"),
-        pytest.param({"deletion_timestamp": "2026-01-01T00:00:00Z"}, False, id="being deleted"),
-        pytest.param({"exists": False}, False, id="gone"),
+        pytest.param(Node(ObjectMeta("node-1")), True, id="normal"),
+        pytest.param(_tainted("ToBeDeletedByClusterAutoscaler"), False, id="tainted by the cluster autoscaler"),
+        pytest.param(_tainted("node.kubernetes.io/unschedulable"), True, id="another taint"),
+        pytest.param(Node(ObjectMeta("node-1", deletion_timestamp="2026-01-01T00:00:00Z")), False, id="being deleted"),
+        pytest.param(None, False, id="deleted"),
     ],
 )
-def test_the_node_changes_healthz_and_never_livez(node: dict[str, object], *, eligible: bool) -> None:
+def test_node_affects_healthz_but_not_livez(node: Node | None, *, is_node_eligible: bool) -> None:
     health = _Health()
     health.updated(V4, V6)
-    known = {"exists": True, "deletion_timestamp": None, "taint_keys": ()}
-    health.eligible = is_eligible(**(known | node))  # type: ignore[arg-type]
-    assert health.eligible is eligible
-    health.expect(livez=200, healthz=200 if eligible else 503)
+    health.eligible = is_eligible(node)
+    assert health.eligible is is_node_eligible
+    health.expect(livez=200, healthz=200 if is_node_eligible else 503)
     health.eligible = True
     health.expect(livez=200, healthz=200)
 
@@ -161,7 +166,7 @@ def _late() -> _Health:
     return health
 
 
-def test_the_body_of_an_unhealthy_proxy() -> None:
+def test_body_of_an_unhealthy_proxy() -> None:
     """``lastUpdated`` is the newest of the families'; the order of the fields is kube-proxy's."""
     health = _late()
     assert health.health.livez().body == LATE_BODY % b""
@@ -169,7 +174,7 @@ def test_the_body_of_an_unhealthy_proxy() -> None:
     assert health.health.healthz(node_eligible=False).body == LATE_BODY % b'"nodeEligible":false,'
 
 
-def test_the_body_of_a_healthy_proxy_says_that_it_was_updated_now() -> None:
+def test_body_of_a_healthy_proxy_reports_now_as_last_update() -> None:
     health = _late()
     health.updated(V4)
     health.clock.pass_time(1)
@@ -180,7 +185,7 @@ def test_the_body_of_a_healthy_proxy_says_that_it_was_updated_now() -> None:
     )
 
 
-def test_the_body_of_a_healthy_proxy_on_a_node_that_goes_away() -> None:
+def test_body_of_a_healthy_proxy_on_an_ineligible_node() -> None:
     """503 though the proxy is healthy; before the loop begins the last update is Go's zero time."""
     health = _Health()
     response = health.health.healthz(node_eligible=False)
@@ -200,10 +205,10 @@ def test_the_body_of_a_healthy_proxy_on_a_node_that_goes_away() -> None:
         (1_780_000_000_120_000_000, "2026-05-28T20:26:40.12Z"),
     ],
 )
-def test_times_are_written_to_the_nanosecond(nanoseconds: int, text: str) -> None:
-    assert str(Moment(nanoseconds, 0)) == text
+def test_timestamp_format(nanoseconds: int, text: str) -> None:
+    assert str(Timestamp(nanoseconds, 0)) == text
 
 
-def test_it_is_an_observer() -> None:
-    check: Callable[[Observer], None] = lambda _: None  # noqa: E731 - mypy is who checks
-    check(ProxyHealth(30, HeldMoment()))
+def test_proxy_health_is_an_observer() -> None:
+    check: Callable[[SyncObserver], None] = lambda _: None  # noqa: E731 - mypy is who checks
+    check(ProxyHealth(30, FakeClock()))

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from knft.model.names import Family
-from tests.kernel.harness import slices
-from tests.serve.node import ServedNode
+from knft.families import Family
+from tests.serve.node import MonitoredNode
+from tests.support.kernel_harness import slices
 
 RULES = "kubeproxy_sync_proxy_rules_"
 
-MOVED: set[str] = set()
+CHANGED_METRICS: set[str] = set()
 """What tests of the modules that are loaded so far are to move."""
 
-Move = Callable[[ServedNode], None]
+Move = Callable[[MonitoredNode], None]
 
 
 def _of(series: dict[str, float], name: str) -> dict[str, float]:
@@ -23,13 +23,13 @@ def _of(series: dict[str, float], name: str) -> dict[str, float]:
     return {key: value for key, value in series.items() if key.partition("{")[0] in {name + end for end in ends}}
 
 
-def moves(*names: str) -> Callable[[Move], Move]:
+def changes_metrics(*names: str) -> Callable[[Move], Move]:
     """Mark a test that moves these metrics; that they have other values after it is held here."""
-    MOVED.update(names)
+    CHANGED_METRICS.update(names)
 
     def decorate(test: Move) -> Move:
         @functools.wraps(test)
-        def checked(node: ServedNode) -> None:
+        def checked(node: MonitoredNode) -> None:
             before = {**node.scrape(), **node.scrape("/metrics/slis")}
             test(node)
             after = {**node.scrape(), **node.scrape("/metrics/slis")}
@@ -41,14 +41,14 @@ def moves(*names: str) -> Callable[[Move], Move]:
     return decorate
 
 
-def value(node: ServedNode, name: str, family: Family | None = None, **labels: str) -> float:
+def value(node: MonitoredNode, name: str, family: Family | None = None, **labels: str) -> float:
     """Return a series' value."""
     known = ({"ip_family": family.value} if family is not None else {}) | labels
     text = ",".join(f'{label}="{known[label]}"' for label in sorted(known))
     return node.scrape()[f"{name}{{{text}}}" if text else name]
 
 
-def timed(node: ServedNode, name: str, numbers: list[int], ago: float) -> list[dict[str, Any]]:
+def slices_changed_ago(node: MonitoredNode, name: str, numbers: list[int], ago: float) -> list[dict[str, Any]]:
     """Return the slices of a Service, changed so many seconds ago."""
     moment = datetime.fromtimestamp(node.clock.seconds - ago, UTC).isoformat().replace("+00:00", "Z")
     made = slices(name, numbers)

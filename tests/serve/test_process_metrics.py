@@ -9,32 +9,32 @@ from typing import Any
 
 import pytest
 
-from knft.cli.feeds import ClusterFeed
+from knft.app.feeds import ApiServerFeed
 from knft.configuration.settings import ClientSettings, Settings
-from knft.errors import ClusterError, RefusedError
-from knft.kernel.notifications import ForeignChanges
-from knft.model.names import Family
+from knft.errors import ApiServerError, ApiStatusError
+from knft.families import Family
+from knft.kernel.notifications import ForeignChangeMonitor
 from knft.render.names import TABLE
-from knft.sync.conntrack import FlowCleaner
-from tests.apiserver.answers import refuse
-from tests.apiserver.server import ApiServer
-from tests.conntrack.entries import Entry, make
-from tests.kernel.harness import CONFIG, service, slices
-from tests.serve.moving import moves, value
-from tests.serve.node import HEALTH, METRICS, ServedNode, eventually
+from knft.sync.flow_cleaner import FlowCleaner
+from tests.serve.metric_values import changes_metrics, value
+from tests.serve.node import HEALTH, METRICS, MonitoredNode, wait_until
+from tests.support.conntrack_entries import Entry, add_entries
+from tests.support.fake_api.responses import respond_status
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.kernel_harness import CONFIG, service, slices
 
 pytestmark = pytest.mark.kernel
 V4, V6 = Family.IPV4, Family.IPV6
 
 
-@moves("kubeproxy_proxy_healthz_total", "kubeproxy_proxy_livez_total")
-def test_probes_are_counted_by_their_answer(node: ServedNode) -> None:
+@changes_metrics("kubeproxy_proxy_healthz_total", "kubeproxy_proxy_livez_total")
+def test_probes_are_counted_by_status(node: MonitoredNode) -> None:
     for _ in range(2):
         node.get(HEALTH, "/healthz")
     node.eligible = False
     node.get(HEALTH, "/healthz")
     node.get(HEALTH, "/livez")
-    node.serving.health.queued(V4)
+    node.monitoring.health.sync_queued(V4)
     node.clock.pass_time(60)
     for _ in range(3):
         node.get(HEALTH, "/livez")
@@ -43,12 +43,18 @@ def test_probes_are_counted_by_their_answer(node: ServedNode) -> None:
     assert [value(node, f"kubeproxy_proxy_{probe}_total", code=code) for probe, code in probes] == [2, 1, 1, 3]
 
 
-@moves("kubeproxy_conntrack_reconciler_sync_duration_seconds", "kubeproxy_conntrack_reconciler_deleted_entries_total")
-def test_flows_that_are_forgotten(node: ServedNode) -> None:
+@changes_metrics(
+    "kubeproxy_conntrack_reconciler_sync_duration_seconds", "kubeproxy_conntrack_reconciler_deleted_entries_total"
+)
+def test_conntrack_reconciler_deletes_stale_entry(node: MonitoredNode) -> None:
     """Of two that the kernel has, the one whose endpoint is gone."""
     moments = itertools.count()
     cleaner = FlowCleaner(
-        CONFIG, frozenset, node.serving.metrics.conntrack_reconciled, clock=lambda: next(moments) * 0.1, grace=0
+        CONFIG,
+        frozenset,
+        node.monitoring.metrics.observe_conntrack_reconcile,
+        clock=lambda: next(moments) * 0.1,
+        grace=0,
     )
     node.daemon._observers = (*node.daemon._observers, cleaner)
 
@@ -56,10 +62,10 @@ def test_flows_that_are_forgotten(node: ServedNode) -> None:
         ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
         return [service("dns", 8, ports=ports), *({**each, "ports": ports} for each in slices("dns", numbers))]
 
-    node.synced(*dns([1, 2]))
+    node.apply_and_sync(*dns([1, 2]))
     for client, endpoint in (("192.0.2.50", "10.244.2.1"), ("192.0.2.51", "10.244.2.2")):
-        make([Entry("UDP", (client, 5353), ("10.96.0.8", 53), (endpoint, 53))])
-    node.synced(*dns([2]))
+        add_entries([Entry("UDP", (client, 5353), ("10.96.0.8", 53), (endpoint, 53))])
+    node.apply_and_sync(*dns([2]))
     assert cleaner.reconcile(V4) == 1
     assert value(node, "kubeproxy_conntrack_reconciler_deleted_entries_total", V4) == 1
     duration = "kubeproxy_conntrack_reconciler_sync_duration_seconds"
@@ -67,26 +73,26 @@ def test_flows_that_are_forgotten(node: ServedNode) -> None:
     assert value(node, f"{duration}_sum", V4) >= 0.1
 
 
-def test_what_the_conntrack_reconciler_tells(node: ServedNode) -> None:
-    node.serving.metrics.conntrack_reconciled(V4, 0.003, 5)
-    node.serving.metrics.conntrack_reconciled(V4, 0.0005, 0)
+def test_conntrack_reconciler_metrics(node: MonitoredNode) -> None:
+    node.monitoring.metrics.observe_conntrack_reconcile(V4, 0.003, 5)
+    node.monitoring.metrics.observe_conntrack_reconcile(V4, 0.0005, 0)
     duration = "kubeproxy_conntrack_reconciler_sync_duration_seconds"
     assert [value(node, f"{duration}_bucket", V4, le=bound) for bound in ("0.001", "0.002", "0.004")] == [1, 1, 2]
     assert value(node, "kubeproxy_conntrack_reconciler_deleted_entries_total", V4) == 5
 
 
-@moves("rest_client_requests_total", "rest_client_request_duration_seconds")
-def test_requests_to_an_api_server(node: ServedNode) -> None:
+@changes_metrics("rest_client_requests_total", "rest_client_request_duration_seconds")
+def test_requests_to_an_api_server(node: MonitoredNode) -> None:
     """One is answered, one refused, and one finds nobody there."""
-    with ApiServer() as server:
+    with FakeApiServer() as server:
         settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
-        feed = ClusterFeed(settings)
-        feed.count_requests(node.serving.metrics)
+        feed = ApiServerFeed(settings)
+        feed.count_requests(node.monitoring.metrics)
         feed._connection.request("GET", "/api/v1/services")
-        server.demand("", refuse(403, "no"))
-        with pytest.raises(RefusedError):
+        server.respond_next("", respond_status(403, "no"))
+        with pytest.raises(ApiStatusError):
             feed._connection.request("GET", "/api/v1/services")
-    with pytest.raises(ClusterError):
+    with pytest.raises(ApiServerError):
         feed._connection.request("POST", "/api/v1/services")
     host = server.url.removeprefix("http://")
     answers = {("200", "GET"): 1, ("403", "GET"): 1, ("<error>", "POST"): 1}
@@ -96,9 +102,9 @@ def test_requests_to_an_api_server(node: ServedNode) -> None:
     assert value(node, "rest_client_request_duration_seconds_count", verb="POST", host=host) == 1
 
 
-def test_what_the_client_of_the_api_server_tells(node: ServedNode) -> None:
+def test_api_client_metrics(node: MonitoredNode) -> None:
     for code, seconds in (("200", 0.01), ("200", 3.0), ("<error>", 0.001)):
-        node.serving.metrics.api_request(code, "GET", "10.96.0.1:443", seconds)
+        node.monitoring.metrics.observe_api_request(code, "GET", "10.96.0.1:443", seconds)
     labels: dict[str, Any] = {"method": "GET", "host": "10.96.0.1:443"}
     assert [value(node, "rest_client_requests_total", code=code, **labels) for code in ("200", "<error>")] == [2, 1]
     bucket: dict[str, Any] = {"verb": "GET", "host": "10.96.0.1:443"}
@@ -106,45 +112,45 @@ def test_what_the_client_of_the_api_server_tells(node: ServedNode) -> None:
     assert found == [1, 2, 3]
 
 
-@moves("knft_foreign_changes_total")
-def test_changes_of_others(node: ServedNode) -> None:
-    node.synced()
+@changes_metrics("knft_foreign_changes_total")
+def test_foreign_changes(node: MonitoredNode) -> None:
+    node.apply_and_sync()
     stop = threading.Event()
-    with ForeignChanges(TABLE) as others:
-        thread = threading.Thread(target=node.daemon.listen, args=[others, stop])
+    with ForeignChangeMonitor(TABLE) as others:
+        thread = threading.Thread(target=node.daemon.watch_foreign_changes, args=[others, stop])
         thread.start()
         node.namespace.run(["nft", "add", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.99 }"])
-        eventually(lambda: value(node, "knft_foreign_changes_total", V4) == 1)
+        wait_until(lambda: value(node, "knft_foreign_changes_total", V4) == 1)
         stop.set()
         others.stop()
         thread.join()
     assert value(node, "knft_foreign_changes_total", V6) == 0
 
 
-@moves("knft_audit_differences_total")
-def test_differences_that_an_audit_finds(node: ServedNode) -> None:
-    node.synced(service("web"))
+@changes_metrics("knft_audit_differences_total")
+def test_audit_differences(node: MonitoredNode) -> None:
+    node.apply_and_sync(service("web"))
     node.namespace.run(["nft", "add", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.98, 10.96.0.99 }"])
     assert node.daemon.audit()
     assert [value(node, "knft_audit_differences_total", family) for family in Family] == [2, 0]
 
 
-@moves("knft_libnftables_starts_total")
-def test_processes_of_the_library(node: ServedNode) -> None:
-    from tests.kernel.nft_process import library_in
+@changes_metrics("knft_libnftables_starts_total")
+def test_libnftables_process_starts(node: MonitoredNode) -> None:
+    from tests.support.library_process import library_in
 
-    node.synced()
+    node.apply_and_sync()
     before = value(node, "knft_libnftables_starts_total")
     library = library_in(node.namespace)._process
     assert library.pid is not None
     os.kill(library.pid, signal.SIGKILL)
     with node.namespace.entered():
-        assert library.dies_within(20)
+        assert library.has_died_within(20)
     assert value(node, "knft_libnftables_starts_total") == before + 1
 
 
-@moves("kubernetes_healthcheck", "kubernetes_healthchecks_total")
-def test_indicators(node: ServedNode) -> None:
+@changes_metrics("kubernetes_healthcheck", "kubernetes_healthchecks_total")
+def test_service_level_indicators(node: MonitoredNode) -> None:
     """On a page of their own."""
     for _ in range(2):
         node.get(METRICS, "/healthz")
@@ -155,9 +161,9 @@ def test_indicators(node: ServedNode) -> None:
     }
 
 
-@moves("process_cpu_seconds_total")
-def test_the_process_itself(node: ServedNode) -> None:
+@changes_metrics("process_cpu_seconds_total")
+def test_process_collector(node: MonitoredNode) -> None:
     before = node.scrape()
     with socket.socket(), socket.socket():
         assert node.scrape()["process_open_fds"] == before["process_open_fds"] + 2
-    eventually(lambda: node.scrape()["process_cpu_seconds_total"] > before["process_cpu_seconds_total"])
+    wait_until(lambda: node.scrape()["process_cpu_seconds_total"] > before["process_cpu_seconds_total"])

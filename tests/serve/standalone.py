@@ -7,25 +7,25 @@ from typing import Any
 
 from knft.config import Config
 from knft.configuration.settings import Settings
-from knft.serve.assemble import Serving
-from knft.serve.events import Event
-from tests.serve.client import refuses
-from tests.serve.held_moment import HeldMoment
-from tests.serve.node import LOOPBACK, eventually
+from knft.model.events import Event
+from knft.serve.monitoring import Monitoring
+from tests.serve.fake_clock import FakeClock
+from tests.serve.http_client import refuses_connections
+from tests.serve.node import LOOPBACK, wait_until
 
 
-class Running:
+class StandaloneServers:
     """A process's servers, and what they have told."""
 
     def __init__(self, **settings: Any) -> None:
-        self.clock = HeldMoment()
+        self.clock = FakeClock()
         self.events: list[Event] = []
         self.failures: list[str] = []
         self.failed = threading.Event()
-        self.eligible: Callable[[], bool] = lambda: True
-        self.serving = Serving(
+        self.is_eligible: Callable[[], bool] = lambda: True
+        self.monitoring = Monitoring(
             Settings(Config("node-1"), **settings),
-            node_eligible=lambda: self.eligible(),  # noqa: PLW0108 - the test sets another one
+            node_eligible=lambda: self.is_eligible(),  # noqa: PLW0108 - the test sets another one
             on_event=self.events.append,
             on_hard_failure=self._fail,
             flags={"v": "2", "config": "/etc/knft.yaml"},
@@ -37,18 +37,18 @@ class Running:
         self.failed.set()
 
 
-class Start:
+class StartServers:
     """Starts servers, and stops them at the end."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
 
-    def __call__(self, **settings: Any) -> Running:
-        running = Running(**settings)
-        running.serving.start()
-        self._stack.callback(running.serving.stop)
+    def __call__(self, **settings: Any) -> StandaloneServers:
+        running = StandaloneServers(**settings)
+        running.monitoring.start()
+        self._stack.callback(running.monitoring.stop)
         return running
 
 
-def served(port: int) -> None:
-    eventually(lambda: not refuses(LOOPBACK, port))
+def wait_until_served(port: int) -> None:
+    wait_until(lambda: not refuses_connections(LOOPBACK, port))

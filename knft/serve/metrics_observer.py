@@ -1,0 +1,118 @@
+"""Updates the metrics of syncs from their reports (docs/behaviour/metrics.md)."""
+
+import logging
+from collections.abc import Collection
+
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.model.plan import TrafficAction
+from knft.serve.metrics import Metrics, ScrapeValues
+from knft.serve.service_health import ServiceHealth
+from knft.serve.timestamp import Clock
+from knft.sync.daemon import Daemon
+from knft.sync.observer import SyncObserver
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+from knft.track.endpoints import TriggerTimes
+
+latency_log = logging.getLogger("knft.latency")
+"""Gets one line for each sync; kube-proxy logs each change (docs/behaviour/tracking.md#programming-latency)."""
+
+
+class NoLocalEndpoints:
+    """The Service ports of one family that drop traffic: their policy is Local and no endpoint is on this node."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.internal: set[ServicePortName] = set()
+        self.external: set[ServicePortName] = set()
+
+    def update(self, changed: Collection[ServicePortName], state: ServiceState) -> None:
+        """Update the changed Service ports; skip the plan of those without policy Local, which are most."""
+        self.internal.difference_update(changed)
+        self.external.difference_update(changed)
+        for name in changed:
+            port = state.service_port(name)
+            if port is None or not (port.internal_policy_local or port.external_policy_local):
+                continue
+            plan = state.plan(name)
+            if plan is not None and plan.internal is TrafficAction.DROP:
+                self.internal.add(name)
+            if plan is not None and plan.external is TrafficAction.DROP:
+                self.external.add(name)
+
+
+class MetricsObserver(SyncObserver):
+    """Updates the metrics of syncs."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        """Update ``metrics``."""
+        self._metrics = metrics.syncs
+        self._clock = clock
+        self._no_local = {family: NoLocalEndpoints() for family in Family}
+
+    def loop_started(self, family: Family) -> None:
+        """Record that the first sync is queued."""
+        self.sync_queued(family)
+
+    def sync_queued(self, family: Family) -> None:
+        """Record that a sync is queued."""
+        self._metrics.last_queued(family.value).set(self._clock().unix_seconds)
+
+    def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
+        """Record a sync that succeeded."""
+        now, metrics, family = self._clock().unix_seconds, self._metrics, report.family.value
+        metrics.last_success(family).set(now)
+        metrics.duration(family).observe(report.seconds)
+        duration_by_kind = metrics.full_duration if report.is_full else metrics.partial_duration
+        duration_by_kind(family).observe(report.seconds)
+        metrics.kernel_duration(family).observe(report.kernel_seconds)
+        self._observe_latency(report.trigger_times, family, now)
+        if report.refused_cleanups:
+            metrics.cleanup_failures(family).inc(report.refused_cleanups)
+        metrics.elements(family, "add").inc(report.elements_added)
+        metrics.elements(family, "remove").inc(report.elements_removed)
+        metrics.chains_written(family).inc(report.chains_written)
+        metrics.quarantined(family).set(len(report.quarantined))
+        metrics.contested(family).set(len(report.losing_claims))
+        metrics.orphaned(family).set(bool(report.orphan_error))
+        self._set_no_local_endpoints(report, state)
+
+    def _observe_latency(self, times: TriggerTimes, family: str, now: float) -> None:
+        latencies = [now - trigger.timestamp() for triggers in times.values() for trigger in triggers]
+        for seconds in latencies:
+            self._metrics.programming_latency(family).observe(seconds)
+        if latencies:
+            latency_log.debug(
+                "%s: programmed %d endpoint changes; latency of the newest %.3f s, of the oldest %.3f s",
+                family, len(latencies), min(latencies), max(latencies),
+            )  # fmt: skip
+
+    def _set_no_local_endpoints(self, report: SyncReport, state: ServiceState) -> None:
+        counts, gauge = self._no_local[report.family], self._metrics.no_local_endpoints
+        counts.update(report.changed_service_ports, state)
+        gauge(report.family.value, "internal").set(len(counts.internal))
+        gauge(report.family.value, "external").set(len(counts.external))
+
+    def sync_failed(self, family: Family, seconds: float) -> None:
+        """Record a sync that failed; it counts as a full sync, since knft reads the table back before it gives up."""
+        self._metrics.sync_failures(family.value).inc()
+        self._metrics.duration(family.value).observe(seconds)
+        self._metrics.full_duration(family.value).observe(seconds)
+
+
+def read_scrape_values(daemon: Daemon, service_health: ServiceHealth, libnftables_starts: int) -> ScrapeValues:
+    """Return the current values of the counters that other objects keep."""
+    tracked = [state.tracker_counts() for state in daemon.states.values()]
+    return ScrapeValues(
+        service_changes=sum(each.service_changes for each in tracked),
+        services_pending=max(each.services_pending for each in tracked),
+        endpoint_changes=sum(each.endpoint_changes for each in tracked),
+        slices_pending=max(each.slices_pending for each in tracked),
+        foreign_changes={family: daemon.foreign_changes[family] for family in daemon.states},
+        audit_differences={family: daemon.audit_differences[family] for family in daemon.states},
+        service_ports={family: state.service_port_count() for family, state in daemon.states.items()},
+        health_check_services={family: servers.service_count for family, servers in service_health.servers.items()},
+        listen_failures={family: servers.listen_failures for family, servers in service_health.servers.items()},
+        libnftables_starts=libnftables_starts,
+    )

@@ -1,0 +1,90 @@
+"""Creates the observers and HTTP servers of one process: health checks, metrics, status pages, events."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from knft.configuration.settings import Settings
+from knft.kernel.process import LibraryProcess
+from knft.serve.events import EventReporter, OnEvent, node_event
+from knft.serve.http_server import HttpServer
+from knft.serve.http_thread import HttpThread
+from knft.serve.metrics import Metrics, ScrapeCollector
+from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
+from knft.serve.pages import MetricsSource, ProcessInfo, health_router, metrics_router
+from knft.serve.proxy_health import ProxyHealth
+from knft.serve.service_health import ServiceHealth
+from knft.serve.sockets import raise_file_limit
+from knft.serve.timestamp import Clock, now
+from knft.sync.daemon import Daemon
+from knft.sync.observer import SyncObserver
+
+
+class Monitoring:
+    """The observers and HTTP servers of one process.
+
+    Pass ``observers`` to the daemon. ``metrics`` has methods to record what no sync reports: requests to the API
+    server, and runs of the conntrack reconciler.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        node_eligible: Callable[[], bool],
+        on_event: OnEvent,
+        on_hard_failure: Callable[[str], None],
+        flags: Mapping[str, str] | None = None,
+        clock: Clock = now,
+    ) -> None:
+        """Open no port yet; raise UsageError for an invalid bind address.
+
+        ``node_eligible`` tells whether load balancers should send new connections to the node. Any thread may call
+        ``on_event`` and ``on_hard_failure``; they must not block. ``on_hard_failure`` gets an error message when a
+        server cannot listen and bindAddressHardFail is set. ``flags`` are the flags of the command line.
+        """
+        config, thread = settings.config, HttpThread(clock)
+        self._thread = thread
+        self.metrics = Metrics()
+        self.health = ProxyHealth(config.sync_period, clock)
+        self.service_health = ServiceHealth(config, thread, self.health.is_healthy, on_event)
+        self.observers: tuple[SyncObserver, ...] = (
+            self.health,
+            MetricsObserver(self.metrics, clock),
+            self.service_health,
+            EventReporter(config.node_name, on_event),
+        )
+
+        def report_failure(reason: str, message: str) -> None:
+            on_event(node_event(config.node_name, reason, message, warning=True))
+            if settings.bind_address_hard_fail:
+                on_hard_failure(message)
+
+        self._servers: list[HttpServer] = []
+        process = ProcessInfo(clock(), settings.document, dict(flags or {}), settings.profiling)
+        source = MetricsSource(self.metrics.scrape, self.metrics.scrape_slis, self.metrics.count_ping)
+        health_pages = health_router(self.health, node_eligible, self.metrics.count_probe)
+        metrics_pages = metrics_router(process, source, clock)
+        for name, address, router, reason in (
+            ("health", settings.healthz_bind_address, health_pages, "FailedToStartProxierHealthcheck"),
+            ("metrics", settings.metrics_bind_address, metrics_pages, "FailedToStartMetricServer"),
+        ):
+            if address:
+                on_failure = partial(report_failure, reason)
+                retries = not settings.bind_address_hard_fail
+                self._servers.append(HttpServer(thread, name, address, router, on_failure=on_failure, retries=retries))
+
+    def observe(self, daemon: Daemon, library: LibraryProcess) -> None:
+        """Add the counters that the daemon and the libnftables process keep to the metrics."""
+        collector = ScrapeCollector(lambda: read_scrape_values(daemon, self.service_health, library.start_count))
+        self.metrics.register(collector)
+
+    def start(self) -> None:
+        """Start the HTTP thread; report ports that are in use to the callbacks."""
+        raise_file_limit()
+        for server in self._servers:
+            self._thread.call_soon(server.start)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Release every port; does nothing if stopped already."""
+        self._thread.stop()

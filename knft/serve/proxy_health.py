@@ -1,0 +1,113 @@
+"""The proxy's own health checks ``/livez`` and ``/healthz`` (docs/behaviour/health.md#proxy).
+
+A family is healthy unless a change has been pending for longer than the timeout.
+"""
+
+import threading
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from knft.families import Family
+from knft.serve.http_message import JSON, Response
+from knft.serve.timestamp import Clock, Timestamp
+from knft.sync.observer import SyncObserver
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+"""Go's zero time, which kube-proxy reports before the first sync."""
+
+
+class FamilyHealth(Struct, frozen=True):
+    """Health of one family: the time of its last sync, and whether no change has been pending for too long."""
+
+    last_updated: Timestamp
+    is_healthy: bool
+
+
+class ProxyHealth(SyncObserver):
+    """Observes syncs and answers the proxy's health checks; thread-safe."""
+
+    def __init__(self, sync_period: float, clock: Clock) -> None:
+        """Report unhealthy when a change has been pending for two ``sync_period`` (seconds)."""
+        self._timeout = 2 * sync_period
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last_updated: dict[Family, Timestamp] = {}
+        self._pending_since: dict[Family, Timestamp] = {}
+        """When the oldest change that is not synced yet was queued."""
+
+    def loop_started(self, family: Family) -> None:
+        """Start with nothing pending."""
+        self._record_update(family)
+
+    def sync_queued(self, family: Family) -> None:
+        """Record that a change is pending; keep the time of an older one."""
+        now = self._clock()
+        with self._lock:
+            self._pending_since.setdefault(family, now)
+
+    def sync_succeeded(self, report: SyncReport, _state: ServiceState) -> None:
+        """Record that nothing is pending."""
+        self._record_update(report.family)
+
+    def sync_failed(self, family: Family, _seconds: float) -> None:
+        """Keep changes pending; if nothing was queued, the failed sync is pending from now on."""
+        self.sync_queued(family)
+
+    def _record_update(self, family: Family) -> None:
+        now = self._clock()
+        with self._lock:
+            self._last_updated[family] = now
+            self._pending_since.pop(family, None)
+
+    def families(self) -> dict[Family, FamilyHealth]:
+        """Return the health of the families whose loop has started."""
+        monotonic = self._clock().monotonic
+        with self._lock:
+            return {
+                family: FamilyHealth(updated, self._is_in_time(family, monotonic))
+                for family, updated in self._last_updated.items()
+            }
+
+    def _is_in_time(self, family: Family, monotonic: float) -> bool:
+        pending_since = self._pending_since.get(family)
+        return pending_since is None or monotonic - pending_since.monotonic < self._timeout
+
+    def is_healthy(self) -> bool:
+        """Return whether every family is healthy."""
+        return all(family.is_healthy for family in self.families().values())
+
+    def livez(self) -> Response:
+        """Return the response of ``/livez``: the health of this process alone."""
+        return self._response(self.families(), {}, node_eligible=True)
+
+    def healthz(self, *, node_eligible: bool) -> Response:
+        """Return the response of ``/healthz``: whether load balancers should send traffic to this node."""
+        return self._response(self.families(), {"nodeEligible": node_eligible}, node_eligible=node_eligible)
+
+    def _response(
+        self, families: dict[Family, FamilyHealth], node_fields: dict[str, bool], *, node_eligible: bool
+    ) -> Response:
+        now = self._clock()
+        healthy = all(family.is_healthy for family in families.values())
+        succeeded = healthy and node_eligible
+        newest = max(
+            (family.last_updated for family in families.values()), key=lambda time: time.wall_ns, default=_ZERO_TIME
+        )
+        body: dict[str, Any] = {
+            "lastUpdated": str(now if succeeded else newest),
+            "currentTime": str(now),
+            **node_fields,
+            "healthy": healthy,
+        }
+        if families:
+            body["status"] = {
+                family.value: {"lastUpdated": str(health.last_updated), "healthy": health.is_healthy}
+                for family, health in sorted(families.items(), key=lambda item: item[0].value)
+            }
+        status = HTTPStatus.OK if succeeded else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(status, msgspec.json.encode(body), JSON)

@@ -1,0 +1,106 @@
+"""Every metric by its name, type, labels and buckets, as behaviour.md H lists them; and those that are not there."""
+
+from msgspec import Struct
+
+
+class ExpectedMetric(Struct, frozen=True):
+    """What a metric is."""
+
+    type: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[str, ...] = ()
+
+
+SYNC_BUCKETS = (
+    "0.001",
+    "0.002",
+    "0.004",
+    "0.008",
+    "0.016",
+    "0.032",
+    "0.064",
+    "0.128",
+    "0.256",
+    "0.512",
+    "1.024",
+    "2.048",
+    "4.096",
+    "8.192",
+    "16.384",
+    "+Inf",
+)
+PROGRAMMING_BUCKETS = (
+    "0.25", "0.5", *map(str, range(1, 60)), *map(str, range(60, 116, 5)), *map(str, range(120, 301, 30)), "+Inf",
+)  # fmt: skip
+REQUEST_BUCKETS = ("0.005", "0.025", "0.1", "0.25", "0.5", "1", "2", "4", "8", "15", "30", "60", "+Inf")
+BY_FAMILY = ("ip_family",)
+
+KUBE_PROXY_METRICS = {
+    "kubeproxy_sync_proxy_rules_duration_seconds": ExpectedMetric("histogram", BY_FAMILY, SYNC_BUCKETS),
+    "kubeproxy_sync_full_proxy_rules_duration_seconds": ExpectedMetric("histogram", BY_FAMILY, SYNC_BUCKETS),
+    "kubeproxy_sync_partial_proxy_rules_duration_seconds": ExpectedMetric("histogram", BY_FAMILY, SYNC_BUCKETS),
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds": ExpectedMetric("gauge", BY_FAMILY),
+    "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": ExpectedMetric("gauge", BY_FAMILY),
+    "kubeproxy_network_programming_duration_seconds": ExpectedMetric("histogram", BY_FAMILY, PROGRAMMING_BUCKETS),
+    "kubeproxy_sync_proxy_rules_endpoint_changes_pending": ExpectedMetric("gauge"),
+    "kubeproxy_sync_proxy_rules_endpoint_changes_total": ExpectedMetric("counter"),
+    "kubeproxy_sync_proxy_rules_service_changes_pending": ExpectedMetric("gauge"),
+    "kubeproxy_sync_proxy_rules_service_changes_total": ExpectedMetric("counter"),
+    "kubeproxy_sync_proxy_rules_no_local_endpoints_total": ExpectedMetric("gauge", ("ip_family", "traffic_policy")),
+    "kubeproxy_proxy_healthz_total": ExpectedMetric("counter", ("code",)),
+    "kubeproxy_proxy_livez_total": ExpectedMetric("counter", ("code",)),
+    "kubeproxy_sync_proxy_rules_nftables_sync_failures_total": ExpectedMetric("counter", BY_FAMILY),
+    "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total": ExpectedMetric("counter", BY_FAMILY),
+    "kubeproxy_conntrack_reconciler_sync_duration_seconds": ExpectedMetric("histogram", BY_FAMILY, SYNC_BUCKETS),
+    "kubeproxy_conntrack_reconciler_deleted_entries_total": ExpectedMetric("counter", BY_FAMILY),
+    "rest_client_requests_total": ExpectedMetric("counter", ("code", "host", "method")),
+    "rest_client_request_duration_seconds": ExpectedMetric("histogram", ("host", "verb"), REQUEST_BUCKETS),
+}
+
+KNFT_METRICS = {
+    "knft_build_info": ExpectedMetric("gauge", ("python", "version")),
+    "knft_sync_kernel_duration_seconds": ExpectedMetric("histogram", BY_FAMILY, SYNC_BUCKETS),
+    "knft_elements_sent_total": ExpectedMetric("counter", ("ip_family", "operation")),
+    "knft_chains_written_total": ExpectedMetric("counter", BY_FAMILY),
+    "knft_service_ports": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_quarantined_service_ports": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_contested_frontends": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_orphaned_objects": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_foreign_changes_total": ExpectedMetric("counter", BY_FAMILY),
+    "knft_audit_differences_total": ExpectedMetric("counter", BY_FAMILY),
+    "knft_libnftables_starts_total": ExpectedMetric("counter"),
+    "knft_health_check_services": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_health_check_listen_failures_total": ExpectedMetric("counter", BY_FAMILY),
+}
+
+SLI_METRICS = {
+    "kubernetes_healthcheck": ExpectedMetric("gauge", ("name", "type")),
+    "kubernetes_healthchecks_total": ExpectedMetric("counter", ("name", "status", "type")),
+}
+
+OTHER_MODE = "of another mode"
+GATE = "of a gate that is off by default (C.8): knft serves no NodePorts on loopback"
+ABSENT_METRICS = {
+    "kubeproxy_sync_proxy_rules_iptables_restore_failures_total": OTHER_MODE,
+    "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total": OTHER_MODE,
+    "kubeproxy_sync_proxy_rules_iptables_total": OTHER_MODE,
+    "kubeproxy_sync_proxy_rules_iptables_last": OTHER_MODE,
+    "kubeproxy_iptables_ct_state_invalid_dropped_packets_total": OTHER_MODE,
+    "kubeproxy_iptables_localhost_nodeports_accepted_packets_total": OTHER_MODE,
+    "kubeproxy_nftables_localhost_nodeport_listeners": GATE,
+    "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": GATE,
+    "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": GATE,
+    "kubernetes_build_info": "alerts of version skew compare it with the API server's; knft_build_info has knft's own",
+    "kubernetes_feature_enabled": "no feature gate changes what knft does",
+    "registered_metrics_total": "about kube-proxy's own registry",
+    "hidden_metrics_total": "about kube-proxy's own registry",
+    "disabled_metrics_total": "about kube-proxy's own registry",
+    "go_goroutines": "of Go; python_* and process_* say the like",
+}
+
+PROCESS_METRICS = {
+    "process_virtual_memory_bytes", "process_resident_memory_bytes", "process_start_time_seconds",
+    "process_cpu_seconds_total", "process_open_fds", "process_max_fds",
+    "python_info", "python_gc_objects_collected_total", "python_gc_objects_uncollectable_total",
+    "python_gc_collections_total",
+}  # fmt: skip

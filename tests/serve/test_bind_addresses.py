@@ -1,0 +1,192 @@
+"""Where the two bind addresses are served: wildcards, ports that are not to be had, files that run out."""
+
+import errno
+import logging
+import resource
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from knft.errors import UsageError
+from knft.model.events import Event, ObjectReference
+from tests.serve.http_client import TIMEOUT_SECONDS, http_request, refuses_connections
+from tests.serve.node import HEALTH, LOOPBACK, METRICS, wait_until
+from tests.serve.standalone import StartServers, wait_until_served
+from tests.support.lab.namespace import Namespace
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "[::]"])  # noqa: S104 - in a namespace
+def test_wildcard_address_serves_both_families(start: StartServers, address: str) -> None:
+    start(healthz_bind_address=f"{address}:{HEALTH}")
+    wait_until_served(HEALTH)
+    assert {http_request(host, HEALTH, "/livez").status for host in (LOOPBACK, "127.0.0.9", "::1")} == {200}
+
+
+@pytest.mark.parametrize(
+    ("address", "reached", "not_reached"), [("127.0.0.2", "127.0.0.2", "127.0.0.1"), ("[::1]", "::1", "127.0.0.1")]
+)
+def test_specific_address_serves_only_that_address(
+    start: StartServers, address: str, reached: str, not_reached: str
+) -> None:
+    start(healthz_bind_address=f"{address}:{HEALTH}")
+    wait_until(lambda: not refuses_connections(reached, HEALTH))
+    assert http_request(reached, HEALTH, "/livez").status == 200
+    assert refuses_connections(not_reached, HEALTH)
+
+
+def test_restart_can_bind_the_ports_at_once(start: StartServers) -> None:
+    """A restart does not wait for old connections, of which some are open still."""
+    for _ in range(3):
+        running = start()
+        wait_until_served(HEALTH)
+        wait_until_served(METRICS)
+        http_request(LOOPBACK, HEALTH, "/livez")
+        with socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS):
+            running.monitoring.stop()
+            assert refuses_connections(LOOPBACK, HEALTH)
+            assert refuses_connections(LOOPBACK, METRICS)
+    running.monitoring.stop()
+
+
+def test_empty_address_means_no_server(start: StartServers) -> None:
+    start(healthz_bind_address="")
+    wait_until_served(METRICS)
+    assert refuses_connections(LOOPBACK, HEALTH)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "10256", "localhost:10256", "0.0.0.0:0", "0.0.0.0:65536", "[::1]", "1.2.3.4:x"]
+)
+def test_invalid_bind_address_is_refused(address: str) -> None:
+    from knft.serve.sockets import split_address
+
+    with pytest.raises(UsageError, match=r"^invalid bind address .*: expected IP:port, such as 0\.0\.0\.0:10256"):
+        split_address(address)
+
+
+TAKEN = f"the health server cannot listen on 0.0.0.0:{HEALTH}: Address already in use"
+NOT_ASSIGNED = f"the metrics server cannot listen on 192.0.2.1:{METRICS}: Cannot assign requested address"
+
+
+def test_port_in_use_is_retried(
+    start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each try has its line in the log, one event is sent, and the process goes on."""
+    monkeypatch.setattr("knft.serve.http_server.RETRY_SECONDS", 0.02)
+    with socket.create_server(("0.0.0.0", HEALTH)) as taken, caplog.at_level(logging.INFO, "knft"):  # noqa: S104 - in a namespace
+        running = start()
+        line = f"{TAKEN}; retrying in 0.02 s"
+        wait_until(lambda: caplog.messages.count(line) > 2)
+        wait_until_served(METRICS)
+        taken.close()
+        wait_until(lambda: f"the health server listens on 0.0.0.0:{HEALTH}" in caplog.messages)
+    assert http_request(LOOPBACK, HEALTH, "/livez").status == 200
+    assert running.failures == []
+    assert running.events == [
+        Event(
+            ObjectReference("Node", "node-1"), "FailedToStartProxierHealthcheck", "StartKubeProxy", TAKEN, warning=True
+        )
+    ]
+
+
+def test_retry_interval_is_five_seconds(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    later: list[float] = []
+    monkeypatch.setattr(
+        "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _work: later.append(seconds)
+    )
+    with socket.create_server(("0.0.0.0", HEALTH)):  # noqa: S104 - in a namespace
+        start()
+        wait_until(lambda: bool(later))
+    assert later == [5.0]
+
+
+def test_wildcard_fails_if_one_family_is_in_use(start: StartServers) -> None:
+    """Where somebody has the port of the other one, as with kube-proxy."""
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taken.bind(("::", HEALTH))
+        taken.listen()
+        running = start()
+        wait_until(lambda: bool(running.events))
+        assert refuses_connections(LOOPBACK, HEALTH)
+    assert [event.note for event in running.events] == [TAKEN]
+
+
+def test_address_that_appears_later_is_served(
+    start: StartServers, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come later."""
+    monkeypatch.setattr("knft.serve.http_server.RETRY_SECONDS", 0.02)
+    running = start(metrics_bind_address=f"192.0.2.1:{METRICS}")
+    wait_until(lambda: bool(running.events))
+    assert [(event.reason, event.note) for event in running.events] == [("FailedToStartMetricServer", NOT_ASSIGNED)]
+    namespace.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"])
+    wait_until(lambda: not refuses_connections("192.0.2.1", METRICS))
+    assert http_request("192.0.2.1", METRICS, "/healthz").body == b"ok"
+
+
+def test_hard_failure_is_reported_once_and_not_retried(
+    start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With bindAddressHardFail the process is to end, after its event."""
+    again: list[float] = []
+    monkeypatch.setattr(
+        "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _work: again.append(seconds)
+    )
+    with socket.create_server(("0.0.0.0", HEALTH)), caplog.at_level(logging.ERROR, "knft"):  # noqa: S104 - in a namespace
+        running = start(bind_address_hard_fail=True)
+        assert running.failed.wait(TIMEOUT_SECONDS)
+        wait_until_served(METRICS)
+    assert running.failures == [TAKEN]
+    assert [event.reason for event in running.events] == ["FailedToStartProxierHealthcheck"]
+    assert caplog.messages == [TAKEN]
+    assert again == []
+    assert refuses_connections(LOOPBACK, HEALTH)
+
+
+def test_host_without_ipv6(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.0.0.0 is served all the same, where the kernel has no such sockets."""
+    real = socket.socket
+
+    def only_ipv4(family: int, *others: Any, **more: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return real(family, *others, **more)
+
+    monkeypatch.setattr("knft.serve.sockets.socket.socket", only_ipv4)
+    start()
+    wait_until(lambda: exchange_or_nothing() != b"")
+
+
+def exchange_or_nothing() -> bytes:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
+        connection.settimeout(TIMEOUT_SECONDS)
+        if connection.connect_ex((LOOPBACK, HEALTH)):
+            return b""
+        connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        return connection.recv(100)
+
+
+def test_accept_pauses_without_free_file_descriptors(
+    start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """EMFILE must not turn the loop around at once; when there are files again, who waits is answered."""
+    monkeypatch.setattr("knft.serve.http_thread.ACCEPT_PAUSE_SECONDS", 0.05)
+    start()
+    wait_until_served(HEALTH)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as connection, caplog.at_level(logging.ERROR, "knft"):
+        connection.settimeout(TIMEOUT_SECONDS)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            connection.connect((LOOPBACK, HEALTH))
+            wait_until(lambda: bool(caplog.messages))
+            time.sleep(0.2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert set(caplog.messages) == {"health server: cannot accept a connection: Too many open files"}
+    assert len(caplog.messages) <= 8
