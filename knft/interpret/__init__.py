@@ -1,6 +1,7 @@
-"""Reads rule sets, knft's own and others', and decides what becomes of a class of packets.
+"""Interprets nftables, iptables and IPVS rules, and computes what they do to packets.
 
-Text in, outcomes out: ``nftables``, ``iptables`` and ``ipvs`` read captures into ``rules``, ``walk`` follows packets
-through them, ``compare`` holds two of them against each other. It never touches the kernel, reads no file, and never
-passes over a rule that it does not know.
+``nftables``, ``iptables`` and ``ipvs`` parse captured text into the values of ``rules``. ``walk`` follows classes of
+packets through a rule set, ``compare`` finds the packets that two rule sets treat differently, and ``trace`` describes
+the path of one packet. The package does no I/O. A rule that it cannot interpret is never skipped: packets that reach
+it have the disposition "undecided".
 """

@@ -1,113 +1,116 @@
-"""What rule sets tell packets apart by: the addresses, protocols and interfaces that they mention."""
+"""Collects the addresses, ports, protocols and interfaces that rule sets mention.
+
+Packets that differ only in values that no rule mentions get the same outcome, so these values delimit packet classes.
+"""
 
 from collections.abc import Iterable, Iterator
 
-from knft.interpret.ranges import Ranges, only, ranges
+from knft.interpret.ranges import Ranges, ranges, sole_value
 from knft.interpret.rules import (
-    Choose,
+    AddToSet,
     Collection,
+    DnatMapLookup,
     Field,
     InSet,
     Interface,
-    Remember,
     Rule,
     RuleSet,
     Step,
-    TranslateBy,
+    VmapLookup,
     Within,
 )
 
 
-class Constants:
-    """All that some rule sets mention of one field or another."""
+class MentionedValues:
+    """The values that rule sets mention, by field."""
 
     def __init__(self, rule_sets: Iterable[RuleSet]) -> None:
-        """Go through every rule and every element once."""
-        self._found: dict[Field, set[tuple[int, int]]] = {field: set() for field in Field}
+        """Collect the values of all rules and of the collections that they look up."""
+        self._ranges: dict[Field, set[tuple[int, int]]] = {field: set() for field in Field}
         self.interfaces: set[str] = set()
         self._ports: set[tuple[int, int]] = set()
-        self.exceptions: set[int] = set()
-        """Destinations that a rule mentions in another way than as the only ones that it is about."""
+        self.indirect_destinations: set[int] = set()
+        """Destinations in an inverted test, or in a test that lists several ranges."""
         for rules in rule_sets:
             for server in rules.servers:
-                self._found[Field.DESTINATION].add((server.address, server.address))
-                self._found[Field.PROTOCOL].add((server.protocol, server.protocol))
-            looked_up: dict[str, set[tuple[int, Field]]] = {}
-            for rule in _rules(rules):
+                self._ranges[Field.DESTINATION].add((server.address, server.address))
+                self._ranges[Field.PROTOCOL].add((server.protocol, server.protocol))
+            lookups: dict[str, set[tuple[int, Field]]] = {}
+            for rule in _all_rules(rules):
                 for step in rule.steps:
-                    self._note(step, looked_up)
-                self._note_ports(rule, rules)
-            for name, positions in looked_up.items():
-                self._note_elements(rules.collections[name], positions)
+                    self._add_step(step, lookups)
+                self._add_ports(rule, rules)
+            for name, positions in lookups.items():
+                self._add_elements(rules.collections[name], positions)
 
     def destinations(self) -> set[tuple[int, int]]:
-        """Return the ranges of destinations, those of the whole connection among them."""
-        return self._found[Field.DESTINATION] | self._found[Field.ORIGINAL_DESTINATION]
+        """Return the ranges of destinations, including those of original destinations."""
+        return self._ranges[Field.DESTINATION] | self._ranges[Field.ORIGINAL_DESTINATION]
 
     @property
-    def tests_originals(self) -> bool:
-        """Whether a rule looks at where a connection went before it was translated."""
-        return bool(self._found[Field.ORIGINAL_DESTINATION] or self._found[Field.ORIGINAL_PORT])
+    def matches_original_destination(self) -> bool:
+        """Whether a rule matches the destination that a connection had before translation."""
+        return bool(self._ranges[Field.ORIGINAL_DESTINATION] or self._ranges[Field.ORIGINAL_PORT])
 
     def ports(self) -> Ranges:
-        """Return the destination ports that are mentioned without one destination."""
+        """Return the destination ports of rules that apply to more than one destination."""
         return ranges(self._ports)
 
     def sources(self) -> set[tuple[int, int]]:
-        """Return the ranges of sources, likewise."""
-        return self._found[Field.SOURCE] | self._found[Field.ORIGINAL_SOURCE]
+        """Return the ranges of sources, including those of original sources."""
+        return self._ranges[Field.SOURCE] | self._ranges[Field.ORIGINAL_SOURCE]
 
     def protocols(self) -> set[int]:
-        """Return the protocols that are mentioned one by one."""
-        return {first for first, last in self._found[Field.PROTOCOL] if first == last}
+        """Return the protocols that are mentioned by number rather than in a range."""
+        return {first for first, last in self._ranges[Field.PROTOCOL] if first == last}
 
-    def _note(self, step: Step, looked_up: dict[str, set[tuple[int, Field]]]) -> None:
+    def _add_step(self, step: Step, lookups: dict[str, set[tuple[int, Field]]]) -> None:
         if isinstance(step, Within):
-            self._found[step.field].update(step.ranges)
+            self._ranges[step.field].update(step.ranges)
             if step.field is Field.DESTINATION and (step.inverted or len(step.ranges) > 1):
-                self.exceptions.update(singles(step.ranges))
+                self.indirect_destinations.update(single_addresses(step.ranges))
         elif isinstance(step, Interface):
             self.interfaces.update(step.names)
-        elif isinstance(step, InSet | Choose | TranslateBy | Remember):
-            positions = looked_up.setdefault(step.collection, set())
+        elif isinstance(step, InSet | VmapLookup | DnatMapLookup | AddToSet):
+            positions = lookups.setdefault(step.collection, set())
             positions.update((number, part) for number, part in enumerate(step.key) if isinstance(part, Field))
 
-    def _note_ports(self, rule: Rule, rules: RuleSet) -> None:
-        if _is_about_one(rule):
+    def _add_ports(self, rule: Rule, rules: RuleSet) -> None:
+        if _has_single_destination(rule):
             return
         for step in rule.steps:
             if isinstance(step, Within) and step.field is Field.DESTINATION_PORT:
                 self._ports.update(step.ranges)
-            elif isinstance(step, InSet | Choose | TranslateBy) and Field.DESTINATION not in step.key:
+            elif isinstance(step, InSet | VmapLookup | DnatMapLookup) and Field.DESTINATION not in step.key:
                 for position, part in enumerate(step.key):
                     if part is Field.DESTINATION_PORT:
                         parts = (element.key[position] for element in rules.collections[step.collection].elements)
                         self._ports.update((item, item) if isinstance(item, int) else item for item in parts)
 
-    def _note_elements(self, collection: Collection, positions: set[tuple[int, Field]]) -> None:
+    def _add_elements(self, collection: Collection, positions: set[tuple[int, Field]]) -> None:
         for position, field in positions:
-            found = self._found[field]
+            found = self._ranges[field]
             for element in collection.elements:
                 part = element.key[position]
                 found.add((part, part) if isinstance(part, int) else part)
 
 
-def _rules(rules: RuleSet) -> Iterator[Rule]:
+def _all_rules(rules: RuleSet) -> Iterator[Rule]:
     for chain in rules.chains.values():
         yield from chain.rules
 
 
-def _is_about_one(rule: Rule) -> bool:
-    """Tell whether a rule is about one destination."""
+def _has_single_destination(rule: Rule) -> bool:
+    """Tell whether a rule matches exactly one destination."""
     tests = (step for step in rule.steps if isinstance(step, Within) and step.field is Field.DESTINATION)
-    return any(not test.inverted and only(test.ranges) is not None for test in tests)
+    return any(not test.inverted and sole_value(test.ranges) is not None for test in tests)
 
 
-def singles(pairs: Iterable[tuple[int, int]]) -> set[int]:
-    """Return those of the ranges that are one address."""
+def single_addresses(pairs: Iterable[tuple[int, int]]) -> set[int]:
+    """Return the addresses of the ranges that contain one address each."""
     return {first for first, last in pairs if first == last}
 
 
-def wide(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the others, sorted."""
+def address_blocks(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges of more than one address, sorted."""
     return sorted(pair for pair in pairs if pair[0] != pair[1])

@@ -1,7 +1,7 @@
-"""Reads the virtual servers that ``ipvsadm -Sn`` prints, and input of ``ipvsadm -R``.
+"""Parses the output of ``ipvsadm -Sn``, which is also the input of ``ipvsadm -R``.
 
-What cannot be a ``Server`` is a CaptureError that says so, and is never passed over: servers that are found by a
-packet's firewall mark or answer every port, and real servers that get packets without translation.
+Virtual servers that ``VirtualServer`` cannot represent raise a CaptureError: those for a firewall mark or for every
+port, and real servers that are reached by direct routing or a tunnel.
 """
 
 import ipaddress
@@ -11,9 +11,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from knft.errors import CaptureError
-from knft.interpret.rules import IpVersion, Server
+from knft.families import IpVersion
+from knft.interpret.rules import VirtualServer
+from knft.protocols import SCTP, TCP, UDP
 
-_PROTOCOLS = {"-t": 6, "-u": 17, "--sctp-service": 132}
+_PROTOCOLS = {"-t": TCP, "-u": UDP, "--sctp-service": SCTP}
 _LONG = {
     "--add-service": "-A",
     "--edit-service": "-E",
@@ -40,62 +42,65 @@ _ADVICE = "print them as numbers, with `ipvsadm -Sn`"
 
 
 class _Key(NamedTuple):
-    """What a virtual server is found by."""
+    """The key of a virtual server."""
 
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
     protocol: int
     port: int
 
 
-class _Open(Struct):
-    """A virtual server while its real servers are read."""
+class _PartialServer(Struct):
+    """A virtual server whose real servers are still being parsed."""
 
     scheduler: str
     seconds: int | None
-    targets: dict[tuple[int, int], int]
+    weights: dict[tuple[int, int], int]
+    """The weights of the real servers, by address and port."""
 
 
-def servers(text: str, version: IpVersion) -> tuple[Server, ...]:
+def servers(text: str, version: IpVersion) -> tuple[VirtualServer, ...]:
     """Return the virtual servers of one family, in order; raise CaptureError."""
-    reader = _Reader()
+    parser = _Parser()
     for number, line in enumerate(text.split("\n"), 1):
         words = line.split()
         if words and not words[0].startswith("#"):
             try:
-                reader.line(words)
+                parser.parse_line(words)
             except CaptureError as error:
                 msg = f"line {number}: {error}"
                 raise CaptureError(msg) from error
-    return tuple(_of_version(reader.servers, version))
+    return tuple(_of_version(parser.servers, version))
 
 
-def _of_version(found: dict[_Key, _Open], version: IpVersion) -> Iterator[Server]:
-    for key, server in found.items():
+def _of_version(parsed: dict[_Key, _PartialServer], version: IpVersion) -> Iterator[VirtualServer]:
+    for key, server in parsed.items():
         if key.address.version == version:
-            targets = tuple((address, port, weight) for (address, port), weight in server.targets.items())
-            yield Server(int(key.address), key.protocol, key.port, server.scheduler, targets, server.seconds)
+            real_servers = tuple((address, port, weight) for (address, port), weight in server.weights.items())
+            yield VirtualServer(
+                int(key.address), key.protocol, key.port, server.scheduler, real_servers, server.seconds
+            )
 
 
-class _Reader:
-    """What the lines so far have made."""
+class _Parser:
+    """The virtual servers that the commands parsed so far result in."""
 
     def __init__(self) -> None:
-        self.servers: dict[_Key, _Open] = {}
+        self.servers: dict[_Key, _PartialServer] = {}
         self._commands: dict[str, Callable[[dict[str, str]], None]] = {
             "-A": self._add,
             "-E": self._add,
             "-D": self._delete,
-            "-a": self._add_target,
-            "-e": self._add_target,
-            "-d": self._delete_target,
+            "-a": self._add_real_server,
+            "-e": self._add_real_server,
+            "-d": self._delete_real_server,
             "-C": self._clear,
         }
 
-    def line(self, words: list[str]) -> None:
-        """Read a line."""
+    def parse_line(self, words: list[str]) -> None:
+        """Apply the command of a line."""
         command = self._commands.get(_LONG.get(words[0], words[0]))
         if command is None:
-            msg = f"{_quoted(' '.join(words))} is nothing that `ipvsadm -Sn` prints"
+            msg = f"{_quoted(' '.join(words))} is not output of `ipvsadm -Sn`"
             raise CaptureError(msg)
         command(_options(words[1:]))
 
@@ -104,92 +109,90 @@ class _Reader:
         seconds = None
         if "-p" in options:
             seconds = _number(options["-p"], _LAST_NUMBER) if options["-p"] else _DEFAULT_SECONDS
-        there = self.servers.get(key)
-        targets = there.targets if there is not None else {}
-        self.servers[key] = _Open(options.get("-s", _DEFAULT_SCHEDULER), seconds, targets)
+        existing = self.servers.get(key)
+        weights = existing.weights if existing is not None else {}
+        self.servers[key] = _PartialServer(options.get("-s", _DEFAULT_SCHEDULER), seconds, weights)
 
     def _delete(self, options: dict[str, str]) -> None:
-        self._there(options)
+        self._existing(options)
         del self.servers[_key(options)]
 
-    def _add_target(self, options: dict[str, str]) -> None:
-        server = self._there(options)
+    def _add_real_server(self, options: dict[str, str]) -> None:
+        server = self._existing(options)
         if "-m" not in options:
-            msg = (
-                "the real server gets packets by direct routing or a tunnel, and only masquerading (-m) can be followed"
-            )
+            msg = "the real server gets packets by direct routing or a tunnel: only masquerading (-m) is supported"
             raise CaptureError(msg)
-        server.targets[_target(options)] = _number(options.get("-w", "1"), _LAST_NUMBER)
+        server.weights[_real_server(options)] = _number(options.get("-w", "1"), _LAST_NUMBER)
 
-    def _delete_target(self, options: dict[str, str]) -> None:
-        self._there(options).targets.pop(_target(options), None)
+    def _delete_real_server(self, options: dict[str, str]) -> None:
+        self._existing(options).weights.pop(_real_server(options), None)
 
     def _clear(self, _: dict[str, str]) -> None:
         self.servers.clear()
 
-    def _there(self, options: dict[str, str]) -> _Open:
-        found = self.servers.get(_key(options))
-        if found is None:
-            msg = "the virtual server was not added above: the capture is not whole, take it again"
+    def _existing(self, options: dict[str, str]) -> _PartialServer:
+        server = self.servers.get(_key(options))
+        if server is None:
+            msg = "no line above adds the virtual server: the capture is incomplete, take it again"
             raise CaptureError(msg)
-        return found
+        return server
 
 
 def _options(words: list[str]) -> dict[str, str]:
-    """Return options and their values, by short names; an option without a value has an empty one."""
-    found: dict[str, str] = {}
-    at = 0
-    while at < len(words):
-        name = _LONG.get(words[at], words[at])
+    """Return the values of options by their short names; an option without a value has an empty one."""
+    options: dict[str, str] = {}
+    index = 0
+    while index < len(words):
+        name = _LONG.get(words[index], words[index])
         if not name.startswith("-"):
-            msg = f"{_quoted(name)} belongs to no option"
+            msg = f"unexpected word {_quoted(name)}: it is neither an option nor the value of one"
             raise CaptureError(msg)
-        at += 1
-        has_value = name not in _WITHOUT_VALUE and at < len(words) and not words[at].startswith("-")
-        found[name] = words[at] if has_value else ""
-        at += has_value
-    return found
+        index += 1
+        has_value = name not in _WITHOUT_VALUE and index < len(words) and not words[index].startswith("-")
+        options[name] = words[index] if has_value else ""
+        index += has_value
+    return options
 
 
 def _key(options: dict[str, str]) -> _Key:
     if "-f" in options:
         msg = (
-            f"the virtual server of firewall mark {_quoted(options['-f'])} cannot be followed: "
-            "leave out its lines where no packets of Services have that mark"
+            f"the virtual server for firewall mark {_quoted(options['-f'])} is not supported: "
+            "delete its lines if packets to Services do not have that mark"
         )
         raise CaptureError(msg)
     for option, protocol in _PROTOCOLS.items():
         if option in options:
             address, port = _address_and_port(options[option])
             if not port:
-                msg = "a virtual server of every port (0) cannot be followed: leave out its lines, Services have none"
+                msg = "a virtual server for all ports (0) is not supported: delete its lines, Services have none"
                 raise CaptureError(msg)
             return _Key(address, protocol, port)
-    msg = "no virtual server is named (-t, -u or --sctp-service)"
+    msg = "the virtual server is missing (-t, -u or --sctp-service)"
     raise CaptureError(msg)
 
 
-def _target(options: dict[str, str]) -> tuple[int, int]:
+def _real_server(options: dict[str, str]) -> tuple[int, int]:
     address, port = _address_and_port(options.get("-r", ""))
     return int(address), port
 
 
 def _address_and_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]:
     if text.startswith("["):
-        where, _, port = text[1:].partition("]:")
+        host, _, port = text[1:].partition("]:")
     else:
-        where, _, port = text.partition(":")
+        host, _, port = text.partition(":")
     try:
-        address = ipaddress.ip_address("" if "%" in where else where)
+        address = ipaddress.ip_address("" if "%" in host else host)
     except ValueError as error:
-        msg = f"{_quoted(text)} is no address with its port: {_ADVICE}"
+        msg = f"{_quoted(text)} is not an address with a port: {_ADVICE}"
         raise CaptureError(msg) from error
     return address, _number(port, _LAST_PORT)
 
 
 def _number(text: str, last: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(last)) and int(text) <= last):
-        msg = f"{_quoted(text)} is no number up to {last}: {_ADVICE}"
+        msg = f"{_quoted(text)} is not a number from 0 to {last}: {_ADVICE}"
         raise CaptureError(msg)
     return int(text)
 

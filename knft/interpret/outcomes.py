@@ -1,4 +1,4 @@
-"""What becomes of packets: classes of them, ways through the rules, and outcomes at their ends."""
+"""Packet classes, their paths through the rules, and the outcomes at the end of the paths."""
 
 import enum
 from collections.abc import Iterable
@@ -7,23 +7,25 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from knft.interpret.ranges import PORTS, Ranges, common
+from knft.interpret.ranges import PORTS, Ranges, intersection
 from knft.interpret.rules import Rule, State, Step
 
 Origin = Literal["network", "node"]
-"""Who sends: somebody whose packets come in by an interface, pods of this node among them; or a process of the node."""
+"""Where packets come from: ``network`` if they arrive by an interface (pods of this node included), ``node`` if a
+process on the node sends them."""
 
 STATES: frozenset[State] = frozenset({"new", "established", "invalid"})
-"""Packets that open a connection, later ones, and those that conntrack can place nowhere."""
-CONNECTIONS: frozenset[State] = STATES - {"invalid"}
-"""Those that belong to a connection."""
+"""The conntrack states that packet classes distinguish."""
+TRACKED_STATES: frozenset[State] = STATES - {"invalid"}
+"""The states of packets that belong to a connection."""
 
 
-class Box(NamedTuple):
-    """A class of packets with one destination address and one protocol: all combinations of these.
+class PacketFields(NamedTuple):
+    """The values of the header fields that vary within a packet class: the class holds all their combinations.
 
-    Interfaces are names, ``veth*`` for all that begin so and have no longer entry, ``*`` for the rest; packets of local
-    processes come in by none, which is the empty name.
+    ``ports`` are destination ports and ``states`` are conntrack states. An interface is a name, ``veth*`` (all names
+    with this prefix that no longer entry matches), ``*`` (all other interfaces), or the empty name (packets of local
+    processes have no input interface).
     """
 
     ports: Ranges
@@ -34,36 +36,39 @@ class Box(NamedTuple):
     states: frozenset[State] = STATES
 
 
-def overlap(one: Box, other: Box) -> Box | None:
-    """Return the packets that are in both boxes, or None."""
+def overlap(one: PacketFields, other: PacketFields) -> PacketFields | None:
+    """Return the packets that both arguments contain, or None if there are none."""
     extents: list[Any] = []
     sides: Iterable[tuple[Any, Any]] = zip(one, other, strict=True)
-    for mine, yours in sides:
-        both = mine
-        if mine is not yours and mine != yours:
-            both = mine & yours if isinstance(mine, frozenset) else common(mine, yours)
+    for first, second in sides:
+        both = first
+        if first is not second and first != second:
+            both = first & second if isinstance(first, frozenset) else intersection(first, second)
             if not both:
                 return None
         extents.append(both)
-    return Box(*extents)
+    return PacketFields(*extents)
 
 
-class Packets(Struct, frozen=True):
-    """All packets of a box to one address; ``is_local`` tells whether the node has that address itself."""
+class PacketClass(Struct, frozen=True):
+    """Packets of one origin and protocol to one destination address.
+
+    ``if_local`` tells whether the destination is an address of the node. ``fields`` are the values of all other fields.
+    """
 
     origin: Origin
     protocol: int
     destination: int
     is_local: bool
-    box: Box
+    fields: PacketFields
 
 
-Memory = tuple[str, tuple[int, ...]]
-"""What a collection remembers of a client: its name, and the rest of the key."""
+AffinityEntry = tuple[str, tuple[int, ...]]
+"""A session affinity entry of one client: the name of the set, and the key without the client's address."""
 
 
-class Fate(enum.Enum):
-    """How a packet ends."""
+class Disposition(enum.Enum):
+    """What finally happens to a packet; undecided if an uninterpreted rule decides."""
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -72,17 +77,17 @@ class Fate(enum.Enum):
 
 
 NewSource = int | Literal["kept", "masqueraded", "frontend"]
-"""The source that an endpoint sees: the client's own, the node's, the frontend's, or another address."""
+"""The source address that the endpoint sees: the client's, the node's, the frontend's, or the given address."""
 
 
 class Outcome(NamedTuple):
-    """What a client can see: the end, the endpoint, and the source address that the endpoint sees.
+    """The observable result for a packet: disposition, endpoint, and the source address that the endpoint sees.
 
-    ``address`` and ``port`` are None where they stay as they were; ``seconds`` is for how long the client will be sent
-    to the same endpoint.
+    ``address`` and ``port`` are None if they are not translated. ``seconds`` is the session affinity timeout, None
+    without affinity.
     """
 
-    fate: Fate
+    disposition: Disposition
     address: int | None = None
     port: int | None = None
     source: NewSource = "kept"
@@ -90,47 +95,48 @@ class Outcome(NamedTuple):
 
     @property
     def is_translated(self) -> bool:
-        """Whether somebody else than the dialled address gets the packet."""
+        """Whether the destination address or port is translated."""
         return self.address is not None or self.port is not None
 
 
-class Passed(NamedTuple):
-    """A rule that a packet met, and whose tests it passed; ``before`` are the rules met before it.
+class RuleHit(NamedTuple):
+    """A rule whose tests a packet passed; ``previous`` links to the hit before it.
 
-    ``did`` is what the rule did to the packet, where that is recorded: maps' answers stand in place of the lookups.
+    ``actions`` are the actions that the rule carried out, recorded by ``walk.recording`` alone. Map lookups are
+    replaced by the values that they found.
     """
 
     chain: str
     rule: Rule
-    before: "Passed | None"
-    did: tuple[Step, ...] = ()
+    previous: "RuleHit | None"
+    actions: tuple[Step, ...] = ()
 
 
-def with_rules(trail: Passed | None, more: Iterable[tuple[str, Rule]]) -> Passed | None:
-    """Return a trail with rules after it, the first one first."""
-    for chain, rule in more:
-        trail = Passed(chain, rule, trail)
+def extend_trail(trail: RuleHit | None, hits: Iterable[RuleHit]) -> RuleHit | None:
+    """Return a trail with more hits appended, in order."""
+    for hit in hits:
+        trail = hit._replace(previous=trail)
     return trail
 
 
-def rules_of(trail: Passed | None) -> list[tuple[str, Rule]]:
-    """Return the rules of a trail with their chains, the first one first."""
-    found = []
+def rule_hits(trail: RuleHit | None) -> list[RuleHit]:
+    """Return the hits of a trail in the order in which the packet met the rules."""
+    hits = []
     while trail is not None:
-        found.append((trail.chain, trail.rule))
-        trail = trail.before
-    return found[::-1]
+        hits.append(trail)
+        trail = trail.previous
+    return hits[::-1]
 
 
 class Path(NamedTuple):
-    """A way through the rules: ``share`` of the packets in ``box`` go it.
+    """A path through the rules, taken by a ``share`` of the packets in ``fields``.
 
-    ``looked_up`` and ``remembered`` are what was asked about the client, and what will be known of it after.
+    ``read_entries`` are the affinity entries that rules looked up, ``written_entries`` those that they added.
     """
 
-    box: Box
+    fields: PacketFields
     share: Fraction
     outcome: Outcome
-    trail: Passed | None
-    looked_up: frozenset[Memory]
-    remembered: frozenset[Memory]
+    trail: RuleHit | None
+    read_entries: frozenset[AffinityEntry]
+    written_entries: frozenset[AffinityEntry]

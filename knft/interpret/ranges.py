@@ -4,19 +4,19 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 Ranges = tuple[tuple[int, int], ...]
-"""Sorted by their first numbers; two neighbours never touch."""
+"""Inclusive (first, last) pairs in ascending order; neighbouring pairs do not touch."""
 
-NOTHING: Ranges = ()
+EMPTY: Ranges = ()
 PORTS: Ranges = ((0, 65535),)
 PROTOCOLS: Ranges = ((0, 255),)
 ADDRESSES: dict[int, Ranges] = {4: ((0, (1 << 32) - 1),), 6: ((0, (1 << 128) - 1),)}
-"""All addresses, by the version of IP."""
+"""All addresses, by IP version."""
 LOOPBACK: dict[int, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}
-"""The addresses that every machine has, and that never come in from outside."""
+"""Loopback addresses, by IP version: every host has them, and the kernel drops packets to them from the network."""
 
 
 def ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the ranges that cover just what ``pairs`` cover, in whatever order and overlap."""
+    """Return normalized ranges that cover the same numbers as ``pairs``, which may overlap and be unsorted."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(pairs):
         if found and first <= found[-1][1] + 1:
@@ -27,12 +27,12 @@ def ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def single(number: int) -> Ranges:
-    """Return the range of one number."""
+    """Return ranges that contain one number."""
     return ((number, number),)
 
 
 def network(address: int, prefix_length: int, width: int) -> Ranges:
-    """Return the addresses of a network; ``width`` is 32 or 128, and host bits are cleared."""
+    """Return the addresses of a network; ``width`` is the address length, 32 or 128. Host bits are ignored."""
     size = 1 << (width - prefix_length)
     first = address & ~(size - 1)
     return ((first, first + size - 1),)
@@ -40,24 +40,24 @@ def network(address: int, prefix_length: int, width: int) -> Ranges:
 
 def contains(where: Ranges, number: int) -> bool:
     """Tell whether a number is in the ranges."""
-    at = bisect_right(where, (number, 1 << 129)) - 1
-    return at >= 0 and where[at][1] >= number
+    index = bisect_right(where, (number, 1 << 129)) - 1
+    return index >= 0 and where[index][1] >= number
 
 
-def common(one: Ranges, other: Ranges) -> Ranges:
-    """Return what both have."""
+def intersection(one: Ranges, other: Ranges) -> Ranges:
+    """Return the numbers that are in both ranges."""
     if len(other) > len(one):
         one, other = other, one
     if len(other) == 1:
-        return _within(one, *other[0])
+        return _clip(one, *other[0])
     found: list[tuple[int, int]] = []
     for first, last in other:
-        found += _within(one, first, last)
+        found += _clip(one, first, last)
     return tuple(found)
 
 
-def _within(where: Ranges, first: int, last: int) -> Ranges:
-    """Return what of ``where`` lies between two numbers."""
+def _clip(where: Ranges, first: int, last: int) -> Ranges:
+    """Return the numbers of ``where`` from ``first`` to ``last``."""
     low = bisect_right(where, (first, -1))
     if low and where[low - 1][1] >= first:
         low -= 1
@@ -74,15 +74,15 @@ def _within(where: Ranges, first: int, last: int) -> Ranges:
     return tuple(cut)
 
 
-def without(where: Ranges, removed: Ranges) -> Ranges:
-    """Return what of ``where`` is not in ``removed``."""
+def subtract(where: Ranges, removed: Ranges) -> Ranges:
+    """Return the numbers of ``where`` that are not in ``removed``."""
     if not removed or not where:
         return where
-    return common(where, _complement(removed))
+    return intersection(where, _complement(removed))
 
 
 def _complement(where: Ranges) -> Ranges:
-    """Return every number outside, down to -1 and up to beyond any address."""
+    """Return all numbers from -1 to 2**128 that are not in ``where``."""
     found = []
     start = -1
     for first, last in where:
@@ -93,8 +93,8 @@ def _complement(where: Ranges) -> Ranges:
     return tuple(found)
 
 
-def only(where: Ranges) -> int | None:
-    """Return the one number that there is, or None where there are more or none."""
+def sole_value(where: Ranges) -> int | None:
+    """Return the number if the ranges contain exactly one, else None."""
     if len(where) == 1 and where[0][0] == where[0][1]:
         return where[0][0]
     return None

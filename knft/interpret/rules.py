@@ -1,11 +1,11 @@
-"""Rule sets as values: what nftables, iptables with ipsets, and IPVS say, in one vocabulary.
+"""One data model for nftables rules, iptables rules with ipsets, and IPVS virtual servers.
 
-A ``RuleSet`` is of one IP family. Its hooks hold base chains, those hold rules, and a rule is a sequence of *steps*:
-tests, which end the rule where they fail, and actions. Addresses are numbers. Names are unique within a rule set:
-readers put the table in front (``ip knft services``, ``filter FORWARD``).
+A ``RuleSet`` belongs to one IP family. Hooks call base chains, chains hold rules, and a rule is a sequence of *steps*:
+tests (a failing test ends the rule) and actions. Addresses are integers. Names of chains and collections are unique in
+a rule set because the readers prefix them with the table (``ip knft services``, ``filter FORWARD``).
 
-What a reader cannot interpret becomes ``Unknown``, a step like any other: whatever packet gets there is undecided.
-Expressions without effect on a packet's fate (counters, logs, comments) become no step at all.
+A reader turns an expression that it cannot interpret into the step ``Unknown``: packets that reach it are undecided.
+Expressions that do not affect the disposition of packets (counters, logs, comments) produce no step.
 """
 
 import enum
@@ -14,13 +14,12 @@ from typing import Literal
 
 from msgspec import Struct
 
+from knft.families import IpVersion
 from knft.interpret.ranges import Ranges
-
-IpVersion = Literal[4, 6]
 
 
 class Field(enum.Enum):
-    """What of a packet, or of its connection, a rule can look at."""
+    """A field of a packet, or of its conntrack entry, that rules can match."""
 
     SOURCE = "source address"
     DESTINATION = "destination address"
@@ -33,23 +32,23 @@ class Field(enum.Enum):
     INPUT = "interface it came in by"
     OUTPUT = "interface it goes out by"
 
-    # Enum's own is written in Python; these are keys in every walk.
+    # Enum.__hash__ is written in Python and slow; fields are dictionary keys on the hot path.
     __hash__ = object.__hash__
 
 
-class Random(Struct, frozen=True):
-    """A number that the kernel draws, ``offset`` to ``offset + modulus - 1``, all alike; or counted in turn."""
+class RandomNumber(Struct, frozen=True):
+    """A number from ``offset`` to ``offset + modulus - 1``, uniformly random or incremented (nft: ``numgen``)."""
 
     modulus: int
     offset: int = 0
 
 
-Part = Field | Random | int
-"""One part of a key: what a packet says, a number that is drawn (a modulus of 1 is a constant), or a constant."""
+KeyPart = Field | RandomNumber | int
+"""One part of a lookup key: a packet field, a generated number, or a constant."""
 
 
 class Within(Struct, frozen=True):
-    """Test: a field is in the ranges."""
+    """Test: the field's value is in the ranges."""
 
     field: Field
     ranges: Ranges
@@ -65,9 +64,9 @@ class Marked(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """Test: an interface has one of these names, where ``*`` at the end stands for anything.
+    """Test: an interface has one of these names; a trailing ``*`` is a wildcard.
 
-    A packet of a local process comes in by no interface: nftables and iptables compare the empty name.
+    A packet of a local process has no input interface: nftables and iptables then compare the empty name.
     """
 
     field: Literal[Field.INPUT, Field.OUTPUT]
@@ -79,7 +78,7 @@ State = Literal["new", "established", "related", "invalid", "untracked"]
 
 
 class HasState(Struct, frozen=True):
-    """Test: conntrack's state of the packet."""
+    """Test: the packet's conntrack state."""
 
     states: frozenset[State]
     inverted: bool = False
@@ -88,12 +87,12 @@ class HasState(Struct, frozen=True):
 class Translated(Struct, frozen=True):
     """Test: the connection's destination (``dnat``) or source (``snat``) is translated."""
 
-    what: Literal["dnat", "snat"]
+    kind: Literal["dnat", "snat"]
     inverted: bool = False
 
 
 class AddressType(Struct, frozen=True):
-    """Test: what the routing tables say of an address: ``local``, ``unicast``, ``broadcast``, ``multicast``, ..."""
+    """Test: the type of an address in the routing tables: ``local``, ``unicast``, ``broadcast``, ``multicast``, ..."""
 
     field: Literal[Field.SOURCE, Field.DESTINATION]
     types: frozenset[str]
@@ -101,22 +100,22 @@ class AddressType(Struct, frozen=True):
 
 
 class InSet(Struct, frozen=True):
-    """Test: a key is in a collection; in one that remembers, for at most ``seconds``, where the test says so."""
+    """Test: a key is in a collection. In a dynamic one, ``seconds`` limits the age of the entry, if given."""
 
     collection: str
-    key: tuple[Part, ...]
+    key: tuple[KeyPart, ...]
     inverted: bool = False
     seconds: int | None = None
 
 
-class Chance(Struct, frozen=True):
-    """Test: passed by this share of all packets."""
+class Probability(Struct, frozen=True):
+    """Test: this share of the packets passes (iptables: ``statistic``, nft: a comparison with ``numgen``)."""
 
-    probability: Fraction
+    share: Fraction
 
 
-class ThroughServer(Struct, frozen=True):
-    """Test: IPVS sends the packet, on behalf of this virtual server."""
+class ViaVirtualServer(Struct, frozen=True):
+    """Test: IPVS sends the packet to a real server of this virtual server (iptables: ``-m ipvs --vaddr``)."""
 
     address: int
     protocol: int
@@ -125,27 +124,27 @@ class ThroughServer(Struct, frozen=True):
 
 
 class Never(Struct, frozen=True):
-    """Test: nothing passes; for what no packet here is, such as a fragment or a packet of another family."""
+    """Test that always fails: for packets that are not modelled, such as fragments and packets of the other family."""
 
 
 class Unknown(Struct, frozen=True):
-    """A test or an action that is not interpreted; ``text`` is what the capture says."""
+    """A test or an action that is not interpreted; ``text`` is its text in the capture."""
 
     text: str
 
 
 class Verdict(Struct, frozen=True):
-    """Action: what becomes of the packet, or where it goes on; ``chain`` is for jump and goto."""
+    """Action: a verdict; ``chain`` is the target of jump and goto."""
 
     kind: Literal["accept", "drop", "reject", "return", "continue", "jump", "goto"]
     chain: str = ""
 
 
-class Choose(Struct, frozen=True):
-    """Action: the verdict that a map has for a key; the rule ends where it has none."""
+class VmapLookup(Struct, frozen=True):
+    """Action: apply the verdict that a verdict map has for the key; without one the rule ends."""
 
     collection: str
-    key: tuple[Part, ...]
+    key: tuple[KeyPart, ...]
 
 
 class SetMark(Struct, frozen=True):
@@ -156,45 +155,55 @@ class SetMark(Struct, frozen=True):
 
 
 class Translate(Struct, frozen=True):
-    """Action: a new destination (``dnat``), or a new source (``snat``); ends the base chain.
+    """Action: translate the destination (``dnat``) or the source (``snat``); ends the base chain.
 
-    Each address and port of the ranges is as likely as another; without ``addresses`` the address stays, without
-    ``ports`` the port. ``to_self`` is the address of the interface: what masquerade and redirect take.
+    The kernel chooses among the addresses and ports with equal probability. Without ``addresses`` the address stays,
+    without ``ports`` the port. ``to_interface_address`` is set for masquerade and redirect.
     """
 
-    what: Literal["dnat", "snat"]
+    kind: Literal["dnat", "snat"]
     addresses: Ranges = ()
     ports: Ranges = ()
-    to_self: bool = False
+    to_interface_address: bool = False
 
 
-class TranslateBy(Struct, frozen=True):
-    """Action: a new destination that a map has for a key: an address, or an address and a port.
+class DnatMapLookup(Struct, frozen=True):
+    """Action: translate the destination to the address, or address and port, that a map has for the key.
 
-    The rule ends where the map has none.
+    Without an entry in the map the rule ends.
     """
 
     collection: str
-    key: tuple[Part, ...]
+    key: tuple[KeyPart, ...]
 
 
-class Remember(Struct, frozen=True):
-    """Action: put a key into a collection that remembers; ``seconds`` is given where the action says for how long."""
+class AddToSet(Struct, frozen=True):
+    """Action: add a key to a dynamic collection; ``seconds`` is the timeout, if the action gives one."""
 
     collection: str
-    key: tuple[Part, ...]
+    key: tuple[KeyPart, ...]
     seconds: int | None = None
 
 
 Test = (
-    Within | Marked | Interface | HasState | Translated | AddressType | InSet | Chance | ThroughServer | Never | Unknown
+    Within
+    | Marked
+    | Interface
+    | HasState
+    | Translated
+    | AddressType
+    | InSet
+    | Probability
+    | ViaVirtualServer
+    | Never
+    | Unknown
 )
-Action = Verdict | Choose | SetMark | Translate | TranslateBy | Remember
+Action = Verdict | VmapLookup | SetMark | Translate | DnatMapLookup | AddToSet
 Step = Test | Action
 
 
 class Rule(Struct, frozen=True):
-    """A rule; ``text`` is the capture's own words, ``line`` where they stand (from 1; 0 where there are no lines)."""
+    """A rule; ``text`` is its text in the capture, ``line`` the line number (from 1; 0 in captures without lines)."""
 
     steps: tuple[Step, ...]
     text: str = ""
@@ -203,7 +212,7 @@ class Rule(Struct, frozen=True):
 
 
 class Chain(Struct, frozen=True):
-    """A chain's rules, in order."""
+    """A chain and its rules, in order."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -213,10 +222,10 @@ Hook = Literal["prerouting", "input", "forward", "output", "postrouting"]
 
 
 class BaseChain(Struct, frozen=True):
-    """Where the kernel enters a chain; what reaches its end meets the ``policy``.
+    """A hook that calls a chain; the ``policy`` applies to packets that reach the end of the chain.
 
-    nat chains see the first packet of a connection alone, all of them at -100 (destination) or 100 (source), in the
-    order of their own priorities, until one translates.
+    Only the first packet of a connection passes nat chains. The kernel calls all nat chains of a hook at priority -100
+    (destination) or 100 (source), ordered by their own priorities, until one translates.
     """
 
     chain: str
@@ -227,9 +236,9 @@ class BaseChain(Struct, frozen=True):
 
 
 class Element(Struct, frozen=True):
-    """What a collection holds: a key, each part a number or an inclusive range, and a map's value.
+    """An element of a collection: a key whose parts are numbers or inclusive ranges, and the value in a map.
 
-    ``value`` is a verdict, or the numbers of an address, or of an address and a port.
+    ``value`` is a verdict, (address,) or (address, port).
     """
 
     key: tuple[int | tuple[int, int], ...]
@@ -238,36 +247,40 @@ class Element(Struct, frozen=True):
 
 
 class Collection(Struct, frozen=True):
-    """A set or a map; one that remembers is written by rules (a dynamic set, a list of ``recent``), with a timeout."""
+    """A set or a map. Rules add to a dynamic one (an nft dynamic set, an iptables ``recent`` list).
+
+    ``seconds`` is the timeout of its entries.
+    """
 
     name: str
     elements: tuple[Element, ...] = ()
-    remembers: bool = False
+    is_dynamic: bool = False
     seconds: int | None = None
 
 
-class Server(Struct, frozen=True):
-    """A virtual server of IPVS, and its real servers: address, port, weight. ``seconds`` is its persistence."""
+class VirtualServer(Struct, frozen=True):
+    """An IPVS virtual server and its real servers (address, port, weight); ``seconds`` is its persistence timeout."""
 
     address: int
     protocol: int
     port: int
     scheduler: str
-    targets: tuple[tuple[int, int, int], ...]
+    real_servers: tuple[tuple[int, int, int], ...]
     seconds: int | None = None
 
 
 class RuleSet(Struct, frozen=True, kw_only=True):
     """All rules of one IP family.
 
-    ``bound`` are addresses that are local because of IPVS' device, and that processes of the node have as their source
-    where they dial them (``binds_sources``; not if somebody asks what would be without that).
+    ``ipvs_addresses`` are the addresses of the device kube-ipvs0. They are local, so the kernel selects such an address
+    as the source of packets that a process of the node sends to it. ``sends_from_ipvs_addresses`` is false to compute
+    the outcomes without this source address selection.
     """
 
     version: IpVersion
-    bases: tuple[BaseChain, ...] = ()
+    base_chains: tuple[BaseChain, ...] = ()
     chains: dict[str, Chain] = {}
     collections: dict[str, Collection] = {}
-    servers: tuple[Server, ...] = ()
-    bound: Ranges = ()
-    binds_sources: bool = True
+    servers: tuple[VirtualServer, ...] = ()
+    ipvs_addresses: Ranges = ()
+    sends_from_ipvs_addresses: bool = True

@@ -1,4 +1,8 @@
-"""One packet's way through a rule set: the rules that it meets, what can become of it, and why."""
+"""Traces one packet through a rule set: the rules that it hits, its possible outcomes, and the reasons for them.
+
+The structs from ``TracedRule`` to ``Trace`` are the JSON output of ``knft trace``; ``trace.schema.json`` is generated
+from them.
+"""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -6,20 +10,20 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knft.interpret import why
-from knft.interpret.compare import words
-from knft.interpret.compare.boxes import Piece, pieces
-from knft.interpret.deeds import in_words
-from knft.interpret.outcomes import Box, Fate, Memory, Outcome, Packets, Passed, Path
+from knft.interpret import explain
+from knft.interpret.action_text import action_text
+from knft.interpret.compare import formatting
+from knft.interpret.compare.partition import Piece, partition
+from knft.interpret.outcomes import AffinityEntry, Disposition, Outcome, PacketClass, PacketFields, RuleHit, rule_hits
 from knft.interpret.ranges import Ranges
-from knft.interpret.rules import Chance, Element, Field, InSet, RuleSet
+from knft.interpret.rules import Element, Field, InSet, Probability, RuleSet
 from knft.interpret.walk.recording import RecordingWalker
 
 
-class Met(Struct, frozen=True):
-    """A rule that the packet meets and that does something; ``line`` is 0 where the rules have no lines.
+class TracedRule(Struct, frozen=True):
+    """A rule that the packet hits; ``line`` is its line in the capture, 0 if the capture has no lines.
 
-    ``does`` are such as "chance 1/3", "jump to X", "mark 0x4000", "to 10.244.1.11:8080", "masquerade", "drop".
+    ``does`` lists its actions, such as "chance 1/3", "jump to X", "mark 0x4000", "to 10.244.1.11:8080", "masquerade".
     """
 
     chain: str
@@ -28,13 +32,13 @@ class Met(Struct, frozen=True):
     does: tuple[str, ...]
 
 
-class End(Struct, frozen=True):
-    """What becomes of some of the packets: ``share`` is a fraction such as ``1/3``, ``percent`` the same for people.
+class TracedOutcome(Struct, frozen=True):
+    """The outcome for a share of the packets: ``share`` is a fraction such as ``1/3``, ``percent`` the same number.
 
-    ``endpoint`` is empty where nobody translates the packet; ``source`` is what the endpoint sees: kept, masqueraded,
-    frontend, or an address; ``why`` says why it is refused, dropped, undecided or masqueraded; ``seconds`` is for how
-    long the client is sent to the same endpoint, null without affinity. ``rules`` are met on this way alone, after
-    those of the ``Way``.
+    ``endpoint`` is empty if the destination is not translated. ``source`` is the source that the endpoint sees: kept,
+    masqueraded, frontend, or an address. ``why`` is the reason if the packet is rejected, dropped, undecided or
+    masqueraded. ``seconds`` is the session affinity timeout, null without affinity. ``rules`` are the rules that only
+    packets with this outcome hit, after the ``rules`` of the alternative.
     """
 
     share: str
@@ -44,28 +48,28 @@ class End(Struct, frozen=True):
     source: str
     why: str
     seconds: int | None
-    rules: tuple[Met, ...]
+    rules: tuple[TracedRule, ...]
 
 
-class Way(Struct, frozen=True):
-    """The packets that rules treat alike, which are all but where ``when`` says otherwise; their shares sum to one.
+class Alternative(Struct, frozen=True):
+    """The outcomes under the conditions ``when``; their shares sum to one.
 
-    ``when`` names what was not said of the packet and decides: an interface, a source port. ``rules`` are met by all
-    of them before those of the ``ends``, and ``then`` after those.
+    ``when`` lists the values that the command line leaves open and that affect the outcome: an interface, a source
+    port. ``rules`` are the rules that the packet hits first, whatever the outcome; ``then`` those that it hits last.
     """
 
     when: tuple[str, ...]
-    rules: tuple[Met, ...]
-    ends: tuple[End, ...]
-    then: tuple[Met, ...]
+    rules: tuple[TracedRule, ...]
+    ends: tuple[TracedOutcome, ...]
+    then: tuple[TracedRule, ...]
 
 
 class Trace(Struct, frozen=True):
-    """A packet that opens a connection, and what a rule set does to it.
+    """The first packet of a connection, and what a rule set does to it.
 
-    ``service`` is whose frontend is dialled, null where it is nobody's; ``sender`` is ``node`` for a process of the
-    node itself; ``interface`` is empty where none was said; ``client`` is ``new``, or what affinity remembers of it.
-    ``version`` is that of this form.
+    ``service`` is the Service port of the destination, null if it is no frontend. ``sender`` is ``node`` for a process
+    of the node. ``interface`` is empty if the command line names none. ``client`` is ``new``, or what session affinity
+    remembers of it. ``version`` is the version of this format.
     """
 
     rule_set: str
@@ -76,145 +80,141 @@ class Trace(Struct, frozen=True):
     destination: str
     service: str | None
     client: str
-    ways: tuple[Way, ...]
+    ways: tuple[Alternative, ...]
     remarks: tuple[str, ...] = ()
     version: int = 1
 
 
 class Client(Struct, frozen=True):
-    """What is remembered of a client: in words, and as a rule set's collections do."""
+    """A client and its session affinity entries; ``text`` describes them."""
 
-    said: str = "new"
-    memory: frozenset[Memory] = frozenset()
+    text: str = "new"
+    entries: frozenset[AffinityEntry] = frozenset()
 
 
-NEW = Client()
+NEW_CLIENT = Client()
 
 
 class Tracer:
-    """A rule set that packets are traced through; ``own`` are the node's addresses."""
+    """Traces packets through one rule set."""
 
-    def __init__(self, rules: RuleSet, own: Ranges) -> None:
-        """Prepare the rules."""
+    def __init__(self, rules: RuleSet, node_addresses: Ranges) -> None:
+        """Prepare the rules of a node with these addresses."""
         self._rules = rules
         self._version = rules.version
-        self._walker = RecordingWalker(rules, own)
+        self._walker = RecordingWalker(rules, node_addresses)
 
-    def ways(self, packets: Packets, client: Client = NEW) -> tuple[Way, ...]:
-        """Return all ways of a packet: several where what its box leaves open decides."""
-        is_cluster_ip = why.is_cluster_ip(self._rules, packets.destination)
-        found = pieces(self._walker.paths(packets, client.memory), ())
-        return tuple(self._way(packets.box, piece, to_cluster_ip=is_cluster_ip) for piece in found)
+    def alternatives(self, packets: PacketClass, client: Client = NEW_CLIENT) -> tuple[Alternative, ...]:
+        """Return the alternatives for a packet: several if open values of its fields affect the outcome."""
+        is_cluster_ip = explain.is_cluster_ip(self._rules, packets.destination)
+        pieces = partition(self._walker.paths(packets, client.entries), ())
+        return tuple(self._alternative(packets.fields, piece, to_cluster_ip=is_cluster_ip) for piece in pieces)
 
-    def remembered(self, packets: Packets, address: int, port: int) -> Client | None:
-        """Return a client that was sent to an endpoint, None where nobody would remember that."""
+    def client_sent_to(self, packets: PacketClass, address: int, port: int) -> Client | None:
+        """Return a client that was sent to an endpoint, None if the rules add no affinity entry for that."""
         sent = (path for path in self._walker.paths(packets) if path.outcome[1:3] == (address, port))
-        memory = frozenset[Memory]().union(*(path.remembered for path in sent))
-        return Client(f"was sent to {words.socket(self._version, address, port)}", memory) if memory else None
+        entries = frozenset[AffinityEntry]().union(*(path.written_entries for path in sent))
+        return Client(f"was sent to {formatting.socket(self._version, address, port)}", entries) if entries else None
 
-    def known(self, packets: Packets, source: int) -> Client:
-        """Return what the rule set's own collections hold of a client, as far as it decides on the packet."""
-        held = frozenset(_held(self._rules, source))
-        asked = frozenset[Memory]().union(*(path.looked_up for path in self._walker.paths(packets)))
-        return Client("is remembered", held & asked) if held & asked else NEW
+    def client_in_rule_set(self, packets: PacketClass, source: int) -> Client:
+        """Return a client with the affinity entries that the captured rule set has of it and that the packet reads."""
+        present = frozenset(_entries_of(self._rules, source))
+        read = frozenset[AffinityEntry]().union(*(path.read_entries for path in self._walker.paths(packets)))
+        return Client("is remembered", present & read) if present & read else NEW_CLIENT
 
-    def _way(self, asked: Box, piece: Piece, *, to_cluster_ip: bool) -> Way:
-        trails = [_trail(path) for path in piece.left]
-        shared = _shared(trails)
-        last = _shared([trail[shared:][::-1] for trail in trails]) if len(trails) > 1 else 0
-        ends: dict[tuple[Outcome, str, tuple[Met, ...]], Fraction] = {}
-        for path, passed in zip(piece.left, trails, strict=True):
-            reason = _reason(path.outcome, passed, to_cluster_ip=to_cluster_ip)
-            end = path.outcome, reason, tuple(map(self._met, passed[shared : len(passed) - last]))
-            ends[end] = ends.get(end, Fraction()) + path.share
-        return Way(
-            when=tuple(_when(asked, piece.box)),
-            rules=tuple(map(self._met, trails[0][:shared])),
-            ends=tuple(self._end(*end, share) for end, share in sorted(ends.items(), key=lambda item: repr(item[0]))),
-            then=tuple(map(self._met, trails[0][len(trails[0]) - last :])),
+    def _alternative(self, given: PacketFields, piece: Piece, *, to_cluster_ip: bool) -> Alternative:
+        trails = [rule_hits(path.trail) for path in piece.left]
+        first = _common_prefix_length(trails)
+        last = _common_prefix_length([trail[first:][::-1] for trail in trails]) if len(trails) > 1 else 0
+        shares: dict[tuple[Outcome, str, tuple[TracedRule, ...]], Fraction] = {}
+        for path, trail in zip(piece.left, trails, strict=True):
+            reason = _reason(path.outcome, trail, to_cluster_ip=to_cluster_ip)
+            end = path.outcome, reason, tuple(map(self._traced_rule, trail[first : len(trail) - last]))
+            shares[end] = shares.get(end, Fraction()) + path.share
+        ends = sorted(shares.items(), key=lambda item: repr(item[0]))
+        return Alternative(
+            when=tuple(_conditions(given, piece.fields)),
+            rules=tuple(map(self._traced_rule, trails[0][:first])),
+            ends=tuple(self._traced_outcome(*end, share) for end, share in ends),
+            then=tuple(map(self._traced_rule, trails[0][len(trails[0]) - last :])),
         )
 
-    def _end(self, outcome: Outcome, reason: str, rules: tuple[Met, ...], share: Fraction) -> End:
-        return End(
+    def _traced_outcome(
+        self, outcome: Outcome, reason: str, rules: tuple[TracedRule, ...], share: Fraction
+    ) -> TracedOutcome:
+        return TracedOutcome(
             share=str(share),
             percent=round(float(share * 100), 2),
-            fate=outcome.fate.value,
-            endpoint=words.endpoint(self._version, outcome) if outcome.is_translated else "",
-            source=words.source(self._version, outcome.source),
+            fate=outcome.disposition.value,
+            endpoint=formatting.endpoint(self._version, outcome) if outcome.is_translated else "",
+            source=formatting.source(self._version, outcome.source),
             why=reason,
             seconds=outcome.seconds,
             rules=rules,
         )
 
-    def _met(self, passed: Passed) -> Met:
-        chances = [f"chance {step.probability}" for step in passed.rule.steps if isinstance(step, Chance)]
-        looked_up = [
+    def _traced_rule(self, hit: RuleHit) -> TracedRule:
+        chances = [f"chance {step.share}" for step in hit.rule.steps if isinstance(step, Probability)]
+        affinity = [
             "the client is remembered"
-            for step in passed.rule.steps
-            if isinstance(step, InSet) and not step.inverted and self._remembers(step.collection)
+            for step in hit.rule.steps
+            if isinstance(step, InSet) and not step.inverted and self._is_dynamic(step.collection)
         ]
-        does = (in_words(self._version, step) for step in passed.did)
-        return Met(passed.chain, passed.rule.text, passed.rule.line, (*chances, *looked_up, *does))
+        actions = (action_text(self._version, step) for step in hit.actions)
+        return TracedRule(hit.chain, hit.rule.text, hit.rule.line, (*chances, *affinity, *actions))
 
-    def _remembers(self, collection: str) -> bool:
-        return self._rules.collections[collection].remembers
+    def _is_dynamic(self, collection: str) -> bool:
+        return self._rules.collections[collection].is_dynamic
 
 
-def _reason(outcome: Outcome, passed: Sequence[Passed], *, to_cluster_ip: bool) -> str:
-    match outcome.fate:
-        case Fate.UNDECIDED:
-            return why.unread(passed)
-        case Fate.REJECTED | Fate.DROPPED:
-            return why.refusal(passed, "internalTrafficPolicy" if to_cluster_ip else "externalTrafficPolicy")
-        case Fate.DELIVERED if outcome.source != "kept":
-            return why.masquerade(passed, outcome, to_cluster_ip=to_cluster_ip)
+def _reason(outcome: Outcome, trail: Sequence[RuleHit], *, to_cluster_ip: bool) -> str:
+    match outcome.disposition:
+        case Disposition.UNDECIDED:
+            return explain.uninterpreted_rule(trail)
+        case Disposition.REJECTED | Disposition.DROPPED:
+            return explain.refusal_reason(trail, "internalTrafficPolicy" if to_cluster_ip else "externalTrafficPolicy")
+        case Disposition.DELIVERED if outcome.source != "kept":
+            return explain.masquerade_reason(trail, outcome, to_cluster_ip=to_cluster_ip)
     return ""
 
 
-def _when(asked: Box, box: Box) -> Iterator[str]:
-    """Yield what decides although it was not said."""
-    for asked_names, names, what in (
-        (asked.inputs, box.inputs, "it comes in by"),
-        (asked.outputs, box.outputs, "it goes out by"),
+def _conditions(given: PacketFields, fields: PacketFields) -> Iterator[str]:
+    """Yield the conditions that distinguish ``fields`` from the given packet."""
+    for given_names, names, what in (
+        (given.inputs, fields.inputs, "the input interface is"),
+        (given.outputs, fields.outputs, "the output interface is"),
     ):
-        if names != asked_names:
-            named = sorted(names - {"*"})
-            but = sorted(asked_names - names)
-            yield f"{what} {' or '.join(named)}" if "*" not in names else f"{what} no {' or '.join(but)}"
-    if box.source_ports != asked.source_ports:
-        yield f"its source port is {words.ports(box.source_ports)}"
+        if names != given_names:
+            included = sorted(names - {"*"})
+            excluded = sorted(given_names - names)
+            yield f"{what} {' or '.join(included)}" if "*" not in names else f"{what} not {' or '.join(excluded)}"
+    if fields.source_ports != given.source_ports:
+        yield f"the source port is {formatting.ports(fields.source_ports)}"
 
 
-def _trail(path: Path) -> list[Passed]:
-    found = []
-    passed = path.trail
-    while passed is not None:
-        found.append(passed)
-        passed = passed.before
-    return found[::-1]
-
-
-def _shared(trails: Sequence[list[Passed]]) -> int:
-    """Return how many rules all trails begin with that do the same to all."""
+def _common_prefix_length(trails: Sequence[list[RuleHit]]) -> int:
+    """Return how many hits with the same rule and the same actions all trails start with."""
     count = 0
-    for rules in zip(*trails, strict=False):
-        if any((other.rule is not rules[0].rule or other.did != rules[0].did) for other in rules):
+    for hits in zip(*trails, strict=False):
+        if any((hit.rule is not hits[0].rule or hit.actions != hits[0].actions) for hit in hits):
             break
         count += 1
     return count
 
 
-def _held(rules: RuleSet, source: int) -> Iterator[Memory]:
-    """Yield what collections that remember hold of a client."""
+def _entries_of(rules: RuleSet, source: int) -> Iterator[AffinityEntry]:
+    """Yield the affinity entries of a client in the dynamic collections of a rule set."""
     steps = (step for chain in rules.chains.values() for rule in chain.rules for step in rule.steps)
-    asking = (step for step in steps if isinstance(step, InSet) and Field.SOURCE in step.key)
-    for step in asking:
+    lookups = (step for step in steps if isinstance(step, InSet) and Field.SOURCE in step.key)
+    for step in lookups:
         collection = rules.collections[step.collection]
-        at = step.key.index(Field.SOURCE)
-        elements = collection.elements if collection.remembers else ()
-        yield from ((step.collection, _others(element, at)) for element in elements if element.key[at] == source)
+        position = step.key.index(Field.SOURCE)
+        elements = collection.elements if collection.is_dynamic else ()
+        for element in elements:
+            if element.key[position] == source:
+                yield step.collection, _key_without(element, position)
 
 
-def _others(element: Element, at: int) -> tuple[int, ...]:
-    """Return the parts of a key but one."""
-    return tuple(part for position, part in enumerate(element.key) if position != at and isinstance(part, int))
+def _key_without(element: Element, removed: int) -> tuple[int, ...]:
+    """Return the parts of an element's key except the one at a position."""
+    return tuple(part for position, part in enumerate(element.key) if position != removed and isinstance(part, int))

@@ -1,1 +1,1 @@
-"""What rules do, told by interpreting them, and held to a model that knows no rules."""
+"""Tests of knft.interpret: parsing, walking and comparing rules, and a model of Services that knows no rules."""

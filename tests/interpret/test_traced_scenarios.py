@@ -12,15 +12,16 @@ from msgspec.structs import replace
 
 from knft.cli.main import cli
 from knft.cli.options import config_from_options
-from knft.cli.rendered import legacy_rules, own_rules
-from knft.interpret.rules import Chain, IpVersion, Remember, Rule, RuleSet
+from knft.comparison.rendered import knft_rules, kube_proxy_rules
+from knft.families import IpVersion
+from knft.interpret.rules import AddToSet, Chain, Rule, RuleSet
 from knft.source.directory import read_paths
-from tests.packets.families import addresses
-from tests.packets.node import NODE_FLAG, write_manifests
-from tests.packets.scenario import Packet, Scenario, read_scenarios
-from tests.packets.scene import cases
-from tests.packets.traced import Tracer, untraced
+from tests.packets.scenario_runner import packet_parameters
+from tests.support.families import addresses
+from tests.support.knft_command import NODE_FLAG, write_manifests
 from tests.support.lab import plan
+from tests.support.scenario import Packet, Scenario, read_scenarios
+from tests.support.trace_check import Tracer, untraced
 
 SCENARIOS = read_scenarios()
 MODES = ("nftables", "iptables", "ipvs")
@@ -45,8 +46,8 @@ class Rendered:
         flags = [*NODE_FLAG, *scenario.arguments(), *(f"--local-address={address}" for address in own)]
         options = cli.commands["diff"].make_context("diff", ["-f", str(self._folder), *flags]).params
         if mode == "nftables":
-            return own_rules(changes, config_from_options(options), own), own
-        return legacy_rules(mode, changes, {**options, "family": None}), own
+            return knft_rules(changes, config_from_options(options), own), own
+        return kube_proxy_rules(mode, changes, {**options, "family": None}), own
 
     def _make(self, number: int, mode: str) -> Tracer:
         rules, own = self.rules(SCENARIOS[number], mode)
@@ -67,29 +68,33 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     [
         pytest.param(mode, *case.values, id=f"{mode} {case.id}")  # type: ignore[attr-defined] # ParameterSet's
         for mode in MODES
-        for case in cases(SCENARIOS, mode)
+        for case in packet_parameters(SCENARIOS, mode)
     ],
 )
 def test_traced_through_rendered_rules(
     rendered: Rendered, mode: str, scenario: Scenario, packet: Packet, version: plan.Version
 ) -> None:
     """The trace ends as the packet does."""
-    rendered.tracer(scenario, mode).hold(packet, version, packet.expected_in(mode, version))
+    rendered.tracer(scenario, mode).check(packet, version, packet.expected_in(mode, version))
 
 
 def test_the_packets_that_cannot_be_traced_are_these() -> None:
     """UNTRACED says why: there is nothing on the node to trace."""
     left_out = [str(packet) for scenario in SCENARIOS for packet in scenario.packets if untraced(packet)]
-    assert left_out == ["C.4(8) local-1 to $local-1:8080/tcp"]
+    assert left_out == ["nftables.md#hairpin local-1 to $local-1:8080/tcp"]
 
 
 BREAKS: dict[str, Callable[[RuleSet], RuleSet]] = {
-    "nothing is translated": lambda rules: replace(rules, bases=tuple(it for it in rules.bases if it.kind != "nat")),
-    "nothing is filtered": lambda rules: replace(rules, bases=tuple(it for it in rules.bases if it.kind == "nat")),
-    "nobody is masqueraded": lambda rules: replace(
-        rules, bases=tuple(it for it in rules.bases if it.hook != "postrouting")
+    "nothing is translated": lambda rules: replace(
+        rules, base_chains=tuple(it for it in rules.base_chains if it.kind != "nat")
     ),
-    "nobody is remembered": lambda rules: _without(rules, Remember),
+    "nothing is filtered": lambda rules: replace(
+        rules, base_chains=tuple(it for it in rules.base_chains if it.kind == "nat")
+    ),
+    "nobody is masqueraded": lambda rules: replace(
+        rules, base_chains=tuple(it for it in rules.base_chains if it.hook != "postrouting")
+    ),
+    "nobody is remembered": lambda rules: _without(rules, AddToSet),
     "each map leads to its first endpoint": lambda rules: replace(
         rules, collections={name: replace(held, elements=held.elements[:1]) for name, held in rules.collections.items()}
     ),
@@ -108,7 +113,7 @@ def test_rules_that_do_something_else_are_found(rendered: Rendered, name: str) -
 
 def _is_held(tracer: Tracer, packet: Packet, version: plan.Version) -> bool:
     try:
-        tracer.hold(packet, version, packet)
+        tracer.check(packet, version, packet)
     except AssertionError:
         return False
     return True

@@ -12,9 +12,9 @@ KNFT, IPTABLES, IPVS = ("nftables",), ("iptables",), ("ipvs",)
 RULES = KNFT + IPTABLES
 ALL = RULES + IPVS
 _OUTSIDE_PODS = "from outside the pod range"
-_HAIRPIN = "an endpoint dials its own Service"
+_HAIRPIN = "hairpin: the endpoint connects to its own Service"
 _CLUSTER = "externalTrafficPolicy Cluster"
-_OF_NODE = "from the node itself, which externalTrafficPolicy Local does not bind"
+_OF_NODE = "from the node itself, to which externalTrafficPolicy Local does not apply"
 _GUARDED = "the source is not in loadBalancerSourceRanges"
 _NOBODY = "no endpoints, or none on this node where the traffic policy is Local"
 
@@ -59,7 +59,7 @@ CASES = (
     Case(POD, "10.96.0.10:81", KNFT, "shop/open", (("1", "rejected", "the cluster IP has no such port"),)),
     Case(POD, "10.96.0.10:81", IPTABLES, "shop/open", (("1", "delivered", ""),)),
     Case(POD, "10.96.0.10:81", IPVS, "shop/open",
-         (("1", "rejected", "the node has this address for IPVS alone, and no virtual server has this port"),)),
+         (("1", "rejected", "the address is on the node only for IPVS, and no virtual server has this port"),)),
     Case(POD, "10.96.7.7:80", KNFT, None, (("1", "dropped", "no Service has this cluster IP"),)),
     Case(POD, "198.51.100.77:80", ALL, None, (("1", "delivered", ""),)),
 )  # fmt: skip
@@ -85,7 +85,7 @@ def test_the_end_and_its_reason(cluster: Path, case: Case, mode: str) -> None:
 def test_all_traffic_is_masqueraded_because_of_the_flag(cluster: Path, mode: str) -> None:
     flags = ("-f", str(cluster), *FLAGS, "--masquerade-all", "--backend", mode)
     found = trace(*flags, "--from", "10.244.2.77", "--to", "10.96.0.10:80")
-    assert {end["why"] for end in ends(found)} == {"all traffic to cluster IPs is (--masquerade-all)"}
+    assert {end["why"] for end in ends(found)} == {"--masquerade-all applies to all traffic to cluster IPs"}
 
 
 @pytest.mark.parametrize("mode", ALL)
@@ -96,8 +96,8 @@ def test_an_interface_decides_only_where_rules_ask_for_it(cluster: Path, mode: s
     found = trace(*packet)
     ways = {tuple(way["when"]): {end["why"] for end in way["ends"]} for way in found["ways"]}
     assert ways == {
-        ("it comes in by veth*",): {""},
-        ("it comes in by no veth*",): {"not from a pod's interface"},
+        ("the input interface is veth*",): {""},
+        ("the input interface is not veth*",): {"not from a pod's interface"},
     }
     assert {end["source"] for end in ends(trace(*packet, "--in-interface", "veth7"))} == {"kept"}
     assert {end["source"] for end in ends(trace(*packet, "--in-interface", "eth0"))} == {"masqueraded"}

@@ -1,5 +1,7 @@
-"""Holds two rule sets against each other, by what becomes of every class of packets.
+"""Compares two rule sets by the outcome of every packet class.
 
-``classes`` says which classes there are, ``boxes`` finds the parts of a class that fare differently, ``comparison``
-goes through all of them, ``intent`` knows which differences are meant.
+``packet_classes`` enumerates the classes, ``partition`` finds the parts of a class with different outcomes,
+``comparison`` compares all classes, ``expected_differences`` lists the intended differences between kube-proxy's modes
+and knft, and ``report`` groups the results. The engine calls the two sides left and right, because either can be any
+rule set. Modules of ``expected_differences`` call them kube_proxy (left) and knft (right).
 """

@@ -57,7 +57,7 @@ def with_chain(rules: RuleSet, chain: Chain) -> RuleSet:
     return replace(rules, chains={**rules.chains, chain.name: chain})
 
 
-def renamed(rules: RuleSet, before: str) -> RuleSet:
+def with_chain_prefix(rules: RuleSet, before: str) -> RuleSet:
     """Return a rule set whose chains have a word in front of their names, so that it can be joined with its like."""
 
     def name(chain: str) -> str:
@@ -68,7 +68,7 @@ def renamed(rules: RuleSet, before: str) -> RuleSet:
 
     return replace(
         rules,
-        bases=tuple(replace(base, chain=name(base.chain)) for base in rules.bases),
+        base_chains=tuple(replace(base, chain=name(base.chain)) for base in rules.base_chains),
         chains={name(key): Chain(name(key), tuple(map(edited, chain.rules))) for key, chain in rules.chains.items()},
     )
 
@@ -77,13 +77,13 @@ def _leading(step: Step, name: Callable[[str], str]) -> Step:
     return replace(step, chain=name(step.chain)) if isinstance(step, Verdict) and step.chain else step
 
 
-def joined(one: RuleSet, other: RuleSet) -> RuleSet:
+def join_rule_sets(one: RuleSet, other: RuleSet) -> RuleSet:
     """Return both at once; names of chains and collections are told apart by their tables."""
     return replace(
         one,
-        bases=(*one.bases, *other.bases),
+        base_chains=(*one.base_chains, *other.base_chains),
         chains={**one.chains, **other.chains},
         collections={**one.collections, **other.collections},
         servers=(*one.servers, *other.servers),
-        bound=(*one.bound, *other.bound),
+        ipvs_addresses=(*one.ipvs_addresses, *other.ipvs_addresses),
     )

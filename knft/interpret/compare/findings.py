@@ -1,4 +1,4 @@
-"""What a comparison finds, and what it keeps of it for the packets that come after."""
+"""The results of a comparison, and the results that it shares among destinations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,80 +6,88 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from knft.interpret.compare.boxes import Piece, a_difference
-from knft.interpret.compare.classes import Destination
-from knft.interpret.outcomes import Fate, Memory, Origin, Packets, Path
-from knft.interpret.ranges import Ranges, common, only, ranges, without
-from knft.interpret.walk.journal import Question
+from knft.interpret.compare.packet_classes import DestinationClass
+from knft.interpret.compare.partition import Piece, first_difference
+from knft.interpret.outcomes import AffinityEntry, Disposition, Origin, PacketClass, Path
+from knft.interpret.ranges import Ranges, intersection, ranges, sole_value, subtract
+from knft.interpret.walk.dependencies import DestinationQuery
 
 
 class Client(Struct, frozen=True):
-    """What is known of a client before: which endpoint it was sent to, and how either side remembers that."""
+    """A client that was sent to ``endpoint`` before, and its affinity entries on the left and on the right side."""
 
     endpoint: tuple[int | None, int | None]
-    left: frozenset[Memory]
-    right: frozenset[Memory]
+    left: frozenset[AffinityEntry]
+    right: frozenset[AffinityEntry]
 
 
-FRESH = Client((None, None), frozenset(), frozenset())
-"""A client that nobody remembers."""
+NEW_CLIENT = Client((None, None), frozenset(), frozenset())
+"""A client without affinity entries."""
 
 
 class Difference(Struct, frozen=True):
-    """Packets that fare otherwise on the other side; ``reasons`` are the intended differences that it comes of.
+    """Packets with different outcomes on the two sides.
 
-    Of several, each is needed. Without any it is not meant. ``ways`` are all ways of such packets on either side;
-    ``located`` are those packets that differ, None where nobody has looked for them yet.
+    ``reasons`` names the expected differences that explain it; of several, each is necessary. Without reasons the
+    difference is unexpected. ``paths`` are the paths of the whole class on both sides. ``located`` are the packets
+    that differ, or None if ``piece`` has to find them.
     """
 
-    destination: Destination
-    packets: Packets
+    destination: DestinationClass
+    packets: PacketClass
     client: Client
     reasons: tuple[str, ...]
-    ways: tuple[Sequence[Path], Sequence[Path]]
+    paths: tuple[Sequence[Path], Sequence[Path]]
     located: Piece | None = None
 
     @property
     def piece(self) -> Piece:
-        """Some of the packets that differ, alike among each other on either side."""
-        found = a_difference(*self.ways) if self.located is None else self.located
-        ports = common(found.box.ports, self.packets.box.ports) or self.packets.box.ports
-        return found._replace(box=found.box._replace(ports=ports))
+        """A piece of the packets that differ, with the same outcomes throughout."""
+        found = first_difference(*self.paths) if self.located is None else self.located
+        ports = intersection(found.fields.ports, self.packets.fields.ports) or self.packets.fields.ports
+        return found._replace(fields=found.fields._replace(ports=ports))
 
     @property
     def is_undecided(self) -> bool:
-        """Whether nobody knows what becomes of them on one of the sides."""
+        """Whether an uninterpreted rule decides on one of the sides."""
         return self.located is not None and self.located.is_undecided
 
 
-class Case(NamedTuple):
-    """Packets of one class, of clients of whom one thing is known."""
+class ComparedClass(NamedTuple):
+    """A packet class, its destination class, and the client that sends the packets."""
 
-    destination: Destination
-    packets: Packets
+    destination: DestinationClass
+    packets: PacketClass
     client: Client
 
     def difference(self, piece: Piece, reasons: tuple[str, ...] = ()) -> Difference:
-        """Return a difference between some of the packets."""
+        """Return a difference for a piece of the class."""
         return Difference(self.destination, self.packets, self.client, reasons, (piece.left, piece.right), piece)
 
 
-Kind = tuple[Origin, bool, bool, bool, frozenset[Fate], frozenset[Fate]]
-"""What differences of one kind are alike in: it is likely that they come of the same."""
+DifferenceKind = tuple[Origin, bool, bool, bool, frozenset[Disposition], frozenset[Disposition]]
+"""Characteristics of a difference; differences of the same kind are likely to have the same reasons."""
 
-Ways = tuple[Sequence[Path], Sequence[Path]]
-"""All ways of some packets, on the left and on the right."""
+PathPair = tuple[Sequence[Path], Sequence[Path]]
+"""All paths of some packets, on the left and on the right side."""
 
 
-def kind_of(case: Case, ways: Ways) -> Kind:
-    """Return what kind of differences there may be."""
-    left, right = (frozenset(path.outcome.fate for path in side) for side in ways)
+def difference_kind(case: ComparedClass, paths: PathPair) -> DifferenceKind:
+    """Return the kind of the differences between two sides."""
+    left, right = (frozenset(path.outcome.disposition for path in side) for side in paths)
     packets = case.packets
-    return packets.origin, packets.is_local, case.client is FRESH, only(packets.box.ports) is None, left, right
+    return (
+        packets.origin,
+        packets.is_local,
+        case.client is NEW_CLIENT,
+        sole_value(packets.fields.ports) is None,
+        left,
+        right,
+    )
 
 
 class Counts(Struct):
-    """Classes of packets: parts that either side tells apart."""
+    """Numbers of packet classes, counting the parts that at least one side distinguishes."""
 
     equal: int = 0
     by_intent: int = 0
@@ -87,62 +95,67 @@ class Counts(Struct):
     undecided: int = 0
 
     def add(self, other: "Counts") -> None:
-        """Count what another counts as well."""
+        """Add other counts to these."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def since(self, before: "Counts") -> "Counts":
-        """Return what has been counted since."""
+        """Return the counts minus earlier ones."""
         return Counts(*(getattr(self, name) - getattr(before, name) for name in self.__struct_fields__))
 
 
-class Known(NamedTuple):
-    """What was found for some ports of a destination, and what has to be so of another for the same to hold."""
+class SharedResult(NamedTuple):
+    """The result for some ports of a destination, and the dependencies under which it holds for other destinations."""
 
     ports: Ranges
-    questions: tuple[tuple[Question, bool], ...]
+    dependencies: tuple[tuple[DestinationQuery, bool], ...]
     differences: tuple[Difference, ...]
     counts: Counts
 
-    def holds(self, destination: Destination, packets: Packets, mentioned: Ranges) -> bool:
-        """Tell whether it holds for other packets; ``mentioned`` are ports that rules speak of, whoever is dialled."""
-        ports, address = packets.box.ports, destination.address
-        others = ranges((*without(ports, self.ports), *without(self.ports, ports)))
-        if others and (common(others, mentioned) or not all(self._is_of_all_ports(item) for item in self.differences)):
+    def applies_to(self, destination: DestinationClass, packets: PacketClass, mentioned: Ranges) -> bool:
+        """Tell whether the result holds for other packets.
+
+        ``mentioned`` are the ports that rules match independently of the destination.
+        """
+        ports, address = packets.fields.ports, destination.address
+        others = ranges((*subtract(ports, self.ports), *subtract(self.ports, ports)))
+        if others and (
+            intersection(others, mentioned) or not all(self._is_of_all_ports(item) for item in self.differences)
+        ):
             return False
-        return all(question.answer(address, ports) is answer for question, answer in self.questions)
+        return all(query.answer(address, ports) is answer for query, answer in self.dependencies)
 
     def _is_of_all_ports(self, difference: Difference) -> bool:
-        return difference.located is None or difference.located.box.ports == self.ports
+        return difference.located is None or difference.located.fields.ports == self.ports
 
-    def again(self, difference: Difference, destination: Destination, packets: Packets) -> Difference:
-        """Return one of its differences for others."""
+    def difference_for(self, difference: Difference, destination: DestinationClass, packets: PacketClass) -> Difference:
+        """Return one of the result's differences for another destination and its packets."""
         located = difference.located
-        if located is not None and located.box.ports == self.ports:
-            located = located._replace(box=located.box._replace(ports=packets.box.ports))
+        if located is not None and located.fields.ports == self.ports:
+            located = located._replace(fields=located.fields._replace(ports=packets.fields.ports))
         return replace(difference, destination=destination, packets=packets, located=located)
 
 
-def asked(paths: Sequence[Path]) -> dict[Ranges, frozenset[Memory]]:
-    """Return what is asked about clients, by the ports that they dial."""
-    found: dict[Ranges, frozenset[Memory]] = {}
+def entries_read_by_ports(paths: Sequence[Path]) -> dict[Ranges, frozenset[AffinityEntry]]:
+    """Return the affinity entries that the paths look up, by destination port."""
+    found: dict[Ranges, frozenset[AffinityEntry]] = {}
     for path in paths:
-        if path.looked_up:
-            ports = path.box.ports
-            found[ports] = found.get(ports, frozenset()) | path.looked_up
+        if path.read_entries:
+            ports = path.fields.ports
+            found[ports] = found.get(ports, frozenset()) | path.read_entries
     return found
 
 
 Endpoint = tuple[Ranges, int | None, int | None, int | None]
-"""The ports that clients dial, the address and port of the endpoint, and for how long they will be sent there."""
+"""The destination ports, the address and port of the endpoint, and the affinity timeout."""
 
 
-def remembered(paths: Sequence[Path]) -> dict[Endpoint, frozenset[Memory]]:
-    """Return what will be known of clients that reach an endpoint."""
-    found: dict[Endpoint, frozenset[Memory]] = {}
+def entries_written_by_endpoint(paths: Sequence[Path]) -> dict[Endpoint, frozenset[AffinityEntry]]:
+    """Return the affinity entries of clients after they reach an endpoint, by endpoint."""
+    found: dict[Endpoint, frozenset[AffinityEntry]] = {}
     for path in paths:
         outcome = path.outcome
         if outcome.is_translated:
-            endpoint = (path.box.ports, outcome.address, outcome.port, outcome.seconds)
-            found[endpoint] = found.get(endpoint, frozenset()) | path.remembered
+            endpoint = (path.fields.ports, outcome.address, outcome.port, outcome.seconds)
+            found[endpoint] = found.get(endpoint, frozenset()) | path.written_entries
     return found

@@ -15,25 +15,25 @@ _FAMILIES = frozenset(("", "ip", "ip6"))
 """What stands in front of iptables' tables: nothing in iptables-save, the family where nft lists them."""
 
 
-def foreign(rules: RuleSet, own: Ranges) -> RuleSet:
+def foreign_rules(rules: RuleSet, own: Ranges) -> RuleSet:
     """Return a rule set without kube-proxy's chains, tables and virtual servers, and without knft's tables.
 
     Virtual servers are kube-proxy's at the addresses of its device, and at those of the node (``own``).
     """
-    gone = frozenset(name for name in rules.chains if is_proxys(name))
+    gone = frozenset(name for name in rules.chains if is_owned_chain(name))
     jumps = frozenset(Verdict(kind, name) for name in gone for kind in _LEADING)
     chains = {name: _without(chain, jumps) for name, chain in rules.chains.items() if name not in gone}
-    served = rules.bound, own
+    served = rules.ipvs_addresses, own
     return replace(
         rules,
-        bases=tuple(base for base in rules.bases if base.chain not in gone),
+        base_chains=tuple(base for base in rules.base_chains if base.chain not in gone),
         chains=chains,
         servers=tuple(item for item in rules.servers if not any(contains(where, item.address) for where in served)),
-        bound=(),
+        ipvs_addresses=(),
     )
 
 
-def is_proxys(chain: str) -> bool:
+def is_owned_chain(chain: str) -> bool:
     """Tell whether a chain is kube-proxy's or knft's, by its full name: iptables' own, or nft's with the family."""
     table, _, name = chain.rpartition(" ")
     family, _, of_iptables = table.rpartition(" ")

@@ -6,20 +6,21 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from knft.interpret.compare import words
-from knft.interpret.compare.boxes import Shares, shares
+from knft.families import IpVersion
+from knft.interpret.compare import formatting
+from knft.interpret.compare.expected_differences.catalog import descriptions
 from knft.interpret.compare.findings import Counts, Difference
-from knft.interpret.compare.intent import explained
+from knft.interpret.compare.partition import Shares, outcome_shares
 from knft.interpret.compare.services import ServiceNames
-from knft.interpret.outcomes import Fate, Passed, Path
-from knft.interpret.ranges import only
-from knft.interpret.rules import IpVersion, Unknown
+from knft.interpret.outcomes import Disposition, Path, RuleHit
+from knft.interpret.ranges import sole_value
+from knft.interpret.rules import Unknown
 
 EXAMPLES = 3
 """So many examples of a group are kept, and of an intended difference, whoever's it is."""
 
 
-class Seen(Struct, frozen=True):
+class ObservedOutcome(Struct, frozen=True):
     """One thing that a client can see, and how many clients do, as a fraction such as ``1/3``.
 
     ``fate`` is delivered, rejected, dropped or undecided; ``endpoint`` is empty where nobody translates the packet;
@@ -40,13 +41,13 @@ class Example(Struct, frozen=True):
     sender: str
     destination: str
     client: str
-    left: tuple[Seen, ...]
-    right: tuple[Seen, ...]
+    left: tuple[ObservedOutcome, ...]
+    right: tuple[ObservedOutcome, ...]
     left_rules: tuple[str, ...]
     right_rules: tuple[str, ...]
 
 
-class Group(Struct):
+class DifferenceGroup(Struct):
     """Differences with one cause, of one Service port ("" where it is nobody's); ``classes`` counts them.
 
     ``intent`` names the intended difference, or several with ``+`` where each is needed; ``sentence`` says what clients
@@ -56,7 +57,7 @@ class Group(Struct):
 
     cause: str
     service: str
-    intent: str | None
+    reason: str | None
     sentence: str
     classes: int = 0
     examples: list[Example] = []
@@ -64,7 +65,7 @@ class Group(Struct):
     right: str = ""
 
 
-class Unread(Struct, frozen=True):
+class UninterpretedRule(Struct, frozen=True):
     """A rule that is not interpreted, and that packets can get to; ``line`` is 0 where there are no lines."""
 
     side: str
@@ -78,11 +79,11 @@ class FamilyReport(Struct):
 
     family: str
     counts: Counts
-    groups: list[Group] = []
-    unread: list[Unread] = []
+    groups: list[DifferenceGroup] = []
+    uninterpreted_rules: list[UninterpretedRule] = []
 
 
-class About(Struct, frozen=True):
+class ReportOrigin(Struct, frozen=True):
     """Where a report is from, for those who read it later; what is empty is not known.
 
     ``date`` is when it was made and ``command`` what was typed, as text; ``left`` and ``right`` are the files or places
@@ -106,7 +107,7 @@ class Report(Struct):
     families: list[FamilyReport]
     seconds: float = 0.0
     remarks: list[str] = []
-    about: About = About()
+    about: ReportOrigin = ReportOrigin()
 
     @property
     def is_equal(self) -> bool:
@@ -118,41 +119,41 @@ def summarise(
     version: IpVersion, counts: Counts, differences: Iterable[Difference], names: ServiceNames
 ) -> FamilyReport:
     """Return the report of one family, having gone through all differences once."""
-    groups: dict[tuple[str, str, str | None, str], Group] = {}
-    unread: dict[Unread, None] = {}
+    groups: dict[tuple[str, str, str | None, str], DifferenceGroup] = {}
+    unread: dict[UninterpretedRule, None] = {}
     shown: Counter[object] = Counter()
     for difference in differences:
         if difference.is_undecided:
             unread.update(dict.fromkeys(_unread(difference)))
         group = _group(version, difference, names)
-        found = groups.setdefault((group.cause, group.service, group.intent, group.sentence), group)
+        found = groups.setdefault((group.cause, group.service, group.reason, group.sentence), group)
         found.classes += 1
-        kind = group.intent or (group.cause, group.service, group.sentence)
+        kind = group.reason or (group.cause, group.service, group.sentence)
         if shown[kind] < EXAMPLES:
             shown[kind] += 1
             found.examples.append(_example(version, difference))
-    listed = sorted(groups.values(), key=lambda group: (group.intent or "", group.cause, group.service, group.sentence))
+    listed = sorted(groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.sentence))
     return FamilyReport(f"IPv{version}", counts, listed, list(unread))
 
 
-def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> Group:
+def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> DifferenceGroup:
     packets, located = difference.packets, difference.located
-    port = only((packets if located is None else located).box.ports)
+    port = sole_value((packets if located is None else located).fields.ports)
     name = names.name(packets.destination, packets.protocol, port, is_local=packets.is_local)
     if difference.is_undecided:
-        return Group("undecided", name or "", None, "a rule that is not interpreted decides on it")
+        return DifferenceGroup("undecided", name or "", None, "a rule that is not interpreted decides on it")
     if difference.reasons:
-        return Group("intent", name or "", " + ".join(difference.reasons), explained(difference.reasons))
-    left, right = shares(difference.piece.left), shares(difference.piece.right)
-    seen = words.outcomes(version, left), words.outcomes(version, right)
-    return Group(_cause(left, right), name or "", None, words.change(*seen), left=seen[0], right=seen[1])
+        return DifferenceGroup("intent", name or "", " + ".join(difference.reasons), descriptions(difference.reasons))
+    left, right = outcome_shares(difference.piece.left), outcome_shares(difference.piece.right)
+    seen = formatting.outcomes(version, left), formatting.outcomes(version, right)
+    return DifferenceGroup(_cause(left, right), name or "", None, formatting.change(*seen), left=seen[0], right=seen[1])
 
 
 def _cause(left: Shares, right: Shares) -> str:
     """Return what kind of difference it is, the gravest first."""
     aspects = {
-        "verdict": {(outcome.fate, outcome.is_translated) for outcome, _ in left}
-        ^ {(outcome.fate, outcome.is_translated) for outcome, _ in right},
+        "verdict": {(outcome.disposition, outcome.is_translated) for outcome, _ in left}
+        ^ {(outcome.disposition, outcome.is_translated) for outcome, _ in right},
         "endpoints": {outcome[1:3] for outcome, _ in left} ^ {outcome[1:3] for outcome, _ in right},
         "shares": _often(left).items() ^ _often(right).items(),
         "masquerade": {outcome[1:4] for outcome, _ in left} ^ {outcome[1:4] for outcome, _ in right},
@@ -172,43 +173,43 @@ def _often(found: Shares) -> dict[tuple[object, ...], Fraction]:
 def _example(version: IpVersion, difference: Difference) -> Example:
     piece = difference.piece
     return Example(
-        sender=words.sender(version, difference.packets, piece.box),
-        destination=words.destination(version, difference.destination, difference.packets, piece.box),
-        client=words.client(version, difference.client),
-        left=tuple(_seen(version, shares(piece.left))),
-        right=tuple(_seen(version, shares(piece.right))),
+        sender=formatting.sender(version, difference.packets, piece.fields),
+        destination=formatting.destination(version, difference.destination, difference.packets, piece.fields),
+        client=formatting.client(version, difference.client),
+        left=tuple(_seen(version, outcome_shares(piece.left))),
+        right=tuple(_seen(version, outcome_shares(piece.right))),
         left_rules=_rules(piece.left),
         right_rules=_rules(piece.right),
     )
 
 
-def _seen(version: IpVersion, found: Shares) -> Iterator[Seen]:
-    for outcome, share in words.in_order(found):
-        endpoint = words.endpoint(version, outcome) if outcome.is_translated else ""
-        source = words.source(version, outcome.source)
-        yield Seen(str(share), outcome.fate.value, endpoint, source, outcome.seconds)
+def _seen(version: IpVersion, found: Shares) -> Iterator[ObservedOutcome]:
+    for outcome, share in formatting.in_order(found):
+        endpoint = formatting.endpoint(version, outcome) if outcome.is_translated else ""
+        source = formatting.source(version, outcome.source)
+        yield ObservedOutcome(str(share), outcome.disposition.value, endpoint, source, outcome.seconds)
 
 
 def _rules(paths: Iterable[Path]) -> tuple[str, ...]:
     """Return the rules of the first path, in the order in which they were met."""
     first = next(iter(paths), None)
-    return tuple(f"{passed.chain}: {words.rule(passed.rule)}" for passed in trail(first)) if first else ()
+    return tuple(f"{passed.chain}: {formatting.rule(passed.rule)}" for passed in trail(first)) if first else ()
 
 
-def trail(path: Path) -> list[Passed]:
+def trail(path: Path) -> list[RuleHit]:
     """Return the rules of a path, the first one first."""
     found = []
     passed = path.trail
     while passed is not None:
         found.append(passed)
-        passed = passed.before
+        passed = passed.previous
     return found[::-1]
 
 
-def _unread(difference: Difference) -> Iterator[Unread]:
+def _unread(difference: Difference) -> Iterator[UninterpretedRule]:
     for side, paths in (("left", difference.piece.left), ("right", difference.piece.right)):
         for path in paths:
-            if path.outcome.fate is Fate.UNDECIDED and path.trail is not None:
+            if path.outcome.disposition is Disposition.UNDECIDED and path.trail is not None:
                 rule = path.trail.rule
                 said = rule.text or " ".join(step.text for step in rule.steps if isinstance(step, Unknown))
-                yield Unread(side, path.trail.chain, rule.line, said)
+                yield UninterpretedRule(side, path.trail.chain, rule.line, said)

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from knft.interpret.ranges import only
+from knft.interpret.ranges import sole_value
 from knft.interpret.rules import Chain, Collection, Field, Rule, RuleSet, Within
 
 _FRONTENDS = ("service-ips", "no-endpoint-services")
 _NODE_PORTS = ("service-nodeports", "no-endpoint-nodeports")
 """Maps of knft and of kube-proxy's nftables mode alike (behaviour.md C.4)."""
 
-CHAINS = frozenset(
+FRONTEND_CHAINS = frozenset(
     {
         "nat KUBE-SERVICES",
         "nat KUBE-NODEPORTS",
@@ -52,8 +52,8 @@ class ServiceNames:
 
 
 def _named(rules: RuleSet) -> Iterator[tuple[Frontend, str]]:
-    yield from owners(rules).items()
-    for name in CHAINS & rules.chains.keys():
+    yield from frontend_owners(rules).items()
+    for name in FRONTEND_CHAINS & rules.chains.keys():
         yield from _rules(rules.chains[name])
 
 
@@ -67,24 +67,26 @@ def _elements(collection: Collection, *, has_address: bool) -> Iterator[tuple[Fr
 
 def _rules(chain: Chain) -> Iterator[tuple[Frontend, str]]:
     for rule in chain.rules:
-        found = claim(rule)
+        found = claimed_frontend(rule)
         if found is not None:
             yield found
 
 
-def claim(rule: Rule) -> tuple[Frontend, str] | None:
+def claimed_frontend(rule: Rule) -> tuple[Frontend, str] | None:
     """Return the frontend that a rule of kube-proxy is about, and whose it is; None where it is about none."""
     found = _NAME.match(rule.comment)
     if found is None:
         return None
-    values = {step.field: only(step.ranges) for step in rule.steps if isinstance(step, Within) and not step.inverted}
+    values = {
+        step.field: sole_value(step.ranges) for step in rule.steps if isinstance(step, Within) and not step.inverted
+    }
     protocol, port = values.get(Field.PROTOCOL), values.get(Field.DESTINATION_PORT)
     if protocol is None or port is None:
         return None
     return (values.get(Field.DESTINATION), protocol, port), found[0]
 
 
-def owners(rules: RuleSet) -> dict[Frontend, str]:
+def frontend_owners(rules: RuleSet) -> dict[Frontend, str]:
     """Return to whom knft gives which frontend."""
     found: dict[Frontend, str] = {}
     for name, collection in rules.collections.items():

@@ -1,5 +1,5 @@
-"""Follows classes of packets through a rule set: every class is split where a rule tells its packets apart.
+"""Walks packet classes through a rule set and splits a class where a rule distinguishes its packets.
 
-``walker.Walker`` is made once for a rule set and asked for the paths of packets. It never samples, and decides each
-class exactly: chances are fractions.
+``walker.Walker`` is created once per rule set and returns the paths of packet classes. The result is exact, not
+sampled: probabilities are fractions.
 """

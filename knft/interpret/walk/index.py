@@ -1,9 +1,9 @@
-"""Chains and collections prepared for many walks: only what can concern a packet is looked at."""
+"""Indexes chains and collections, so that a walk only evaluates rules and elements that can match the packet."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from knft.interpret.ranges import Ranges, common, contains, only
+from knft.interpret.ranges import Ranges, contains, intersection, sole_value
 from knft.interpret.rules import (
     Action,
     AddressType,
@@ -15,119 +15,120 @@ from knft.interpret.rules import (
     Never,
     Rule,
     Step,
-    ThroughServer,
     Translated,
     Unknown,
     Verdict,
+    ViaVirtualServer,
     Within,
 )
-from knft.interpret.walk.journal import Journal
+from knft.interpret.walk.dependencies import DependencyRecorder
 
 
 class Indexes:
-    """The indexes of chains and collections, each made once, for all rule sets that share them."""
+    """A cache of the indexes of chains and collections, for rule sets that share some of them."""
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self.journal = Journal()
-        # The value keeps the chain alive, so that no other gets its identity.
+        """Create an empty cache."""
+        self.recorder = DependencyRecorder()
+        # The value keeps the chain alive, so that no other object gets its id().
         self._chains: dict[int, tuple[Chain, IndexedChain]] = {}
         self._collections: dict[int, tuple[Collection, IndexedCollection]] = {}
 
     def of_chain(self, chain: Chain) -> "IndexedChain":
         """Return a chain's index."""
-        found = self._chains.get(id(chain))
-        if found is None:
-            found = self._chains[id(chain)] = (chain, IndexedChain(chain, self.journal))
-        return found[1]
+        cached = self._chains.get(id(chain))
+        if cached is None:
+            cached = self._chains[id(chain)] = (chain, IndexedChain(chain, self.recorder))
+        return cached[1]
 
     def of_collection(self, collection: Collection) -> "IndexedCollection":
         """Return a collection's index."""
-        found = self._collections.get(id(collection))
-        if found is None:
-            found = self._collections[id(collection)] = (collection, IndexedCollection(collection, self.journal))
-        return found[1]
+        cached = self._collections.get(id(collection))
+        if cached is None:
+            cached = self._collections[id(collection)] = (collection, IndexedCollection(collection, self.recorder))
+        return cached[1]
 
 
 class IndexedRule(NamedTuple):
-    """A rule whose tests are in the order in which they are tried."""
+    """A rule with its tests in the order of evaluation."""
 
     rule: Rule
     steps: tuple[Step, ...]
     first_action: int
-    leads_to: str | None
-    """The chain that it jumps to, where that is all it does."""
+    jump_target: str | None
+    """The chain that the rule jumps to, if the jump is its only action and no test is unknown."""
 
 
-class Addressed(Protocol):
-    """What is asked of a packet to find the rules for it."""
+class HasDestination(Protocol):
+    """The attributes of a packet by which its candidate rules are found."""
 
     destination: int
     protocol: int
 
     @property
     def ports(self) -> Ranges:
-        """The ports that it may go to."""
+        """The possible destination ports."""
 
 
 class IndexedChain:
-    """A chain's rules, and which of them a packet to some address can match."""
+    """A chain's rules, indexed by the destination that they match."""
 
-    def __init__(self, chain: Chain, journal: Journal) -> None:
-        """Prepare a chain; ``journal`` is told where it says something of one address."""
-        self._journal = journal
+    def __init__(self, chain: Chain, recorder: DependencyRecorder) -> None:
+        """Index a chain; ``recorder`` records the lookups by destination."""
+        self._recorder = recorder
         self.name = chain.name
-        # A rule without an action says nothing, whatever it looks at.
-        self.rules = tuple(_indexed(rule) for rule in chain.rules if _acts(rule))
-        self._to: dict[int, list[tuple[int, int | None, int | None]]] = {}
-        self._anywhere: list[int] = []
+        # A rule without an action has no effect, whatever it matches.
+        self.rules = tuple(_indexed(rule) for rule in chain.rules if _has_action(rule))
+        self._by_destination: dict[int, list[tuple[int, int | None, int | None]]] = {}
+        self._for_any_destination: list[int] = []
         for number, rule in enumerate(self.rules):
-            address = _only(rule.steps, Field.DESTINATION)
+            address = _matched_value(rule.steps, Field.DESTINATION)
             if address is None:
-                self._anywhere.append(number)
+                self._for_any_destination.append(number)
             else:
-                about = _only(rule.steps, Field.PROTOCOL), _only(rule.steps, Field.DESTINATION_PORT)
-                self._to.setdefault(address, []).append((number, *about))
+                protocol = _matched_value(rule.steps, Field.PROTOCOL)
+                port = _matched_value(rule.steps, Field.DESTINATION_PORT)
+                self._by_destination.setdefault(address, []).append((number, protocol, port))
 
-    def concerning(self, packet: Addressed) -> list[int]:
+    def candidate_rules(self, packet: HasDestination) -> list[int]:
         """Return the numbers of the rules that a packet can match, in order."""
         destination, protocol, ports = packet.destination, packet.protocol, packet.ports
-        self._journal.note(InChain(self, protocol), destination, ports)
-        found = self.particular(destination, protocol, ports)
-        return sorted((*found, *self._anywhere)) if found else self._anywhere
+        self._recorder.record(ChainQuery(self, protocol), destination, ports)
+        specific = self.rules_for_destination(destination, protocol, ports)
+        return sorted((*specific, *self._for_any_destination)) if specific else self._for_any_destination
 
-    def particular(self, destination: int, protocol: int, ports: Ranges) -> list[int]:
-        """Return those of them that are for no other destination."""
+    def rules_for_destination(self, destination: int, protocol: int, ports: Ranges) -> list[int]:
+        """Return the numbers of the candidate rules that match this destination alone."""
         return [
             number
-            for number, about, port in self._to.get(destination, ())
-            if about in (None, protocol) and (port is None or contains(ports, port))
+            for number, of_protocol, port in self._by_destination.get(destination, ())
+            if of_protocol in (None, protocol) and (port is None or contains(ports, port))
         ]
 
 
-class InChain(NamedTuple):
-    """The question whether a chain has rules for a destination alone."""
+class ChainQuery(NamedTuple):
+    """Query: does the chain have rules for this destination alone."""
 
     chain: IndexedChain
     protocol: int
 
     def answer(self, destination: int, ports: Ranges) -> bool | None:
-        """Return False where it has none, and None where it has some."""
-        return None if self.chain.particular(destination, self.protocol, ports) else False
+        """Return False if it has none, and None if it has some."""
+        return None if self.chain.rules_for_destination(destination, self.protocol, ports) else False
 
 
-def _acts(rule: Rule) -> bool:
+def _has_action(rule: Rule) -> bool:
     return any(isinstance(step, Action | Unknown) for step in rule.steps)
 
 
 def _indexed(rule: Rule) -> IndexedRule:
-    """Put what is unknown after the tests before the first action: where one of these fails, it does not matter."""
+    """Move unknown tests behind the others before the first action: if one of the others fails, they do not matter."""
     steps = rule.steps
     tests = 0
     while tests < len(steps) and not isinstance(steps[tests], Action):
         tests += 1
     known = [step for step in steps[:tests] if not isinstance(step, Unknown)]
-    # First what splits no class: it is quick, and fails nearly always.
+    # Tests that cannot split a class come first: they are fast and fail for most packets.
     known.sort(key=_can_split)
     unknown = [step for step in steps[:tests] if isinstance(step, Unknown)]
     last = steps[-1]
@@ -139,29 +140,29 @@ def _indexed(rule: Rule) -> IndexedRule:
 def _can_split(step: Step) -> bool:
     if isinstance(step, Within):
         return step.field not in (Field.DESTINATION, Field.PROTOCOL, Field.ORIGINAL_DESTINATION)
-    return not isinstance(step, Marked | Translated | AddressType | ThroughServer | Never)
+    return not isinstance(step, Marked | Translated | AddressType | ViaVirtualServer | Never)
 
 
-def _only(steps: tuple[Step, ...], field: Field) -> int | None:
-    """Return the one number of a field that a rule is about, or None where there are more."""
+def _matched_value(steps: tuple[Step, ...], field: Field) -> int | None:
+    """Return the only value of a field that the rule matches, or None if there is no such value."""
     for step in steps:
         if isinstance(step, Action):
             return None
         if isinstance(step, Within) and step.field is field and not step.inverted:
-            number = only(step.ranges)
+            number = sole_value(step.ranges)
             if number is not None:
                 return number
     return None
 
 
 class IndexedCollection:
-    """A set's or a map's elements, found by whichever parts of the key are known."""
+    """A set's or a map's elements, indexed by the parts of the key that a lookup knows."""
 
-    def __init__(self, collection: Collection, journal: Journal) -> None:
-        """Prepare a collection; indexes are made when they are first needed."""
-        self.journal = journal
+    def __init__(self, collection: Collection, recorder: DependencyRecorder) -> None:
+        """Wrap a collection; its indexes are built on first use."""
+        self.recorder = recorder
         self.name = collection.name
-        self.remembers = collection.remembers
+        self.is_dynamic = collection.is_dynamic
         self.seconds = collection.seconds
         self._elements = collection.elements
         self._indexes: dict[tuple[int, ...], tuple[dict[tuple[int, ...], list[Element]], list[Element]]] = {}
@@ -172,16 +173,16 @@ class IndexedCollection:
         return self._elements
 
     def matching(self, known: dict[int, int]) -> list[Element]:
-        """Return the elements that have these numbers at these positions of their keys."""
+        """Return the elements whose keys have these numbers at these positions."""
         positions = tuple(known)
         index = self._indexes.get(positions)
         if index is None:
             index = self._indexes[positions] = self._indexed(positions)
         exact, ranged = index
-        found = exact.get(tuple(known.values()), [])
+        elements = exact.get(tuple(known.values()), [])
         if not ranged:
-            return found
-        return [*found, *_inside(ranged, known)]
+            return elements
+        return [*elements, *_covering(ranged, known)]
 
     def _indexed(self, positions: tuple[int, ...]) -> tuple[dict[tuple[int, ...], list[Element]], list[Element]]:
         exact: dict[tuple[int, ...], list[Element]] = {}
@@ -196,22 +197,22 @@ class IndexedCollection:
         return exact, ranged
 
 
-def _inside(ranged: list[Element], known: dict[int, int]) -> Iterator[Element]:
+def _covering(ranged: list[Element], known: dict[int, int]) -> Iterator[Element]:
     for element in ranged:
         if all(covers(element.key[position], number) for position, number in known.items()):
             yield element
 
 
 def covers(part: int | tuple[int, int], number: int) -> bool:
-    """Tell whether a part of an element's key stands for a number."""
+    """Tell whether a part of an element's key includes a number."""
     return part == number if isinstance(part, int) else part[0] <= number <= part[1]
 
 
-class InCollection(NamedTuple):
-    """The question what a collection has for a destination.
+class CollectionQuery(NamedTuple):
+    """Query: what does the collection contain for this destination.
 
-    ``known`` are the other numbers of the key, ``position`` is where the destination is in it, and ``port`` where a
-    port is that may be any of several.
+    ``known`` are the known numbers of the key by position. ``position`` is the position of the destination, and
+    ``port`` that of a destination port with several possible values.
     """
 
     collection: IndexedCollection
@@ -220,15 +221,15 @@ class InCollection(NamedTuple):
     port: int | None
 
     def answer(self, destination: int, ports: Ranges) -> bool | None:
-        """Return whether the destination is in a set of addresses; None where more is said of it."""
+        """Return whether the destination is in a set of addresses; None if an element has more key parts or a value."""
         known = {position: destination if position == self.position else number for position, number in self.known}
-        found = [element for element in self.collection.matching(known) if self._is_for(element, ports)]
+        found = [element for element in self.collection.matching(known) if self._includes_ports(element, ports)]
         if not found:
             return False
         return True if all(len(element.key) == 1 and element.value is None for element in found) else None
 
-    def _is_for(self, element: Element, ports: Ranges) -> bool:
+    def _includes_ports(self, element: Element, ports: Ranges) -> bool:
         if self.port is None:
             return True
         part = element.key[self.port]
-        return bool(common(ports, ((part, part) if isinstance(part, int) else part,)))
+        return bool(intersection(ports, ((part, part) if isinstance(part, int) else part,)))

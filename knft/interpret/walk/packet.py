@@ -1,4 +1,4 @@
-"""A class of packets on its way: where it is, and what rules have done to it."""
+"""The state of a packet class during a walk: its position in the rules, and what rules have changed."""
 
 import enum
 from copy import copy
@@ -7,109 +7,109 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from knft.interpret.outcomes import Box, Memory, NewSource, Origin, Passed
+from knft.interpret.outcomes import AffinityEntry, NewSource, Origin, PacketFields, RuleHit
 from knft.interpret.ranges import Ranges, single
-from knft.interpret.rules import Field, Server
+from knft.interpret.rules import Field, VirtualServer
 from knft.interpret.walk.index import IndexedChain
 from knft.interpret.walk.stages import Stage
 
 
 class Next(enum.Enum):
-    """What follows a step of a rule."""
+    """What the walk does after a step of a rule."""
 
-    STEP = "the rule's next step"
-    RULE = "whatever rule the packet's frame says"
-    STOP = "the end of the base chain"
-    POLICY = "the end of the base chain, and its policy"
-    GONE = "nothing: others wait in the packet's place"
-    DROP = "the packet's end"
-    REJECT = "the packet's end, and its sender is told"
-    UNKNOWN = "nobody knows"
+    STEP = "continue with the next step of the rule"
+    RULE = "continue with the next rule of the frame"
+    END_OF_BASE_CHAIN = "leave the base chain"
+    POLICY = "apply the policy of the base chain"
+    SPLIT = "stop: the packets were split, and their parts are pending"
+    DROP = "drop the packets"
+    REJECT = "reject the packets"
+    UNKNOWN = "stop: the rule is not interpreted"
 
-    # Enum's own is written in Python, and takes as long as a rule.
+    # Enum.__hash__ is written in Python and takes as long as evaluating a rule.
     __hash__ = object.__hash__
 
 
 class Frame(NamedTuple):
-    """Where a packet goes on in a chain, and in the one that led there."""
+    """A position in a chain, and in the chain that jumped to it (the kernel's jump stack)."""
 
     chain: IndexedChain
     rules: list[int]
-    """The numbers of those that can concern the packet."""
+    """The numbers of the chain's rules that the packet can match."""
     next: int
-    """Which of them is next."""
+    """The index in ``rules`` of the next rule."""
     outer: "Frame | None"
 
 
-class Packet(Struct, kw_only=True):
-    """A class of packets that have met the same rules so far; changed as they go, copied where the class is split."""
+class PacketState(Struct, kw_only=True):
+    """Packets that have hit the same rules so far; modified during the walk, copied when the class is split."""
 
-    box: Box
+    fields: PacketFields
     origin: Origin
     protocol: int
     destination: int
-    original: int
-    """The address that was dialled."""
+    original_destination: int
+    """The destination address before translation."""
     is_local: bool
-    """Whether the node has the destination itself."""
+    """Whether the destination is an address of the node."""
     stage: Stage
     port: int | None = None
-    """The destination port, where it is another than was dialled."""
+    """The destination port after translation, None if it is not translated."""
     source: int | None = None
-    """The source, where it is not the sender's choice."""
+    """The source address that the kernel selects, None if ``fields.sources`` applies."""
     inputs: frozenset[str] | None = None
     outputs: frozenset[str] | None = None
-    """The interfaces, where they are no longer the sender's or the routing table's choice."""
+    """The interfaces at the current hook, None if those of ``fields`` apply."""
     mark: int = 0
     share: Fraction = Fraction(1)
     is_redirected: bool = False
-    """Whether they go to somebody else than who was dialled, by nat's doing (``translated``) or by IPVS'."""
-    translated: bool = False
+    """Whether a nat rule (then ``is_translated`` may be set) or IPVS has changed the destination."""
+    is_translated: bool = False
     new_source: NewSource | None = None
-    server: Server | None = None
-    looked_up: frozenset[Memory] = frozenset()
-    remembered: frozenset[Memory] = frozenset()
+    server: VirtualServer | None = None
+    read_entries: frozenset[AffinityEntry] = frozenset()
+    written_entries: frozenset[AffinityEntry] = frozenset()
     seconds: int | None = None
-    """For how long that is remembered."""
-    asked: dict[str, int] = {}
-    """How old what was looked up on the way may be, where a rule said so; replaced, never changed."""
-    trail: Passed | None = None
-    stop: int = -1
-    """Which of the ``stage``'s stops they are at."""
+    """The timeout of ``written_entries``."""
+    max_ages: dict[str, int] = {}
+    """The age limits in the lookups so far, by collection; the dictionary is replaced, never modified."""
+    trail: RuleHit | None = None
+    entry: int = -1
+    """The index of the current entry of ``stage``."""
     in_nat: bool = False
     is_tracked: bool = True
-    """Whether conntrack has seen them by now."""
+    """Whether the packets have passed conntrack."""
     frame: Frame | None = None
-    resume: int = 0
-    """The step of the rule before the frame's next at which they go on, where it is not the first."""
-    pending: Next = Next.RULE
-    """What follows first, when they go on."""
+    resume_step: int = 0
+    """The step at which to resume the rule before the frame's next; 0 if no rule is interrupted."""
+    resume_with: Next = Next.RULE
+    """How the walk continues when it takes these packets from the pending ones."""
 
     @property
     def ports(self) -> Ranges:
-        """The ports that they may go to."""
-        return self.box.ports if self.port is None else single(self.port)
+        """The destination ports of the packets."""
+        return self.fields.ports if self.port is None else single(self.port)
 
-    def within(self, box: Box) -> "Packet":
-        """Return a copy of a part of the class."""
+    def restricted_to(self, fields: PacketFields) -> "PacketState":
+        """Return a copy for a part of the packets."""
         other = copy(self)
-        other.box = box
+        other.fields = fields
         return other
 
     def redirect(self, address: int, port: int | None, *, is_local: bool) -> None:
-        """Send them to another address, and to another port unless that is None."""
+        """Change the destination address, and the port unless it is None."""
         self.destination, self.is_local, self.is_redirected = address, is_local, True
         if port is not None:
             self.port = port
 
     def interfaces(self, field: Field) -> frozenset[str]:
-        """Return the names that the interface may have that they came in by, or go out by."""
+        """Return the possible names of the input or output interface."""
         if field is Field.INPUT:
-            return self.box.inputs if self.inputs is None else self.inputs
-        return self.box.outputs if self.outputs is None else self.outputs
+            return self.fields.inputs if self.inputs is None else self.inputs
+        return self.fields.outputs if self.outputs is None else self.outputs
 
     def numbers(self, field: Field) -> int | Ranges | None:
-        """Return what a field holds: a number, all that it may be, or None where these packets have no such field."""
+        """Return the value of a field, all its possible values, or None if the packets do not have the field."""
         if field in _ORIGINAL and not self.is_tracked:
             return None
         match field:
@@ -120,30 +120,30 @@ class Packet(Struct, kw_only=True):
             case Field.SOURCE | Field.ORIGINAL_SOURCE:
                 return self._source(field)
             case Field.ORIGINAL_DESTINATION:
-                return self.original
+                return self.original_destination
         return self._port(field) if self.protocol in _WITH_PORTS else None
 
     def _source(self, field: Field) -> int | Ranges:
         if field is Field.SOURCE and isinstance(self.new_source, int):
             return self.new_source
-        return self.box.sources if self.source is None else self.source
+        return self.fields.sources if self.source is None else self.source
 
     def _port(self, field: Field) -> int | Ranges | None:
         if field is Field.DESTINATION_PORT and self.port is not None:
             return self.port
         if field in (Field.DESTINATION_PORT, Field.ORIGINAL_PORT):
-            return self.box.ports
-        return self.box.source_ports if field is Field.SOURCE_PORT else None
+            return self.fields.ports
+        return self.fields.source_ports if field is Field.SOURCE_PORT else None
 
-    def narrowed(self, field: Field, ranges: Ranges) -> Box:
-        """Return the class with what a field may hold replaced."""
+    def with_field(self, field: Field, ranges: Ranges) -> PacketFields:
+        """Return the packets' fields with other values of one field."""
         if field in (Field.SOURCE, Field.ORIGINAL_SOURCE):
-            return self.box._replace(sources=ranges)
+            return self.fields._replace(sources=ranges)
         if field is Field.SOURCE_PORT:
-            return self.box._replace(source_ports=ranges)
-        return self.box._replace(ports=ranges)
+            return self.fields._replace(source_ports=ranges)
+        return self.fields._replace(ports=ranges)
 
 
 _ORIGINAL = frozenset({Field.ORIGINAL_SOURCE, Field.ORIGINAL_DESTINATION, Field.ORIGINAL_PORT})
 _WITH_PORTS = frozenset({6, 17, 33, 132, 136})
-"""TCP, UDP, DCCP, SCTP and UDP-Lite have ports where nftables and iptables look for them."""
+"""TCP, UDP, DCCP, SCTP and UDP-Lite: the protocols whose ports nftables and iptables can match."""

@@ -1,4 +1,4 @@
-"""The hooks that a packet passes, and the base chains at each, in the kernel's order."""
+"""Orders the hooks that a packet traverses and the base chains of each hook, as the kernel does."""
 
 from typing import NamedTuple
 
@@ -7,84 +7,84 @@ from knft.interpret.rules import BaseChain, Hook, RuleSet
 from knft.interpret.walk.index import IndexedChain
 
 IPVS = "ipvs"
-"""Where IPVS looks at a packet: after the filter at input, before it at output (ip_vs_core.c)."""
+"""The kind of IPVS's hook entries: after the filter chain at input, before it at output (ip_vs_core.c)."""
 
 _IPVS_AT: dict[Hook, int] = {"input": 99, "output": -98}
 _SOURCE_HOOKS = frozenset({"input", "postrouting"})
 _CONNTRACK_PRIORITY, _DESTINATION_PRIORITY, _SOURCE_PRIORITY = -200, -100, 100
 
 
-class Stop(NamedTuple):
-    """A place at a hook: a base chain, or IPVS' look at the packet, where there is no chain.
+class HookEntry(NamedTuple):
+    """A function that a hook calls: a base chain, or IPVS (``chain`` is None).
 
-    ``is_early`` tells whether a packet that comes in or is made has no connection yet.
+    ``is_before_conntrack`` tells whether the entry runs before conntrack, when packets have no conntrack state yet.
     """
 
     hook: Hook
     kind: str
     policy: str
     chain: IndexedChain | None
-    is_early: bool = False
+    is_before_conntrack: bool = False
 
 
 class Stage(NamedTuple):
-    """A hook as a packet comes to it; ``again`` where it has been translated already, so that nat chains are over."""
+    """A hook and its entries; ``nat_is_done`` if packets skip its nat chains because they were translated before."""
 
     hook: Hook
-    stops: tuple[Stop, ...]
-    again: bool = False
+    entries: tuple[HookEntry, ...]
+    nat_is_done: bool = False
 
 
 class Stages:
-    """Which stage follows which."""
+    """The stages of a rule set and their order."""
 
     def __init__(self, rules: RuleSet, chains: dict[str, IndexedChain]) -> None:
-        """Sort a rule set's base chains."""
+        """Order a rule set's base chains by hook and priority."""
         hooks: tuple[Hook, ...] = ("prerouting", "input", "forward", "output", "postrouting")
-        self._at = {hook: Stage(hook, _stops(rules, chains, hook)) for hook in hooks}
-        self._again = {hook: stage._replace(again=True) for hook, stage in self._at.items()}
+        self._at = {hook: Stage(hook, _entries(rules, chains, hook)) for hook in hooks}
+        self._after_nat = {hook: stage._replace(nat_is_done=True) for hook, stage in self._at.items()}
 
     def first(self, origin: Origin) -> Stage:
-        """Return the stage that packets meet first."""
+        """Return the first stage of packets."""
         return self._at["prerouting" if origin == "network" else "output"]
 
     def after(self, stage: Stage, *, is_local: bool, origin: Origin) -> Stage | None:
-        """Return the stage after another, or None where a packet has arrived or left."""
+        """Return the next stage, or None if the packet was delivered locally or has left the node."""
         match stage.hook:
             case "prerouting":
-                at = self._again if stage.again else self._at
+                at = self._after_nat if stage.nat_is_done else self._at
                 return at["input" if is_local else "forward"]
             case "forward" | "output":
                 return self._at["postrouting"]
             case "postrouting" if is_local and origin == "node":
-                # Through the loopback device it comes in again, with its connection's state.
-                return self._again["prerouting"]
+                # The loopback device receives the packet again, and the packet keeps its conntrack state.
+                return self._after_nat["prerouting"]
             case _:
                 return None
 
-    def sent_on(self) -> Stage:
-        """Return the stage of a packet that came in, and that IPVS sends to another host."""
-        return self._again["output"]
+    def after_ipvs(self) -> Stage:
+        """Return the stage at which IPVS continues packets that it sends to another host."""
+        return self._after_nat["output"]
 
 
-def _stops(rules: RuleSet, chains: dict[str, IndexedChain], hook: Hook) -> tuple[Stop, ...]:
-    stops = [
-        (_order(base), Stop(hook, base.kind, base.policy, chains[base.chain], _is_early(base)))
-        for base in rules.bases
+def _entries(rules: RuleSet, chains: dict[str, IndexedChain], hook: Hook) -> tuple[HookEntry, ...]:
+    entries = [
+        (_order(base), HookEntry(hook, base.kind, base.policy, chains[base.chain], _is_before_conntrack(base)))
+        for base in rules.base_chains
         if base.hook == hook
     ]
     if rules.servers and hook in _IPVS_AT:
-        stops.append(((_IPVS_AT[hook], 0), Stop(hook, IPVS, "accept", None)))
-    return tuple(stop for _, stop in sorted(stops, key=lambda item: item[0]))
+        entries.append(((_IPVS_AT[hook], 0), HookEntry(hook, IPVS, "accept", None)))
+    return tuple(stop for _, stop in sorted(entries, key=lambda item: item[0]))
 
 
-def _is_early(base: BaseChain) -> bool:
-    """Tell whether a chain comes before conntrack."""
+def _is_before_conntrack(base: BaseChain) -> bool:
+    """Tell whether a base chain runs before conntrack."""
     return base.hook in ("prerouting", "output") and base.kind != "nat" and base.priority < _CONNTRACK_PRIORITY
 
 
 def _order(base: BaseChain) -> tuple[int, int]:
     if base.kind != "nat":
         return base.priority, 0
-    # The nat core of the kernel calls all nat chains of a hook, wherever they say they are (nf_nat_core.c).
+    # The kernel's nat core calls all nat chains of a hook at one priority, whatever theirs (nf_nat_core.c).
     return (_SOURCE_PRIORITY if base.hook in _SOURCE_HOOKS else _DESTINATION_PRIORITY), base.priority

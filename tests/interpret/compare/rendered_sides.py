@@ -1,0 +1,97 @@
+"""What ``knft diff`` compares, for clusters that are values: random ones, and those of scenarios."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from knft.cli.diff import Sides, rendered_sides
+from knft.cli.main import diff
+from knft.source.directory import read_paths
+from knft.takeover.names import Mode
+from tests.interpret.model.random_clusters import Cluster
+from tests.interpret.model.service_model import Settings
+from tests.support.families import VERSIONS, address
+from tests.support.lab import plan
+from tests.support.scenario import Scenario
+
+Objects = Sequence[dict[str, Any]]
+
+
+def render_sides(mode: Mode, objects: Objects, arguments: Sequence[str]) -> Sides:
+    """Return knft and kube-proxy in a mode for some objects and flags."""
+    found = read_paths(("-",), _as_list(objects).encode())
+
+    options = diff.make_context("diff", ["--filename=-", *arguments]).params
+    return rendered_sides(mode, found.changes, options)
+
+
+def _as_list(objects: Objects) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def render_cluster(mode: Mode, world: Cluster) -> Sides:
+    """Return both sides for a random cluster."""
+    return render_sides(mode, _expressible(mode, world.objects), world_arguments(world))
+
+
+_HALVES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
+
+
+def _expressible(mode: Mode, objects: Objects) -> Objects:
+    """Return objects that a mode can express: IPVS' sets hold no source range of all addresses, but both halves."""
+    return [_halved(item) if item["kind"] == "Service" else item for item in objects] if mode is Mode.IPVS else objects
+
+
+def _halved(service: dict[str, Any]) -> dict[str, Any]:
+    spec = service["spec"]
+    given = spec.get("loadBalancerSourceRanges", ())
+    halves = [half for text in given for half in _HALVES.get(text, [text])]
+    return {**service, "spec": {**spec, "loadBalancerSourceRanges": halves}}
+
+
+def diff_command(mode: Mode, world: Cluster) -> str:
+    """Return what shows a random cluster's comparison to people."""
+    objects = _as_list(_expressible(mode, world.objects))
+    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{objects}\nEND"
+
+
+def world_arguments(world: Cluster) -> list[str]:
+    """Return a random cluster's settings as flags."""
+    return [f"--node={world.node}", *_flags(world.settings)]
+
+
+def _flags(settings: Settings) -> Iterator[str]:
+    lists = {
+        "--local-address": settings.addresses,
+        "--node-ip": settings.node_ips,
+        "--nodeport-addresses": _spelled(settings.nodeport_addresses or ()),
+        "--service-cidr": settings.service_cidrs,
+        "--cluster-cidr": settings.cluster_cidrs,
+    }
+    for name, values in lists.items():
+        yield from (f"{name}={value}" for value in values)
+    yield f"--detect-local-mode={settings.detect_local}"
+    if settings.interface:
+        is_bridge = settings.detect_local == "BridgeInterface"
+        yield f"--{'pod-bridge-interface' if is_bridge else 'pod-interface-name-prefix'}={settings.interface}"
+    if settings.masquerade_all:
+        yield "--masquerade-all"
+
+
+def _spelled(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words for NodePort addresses; ``localhost`` is none that knft takes, and its networks are the same."""
+    for word in words:
+        yield from ("127.0.0.0/8", "::1/128") if word == "localhost" else (word,)
+
+
+def render_scenario(mode: Mode, scenario: Scenario) -> Sides:
+    """Return both sides for a scenario, on its node in the lab."""
+    return render_sides(mode, scenario.manifests(), [*scenario.arguments(), *_of_node(scenario)])
+
+
+def _of_node(scenario: Scenario) -> Iterator[str]:
+    yield f"--node={plan.NODE.node_name}"
+    given = [name.removeprefix("$") for name in scenario.addresses.get("node", ())]
+    for name in ("node", "node.pods", *given):
+        yield from (f"--local-address={address(name, version)}" for version in VERSIONS)

@@ -1,0 +1,190 @@
+"""Each intended difference is needed, and covers nothing beside it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from knft.cli.diff import compare
+from knft.comparison.sides import Sides
+from knft.interpret.compare.edit import edit_chain, without_rules
+from knft.interpret.compare.expected_differences import catalog
+from knft.interpret.compare.foreign import foreign_rules
+from knft.interpret.rules import Collection, Rule, RuleSet, VirtualServer
+from knft.takeover.names import Mode
+from tests.interpret.compare.rendered_sides import render_sides
+from tests.interpret.compare.reports import reasons_in, unexpected_differences
+
+HERE, ELSEWHERE = {"addresses": ["10.244.1.11"], "nodeName": "node-1"}, {"addresses": ["10.244.2.11"]}
+FLAGS = (
+    "--node=node-1",
+    "--service-cidr=10.96.0.0/16",
+    "--cluster-cidr=10.244.0.0/16",
+    "--local-address=192.0.2.11",
+    "--local-address=10.244.1.1",
+)
+VIP, CLUSTER_IP = int.from_bytes((203, 0, 113, 2)), int.from_bytes((10, 96, 0, 10))
+
+
+def _service(name: str, number: int, vips: tuple[str, ...] = (), port: int = 80, **spec: Any) -> dict[str, Any]:
+    ports = [{"port": port, "protocol": "TCP"} | ({"nodePort": 30000 + number} if "type" in spec else {})]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "creationTimestamp": f"2026-01-{number}T00:00:00Z"},
+        "spec": {"clusterIP": f"10.96.0.{number}", "ports": ports, **spec},
+        "status": {"loadBalancer": {"ingress": [{"ip": vip} for vip in vips]}},
+    }
+
+
+def _slice(service: str, *endpoints: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+        "endpoints": list(endpoints),
+    }
+
+
+_BALANCED: dict[str, Any] = {"type": "LoadBalancer"}
+_LOCAL: dict[str, Any] = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+CLUSTER = [
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-1"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]},
+    },
+    _service("sticky", 10, sessionAffinity="ClientIP", externalIPs=["203.0.113.1"], **_BALANCED),
+    _slice("sticky", HERE, ELSEWHERE),
+    _service(
+        "guarded", 11, vips=("203.0.113.2",), loadBalancerSourceRanges=["192.0.2.11/32", "198.51.100.0/25"], **_BALANCED
+    ),
+    _slice("guarded", HERE, ELSEWHERE),
+    _service("elsewhere", 12, externalIPs=["203.0.113.3"], healthCheckNodePort=31012, **_LOCAL),
+    _slice("elsewhere", ELSEWHERE),
+    _service("here", 13, port=81, externalIPs=["10.96.0.10"], healthCheckNodePort=31013, **_LOCAL),
+    _slice("here", HERE, ELSEWHERE),
+    _service("empty", 14, vips=("203.0.113.4",), loadBalancerSourceRanges=["198.51.100.0/24"], **_BALANCED),
+    _service("a-thief", 15, externalIPs=["203.0.113.1"]),
+    _slice("a-thief", ELSEWHERE),
+    # Here the last one has it in IPVS, there the older.
+    _service("older", 16, externalIPs=["203.0.113.5"]),
+    _slice("older", HERE),
+    _service("the-last", 17, externalIPs=["203.0.113.5"]),
+    _slice("the-last", ELSEWHERE),
+]
+_CASES = [(item.reason, mode) for item in catalog.EXPECTED_DIFFERENCES for mode in item.modes]
+_OF_HOSTS = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
+"""Differences that it takes a host's own firewall to see: a chain that drops, in mode iptables."""
+
+
+@pytest.fixture(scope="module")
+def clusters() -> dict[Mode, Sides]:
+    """Both sides in either mode, in IPv4."""
+    found = {mode: render_sides(mode, CLUSTER, FLAGS) for mode in (Mode.IPTABLES, Mode.IPVS)}
+    return {
+        mode: replace(sides, kube_proxy={4: sides.kube_proxy[4]}, knft={4: sides.knft[4]})
+        for mode, sides in found.items()
+    }
+
+
+def _with_firewall(sides: Sides, chain: str) -> Sides:
+    rules = sides.kube_proxy[4]
+    bases = tuple(replace(base, policy="drop") if base.chain == chain else base for base in rules.base_chains)
+    dropping = replace(rules, base_chains=bases)
+    return replace(sides, kube_proxy={4: dropping}, foreign={4: foreign_rules(dropping, sides.node_addresses[4])})
+
+
+@pytest.mark.parametrize(("reason", "mode"), _CASES)
+def test_each_is_needed(reason: str, mode: Mode, clusters: dict[Mode, Sides], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one is not on the list, what it is about is a difference that is not meant."""
+    sides = clusters[mode]
+    if reason in _OF_HOSTS and mode is Mode.IPTABLES:
+        sides = _with_firewall(sides, _OF_HOSTS[reason])
+    report = compare(sides, lambda _, __: None)
+    # Where a host's firewall drops in a chain of its own, knft does not refuse before that.
+    assert unexpected_differences(report) == [] or sides.foreign
+    assert reason in reasons_in(report)
+    monkeypatch.setattr(
+        catalog, "EXPECTED_DIFFERENCES", tuple(item for item in catalog.EXPECTED_DIFFERENCES if item.reason != reason)
+    )
+    assert len(unexpected_differences(compare(sides, lambda _, __: None))) > len(unexpected_differences(report))
+
+
+Mutation = Callable[[RuleSet], RuleSet]
+
+
+def _without_element(name: str, *key: int) -> Mutation:
+    """Return what takes an element away, by the beginning of its key."""
+
+    def mutate(rules: RuleSet) -> RuleSet:
+        held: Collection = rules.collections[name]
+        kept = tuple(element for element in held.elements if element.key[: len(key)] != key)
+        assert len(kept) < len(held.elements)
+        return replace(rules, collections={**rules.collections, name: replace(held, elements=kept)})
+
+    return mutate
+
+
+def _without_rule(chain: str, about: str) -> Mutation:
+    def mutate(rules: RuleSet) -> RuleSet:
+        assert any(about in rule.text for rule in rules.chains[chain].rules)
+        return without_rules(rules, chain, lambda rule: about in rule.text)
+
+    return mutate
+
+
+def _inert(chain: str) -> Mutation:
+    """Return what has a chain do nothing."""
+
+    def nothing(_: Rule) -> tuple[Rule, ...]:
+        return ()
+
+    return lambda rules: edit_chain(rules, chain, nothing)
+
+
+_OF_KNFT: dict[str, Mutation] = {
+    "a cluster IP that is not live": _without_element("ip knft cluster-ips", CLUSTER_IP),
+    "a frontend that leads nowhere": _without_element("ip knft service-ips", CLUSTER_IP, 6, 80),
+    "a NodePort that leads nowhere": _without_element("ip knft service-nodeports", 6, 30011),
+    "a NodePort that is not refused": _without_element("ip knft no-endpoint-nodeports", 6, 30014),
+    "a frontend that is not refused": _without_element("ip knft no-endpoint-services", VIP + 2),
+    "a policy that drops nothing": _without_element("ip knft no-endpoint-services", VIP + 1),
+    "an endpoint that is gone": _without_element("ip knft endpoints-tcp", VIP),
+    "a hairpin that is not masqueraded": _without_element("ip knft hairpin-connections"),
+    "a guard that is gone": _without_element("ip knft guarded-frontends", VIP),
+    "a client that may not dial": _without_element("ip knft source-ranges", VIP, 6, 80),
+    "nothing masqueraded": _without_rule("ip knft masquerading", "mark"),
+    "no short cut for the node": _inert("ip knft external-local-nodeport-pool-tcp-1-of-2"),
+    "nothing refused": _inert("ip knft reject-chain"),
+    "no check of cluster IPs": _inert("ip knft cluster-ips-check"),
+}
+_NOT_SEEN = {
+    ("no check of cluster IPs", Mode.IPTABLES): "both that it does are intended",
+    ("a policy that drops nothing", Mode.IPVS): "nothing is dropped there",
+}
+
+
+@pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
+@pytest.mark.parametrize("name", _OF_KNFT)
+def test_what_is_not_meant_is_found(name: str, mode: Mode, clusters: dict[Mode, Sides]) -> None:
+    """What knft does wrong beside an intended difference is not covered by it."""
+    sides = clusters[mode]
+    report = compare(replace(sides, knft={4: _OF_KNFT[name](sides.knft[4])}), lambda _, __: None)
+    assert report.is_equal is ((name, mode) in _NOT_SEEN)
+
+
+def test_a_server_that_lost_an_endpoint_is_found(clusters: dict[Mode, Sides]) -> None:
+    """The same of kube-proxy's own rules."""
+    sides = clusters[Mode.IPVS]
+    rules = sides.kube_proxy[4]
+
+    def cut(server: VirtualServer) -> VirtualServer:
+        return replace(server, real_servers=server.real_servers[1:]) if server.address == VIP else server
+
+    mutated = replace(rules, servers=tuple(map(cut, rules.servers)))
+    assert not compare(replace(sides, kube_proxy={4: mutated}), lambda _, __: None).is_equal

@@ -1,0 +1,68 @@
+"""Which rules intended differences take out of kube-proxy's chains: its own, and not those that look alike."""
+
+import pytest
+
+from knft.interpret.compare.expected_differences import iptables_edits as meant
+from knft.interpret.iptables import read
+from knft.interpret.rules import RuleSet
+
+CHANGES = (
+    meant.remove_localnet_drop,
+    meant.remove_invalid_drop,
+    meant.remove_forward_accepts,
+    meant.remove_health_check_ports,
+)
+KNOWN = "-m conntrack --ctstate RELATED,ESTABLISHED"
+HEALTH = '-m comment --comment "shop/web:http health check node port"'
+TO_LOOPBACK, FROM_OTHERS = "-d 127.0.0.0/8", "! -s 127.0.0.0/8"
+NOT_KNOWN = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT"
+
+OWN = (
+    "KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP",
+    "KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP",
+    'KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT',
+    f"KUBE-FORWARD {KNOWN} -j ACCEPT",
+    f"KUBE-NODEPORTS -p tcp {HEALTH} -m tcp --dport 31012 -j ACCEPT",
+    f"KUBE-FIREWALL {FROM_OTHERS} {TO_LOOPBACK} {NOT_KNOWN} -j DROP",
+    f"KUBE-FIREWALL {TO_LOOPBACK} {FROM_OTHERS} {NOT_KNOWN} -j DROP",
+)
+ALIKE = (
+    "KUBE-FORWARD -s 10.0.0.1/32 -m conntrack --ctstate INVALID -j DROP",
+    "KUBE-FORWARD -m conntrack --ctstate INVALID,NEW -j DROP",
+    "KUBE-FORWARD -m conntrack --ctstate INVALID -j ACCEPT",
+    "KUBE-FORWARD -j ACCEPT",
+    "KUBE-FORWARD -s 10.0.0.1/32 -j ACCEPT",
+    "KUBE-FORWARD -m mark ! --mark 0x4000/0x4000 -j ACCEPT",
+    "KUBE-FORWARD -s 10.0.0.1/32 -m mark --mark 0x4000/0x4000 -j ACCEPT",
+    f"KUBE-FORWARD -i eth0 {KNOWN} -j ACCEPT",
+    "KUBE-FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT",
+    "KUBE-FORWARD -m conntrack ! --ctstate RELATED,ESTABLISHED -j ACCEPT",
+    "KUBE-NODEPORTS -p tcp -m tcp --dport 31012 -j ACCEPT",
+    f"KUBE-NODEPORTS -p udp {HEALTH} -m udp --dport 31012 -j ACCEPT",
+    f"KUBE-NODEPORTS -p tcp {HEALTH} -m tcp --dport 31012:31013 -j ACCEPT",
+    f"KUBE-NODEPORTS -p tcp {HEALTH} -j ACCEPT",
+    f"KUBE-NODEPORTS -s 10.0.0.1/32 -p tcp {HEALTH} -m tcp --dport 31012 -j ACCEPT",
+    f"KUBE-FIREWALL {TO_LOOPBACK} {NOT_KNOWN} -j DROP",
+    f"KUBE-FIREWALL {TO_LOOPBACK} {FROM_OTHERS} -j DROP",
+    f"KUBE-FIREWALL {TO_LOOPBACK} {FROM_OTHERS} {NOT_KNOWN} -i eth0 -j DROP",
+    f"KUBE-FIREWALL -d 127.0.0.1/32 {FROM_OTHERS} {NOT_KNOWN} -j DROP",
+    f"KUBE-FIREWALL {FROM_OTHERS} {NOT_KNOWN} -j DROP",
+)
+
+
+def _remaining(rule: str) -> int:
+    chain = rule.partition(" ")[0]
+    rules: RuleSet = read(f"*filter\n:{chain} - [0:0]\n-A {rule}\nCOMMIT\n", 4)
+    for change in CHANGES:
+        rules = change(rules, rules)
+    return len(rules.chains[f"filter {chain}"].rules)
+
+
+@pytest.mark.parametrize("rule", OWN)
+def test_kube_proxys_own_rules_are_meant(rule: str) -> None:
+    assert _remaining(rule) == 0
+
+
+@pytest.mark.parametrize("rule", ALIKE)
+def test_rules_that_look_alike_are_not(rule: str) -> None:
+    assert _remaining(rule) == 1

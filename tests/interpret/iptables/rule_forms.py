@@ -1,0 +1,347 @@
+"""Forms of rules, and the steps that are meant; IPv4's, those of IPv6, and the ones that are of both.
+
+Each is one rule of a chain of its own. ``test_iptables_forms`` has them loaded and printed by the real programs.
+"""
+
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from knft.interpret.ranges import network, single
+from knft.interpret.rules import (
+    AddressType,
+    AddToSet,
+    Field,
+    HasState,
+    InSet,
+    Interface,
+    Marked,
+    Never,
+    Probability,
+    SetMark,
+    State,
+    Step,
+    Translate,
+    Translated,
+    Unknown,
+    Verdict,
+    Within,
+)
+
+ALL = 0xFFFFFFFF
+
+
+class Form(NamedTuple):
+    """A rule, and what it means: the steps of each of its ways."""
+
+    text: str
+    ways: tuple[tuple[Step, ...], ...]
+    table: str = "mangle"
+
+
+def one(text: str, *steps: Step, table: str = "mangle") -> Form:
+    return Form(text, (steps,), table)
+
+
+def v4(text: str) -> int:
+    first, second, third, fourth = (int(part) for part in text.split("."))
+    return first << 24 | second << 16 | third << 8 | fourth
+
+
+ACCEPT, DROP, REJECT, RETURN = (Verdict(kind) for kind in ("accept", "drop", "reject", "return"))
+TCP, UDP, SCTP = (Within(Field.PROTOCOL, single(number)) for number in (6, 17, 132))
+SOURCE: Literal[Field.SOURCE] = Field.SOURCE
+DESTINATION: Literal[Field.DESTINATION] = Field.DESTINATION
+SPORT, DPORT = Field.SOURCE_PORT, Field.DESTINATION_PORT
+OPENING: frozenset[State] = frozenset({"new", "related"})
+LATER: frozenset[State] = frozenset({"established"})
+NOWHERE: frozenset[State] = frozenset({"invalid", "untracked"})
+
+
+def states(*names: State, inverted: bool = False) -> HasState:
+    return HasState(frozenset(names), inverted)
+
+
+def to(port: int) -> Within:
+    return Within(DPORT, single(port))
+
+
+BOTH = (
+    one("-j ACCEPT", ACCEPT),
+    one("-j DROP", DROP),
+    one("-j RETURN", RETURN),
+    one("-j OTHER", Verdict("jump", "mangle OTHER")),
+    one("-g OTHER", Verdict("goto", "mangle OTHER")),
+    one("-j REJECT", REJECT, table="filter"),
+    one("-p tcp -j REJECT --reject-with tcp-reset", TCP, REJECT, table="filter"),
+    one("-p tcp -j ACCEPT", TCP, ACCEPT),
+    one("! -p udp -j ACCEPT", Within(Field.PROTOCOL, single(17), inverted=True), ACCEPT),
+    one("-p 47 -j ACCEPT", Within(Field.PROTOCOL, single(47)), ACCEPT),
+    one("-p esp -j ACCEPT", Within(Field.PROTOCOL, single(50)), ACCEPT),
+    one("-p all -j ACCEPT", ACCEPT),
+    one("-i eth0 -j ACCEPT", Interface(Field.INPUT, ("eth0",)), ACCEPT),
+    one("! -i cali+ -j ACCEPT", Interface(Field.INPUT, ("cali*",), inverted=True), ACCEPT),
+    one("-o eth+ -j ACCEPT", Interface(Field.OUTPUT, ("eth*",)), ACCEPT),
+    one("! -o docker0 -j ACCEPT", Interface(Field.OUTPUT, ("docker0",), inverted=True), ACCEPT),
+    one("-i + -j ACCEPT", ACCEPT),
+    one("-p tcp -m tcp --dport 80 -j ACCEPT", TCP, to(80), ACCEPT),
+    one("-m tcp -p tcp --dport 80 -j ACCEPT", TCP, to(80), ACCEPT),
+    one("-p tcp --dport 80 -j ACCEPT", TCP, to(80), ACCEPT),
+    one("-p udp --sport 1024: -j ACCEPT", UDP, Within(SPORT, ((1024, 65535),)), ACCEPT),
+    one("-p udp ! --dport 5:53 -j ACCEPT", UDP, Within(DPORT, ((5, 53),), inverted=True), ACCEPT),
+    one("-p sctp -m sctp --dport 5:9 -j ACCEPT", SCTP, Within(DPORT, ((5, 9),)), ACCEPT),
+    one(
+        "-p tcp -m multiport --dports 80,8000:8010,81 -j ACCEPT",
+        TCP,
+        Within(DPORT, ((80, 81), (8000, 8010))),
+        ACCEPT,
+    ),
+    one(
+        "-p tcp -m multiport ! --sports 80,443 -j ACCEPT",
+        TCP,
+        Within(SPORT, ((80, 80), (443, 443)), inverted=True),
+        ACCEPT,
+    ),
+    Form(
+        "-p tcp -m multiport --ports 80 -j ACCEPT",
+        (
+            (TCP, Within(SPORT, single(80)), ACCEPT),
+            (TCP, Within(SPORT, single(80), inverted=True), to(80), ACCEPT),
+        ),
+    ),
+    one(
+        "-p tcp -m multiport ! --ports 80 -j ACCEPT",
+        TCP,
+        Within(SPORT, single(80), inverted=True),
+        Within(DPORT, single(80), inverted=True),
+        ACCEPT,
+    ),
+    Form(
+        "-p tcp --syn -j ACCEPT",
+        (
+            (TCP, HasState(OPENING), ACCEPT),
+            (TCP, HasState(NOWHERE), Unknown("-m tcp --tcp-flags FIN,SYN,RST,ACK SYN"), ACCEPT),
+        ),
+    ),
+    Form(
+        "-p tcp ! --syn -j DROP",
+        (
+            (TCP, HasState(LATER), DROP),
+            (TCP, HasState(NOWHERE), Unknown("-m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN"), DROP),
+        ),
+    ),
+    Form(
+        "-p tcp --tcp-flags ALL NONE -j DROP",
+        ((TCP, HasState(NOWHERE), Unknown("-m tcp --tcp-flags FIN,SYN,RST,PSH,ACK,URG NONE"), DROP),),
+    ),
+    Form(
+        "-p tcp --tcp-flags RST RST -j DROP",
+        (
+            (TCP, HasState(LATER), Unknown("-m tcp --tcp-flags RST RST"), DROP),
+            (TCP, HasState(NOWHERE), Unknown("-m tcp --tcp-flags RST RST"), DROP),
+        ),
+    ),
+    one("-m mark --mark 0x4000/0x4000 -j ACCEPT", Marked(0x4000, single(0x4000)), ACCEPT),
+    one("-m mark ! --mark 5 -j ACCEPT", Marked(ALL, single(5), inverted=True), ACCEPT),
+    one("-m connmark --mark 5 -j ACCEPT", Unknown("-m connmark --mark 0x5"), ACCEPT),
+    one("-m conntrack --ctstate NEW -j ACCEPT", states("new"), ACCEPT),
+    one("-m state --state RELATED,ESTABLISHED -j ACCEPT", states("related", "established"), ACCEPT),
+    one("-m conntrack --ctstate INVALID,UNTRACKED -j ACCEPT", states("invalid", "untracked"), ACCEPT),
+    one("-m conntrack --ctstate DNAT -j ACCEPT", Translated("dnat"), ACCEPT),
+    one(
+        "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+        states("related", "established", inverted=True),
+        Translated("dnat", inverted=True),
+        DROP,
+    ),
+    Form(
+        "-m conntrack --ctstate NEW,SNAT,DNAT -j DROP",
+        (
+            (states("new"), DROP),
+            (states("new", inverted=True), Translated("snat"), DROP),
+            (states("new", inverted=True), Translated("snat", inverted=True), Translated("dnat"), DROP),
+        ),
+    ),
+    one("-m conntrack --ctorigdstport 80 -j DROP", Within(Field.ORIGINAL_PORT, single(80)), DROP),
+    one("-m conntrack --ctproto 6 -j DROP", TCP, DROP),
+    one("-m conntrack --ctdir REPLY -j DROP", Unknown("-m conntrack --ctdir REPLY"), DROP),
+    one("-m conntrack --ctstatus ASSURED -j DROP", Unknown("-m conntrack --ctstatus ASSURED"), DROP),
+    one("-m addrtype --dst-type LOCAL -j ACCEPT", AddressType(DESTINATION, frozenset({"local"})), ACCEPT),
+    one(
+        "-m addrtype ! --src-type LOCAL --dst-type UNICAST,MULTICAST -j ACCEPT",
+        AddressType(SOURCE, frozenset({"local"}), inverted=True),
+        AddressType(DESTINATION, frozenset({"unicast", "multicast"})),
+        ACCEPT,
+    ),
+    one("-m statistic --mode random --probability 0.3333333333 -j ACCEPT", Probability(Fraction(1, 3)), ACCEPT),
+    one("-m statistic --mode random --probability 0.0000714286 -j ACCEPT", Probability(Fraction(1, 14000)), ACCEPT),
+    one("-m statistic --mode random ! --probability 0.33 -j ACCEPT", Probability(Fraction(67, 100)), ACCEPT),
+    one("-m statistic --mode nth --every 3 --packet 1 -j ACCEPT", Probability(Fraction(1, 3)), ACCEPT),
+    one("-m statistic --mode nth ! --every 4 --packet 0 -j ACCEPT", Probability(Fraction(3, 4)), ACCEPT),
+    one("-m recent --name a --set -j ACCEPT", AddToSet("recent a", (SOURCE,)), ACCEPT),
+    one("-m recent --set", AddToSet("recent DEFAULT", (SOURCE,))),
+    one("-m recent --name a --rcheck --seconds 60 --reap -j ACCEPT", InSet("recent a", (SOURCE,), seconds=60), ACCEPT),
+    one("-m recent --name a ! --rcheck -j DROP", InSet("recent a", (SOURCE,), inverted=True), DROP),
+    one(
+        "-m recent --name a --update --seconds 60 --rdest -j ACCEPT",
+        InSet("recent a", (DESTINATION,), seconds=60),
+        AddToSet("recent a", (DESTINATION,)),
+        ACCEPT,
+    ),
+    one("-m physdev ! --physdev-is-in -j ACCEPT", ACCEPT),
+    one("-m physdev --physdev-is-in -j ACCEPT", Never(), ACCEPT),
+    one("-m physdev --physdev-in eth+ -j ACCEPT", Never(), ACCEPT),
+    one(
+        "-m pkttype --pkt-type unicast -j ACCEPT",
+        AddressType(DESTINATION, frozenset({"broadcast", "multicast"}), inverted=True),
+        ACCEPT,
+    ),
+    one("-m pkttype --pkt-type broadcast -j DROP", AddressType(DESTINATION, frozenset({"broadcast"})), DROP),
+    one("-m limit --limit 3/min -j ACCEPT", Unknown("-m limit --limit 3/min"), ACCEPT),
+    one("-m limit --limit 3/min -p tcp --dport 22 -j ACCEPT", TCP, to(22), Unknown("-m limit --limit 3/min"), ACCEPT),
+    one('-m string --string "-x y" --algo bm -j DROP', Unknown('-m string --string "-x y" --algo bm'), DROP),
+    one("-m mac --mac-source 02:00:00:00:00:01 -j DROP", Unknown("-m mac --mac-source 02:00:00:00:00:01"), DROP),
+    one("-m length ! --length 10:20 -j DROP", Unknown("-m length ! --length 10:20"), DROP),
+    one("-m socket --transparent -j ACCEPT", Unknown("-m socket --transparent"), ACCEPT),
+    one("-m rpfilter --invert -j DROP", Never(), DROP),
+    one("-m rpfilter --loose --validmark -j ACCEPT", ACCEPT),
+    one('-m limit --limit 3/min -j LOG --log-prefix "a \\"b\\" -j DROP "'),
+    one("-m comment --comment -j -j ACCEPT", ACCEPT),
+    one('-m comment --comment "says nothing"'),
+    one("-j NFLOG --nflog-group 3"),
+    one("-j TRACE", table="raw"),
+    one("-j CLASSIFY --set-class 1:1"),
+    one("-j TOS --set-tos 0x10"),
+    one("-j CONNMARK --save-mark"),
+    one("-j CONNMARK --set-mark 3"),
+    one("-j CONNMARK --restore-mark", Unknown(f"-j CONNMARK --restore-mark --nfmask {ALL:#x} --ctmask {ALL:#x}")),
+    one("-j MARK --set-mark 0x3/0x5", SetMark(ALL & ~0x7, 3)),
+    one("-j MARK --set-xmark 0x3/0x5", SetMark(ALL & ~0x5, 3)),
+    one("-j MARK --or-mark 0x4000", SetMark(ALL & ~0x4000, 0x4000)),
+    one("-j MARK --and-mark 0xf0", SetMark(0xF0, 0)),
+    one("-j MARK --xor-mark 0x4000", SetMark(ALL, 0x4000)),
+    one("-j NFQUEUE --queue-num 3", Unknown("-j NFQUEUE --queue-num 3")),
+    one("-j CT --notrack", Unknown("-j CT --notrack"), table="raw"),
+    one(
+        "-p tcp -j REDIRECT --to-ports 15001",
+        TCP,
+        Translate("dnat", ports=single(15001), to_interface_address=True),
+        table="nat",
+    ),
+    one("-p tcp -j REDIRECT", TCP, Translate("dnat", to_interface_address=True), table="nat"),
+    one("-p tcp -j DNAT --to-destination :80", TCP, Translate("dnat", ports=single(80)), table="nat"),
+)
+
+IPV4 = (
+    one("-s 10.0.0.1 -j ACCEPT", Within(SOURCE, single(v4("10.0.0.1"))), ACCEPT),
+    one(
+        "-s 10.0.0.9/8 ! -d 127.0.0.0/8 -j ACCEPT",
+        Within(SOURCE, network(v4("10.0.0.0"), 8, 32)),
+        Within(DESTINATION, network(v4("127.0.0.0"), 8, 32), inverted=True),
+        ACCEPT,
+    ),
+    one("-d 10.0.0.0/255.255.0.0 -j ACCEPT", Within(DESTINATION, network(v4("10.0.0.0"), 16, 32)), ACCEPT),
+    one("-s 10.0.0.1/255.0.255.0 -j ACCEPT", Unknown("-s 10.0.0.0/255.0.255.0"), ACCEPT),
+    one("-s 0.0.0.0/0 -j ACCEPT", ACCEPT),
+    one("-f -j ACCEPT", Never(), ACCEPT),
+    one("! -f -j ACCEPT", ACCEPT),
+    one(
+        "-m iprange ! --src-range 10.0.0.1-10.0.0.9 -j ACCEPT",
+        Within(SOURCE, ((v4("10.0.0.1"), v4("10.0.0.9")),), inverted=True),
+        ACCEPT,
+    ),
+    one("-p icmp -m icmp --icmp-type any -j ACCEPT", Within(Field.PROTOCOL, single(1)), ACCEPT),
+    one(
+        "-p icmp --icmp-type echo-request -j ACCEPT",
+        Within(Field.PROTOCOL, single(1)),
+        Unknown("-m icmp --icmp-type 8"),
+        ACCEPT,
+    ),
+    one(
+        "-m conntrack ! --ctorigdst 10.0.0.0/8 -j DROP",
+        Within(Field.ORIGINAL_DESTINATION, network(v4("10.0.0.0"), 8, 32), inverted=True),
+        DROP,
+    ),
+    one("-m ttl --ttl-eq 1 -j DROP", Unknown("-m ttl --ttl-eq 1"), DROP),
+    one(
+        "-p tcp -j DNAT --to-destination 10.0.0.1:80",
+        TCP,
+        Translate("dnat", single(v4("10.0.0.1")), single(80)),
+        table="nat",
+    ),
+    one(
+        "-j DNAT --to-destination 10.0.0.1-10.0.0.3 --persistent",
+        Translate("dnat", ((v4("10.0.0.1"), v4("10.0.0.3")),)),
+        table="nat",
+    ),
+    one(
+        "-p tcp -j DNAT --to-destination 10.0.0.1:80-90/81",
+        TCP,
+        Unknown("-j DNAT --to-destination 10.0.0.1:80-90/81"),
+        table="nat",
+    ),
+    one("-j NETMAP --to 10.1.0.0/16", Unknown("-j NETMAP --to 10.1.0.0/16"), table="nat"),
+)
+
+IPV6 = (
+    one("-s fd00::1 -j ACCEPT", Within(SOURCE, single(0xFD00 << 112 | 1)), ACCEPT),
+    one("! -d ::1/128 -j ACCEPT", Within(DESTINATION, single(1), inverted=True), ACCEPT),
+    one("-d fd00::/ffff:: -j ACCEPT", Within(DESTINATION, network(0xFD00 << 112, 16, 128)), ACCEPT),
+    one("-s ::/0 -j ACCEPT", ACCEPT),
+    one(
+        "-p ipv6-icmp -m icmp6 --icmpv6-type 135 -j ACCEPT",
+        Within(Field.PROTOCOL, single(58)),
+        Unknown("-m icmp6 --icmpv6-type 135"),
+        ACCEPT,
+    ),
+    one("-m hl --hl-eq 1 -j DROP", Unknown("-m hl --hl-eq 1"), DROP),
+    one(
+        "-p tcp -j DNAT --to-destination [fd00::1]:80",
+        TCP,
+        Translate("dnat", single(0xFD00 << 112 | 1), single(80)),
+        table="nat",
+    ),
+    one("-j DNAT --to-destination fd00::1", Translate("dnat", single(0xFD00 << 112 | 1)), table="nat"),
+    one(
+        "-j DNAT --to-destination fd00::1-fd00::3",
+        Translate("dnat", ((0xFD00 << 112 | 1, 0xFD00 << 112 | 3),)),
+        table="nat",
+    ),
+)
+
+AT_THE_END = (
+    one("-j MASQUERADE --random-fully", Translate("snat", to_interface_address=True), table="nat"),
+    one(
+        "-p tcp -j MASQUERADE --to-ports 1024-2047",
+        TCP,
+        Translate("snat", ports=((1024, 2047),), to_interface_address=True),
+        table="nat",
+    ),
+)
+"""These may only stand where POSTROUTING leads to."""
+
+OF_SETS = (
+    one("-m set --match-set ips src -j DROP", InSet("ipset ips", (SOURCE,)), DROP),
+    one("-m set ! --match-set ips dst,dst -j DROP", InSet("ipset ips", (DESTINATION,), inverted=True), DROP),
+    one(
+        "-m set --match-set frontends dst,dst -j DROP",
+        InSet("ipset frontends", (DESTINATION, Field.PROTOCOL, DPORT)),
+        DROP,
+    ),
+    one(
+        "-m set --match-set loop dst,dst,src -j DROP",
+        InSet("ipset loop", (DESTINATION, Field.PROTOCOL, DPORT, SOURCE)),
+        DROP,
+    ),
+    one("-m set --match-set ports src -j DROP", InSet("ipset ports", (Field.PROTOCOL, SPORT)), DROP),
+    one("-m set --match-set frontends dst -j DROP", Never(), DROP),
+    one("-m set --match-set interfaces src,src -j DROP", Unknown("-m set --match-set interfaces src,src"), DROP),
+    one(
+        "-m set --match-set ips src --return-nomatch -j DROP",
+        Unknown("-m set --match-set ips src --return-nomatch"),
+        DROP,
+    ),
+    one("-j SET --add-set seen src --exist --timeout 60", AddToSet("ipset seen", (SOURCE,), 60)),
+    one("-m set --match-set seen src -j DROP", InSet("ipset seen", (SOURCE,)), DROP),
+    one("-j SET --del-set others src", Unknown("-j SET --del-set others src")),
+)
+"""With SETS."""

@@ -1,0 +1,84 @@
+"""Everything that kube-proxy writes, in any state of the golden files, is understood whole."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from knft.families import Family, IpVersion
+from knft.interpret.iptables import read
+from knft.interpret.ipvs import servers
+from knft.interpret.rules import RuleSet, Step, Unknown
+from tests.compat.golden import FOLDER, Golden, Section
+from tests.compat.golden import read as read_golden
+from tests.compat.iptables_programs import BACKENDS, load, namespace
+from tests.compat.test_golden_loads import GOLDENS, _restore_sets, _steps
+from tests.compat.test_golden_loads import _part as part_of
+
+VERSIONS: dict[Family, IpVersion] = {Family.IPV4: 4, Family.IPV6: 6}
+EVERY_GOLDEN = [
+    pytest.param(golden, family, id=f"{golden.path.stem}-{family.value}")
+    for golden, family in itertools.product(GOLDENS, Family)
+]
+LOADED = ("iptables-overall", "iptables-affinity", "iptables-large-cluster", "iptables-protocols", "ipvs-node-port")
+
+
+def steps_of(rules: RuleSet) -> Iterator[Step]:
+    return (step for chain in rules.chains.values() for rule in chain.rules for step in rule.steps)
+
+
+def given(golden: Golden, family: Family) -> RuleSet:
+    """Read what the programs are handed, rules that ask IPVS among them."""
+    steps = list(_steps(golden, family))
+    last = "" if "--cleanup" in golden.header["flags"] else part_of(golden, "iptables-restore", family)
+    return read("".join(step.rules for step in steps) + last, VERSIONS[family], "".join(step.sets for step in steps))
+
+
+@pytest.mark.parametrize(("golden", "family"), EVERY_GOLDEN)
+def test_nothing_that_kube_proxy_writes_is_unknown(golden: Golden, family: Family) -> None:
+    rules = given(golden, family)
+    assert rules.chains
+    assert [step for step in steps_of(rules) if isinstance(step, Unknown)] == []
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", LOADED)
+def test_what_the_kernel_has_then_means_the_same(name: str, backend: str) -> None:
+    golden = read_golden(FOLDER / f"{name}.golden")
+    steps = list(_steps(golden, Family.IPV4))
+    with namespace() as made:
+        for step in steps:
+            _restore_sets(made, step.sets)
+            load(made, step.rules, Family.IPV4, backend)
+        sets = made.run(["ipset", "save"]).stdout
+        saved = read(made.run([f"iptables-{backend}-save"]).stdout, 4, sets)
+    meant = read("".join(step.rules for step in steps), 4, "".join(step.sets for step in steps))
+    for chain in meant.chains.values():
+        assert [(rule.steps, rule.comment) for rule in saved.chains[chain.name].rules] == [
+            (rule.steps, rule.comment) for rule in chain.rules
+        ]
+    assert {key: _entries(saved, key) for key in saved.collections} == {
+        key: _entries(meant, key) for key in meant.collections
+    }
+
+
+def _entries(rules: RuleSet, name: str) -> set[tuple[object, ...]]:
+    return {element.key for element in rules.collections[name].elements}
+
+
+STARTED_ANEW = [
+    golden
+    for golden in GOLDENS
+    if golden.header["backend"] == "ipvs" and all(section.name != "existing-ipvs" for section in golden.sections)
+]
+"""Where all virtual servers are printed; elsewhere only what differs from those that were there."""
+
+
+@pytest.mark.parametrize("golden", STARTED_ANEW, ids=lambda golden: golden.path.stem)
+@pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
+def test_virtual_servers_are_read(golden: Golden, family: Family) -> None:
+    printed = "\n".join(golden.render_section(Section("ipvsadm", family.value.lower(), ())))
+    found = servers(printed, VERSIONS[family])
+    assert len(found) == printed.count("-A ")
+    assert sum(len(server.real_servers) for server in found) == printed.count("-a ")

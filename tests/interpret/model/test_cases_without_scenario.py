@@ -1,0 +1,121 @@
+"""What the text says, the model says, and no scenario shows: from the text alone, no kernel was asked."""
+
+from typing import Any, Literal
+
+import pytest
+
+from tests.interpret.model.random_clusters import NODE, NODE_ADDRESSES, POD_CIDRS, SERVICE_CIDRS
+from tests.interpret.model.service_model import Mode, NotModelledError, Outcome, Packet, Settings, outcome
+
+BOTH: tuple[Mode, ...] = ("nftables", "iptables")
+SETTINGS = Settings(addresses=NODE_ADDRESSES, cluster_cidrs=POD_CIDRS, service_cidrs=SERVICE_CIDRS)
+HERE, ELSEWHERE = {"addresses": ["10.244.1.11"], "nodeName": NODE}, {"addresses": ["10.244.2.11"], "nodeName": "node-2"}
+ENDING = {"ready": False, "serving": True, "terminating": True}
+
+
+def _service(name: str = "shop", number: int = 10, **more: Any) -> dict[str, Any]:
+    spec = {"clusterIP": f"10.96.0.{number}", "ports": [{"port": 80, "protocol": "TCP"}]}
+    return {"kind": "Service", "metadata": {"name": name}, "spec": spec | more}
+
+
+def _slice(*endpoints: dict[str, Any], service: str = "shop") -> dict[str, Any]:
+    return {
+        "kind": "EndpointSlice",
+        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+        "endpoints": list(endpoints),
+    }
+
+
+def _said(
+    objects: list[dict[str, Any]],
+    mode: Mode,
+    source: str,
+    to: str,
+    *,
+    origin: Literal["node", "pod", "outside"] = "outside",
+    settings: Settings = SETTINGS,
+) -> Outcome:
+    address, _, port = to.rpartition(":")
+    packet = Packet(family=4, origin=origin, source=source, destination=address, protocol="tcp", port=int(port))
+    return outcome(objects, NODE, settings, packet, mode)
+
+
+@pytest.mark.parametrize(("mode", "is_hidden"), [("nftables", False), ("iptables", True)])
+def test_hairpin_of_another_node(mode: Mode, *, is_hidden: bool) -> None:
+    """C.6(1) knows endpoints of this node alone; D.5(12) all."""
+    said = _said([_service(), _slice(ELSEWHERE)], mode, "10.244.2.11", "10.96.0.10:80")
+    assert bool(said.masqueraded) == is_hidden
+
+
+@pytest.mark.parametrize(("mode", "is_hidden"), [("nftables", True), ("iptables", False)])
+def test_external_ip_that_is_a_cluster_ip_too(mode: Mode, *, is_hidden: bool) -> None:
+    """C.4(23) asks for the address alone; D.5(8) for the port too."""
+    near: dict[str, Any] = {"externalIPs": ["10.96.0.11"], "type": "NodePort", "externalTrafficPolicy": "Local"}
+    other = _service("other", 11, ports=[{"port": 81, "protocol": "TCP"}])
+    said = _said([_service(**near), _slice(HERE), other], mode, "198.51.100.7", "10.96.0.11:80")
+    assert said.verdict == "delivered"
+    assert bool(said.masqueraded) == is_hidden
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("nftables", "untouched"), ("iptables", "dropped")])
+def test_loopback_from_another_address(mode: Mode, verdict: str) -> None:
+    """D.4."""
+    assert _said([], mode, NODE_ADDRESSES[0], "127.0.0.1:9", origin="node").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("origin", "source", "verdict"), [("pod", "10.244.1.12", "untouched"), ("node", "", "dropped")]
+)
+def test_own_address_in_the_service_range(origin: Literal["node", "pod"], source: str, verdict: str) -> None:
+    """C.3(10), (11): what only comes in is not looked at."""
+    own = Settings(addresses=("10.96.0.77",), cluster_cidrs=POD_CIDRS, service_cidrs=SERVICE_CIDRS)
+    said = _said([], "nftables", source or "10.96.0.77", "10.96.0.77:53", origin=origin, settings=own)
+    assert said.verdict == verdict
+
+
+@pytest.mark.parametrize("mode", BOTH)
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_endpoint_that_lives_and_ends(mode: Mode, order: int) -> None:
+    """A.5: the one that lives counts, whichever comes first."""
+    pieces = [_slice(HERE), _slice(HERE | {"conditions": ENDING}, ELSEWHERE)][::order]
+    said = _said([_service(), *pieces], mode, "10.244.1.12", "10.96.0.10:80", origin="pod")
+    assert set(said.targets) == {"10.244.1.11:8080", "10.244.2.11:8080"}
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_external_name_with_a_cluster_ip(mode: Mode) -> None:
+    """A.3."""
+    objects = [_service(type="ExternalName", externalIPs=["203.0.113.1"]), _slice(HERE)]
+    assert _said(objects, mode, "198.51.100.7", "203.0.113.1:80").verdict == "untouched"
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_the_first_range_of_pods_counts(mode: Mode) -> None:
+    """I.6."""
+    settings = Settings(addresses=NODE_ADDRESSES, cluster_cidrs=("10.244.0.0/16", "172.16.0.0/12"))
+    said = _said([_service(), _slice(HERE)], mode, "172.16.0.1", "10.96.0.10:80", settings=settings)
+    assert said.masqueraded
+
+
+def test_primary_is_an_internal_address() -> None:
+    """I.5."""
+    listed = [{"type": "ExternalIP", "address": "192.0.2.99"}, {"type": "InternalIP", "address": NODE_ADDRESSES[0]}]
+    node = {"kind": "Node", "metadata": {"name": NODE}, "status": {"addresses": listed}}
+    settings = Settings(addresses=("192.0.2.99", *NODE_ADDRESSES))
+    ports = [{"port": 80, "nodePort": 30000}]
+    objects = [_service(type="NodePort", ports=ports), _slice(HERE), node]
+    verdicts = [
+        _said(objects, "nftables", "198.51.100.7", f"{own}:30000", settings=settings).verdict
+        for own in settings.addresses[:2]
+    ]
+    assert verdicts == ["untouched", "delivered"]
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_no_opinion_of_chains(mode: Mode) -> None:
+    """An endpoint that is a frontend itself."""
+    objects = [_service(), _slice(HERE), _service("other", 11, externalIPs=["10.244.1.11"], ports=[{"port": 8080}])]
+    with pytest.raises(NotModelledError, match="a frontend itself"):
+        _said(objects, mode, "10.244.1.12", "10.96.0.10:80", origin="pod")

@@ -1,0 +1,170 @@
+"""Random clusters are ones of which the model has an opinion, and show all that can become of packets.
+
+Where the modes differ, one of the intended differences is the reason; each of these is shown too.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.interpret.model.random_clusters import Cluster, clusters, packets_for
+from tests.interpret.model.service_manifests import Family, addresses, networks, within
+from tests.interpret.model.service_model import LOOPBACK, Mode, Outcome, Packet, ServiceModel
+from tests.packets.mode_differences import difference_names
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+FAMILIES: tuple[Family, ...] = get_args(Family)
+EXAMPLES = 60
+
+NOT_MODELLED = {"invalid packets", "forwarding rules", "health check ports"}
+"""The model sends first packets alone, through a node that has no rules of its own."""
+
+RARE = {"another's cluster IP", "claims", "guard without endpoints"}
+"""What a few clusters in a hundred show: another version of hypothesis may draw none of them."""
+
+Both = tuple[Packet, Outcome, Outcome]
+
+
+def _outcomes(world: Cluster) -> Iterator[Both]:
+    """Yield every packet, with its outcomes in nftables and iptables mode."""
+    proxies = {
+        (family, mode): ServiceModel(world.objects, world.node, world.settings, family, mode)
+        for family in FAMILIES
+        for mode in MODES
+    }
+    for packet in packets_for(world.objects, world.settings):
+        nftables, iptables = (proxies[packet.family, mode].outcome(packet) for mode in MODES)
+        yield packet, nftables, iptables
+
+
+def _reason(world: Cluster, packet: Packet, nftables: Outcome, iptables: Outcome) -> str:
+    """Return why the modes differ."""
+    verdicts = nftables.verdict, iptables.verdict
+    if verdicts == ("delivered", "delivered"):
+        return _reason_for_hiding(packet, nftables, iptables)
+    if verdicts == ("rejected", "untouched"):
+        return "undefined port" if _is_cluster_ip(world, packet) else "own refusal"
+    if verdicts == ("untouched", "delivered"):
+        return "localhost" if packet.destination == LOOPBACK[4] else "every address"
+    if verdicts == ("untouched", "dropped") and packet.destination.startswith("127.") and packet.source[:4] != "127.":
+        return "localnet"
+    others = {
+        ("dropped", "untouched"): "unallocated address",
+        ("dropped", "rejected"): "guard without endpoints",
+        ("dropped", "delivered"): "claims",
+        ("untouched", "rejected"): "refused everywhere",
+        ("untouched", "dropped"): "refused everywhere",
+    }
+    return others[verdicts]
+
+
+def _reason_for_hiding(packet: Packet, nftables: Outcome, iptables: Outcome) -> str:
+    assert nftables.targets == iptables.targets
+    more = iptables.masqueraded - nftables.masqueraded
+    if more:
+        assert {target.rpartition(":")[0].strip("[]") for target in more} == {packet.source}
+        return "remote hairpin"
+    return "another's cluster IP"
+
+
+def _is_cluster_ip(world: Cluster, packet: Packet) -> bool:
+    services = [item["spec"] for item in world.objects if item["kind"] == "Service"]
+    return any(packet.destination in spec["clusterIPs"] for spec in services)
+
+
+def _features(world: Cluster, packet: Packet, outcome: Outcome) -> Iterator[str]:
+    """Yield what a packet shows."""
+    yield f"{outcome.verdict} from {packet.origin}"
+    yield f"{outcome.verdict} by {packet.protocol} in IPv{packet.family}"
+    own = addresses(world.settings.addresses, packet.family)
+    if packet.remembered in outcome.targets and len(outcome.targets) == 1:
+        yield "kept"
+    if packet.remembered and outcome.targets and packet.remembered not in outcome.targets:
+        yield "remembered in vain"
+    if outcome.targets:
+        is_all = outcome.masqueraded == set(outcome.targets)
+        yield "masqueraded" if is_all else "masqueraded in part" if outcome.masqueraded else "source kept"
+        yield f"delivered at {'its own' if packet.destination in own else 'another'} address"
+        yield f"{min(len(outcome.targets), 3)} targets"
+
+
+SHOWN = {
+    *(
+        f"{verdict} from {origin}"
+        for verdict in ("delivered", "rejected", "dropped")
+        for origin in ("node", "pod", "outside")
+    ),
+    *(f"delivered by {protocol} in IPv{family}" for protocol in ("tcp", "udp", "sctp") for family in FAMILIES),
+    *("kept", "remembered in vain", "masqueraded", "masqueraded in part", "source kept"),
+    *("delivered at its own address", "delivered at another address", "1 targets", "2 targets", "3 targets"),
+}
+
+
+def test_random_clusters() -> None:
+    """Every packet has an outcome in both modes; all kinds are seen, and the differences that are known."""
+    seen: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+
+    @seed(1)
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(clusters())
+    def look(world: Cluster) -> None:
+        for packet, nftables, iptables in _outcomes(world):
+            seen.update(_features(world, packet, nftables))
+            for outcome in (nftables, iptables):
+                assert sum(outcome.targets.values()) == (outcome.verdict == "delivered")
+                assert outcome.masqueraded <= set(outcome.targets)
+            if nftables != iptables:
+                reasons[_reason(world, packet, nftables, iptables)] += 1
+
+    look()
+    assert set(seen) >= SHOWN
+    intended = difference_names("iptables") - NOT_MODELLED
+    assert set(reasons) <= intended
+    assert set(reasons) >= intended - RARE
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_cluster_does_not_say_changes_nothing(mode: Mode) -> None:
+    """The order of objects is nothing to the model."""
+
+    @seed(2)
+    @settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate])
+    @given(clusters())
+    def look(world: Cluster) -> None:
+        for family in FAMILIES:
+            one = ServiceModel(world.objects, world.node, world.settings, family, mode)
+            other = ServiceModel(world.objects[::-1], world.node, world.settings, family, mode)
+            for packet in packets_for(world.objects, world.settings):
+                if packet.family == family:
+                    assert one.outcome(packet) == other.outcome(packet)
+
+    look()
+
+
+def test_ranges_are_hit_and_missed() -> None:
+    """Sources lie in the ranges of Services, and beside them."""
+    hit: Counter[bool] = Counter()
+
+    @seed(3)
+    @settings(max_examples=20, deadline=None, database=None, phases=[Phase.generate])
+    @given(clusters())
+    def look(world: Cluster) -> None:
+        packets = list(packets_for(world.objects, world.settings))
+        for family in FAMILIES:
+            sources = {packet.source for packet in packets if packet.family == family}
+            for service in (item["spec"] for item in world.objects if item["kind"] == "Service"):
+                ranges = networks(service.get("loadBalancerSourceRanges", ()), family)
+                hit.update(within(source, ranges) for source in sources if ranges)
+
+    look()
+    assert min(hit[True], hit[False]) > 20

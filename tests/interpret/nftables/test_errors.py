@@ -1,0 +1,214 @@
+"""What nft does not print is refused, with what is wrong and where; what newer versions print is read, or unknown."""
+
+import json
+from typing import Any
+
+import pytest
+
+from knft.errors import CaptureError
+from knft.interpret.nftables import read
+from knft.interpret.rules import (
+    AddToSet,
+    Field,
+    HasState,
+    InSet,
+    SetMark,
+    Step,
+    Translate,
+    Unknown,
+    Verdict,
+    VmapLookup,
+    Within,
+)
+from tests.interpret.nftables.listings import document, rule
+
+OF = {"family": "ip", "table": "t"}
+BASE = {**OF, "name": "c", "type": "filter", "hook": "input", "prio": 0, "policy": "accept"}
+SADDR = {"payload": {"protocol": "ip", "field": "saddr"}}
+MARK = {"meta": {"key": "mark"}}
+RULE = "object 5 (rule ip t c handle 2): "
+
+
+def match(left: Any, right: Any, op: str = "==") -> dict[str, Any]:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+REFUSED = {
+    "": "empty",
+    " \n": "empty",
+    "table ip t {": "not JSON",
+    "\x1f\x8b\x08\x00": "not JSON",
+    '{"nftables": [{"table": {"family": "ip"': "the JSON ends in the middle: was the capture truncated?",
+    '{"items": []}': "not what `nft -j list ruleset` prints",
+    "[]": "not what `nft -j list ruleset` prints",
+    '{"nftables": {}}': "Expected `array`, got `object` - at `$.nftables`",
+    '{"nftables": [5]}': "object 1: Expected `object`, got `int`",
+    '{"nftables": [{}]}': "object 1: has 0 names",
+    '{"nftables": [{"add": {"table": {"family": "ip", "name": "t"}}}]}': 'object 1: "add" is a command for nft',
+    '{"nftables": [{"metainfo": {"json_schema_version": 2}}]}': "object 1 (metainfo): json_schema_version is 2",
+    '{"nftables": [{"rule": ' + '{"expr":' * 100_000: "nested too deeply",
+    '{"nftables": [' + "[" * 100_000: "nested too deeply",
+    document({"chain": {**OF, "name": 5}}): "object 2 (chain ip t): Expected `str`, got `int` - at `$.chain.name`",
+    document({"rule": {**OF, "chain": "c", "handle": 7}}): "object 2 (rule ip t c handle 7): Object missing required",
+    document({"rule": {**OF, "chain": "c", "handle": 7, "expr": []}}):
+        "object 2 (rule ip t c handle 7): there is no chain ip t c",
+    document({"chain": {**BASE, "hook": "nowhere"}}): 'object 2 (chain ip t c): "nowhere" is no hook',
+    document({"chain": {**BASE, "type": "fat"}}): 'object 2 (chain ip t c): "fat" is no type of a chain',
+    document({"chain": {**BASE, "policy": "maybe"}}): 'object 2 (chain ip t c): "maybe" is no policy',
+    document({"chain": {**BASE, "prio": "soon"}}): "object 2 (chain ip t c): 'soon' is no priority",
+    document({"chain": {**BASE, "prio": None}}): "object 2 (chain ip t c): None is no priority",
+    rule({"jump": {"target": "gone"}}): f"{RULE}there is no chain ip t gone",
+    rule({"jump": 5}): f"{RULE}{{'jump': 5}} is no verdict",
+    rule(5): f"{RULE}5 is no statement",
+    rule({"accept": None, "drop": None}): f"{RULE}{{'accept': None, 'drop': None}} is no statement",
+    rule({"match": 5}): f"{RULE}5 is no match",
+    rule(match({"meta": {"key": {}}}, 1)): f"{RULE}{{'key': {{}}}} is no meta expression",
+    rule(match(SADDR, "@gone")): f"{RULE}there is no set or map ip t gone",
+    rule(match(SADDR, 1.5)): f"{RULE}1.5 is no IPv4 address",
+    rule(match(SADDR, {"prefix": {"addr": "10.0.0.0", "len": 33}})): f"{RULE}33 is no prefix length",
+    rule(match(SADDR, {"range": ["10.0.0.2", "10.0.0.1"]})): f"{RULE}the range '10.0.0.2' to '10.0.0.1' is empty",
+    rule(match({"payload": {"protocol": "tcp", "field": "dport"}}, 70000)): f"{RULE}70000 is beyond any port",
+    rule(match({"payload": 5}, 1)): f"{RULE}5 is no payload expression",
+    rule(match({"numgen": {"mode": "random", "mod": 0}}, 1)): f"{RULE}",
+    rule({"vmap": {"key": SADDR, "data": {"set": [["10.0.0.1"]]}}}): f"{RULE}['10.0.0.1'] is no element of a map",
+    rule({"vmap": {"key": SADDR, "data": {"set": ["10.0.0.1"]}}}): f"{RULE}None is no verdict",
+    rule({"dnat": {}}): f"{RULE}a translation to nothing",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("capture", REFUSED, ids=[f"{at}" for at in range(len(REFUSED))])
+def test_what_nft_does_not_print_is_refused(capture: str) -> None:
+    """The message says what is wrong, and where."""
+    for given in (capture, capture.encode()):
+        with pytest.raises(CaptureError) as raised:
+            read(given, 4)
+        assert REFUSED[capture] in str(raised.value)
+
+
+def test_text_that_is_no_unicode_is_refused() -> None:
+    """Be it bytes, or a string that no bytes make."""
+    for given in (b"\xff\xfe{", "\ud800", document({"table": {**OF, "name": "x"}}).encode().replace(b"x", b"\xff")):
+        with pytest.raises(CaptureError):
+            read(given, 4)
+
+
+def test_deep_nesting_inside_a_rule_is_refused() -> None:
+    """As deep as no rule can be."""
+    text = rule("HERE").replace('"HERE"', "[" * 5000 + "]" * 5000)
+    with pytest.raises(CaptureError, match="nested too deeply"):
+        read(text, 4)
+    marks = '{"&": [' * 100 + '{"meta": {"key": "mark"}}' + ", 1]}" * 100
+    read(rule(match("HERE", 1), {"accept": None}).replace('"HERE"', marks), 4)
+
+
+FROM = Within(Field.SOURCE, ((0x0A000001, 0x0A000001),))
+ACCEPT = Verdict("accept")
+NEWER: dict[str, tuple[str, tuple[Step, ...]]] = {
+    "marks of three operands": (
+        rule({"mangle": {"key": MARK, "value": {"|": [MARK, 1, 2, 4]}}}), (SetMark(0xFFFFFFF8, 7),)),
+    "a mask first": (rule({"mangle": {"key": MARK, "value": {"&": [255, MARK]}}}), (SetMark(255, 0),)),
+    "nested marks": (
+        rule({"mangle": {"key": MARK, "value": {"^": [{"|": [{"&": [MARK, 0xF0]}, 1]}, 0x11]}}}),
+        (SetMark(0xF0, 0x10),)),
+    "an unknown statement": (
+        rule(match(SADDR, "10.0.0.1"), {"teleport": {"to": "mars"}}),
+        (FROM, Unknown('{"teleport":{"to":"mars"}}'))),
+    "an unknown expression": (
+        rule(match({"phase": {"of": "moon"}}, "full"), match(SADDR, "10.0.0.1"), {"accept": None}),
+        (FROM, Unknown('{"phase":{"of":"moon"}} full'), ACCEPT)),
+    "an unknown key of a translation": (
+        rule({"dnat": {"addr": "10.0.0.1", "why": 1}}), (Unknown("dnat to 10.0.0.1"),)),
+    "an inner header": (
+        rule(match({"payload": {"tunnel": "vxlan", "protocol": "ip", "field": "saddr"}}, "10.0.0.1"), {"drop": None}),
+        (Unknown('{"payload":{"tunnel":"vxlan","protocol":"ip","field":"saddr"}} 10.0.0.1'), Verdict("drop"))),
+    "a constant address and port together": (
+        rule({"dnat": {"addr": {"concat": ["10.0.0.1", 80]}}}),
+        (Translate("dnat", ((0x0A000001, 0x0A000001),), ((80, 80),)),)),
+    "an old extension without a name": (rule({"xt": None}), (Unknown("xt"),)),
+    "a target of iptables": (
+        rule(match(SADDR, "10.0.0.1"), {"xt": {"type": "match", "name": "comment"}},
+             {"xt": {"type": "target", "name": "DNAT"}}), (FROM, Unknown('xt target "DNAT"'))),
+    "iptables' log": (rule({"xt": {"type": "match", "name": "limit"}}, {"xt": {"type": "target", "name": "LOG"}}), ()),
+    "states as numbers": (rule(match({"ct": {"key": "state"}}, [2, 4], "in"), {"accept": None}),
+                          (HasState(frozenset({"established", "related"})), ACCEPT)),
+    "service names": (rule(match({"payload": {"protocol": "th", "field": "dport"}}, "http"), {"accept": None}),
+                      (Unknown("th dport http"), ACCEPT)),
+    "last": (rule({"last": {"used": 5}}, {"accept": None}), (ACCEPT,)),
+    "flow offload": (rule({"flow": {"op": "add", "flowtable": "@f"}}), ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_forms_of_other_versions(name: str) -> None:
+    """Those that cannot be loaded here, as they are listed elsewhere."""
+    capture, steps = NEWER[name]
+    (found,) = read(capture, 4).chains["ip t c"].rules
+    assert found.steps == steps
+
+
+def test_priorities_may_have_names() -> None:
+    """Numbers, names, and names that are added to."""
+    for listed, priority in ((-5, -5), ("filter", 0), ("dstnat + 10", -90), ("srcnat-5", 95), ("raw", -300), ("7", 7)):
+        (base,) = read(document({"chain": {**BASE, "prio": listed}}), 4).base_chains
+        assert base.priority == priority
+
+
+@pytest.mark.parametrize("flags", ["dormant", "d", ["owner", "dormant"]])
+def test_a_dormant_table_is_not_entered(flags: Any) -> None:
+    """Its chains are there, and no packet gets to them."""
+    rules = read(document({"table": {"family": "ip", "name": "t", "flags": flags}}, {"chain": BASE}), 4)
+    assert (rules.base_chains, list(rules.chains)) == ((), ["ip t c"])
+
+
+def test_other_families_are_not_read() -> None:
+    """Whatever stands in them, but for what is no listing at all."""
+    others = [{"family": family, "name": "t"} for family in ("ip6", "arp", "bridge", "netdev")]
+    chains = [{"chain": {"family": other["family"], "table": "t", "name": "c"}} for other in others]
+    strange = {"rule": {"family": "bridge", "table": "t", "chain": "c", "expr": [{"vlan": 5}, 7]}}
+    rules = read(document(*({"table": other} for other in others), *chains, strange), 4)
+    assert (rules.base_chains, rules.chains, rules.collections) == ((), {}, {})
+
+
+def _with_set(name: str, flags: list[str], *statements: Any) -> str:
+    held = {"set": {**OF, "name": name, "type": "ipv4_addr", "flags": flags, "timeout": 60, "elem": ["10.0.0.1"]}}
+    capture = json.loads(rule(*statements))
+    capture["nftables"].insert(2, held)
+    return json.dumps(capture)
+
+
+def test_a_set_that_a_rule_fills_remembers() -> None:
+    """Version 1.0.6 lists no set as dynamic: what counts is that a rule writes it."""
+    looked_up = [match(SADDR, "@s"), {"accept": None}]
+    update = {"set": {"op": "update", "elem": SADDR, "set": "@s"}}
+    for flags, statements, remembers in (
+        (["timeout"], looked_up, False), (["timeout", "dynamic"], looked_up, True),
+        (["timeout"], [update, *looked_up], True),
+    ):  # fmt: skip
+        rules = read(_with_set("s", flags, *statements), 4)
+        held = rules.collections["ip t s"]
+        assert (held.is_dynamic, held.seconds) == (remembers, 60 if remembers else None)
+        assert InSet("ip t s", (Field.SOURCE,)) in rules.chains["ip t c"].rules[0].steps
+    assert AddToSet("ip t s", (Field.SOURCE,)) in rules.chains["ip t c"].rules[0].steps
+
+
+@pytest.mark.parametrize("change", [
+    {"set": {"op": "delete", "elem": SADDR, "set": "@s"}},
+    {"map": {"op": "update", "elem": SADDR, "data": SADDR, "map": "@s"}},
+    {"set": {"op": "add", "elem": {"payload": {"protocol": "ether", "field": "saddr"}}, "set": "@s"}},
+    "update @s { ip saddr : ip daddr }",
+])  # fmt: skip
+def test_what_rules_change_unseen_is_unknown_where_it_is_looked_up(change: Any) -> None:
+    """Be it listed as JSON, or as text by a version that has no JSON for it."""
+    rules = read(_with_set("s", [], match(SADDR, "@s"), {"accept": None}, change), 4)
+    assert rules.chains["ip t c"].rules[0].steps == (Unknown("ip saddr @s"), ACCEPT)
+
+
+def test_anonymous_maps_have_names_of_their_own() -> None:
+    """Though two rules have one handle, or none."""
+    capture = json.loads(rule({"vmap": {"key": SADDR, "data": {"set": [["10.0.0.1", {"accept": None}]]}}}))
+    capture["nftables"].append(json.loads(json.dumps(capture["nftables"][-1]).replace("10.0.0.1", "10.0.0.2")))
+    rules = read(json.dumps(capture), 4)
+    named = [
+        step.collection for rule in rules.chains["ip t c"].rules for step in rule.steps if isinstance(step, VmapLookup)
+    ]
+    assert [rules.collections[name].elements[0].key for name in named] == [(0x0A000001,), (0x0A000002,)]

@@ -1,0 +1,105 @@
+"""Small rule sets, and packets to walk through them: IPv4, TCP, from one client or from the node to one address."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from msgspec.structs import replace
+
+from knft.interpret.compare.partition import partition
+from knft.interpret.outcomes import AffinityEntry, Outcome, PacketClass, PacketFields, Path
+from knft.interpret.ranges import LOOPBACK, Ranges, contains, ranges, single
+from knft.interpret.rules import BaseChain, Chain, Collection, Hook, Rule, RuleSet, Step, Verdict, VirtualServer
+from knft.interpret.walk.walker import Walker
+
+TCP, UDP, ICMP = 6, 17, 1
+CLIENT, NODE, FRONTEND, POD, OTHER_POD = 10, 20, 30, 40, 41
+"""Addresses: who dials, the node under test, what is dialled, and two endpoints."""
+OWN = ranges((*single(NODE), *LOOPBACK[4]))
+ACCEPT, DROP, REJECT, RETURN = (Verdict(kind) for kind in ("accept", "drop", "reject", "return"))
+_PRIORITIES = {"filter": 0, "route": -150, "nat": -100}
+
+
+def base(hook: Hook, *rules: tuple[Step, ...], kind: Any = "filter", priority: int | None = None, **more: Any) -> Any:
+    """Return a base chain and its rules; its name is the hook's and the kind's, unless ``name`` is given."""
+    name = more.pop("name", f"{kind} {hook}")
+    at = _PRIORITIES[kind] if priority is None else priority
+    return BaseChain(name, hook, kind, at, **more), chain(name, *rules)
+
+
+def chain(name: str, *rules: tuple[Step, ...]) -> Chain:
+    """Return a chain; each rule's text is its number."""
+    return Chain(name, tuple(Rule(steps, str(number)) for number, steps in enumerate(rules)))
+
+
+def rule_set(
+    *bases: tuple[BaseChain, Chain],
+    chains: Iterable[Chain] = (),
+    collections: Iterable[Collection] = (),
+    servers: tuple[VirtualServer, ...] = (),
+    bound: Ranges = (),
+) -> RuleSet:
+    """Return a rule set of IPv4."""
+    return RuleSet(
+        version=4,
+        base_chains=tuple(found for found, _ in bases),
+        chains={found.name: found for found in (*(of_base for _, of_base in bases), *chains)},
+        collections={found.name: found for found in collections},
+        servers=servers,
+        ipvs_addresses=bound,
+    )
+
+
+def from_outside(destination: int = FRONTEND, port: int = 80, **changed: Any) -> PacketClass:
+    """Return a new connection's packets that come in by eth0; ``changed`` are parts of the box, or ``protocol``."""
+    return _packets("network", destination, port, {"inputs": frozenset({"eth0"}), "sources": single(CLIENT), **changed})
+
+
+def from_node(destination: int = FRONTEND, port: int = 80, **changed: Any) -> PacketClass:
+    """Return the packets of a new connection that a local process opens."""
+    return _packets("node", destination, port, {"sources": single(NODE), **changed})
+
+
+def _packets(origin: Any, destination: int, port: int, changed: dict[str, Any]) -> PacketClass:
+    protocol = changed.pop("protocol", TCP)
+    box = PacketFields(single(port), sources=(), outputs=frozenset({"eth0"}), states=frozenset({"new"}))
+    return PacketClass(origin, protocol, destination, contains(OWN, destination), box._replace(**changed))
+
+
+def paths(rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()) -> list[Path]:
+    """Return all ways of some packets."""
+    return Walker(rules, OWN).paths(packets, memory)
+
+
+def outcomes(
+    rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()
+) -> dict[Outcome, Fraction]:
+    """Return how many of the packets have which outcome; they must not be told apart."""
+    (piece,) = partition(paths(rules, packets, memory), ())
+    assert piece.fields == packets.fields
+    found: dict[Outcome, Fraction] = {}
+    for path in piece.left:
+        found[path.outcome] = found.get(path.outcome, Fraction()) + path.share
+    return found
+
+
+def outcome(rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()) -> Outcome:
+    """Return the one outcome that all of the packets have."""
+    (found,) = outcomes(rules, packets, memory)
+    return found
+
+
+def trail(rules: RuleSet, packets: PacketClass) -> list[str]:
+    """Return the rules that the packets meet on their only way: chain and number, in order."""
+    (path,) = paths(rules, packets)
+    met = []
+    passed = path.trail
+    while passed is not None:
+        met.append(f"{passed.chain}: {passed.rule.text}")
+        passed = passed.previous
+    return met[::-1]
+
+
+def established(packets: PacketClass) -> PacketClass:
+    """Return the later packets of the same connections."""
+    return replace(packets, fields=packets.fields._replace(states=frozenset({"established"})))

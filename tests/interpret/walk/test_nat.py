@@ -1,0 +1,232 @@
+"""Addresses are translated once for each end of a connection, by its first packet, and so for all that follow."""
+
+from fractions import Fraction
+
+import pytest
+from msgspec.structs import replace
+
+from knft.interpret.outcomes import Disposition, Outcome, PacketClass
+from knft.interpret.ranges import ranges, single
+from knft.interpret.rules import (
+    Collection,
+    DnatMapLookup,
+    Element,
+    Field,
+    HasState,
+    Hook,
+    SetMark,
+    Step,
+    Translate,
+    Translated,
+    Within,
+)
+from tests.interpret.walk.small_rule_sets import (
+    ACCEPT,
+    CLIENT,
+    DROP,
+    FRONTEND,
+    NODE,
+    OTHER_POD,
+    POD,
+    RETURN,
+    base,
+    established,
+    from_node,
+    from_outside,
+    outcome,
+    outcomes,
+    paths,
+    rule_set,
+    trail,
+)
+
+NOTE = SetMark(0xFFFFFFFF, 0)
+TO_POD = Translate("dnat", single(POD), single(8080))
+TO_OTHER = Translate("dnat", single(OTHER_POD), single(8080))
+MASQUERADE = Translate("snat", to_interface_address=True)
+NEW, OLD = HasState(frozenset({"new"})), HasState(frozenset({"established"}))
+
+
+def test_the_first_chain_that_translates_is_the_last_that_is_asked() -> None:
+    rules = rule_set(
+        base("prerouting", (ACCEPT,), kind="nat", name="silent", priority=-102),
+        base("prerouting", (TO_POD,), kind="nat", name="first", priority=-101),
+        base("prerouting", (TO_OTHER,), kind="nat", name="second", priority=-100),
+    )
+    assert outcome(rules, from_outside()) == Outcome(Disposition.DELIVERED, POD, 8080)
+    assert trail(rules, from_outside()) == ["silent: 0", "first: 0"]
+
+
+@pytest.mark.parametrize("target", [FRONTEND, NODE])
+def test_source_and_destination_are_translated_one_by_one(target: int) -> None:
+    rules = rule_set(
+        base("prerouting", (TO_POD,), kind="nat"),
+        base("postrouting", (MASQUERADE,), kind="nat", name="first"),
+        base("postrouting", (Translate("snat", single(99)),), kind="nat", name="second"),
+    )
+    assert outcome(rules, from_outside(target)) == Outcome(Disposition.DELIVERED, POD, 8080, "masqueraded")
+
+
+def test_on_its_way_back_through_the_loopback_device_no_nat_chain_sees_a_packet() -> None:
+    """Both ends were decided at output and postrouting, if only to stay as they are (nf_nat_core.c)."""
+    rules = rule_set(
+        base("output", (RETURN,), kind="nat"),
+        base("prerouting", (DROP,), kind="nat"),
+        base("input", (DROP,), kind="nat"),
+    )
+    assert outcome(rules, from_node(NODE)) == Outcome(Disposition.DELIVERED)
+    assert outcome(rules, from_outside(NODE)).disposition is Disposition.DROPPED
+
+
+def test_the_source_of_packets_to_the_node_is_translated_at_input() -> None:
+    rules = rule_set(base("input", (MASQUERADE,), kind="nat"))
+    assert outcome(rules, from_outside(NODE)).source == "masqueraded"
+    assert outcome(rules, from_outside()).source == "kept"
+
+
+@pytest.mark.parametrize("packets", [from_outside(), established(from_outside())], ids=["new", "established"])
+def test_later_packets_follow_the_first(packets: PacketClass) -> None:
+    """nat chains are asked for a connection's first packet: their tests of the state see a new one."""
+    rules = rule_set(base("prerouting", (OLD, DROP), (NEW, TO_POD), kind="nat"))
+    assert outcome(rules, packets) == Outcome(Disposition.DELIVERED, POD, 8080)
+
+
+def test_other_chains_see_the_state_as_it_is() -> None:
+    rules = rule_set(base("forward", (NEW, DROP)))
+    assert outcome(rules, from_outside()).disposition is Disposition.DROPPED
+    assert outcome(rules, established(from_outside())).disposition is Disposition.DELIVERED
+
+
+def test_what_belongs_to_no_connection_is_not_translated() -> None:
+    invalid = from_outside(states=frozenset({"invalid"}))
+    assert outcome(rule_set(base("prerouting", (TO_POD,), kind="nat")), invalid) == Outcome(Disposition.DELIVERED)
+
+
+def test_packets_of_a_connection_are_told_from_those_of_none() -> None:
+    rules = rule_set(base("prerouting", (TO_POD,), kind="nat"))
+    mixed = from_outside(states=frozenset({"new", "established", "invalid"}))
+    found = {path.fields.states: path.outcome for path in paths(rules, mixed)}
+    assert found == {
+        frozenset({"new", "established"}): Outcome(Disposition.DELIVERED, POD, 8080),
+        frozenset({"invalid"}): Outcome(Disposition.DELIVERED),
+    }
+
+
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        (Translate("dnat", single(POD)), {Outcome(Disposition.DELIVERED, POD): Fraction(1)}),
+        (Translate("dnat", ports=single(8080)), {Outcome(Disposition.DELIVERED, FRONTEND, 8080): Fraction(1)}),
+        (
+            Translate("dnat", ranges([(POD, OTHER_POD)]), single(8080)),
+            {Outcome(Disposition.DELIVERED, pod, 8080): Fraction(1, 2) for pod in (POD, OTHER_POD)},
+        ),
+        (
+            Translate("dnat", single(POD), ranges([(8080, 8083)])),
+            {Outcome(Disposition.DELIVERED, POD, port): Fraction(1, 4) for port in range(8080, 8084)},
+        ),
+        (Translate("dnat", ranges([(0, 1 << 20)])), {Outcome(Disposition.UNDECIDED): Fraction(1)}),
+    ],
+)
+def test_new_destinations(action: Translate, found: dict[Outcome, Fraction]) -> None:
+    assert outcomes(rule_set(base("prerouting", (action,), kind="nat")), from_outside()) == found
+
+
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        (MASQUERADE, {"masqueraded": Fraction(1)}),
+        (Translate("snat", single(99)), {99: Fraction(1)}),
+        (Translate("snat", ranges([(98, 99)])), {98: Fraction(1, 2), 99: Fraction(1, 2)}),
+        (Translate("snat", ports=ranges([(1024, 2047)])), {"kept": Fraction(1)}),
+    ],
+)
+def test_new_sources(action: Translate, found: dict[object, Fraction]) -> None:
+    rules = rule_set(
+        base("postrouting", (action,), kind="nat"),
+        base("postrouting", (Translated("snat", inverted=True), DROP), priority=300),
+    )
+    assert {outcome.source: share for outcome, share in outcomes(rules, from_outside()).items()} == found
+
+
+def test_rules_see_what_translation_has_made_and_what_was_dialled() -> None:
+    tests: list[Step] = [
+        Translated("dnat"),
+        Within(Field.DESTINATION, single(POD)),
+        Within(Field.DESTINATION_PORT, single(8080)),
+        Within(Field.ORIGINAL_DESTINATION, single(FRONTEND)),
+        Within(Field.ORIGINAL_PORT, single(80)),
+        Within(Field.SOURCE, single(CLIENT)),
+    ]
+    nat = base("prerouting", (TO_POD,), kind="nat")
+    assert outcome(rule_set(nat, base("forward", (*tests, DROP))), from_outside()).disposition is Disposition.DROPPED
+    for test in tests:
+        inverted = replace(test, inverted=True)
+        assert (
+            outcome(rule_set(nat, base("forward", (inverted, DROP))), from_outside()).disposition
+            is Disposition.DELIVERED
+        )
+    before = base("prerouting", (Translated("dnat"), DROP), priority=-150)
+    assert outcome(rule_set(nat, before), from_outside()).disposition is Disposition.DELIVERED
+
+
+def test_after_nat_the_source_is_the_new_one() -> None:
+    snat = base("postrouting", (Translate("snat", single(99)),), kind="nat")
+    for field, seen in ((Field.SOURCE, 99), (Field.ORIGINAL_SOURCE, CLIENT)):
+        drop = base("postrouting", (Within(field, single(seen)), DROP), priority=300)
+        assert outcome(rule_set(snat, drop), from_outside()).disposition is Disposition.DROPPED
+
+
+def test_a_map_translates_what_it_has_and_the_rest_goes_on() -> None:
+    by = DnatMapLookup("map", (Field.DESTINATION_PORT,))
+    to = Collection("map", (Element((80,), (POD, 8080)), Element((81,), (OTHER_POD,))))
+    rules = rule_set(base("prerouting", (by,), (NOTE,), (DROP,), kind="nat"), collections=[to])
+    assert outcome(rules, from_outside(port=80)) == Outcome(Disposition.DELIVERED, POD, 8080)
+    assert outcome(rules, from_outside(port=81)) == Outcome(Disposition.DELIVERED, OTHER_POD)
+    assert outcome(rules, from_outside(port=82)).disposition is Disposition.DROPPED
+
+
+@pytest.mark.parametrize("packets", [from_outside(), established(from_outside()), from_node()])
+def test_before_conntrack_no_packet_has_a_connection(packets: PacketClass) -> None:
+    """Scenarios of ``tests/packets/test_rule_hits.py`` show it."""
+    hook: Hook = "output" if packets.origin == "node" else "prerouting"
+    for test, passes in (
+        (HasState(frozenset({"invalid"})), True),
+        (HasState(packets.fields.states), False),
+        (HasState(packets.fields.states, inverted=True), True),
+        (Translated("dnat", inverted=True), False),
+        (Within(Field.ORIGINAL_DESTINATION, single(packets.destination)), False),
+        (Within(Field.DESTINATION, single(packets.destination)), True),
+    ):
+        early = rule_set(base(hook, (test, DROP), priority=-201))
+        assert (outcome(early, packets).disposition is Disposition.DROPPED) is passes
+
+
+def test_coming_back_through_the_loopback_device_a_packet_has_its_connection() -> None:
+    rules = rule_set(base("prerouting", (NEW, DROP), priority=-300))
+    assert outcome(rules, from_node(NODE)).disposition is Disposition.DROPPED
+    assert outcome(rules, from_outside(NODE)).disposition is Disposition.DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("action", "what", "is_so"),
+    [
+        (Translate("dnat", single(FRONTEND)), "dnat", False),
+        (Translate("dnat", single(FRONTEND), single(80)), "dnat", False),
+        (Translate("dnat", single(FRONTEND), single(81)), "dnat", True),
+        (Translate("dnat", single(POD)), "dnat", True),
+        (Translate("snat", single(CLIENT)), "snat", False),
+        (Translate("snat", single(99)), "snat", True),
+        (MASQUERADE, "snat", True),
+    ],
+)
+def test_what_is_translated_to_what_it_was_is_not_translated(action: Translate, what: str, *, is_so: bool) -> None:
+    """But for that it is over (nf_nat_core.c)."""
+    hook: Hook = "prerouting" if action.kind == "dnat" else "postrouting"
+    test = Translated(what)  # type: ignore[arg-type] # one of the words
+    rules = rule_set(
+        base(hook, (action,), kind="nat"),
+        base(hook, (DROP,), kind="nat", name="second"),
+        base("postrouting", (test, NOTE), priority=300, name="after"),
+    )
+    assert ("after: 0" in trail(rules, from_outside())) is is_so

@@ -1,0 +1,165 @@
+"""Ways of packets through a node: the rules that count them in the kernel, and those that a trace says they meet."""
+
+import ipaddress
+import itertools
+import json
+from typing import NamedTuple
+
+from knft.interpret import nftables
+from knft.interpret.compare.edit import join_rule_sets
+from knft.interpret.outcomes import Origin, PacketClass, PacketFields, rule_hits
+from knft.interpret.ranges import LOOPBACK, ranges, single
+from knft.interpret.rules import RuleSet, Verdict
+from knft.interpret.walk.walker import Walker
+from tests.support.lab import plan
+from tests.support.lab.links import flush_conntrack
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial
+
+PORT = 5353
+_KINDS = {
+    "prerouting": ("filter", "nat"),
+    "input": ("filter", "nat"),
+    "forward": ("filter",),
+    "output": ("filter", "nat", "route"),
+    "postrouting": ("filter", "nat"),
+}
+_PRIORITIES = {"filter": (-300, -99, -97, 0, 98, 101, 300), "nat": (-100, 100), "route": (-150,)}
+_TESTS = (
+    "",
+    'iifname "eth0"',
+    'iifname "lo"',
+    'iifname != "eth0"',
+    'oifname "eth0"',
+    'oifname "cni0"',
+    'oifname "lo"',
+    'oifname != "lo"',
+    "ct state new",
+    "ct status dnat",
+    "ct status snat",
+    "meta mark 0x1",
+    "fib daddr type local",
+    "ip saddr 192.0.2.11",
+    "ip daddr 192.0.2.11",
+    "ip daddr 10.96.0.99",
+)
+NODE, _OUTSIDE = plan.NODE.lan.ipv4, plan.OUTSIDE.ipv4
+POD, _BEYOND, _GATEWAY = "10.244.2.11", "10.96.0.99", "10.244.1.1"
+"""The pod is on the other node: so all that leaves leaves by eth0."""
+_NOTED = "ip way noted"
+_SOURCE_PORTS = itertools.count(20000)
+"""One after the other: IPVS does not forget a client when its servers are cleared."""
+
+
+def _rules(special: str) -> str:
+    """Return a ruleset that counts at every hook what each test lets pass; ``special`` are more chains."""
+    chains = [
+        f"chain {kind}-{hook}-{at} {{\n type {kind} hook {hook} priority {priority};\n"
+        + "".join(f" udp dport {{ {PORT}, {PORT + 1} }} {test} counter jump noted\n" for test in _TESTS)
+        + "}\n"
+        for hook, kinds in _KINDS.items()
+        for kind in kinds
+        for at, priority in enumerate(_PRIORITIES[kind])
+    ]
+    return f"table ip way {{\nchain noted {{ meta mark set meta mark; }}\n{''.join(chains)}{special}}}\n"
+
+
+def _special(kind: str, hook: str, priority: int, rule: str) -> str:
+    return f"chain special-{hook} {{\n type {kind} hook {hook} priority {priority};\n udp dport {PORT} {rule}\n}}\n"
+
+
+SPECIAL = {
+    "nothing": "",
+    "a mark": _special("filter", "prerouting", -200, "meta mark set 1")
+    + _special("route", "output", -200, "meta mark set 1"),
+    "to a pod": "".join(_special("nat", hook, -101, f"dnat to {POD}:{PORT + 1}") for hook in ("prerouting", "output")),
+    "to the node": "".join(
+        _special("nat", hook, -101, f"dnat to {NODE}:{PORT + 1}") for hook in ("prerouting", "output")
+    ),
+    "from another": _special("nat", "postrouting", 99, "snat to 192.0.2.11")
+    + _special("nat", "input", 99, "snat to 192.0.2.11"),
+    "nowhere": _special("filter", "forward", -1, "drop") + _special("filter", "input", -1, "drop"),
+}
+
+
+class SentPacket(NamedTuple):
+    """Who sends, from which address, and where to."""
+
+    client: str
+    source: str
+    target: str
+
+
+SENT_PACKETS = {
+    "forwarded": SentPacket("outside", _OUTSIDE, _BEYOND),
+    "to the node": SentPacket("outside", _OUTSIDE, NODE),
+    "from the node": SentPacket("node", NODE, _BEYOND),
+    "from the node to itself": SentPacket("node", NODE, NODE),
+}
+
+
+NOTHING = RuleSet(version=4)
+
+
+def compare(lab: Lab, special: str, way: SentPacket, beside: RuleSet = NOTHING) -> None:
+    """Send a packet, and hold the rules that it is traced to those that have counted it.
+
+    ``beside`` is what is in force beside nftables' rules.
+    """
+    node = lab.host("node").namespace
+    flush_conntrack(node)
+    node.run(["nft", "-f", "-"], stdin=_rules(SPECIAL[special]))
+    try:
+        dial(
+            lab.host(way.client),
+            way.target,
+            PORT,
+            "udp",
+            source=way.source,
+            source_port=next(_SOURCE_PORTS),
+            timeout=0.2,
+        )
+        listed = node.run(["nft", "-j", "list", "table", "ip", "way"]).stdout
+    finally:
+        node.run(["nft", "delete", "table", "ip", "way"])
+    traced, counted = _traced(join_rule_sets(nftables.read(listed, 4), beside), way), _counted(listed)
+    assert traced == counted, f"traced alone: {sorted(traced - counted)}; counted alone: {sorted(counted - traced)}"
+
+
+def _send(lab: Lab, way: SentPacket) -> None:
+    port = next(_SOURCE_PORTS)
+    dial(lab.host(way.client), way.target, PORT, "udp", source=way.source, source_port=port, timeout=0.2)
+
+
+def _counted(listed: str) -> set[tuple[str, int]]:
+    """Return the rules with a counter that have counted: their chains, and their numbers there."""
+    found: set[tuple[str, int]] = set()
+    seen: dict[str, int] = {}
+    for rule in (item["rule"] for item in json.loads(listed)["nftables"] if "rule" in item):
+        number = seen.setdefault(rule["chain"], 0)
+        seen[rule["chain"]] += 1
+        if any(part.get("counter", {}).get("packets") for part in rule["expr"] if isinstance(part, dict)):
+            found.add((rule["chain"], number))
+    return found
+
+
+def _traced(rules: RuleSet, way: SentPacket) -> set[tuple[str, int]]:
+    """Return the rules that count, on all ways of the packet."""
+    own = ranges((*(single(_number(address))[0] for address in (NODE, _GATEWAY)), *LOOPBACK[4]))
+    origin: Origin = "node" if way.client == "node" else "network"
+    box = PacketFields(
+        ports=single(PORT),
+        sources=single(_number(way.source)),
+        inputs=frozenset({"" if way.client == "node" else "eth0"}),
+        outputs=frozenset({"eth0"}),
+        states=frozenset({"new"}),
+    )
+    packets = PacketClass(origin, 17, _number(way.target), way.target == NODE, box)
+    met = [hit for path in Walker(rules, own).paths(packets) for hit in rule_hits(path.trail)]
+    numbers = {id(rule): number for chain in rules.chains.values() for number, rule in enumerate(chain.rules)}
+    there = [(hit.chain.removeprefix("ip way "), hit.rule) for hit in met if Verdict("jump", _NOTED) in hit.rule.steps]
+    return {(chain, numbers[id(rule)]) for chain, rule in there}
+
+
+def _number(address: str) -> int:
+    return int(ipaddress.ip_address(address))
