@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from knft.interpret.outcomes import Disposition, Outcome, PacketClass
-from knft.interpret.ranges import Ranges, ranges, single
+from knft.interpret.ranges import ranges, single, subtract
 from knft.interpret.rules import Field, Interface, SetMark, Translate, ViaVirtualServer, VirtualServer, Within
 from tests.interpret.walk.small_rule_sets import (
     DROP,
@@ -139,14 +139,27 @@ def test_what_nat_has_translated_is_looked_for_by_its_new_destination() -> None:
     assert outcome(rules, from_outside(NODE, port=90)) == Outcome(Disposition.DELIVERED, POD, 8080)
 
 
-@pytest.mark.parametrize(
-    ("sources", "source"),
-    [(single(FRONTEND), "frontend"), (ranges([(0, 99)]), "frontend"), (single(NODE), "kept")],
-)
-def test_the_node_dials_a_bound_address_from_that_address_unless_it_is_told_another(
-    sources: Ranges, source: str
-) -> None:
-    """Scenario "masquerade": the node as ``$node.pods``."""
+@pytest.mark.parametrize(("source", "seen"), [(FRONTEND, "frontend"), (NODE, "kept")])
+def test_node_packets_to_an_ipvs_address_keep_an_explicit_source(source: int, seen: str) -> None:
+    """The kernel selects the address itself as the source, unless the process binds its socket to another address.
+
+    Scenario "masquerade" has this with the node as ``$node.pods``.
+    """
     rules = rule_set(servers=(SERVER,), bound=BOUND)
-    found = outcome(rules, from_node(sources=sources))
-    assert found == Outcome(Disposition.DELIVERED, POD, 8080, source)  # type: ignore[arg-type] # one of the words
+    found = outcome(rules, from_node(sources=single(source)))
+    assert found == Outcome(Disposition.DELIVERED, POD, 8080, seen)  # type: ignore[arg-type] # one of the words
+
+
+@pytest.mark.parametrize(("servers", "endpoint"), [((SERVER,), (POD, 8080)), ((), (None, None))])
+def test_node_packets_to_an_ipvs_address_are_split_by_source(
+    servers: tuple[VirtualServer, ...], endpoint: tuple[int | None, int | None]
+) -> None:
+    """Each packet of a class has the same outcome as on its own."""
+    rules = rule_set(servers=servers, bound=BOUND)
+    sources = ranges([(0, 99)])
+    frontend, kept = (Outcome(Disposition.DELIVERED, *endpoint, source) for source in ("frontend", "kept"))  # type: ignore[arg-type]
+    found = {path.fields.sources: path.outcome for path in paths(rules, from_node(sources=sources))}
+    assert found == {single(FRONTEND): frontend, subtract(sources, single(FRONTEND)): kept}
+    for source in (0, FRONTEND, 99):
+        (path,) = paths(rules, from_node(sources=single(source)))
+        assert path.outcome == (frontend if source == FRONTEND else kept)
