@@ -1,1 +1,1 @@
-"""What one process serves, over real sockets; rules in a real kernel; time by a clock of the test's own."""
+"""Tests of knft.serve over real sockets, with rules in a real kernel and a fake clock."""

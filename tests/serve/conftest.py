@@ -1,4 +1,4 @@
-"""Namespaces with a loopback interface, in which every port is free; and a node that is served there."""
+"""Fixtures: a network namespace in which every port is free, and servers and a node in it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ from tests.support.lab.namespace import Namespace
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    """The calling thread is in a new namespace, and with it every thread that it starts."""
+    """A new namespace with a loopback interface, entered by this thread and the threads that it starts."""
     made = Namespace.create("serve")
     with made.entered():
         made.run(["ip", "link", "set", "lo", "up"])
@@ -23,14 +23,14 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def start(namespace: Namespace) -> Iterator[StartServers]:  # noqa: ARG001 - its ports
-    """Starts servers in it."""
+    """A function that starts servers in the namespace."""
     with ExitStack() as stack:
         yield StartServers(stack)
 
 
 @pytest.fixture(autouse=True)
-def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Holding transactions against the schema is others' work, and takes longer than everything else here."""
+def _skip_schema_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the slow schema validation of transactions, which tests/kernel does."""
     monkeypatch.setattr(tests.support.kernel_harness, "check_schema", lambda _document: None)
 
 

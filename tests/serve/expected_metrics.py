@@ -1,10 +1,10 @@
-"""Every metric by its name, type, labels and buckets, as behaviour.md H lists them; and those that are not there."""
+"""The expected metrics: name, type, labels and buckets (docs/behaviour/metrics.md); and metrics that must be absent."""
 
 from msgspec import Struct
 
 
 class ExpectedMetric(Struct, frozen=True):
-    """What a metric is."""
+    """The properties of a metric."""
 
     type: str
     labels: tuple[str, ...] = ()
@@ -78,8 +78,8 @@ SLI_METRICS = {
     "kubernetes_healthchecks_total": ExpectedMetric("counter", ("name", "status", "type")),
 }
 
-OTHER_MODE = "of another mode"
-GATE = "of a gate that is off by default (C.8): knft serves no NodePorts on loopback"
+OTHER_MODE = "only in kube-proxy's other modes"
+GATE = "feature gate is off by default (docs/behaviour/nftables.md#loopback-nodeports)"
 ABSENT_METRICS = {
     "kubeproxy_sync_proxy_rules_iptables_restore_failures_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total": OTHER_MODE,
@@ -90,12 +90,12 @@ ABSENT_METRICS = {
     "kubeproxy_nftables_localhost_nodeport_listeners": GATE,
     "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": GATE,
     "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": GATE,
-    "kubernetes_build_info": "alerts of version skew compare it with the API server's; knft_build_info has knft's own",
+    "kubernetes_build_info": "version skew alerts compare it with the API server's version; knft has knft_build_info",
     "kubernetes_feature_enabled": "no feature gate changes what knft does",
-    "registered_metrics_total": "about kube-proxy's own registry",
-    "hidden_metrics_total": "about kube-proxy's own registry",
-    "disabled_metrics_total": "about kube-proxy's own registry",
-    "go_goroutines": "of Go; python_* and process_* say the like",
+    "registered_metrics_total": "describes kube-proxy's own registry",
+    "hidden_metrics_total": "describes kube-proxy's own registry",
+    "disabled_metrics_total": "describes kube-proxy's own registry",
+    "go_goroutines": "Go runtime; knft has python_* and process_*",
 }
 
 PROCESS_METRICS = {

@@ -1,4 +1,4 @@
-"""A clock whose moments the test sets."""
+"""A clock that the test sets."""
 
 import threading
 
@@ -9,7 +9,7 @@ START = 1_780_000_000
 
 
 class FakeClock:
-    """Time passes when the test says so; both clocks go together, unless somebody sets the wall clock."""
+    """``pass_time`` advances the wall clock and the monotonic clock; ``set_wall`` sets the wall clock alone."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class FakeClock:
             self._steady += seconds
 
     def set_wall(self, seconds: float) -> None:
-        """Set what people see, as an administrator would, to so many seconds after the start."""
+        """Set the wall clock to ``seconds`` after the start, as an administrator could."""
         with self._lock:
             self._wall = int((START + seconds) * 10**9)
 

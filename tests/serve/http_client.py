@@ -1,4 +1,4 @@
-"""An HTTP client that leaves every byte to the test."""
+"""A minimal HTTP client, in which the test controls every byte."""
 
 import socket
 from contextlib import suppress
@@ -9,7 +9,7 @@ TIMEOUT_SECONDS = 20.0
 
 
 class HttpResponse(Struct, frozen=True):
-    """What a server said; names of headers in lower case."""
+    """A response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -17,7 +17,7 @@ class HttpResponse(Struct, frozen=True):
 
 
 def send_and_receive(address: str, port: int, sent: bytes) -> bytes:
-    """Send some bytes, and return all that comes until the other end closes; b"" where it breaks off."""
+    """Send bytes, and return all bytes until the server closes the connection; b"" if it resets the connection."""
     received = bytearray()
     with socket.create_connection((address, port), TIMEOUT_SECONDS) as connection, suppress(ConnectionError):
         connection.sendall(sent)
@@ -27,7 +27,7 @@ def send_and_receive(address: str, port: int, sent: bytes) -> bytes:
 
 
 def parse_response(received: bytes) -> HttpResponse:
-    """Return the answer that bytes are."""
+    """Return the response that the received bytes contain."""
     head, _, body = received.partition(b"\r\n\r\n")
     status, *fields = head.decode("latin-1").split("\r\n")
     version, code, _phrase = status.split(" ", 2)
@@ -39,13 +39,13 @@ def parse_response(received: bytes) -> HttpResponse:
 
 
 def http_request(address: str, port: int, path: str = "/", method: str = "GET") -> HttpResponse:
-    """Send a request as curl does."""
+    """Send a request with curl's headers, and return the response."""
     request = f"{method} {path} HTTP/1.1\r\nHost: {address}:{port}\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n"
     return parse_response(send_and_receive(address, port, request.encode()))
 
 
 def refuses_connections(address: str, port: int) -> bool:
-    """Tell whether nobody listens there."""
+    """Return whether nothing listens on the port."""
     try:
         socket.create_connection((address, port), TIMEOUT_SECONDS).close()
     except ConnectionRefusedError:

@@ -1,4 +1,4 @@
-"""A node whose rules are in a real kernel and whose servers are at real ports, synced when the test says so."""
+"""A node with rules in a real kernel and HTTP servers on real ports, which syncs when the test calls for it."""
 
 import threading
 import time
@@ -13,6 +13,7 @@ from knft.kernel.table import KernelTable
 from knft.model.events import Event, ObjectReference
 from knft.model.names import NamespacedName
 from knft.model.objects import KubeObject, ObjectChange
+from knft.runner.bounded import Intervals
 from knft.serve.monitoring import Monitoring
 from knft.sync.daemon import Daemon
 from tests.serve.fake_clock import FakeClock
@@ -26,16 +27,16 @@ HEALTH, METRICS = 10256, 10249
 LOOPBACK = "127.0.0.1"
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition is true; fail after a timeout."""
     end = time.monotonic() + TIMEOUT_SECONDS
-    while not holds():
-        assert time.monotonic() < end, "it never came to hold"
+    while not condition():
+        assert time.monotonic() < end, "timeout: the condition did not become true"
         time.sleep(0.005)
 
 
 class MonitoredNode(KernelHarness):
-    """Both families' Proxiers under a Daemon with the observers of a process; a context manager."""
+    """A Daemon with the Proxiers of both families, and the observers and servers of a process; a context manager."""
 
     def __init__(self, namespace: Namespace, config: Config = CONFIG, **settings: Any) -> None:
         self.timer = ManualClock()
@@ -51,7 +52,9 @@ class MonitoredNode(KernelHarness):
             clock=self.clock,
         )
         proxiers = tuple(self.proxiers.values())
-        self.daemon = Daemon(proxiers, self.dispatcher, self._auditor, self.monitoring.observers)
+        self.daemon = Daemon(
+            proxiers, self.dispatcher, self._auditor, self.monitoring.observers, intervals=Intervals(0, 0.02, 3600)
+        )
         self.monitoring.observe(self.daemon, library_in(namespace)._process)
 
     @contextmanager
@@ -70,7 +73,7 @@ class MonitoredNode(KernelHarness):
         self.monitoring.stop()
 
     def change(self, changes: Iterable[tuple[str, str, KubeObject | None]]) -> None:
-        """Tell the daemon, not only its trackers."""
+        """Pass changes to the daemon, instead of only to its trackers."""
         for kind, name, current in changes:
             previous = self._objects.pop((kind, name), None)
             if current is not None:
@@ -78,34 +81,34 @@ class MonitoredNode(KernelHarness):
             self.daemon.handle([ObjectChange(previous, current)])
 
     def apply_and_sync(self, *items: dict[str, Any]) -> None:
-        """Make or change objects, sync, and wait until the servers know of it."""
+        """Create or change objects, sync, and wait until the HTTP servers have the changes."""
         self.apply(*items)
         assert self.daemon.sync()
         self.wait_for_http_thread()
 
     def wait_for_http_thread(self) -> None:
-        """Wait until the HTTP thread has done what it was handed so far."""
+        """Wait until the HTTP thread has run the callbacks that are scheduled so far."""
         done = threading.Event()
         self.monitoring._thread.call_soon(done.set)
         assert done.wait(TIMEOUT_SECONDS)
 
     def scrape(self, path: str = "/metrics") -> dict[str, float]:
-        """Return every series with its value."""
+        """Return the value of every series."""
         return read_series(self.get(METRICS, path).body.decode())
 
     def get(self, port: int, path: str = "/") -> HttpResponse:
-        """Ask at loopback."""
+        """Send a GET request to a port on loopback."""
         return http_request(LOOPBACK, port, path)
 
 
 def read_series(text: str) -> dict[str, float]:
-    """Return the values of metrics as they are written, by name and labels."""
+    """Return the values of metrics in text format, by name and labels."""
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
 
 
 def load_balancer_service(name: str, port: int, number: int = 10, **spec: Any) -> dict[str, Any]:
-    """Return a LoadBalancer Service of two ports with a health check port."""
+    """Return a LoadBalancer Service with two ports and a health check port."""
     addresses = [f"10.96.{number // 256}.{number % 256}", f"fd00:10:96::{number}"]
     return {
         "apiVersion": "v1",
@@ -125,5 +128,5 @@ def load_balancer_service(name: str, port: int, number: int = 10, **spec: Any) -
 
 
 def default_service_name(name: str) -> NamespacedName:
-    """Return the name of a Service that the harness makes."""
+    """Return the name of a Service in the namespace default, where the harness creates Services."""
     return NamespacedName("default", name)

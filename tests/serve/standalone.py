@@ -1,4 +1,4 @@
-"""The servers of a process without a daemon, and what they have told."""
+"""The HTTP servers of a process without a daemon, and the events and failures that they report."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.serve.node import LOOPBACK, wait_until
 
 
 class StandaloneServers:
-    """A process's servers, and what they have told."""
+    """The HTTP servers of a process, and the events and failures that they report."""
 
     def __init__(self, **settings: Any) -> None:
         self.clock = FakeClock()
@@ -25,20 +25,20 @@ class StandaloneServers:
         self.is_eligible: Callable[[], bool] = lambda: True
         self.monitoring = Monitoring(
             Settings(Config("node-1"), **settings),
-            node_eligible=lambda: self.is_eligible(),  # noqa: PLW0108 - the test sets another one
+            node_eligible=lambda: self.is_eligible(),  # noqa: PLW0108 - tests replace the attribute
             on_event=self.events.append,
-            on_hard_failure=self._fail,
+            on_hard_failure=self._record_failure,
             flags={"v": "2", "config": "/etc/knft.yaml"},
             clock=self.clock,
         )
 
-    def _fail(self, sentence: str) -> None:
-        self.failures.append(sentence)
+    def _record_failure(self, message: str) -> None:
+        self.failures.append(message)
         self.failed.set()
 
 
 class StartServers:
-    """Starts servers, and stops them at the end."""
+    """Starts servers, and stops them when the stack closes."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack

@@ -1,4 +1,4 @@
-"""Where the two bind addresses are served: wildcards, ports that are not to be had, files that run out."""
+"""Tests of the two bind addresses: wildcards, ports in use, exhausted file descriptors."""
 
 import errno
 import logging
@@ -37,7 +37,7 @@ def test_specific_address_serves_only_that_address(
 
 
 def test_restart_can_bind_the_ports_at_once(start: StartServers) -> None:
-    """A restart does not wait for old connections, of which some are open still."""
+    """Open connections of the old process do not block its ports."""
     for _ in range(3):
         running = start()
         wait_until_served(HEALTH)
@@ -73,7 +73,7 @@ NOT_ASSIGNED = f"the metrics server cannot listen on 192.0.2.1:{METRICS}: Cannot
 def test_port_in_use_is_retried(
     start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each try has its line in the log, one event is sent, and the process goes on."""
+    """Each attempt is logged, one event is sent, and the process continues."""
     monkeypatch.setattr("knft.serve.http_server.RETRY_SECONDS", 0.02)
     with socket.create_server(("0.0.0.0", HEALTH)) as taken, caplog.at_level(logging.INFO, "knft"):  # noqa: S104 - in a namespace
         running = start()
@@ -92,18 +92,18 @@ def test_port_in_use_is_retried(
 
 
 def test_retry_interval_is_five_seconds(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
-    later: list[float] = []
+    delays: list[float] = []
     monkeypatch.setattr(
-        "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _work: later.append(seconds)
+        "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _callback: delays.append(seconds)
     )
     with socket.create_server(("0.0.0.0", HEALTH)):  # noqa: S104 - in a namespace
         start()
-        wait_until(lambda: bool(later))
-    assert later == [5.0]
+        wait_until(lambda: bool(delays))
+    assert delays == [5.0]
 
 
 def test_wildcard_fails_if_one_family_is_in_use(start: StartServers) -> None:
-    """Where somebody has the port of the other one, as with kube-proxy."""
+    """Another process uses the port in IPv6; as with kube-proxy, the wildcard then fails for both families."""
     with socket.socket(socket.AF_INET6) as taken:
         taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         taken.bind(("::", HEALTH))
@@ -117,7 +117,7 @@ def test_wildcard_fails_if_one_family_is_in_use(start: StartServers) -> None:
 def test_address_that_appears_later_is_served(
     start: StartServers, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may come later."""
+    """The address is added to an interface after the start."""
     monkeypatch.setattr("knft.serve.http_server.RETRY_SECONDS", 0.02)
     running = start(metrics_bind_address=f"192.0.2.1:{METRICS}")
     wait_until(lambda: bool(running.events))
@@ -130,10 +130,10 @@ def test_address_that_appears_later_is_served(
 def test_hard_failure_is_reported_once_and_not_retried(
     start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With bindAddressHardFail the process is to end, after its event."""
-    again: list[float] = []
+    """With bindAddressHardFail the process exits, after it has sent the event."""
+    delays: list[float] = []
     monkeypatch.setattr(
-        "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _work: again.append(seconds)
+        "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _callback: delays.append(seconds)
     )
     with socket.create_server(("0.0.0.0", HEALTH)), caplog.at_level(logging.ERROR, "knft"):  # noqa: S104 - in a namespace
         running = start(bind_address_hard_fail=True)
@@ -142,12 +142,12 @@ def test_hard_failure_is_reported_once_and_not_retried(
     assert running.failures == [TAKEN]
     assert [event.reason for event in running.events] == ["FailedToStartProxierHealthcheck"]
     assert caplog.messages == [TAKEN]
-    assert again == []
+    assert delays == []
     assert refuses_connections(LOOPBACK, HEALTH)
 
 
 def test_host_without_ipv6(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.0.0.0 is served all the same, where the kernel has no such sockets."""
+    """0.0.0.0 is served over IPv4 if the kernel has no IPv6 sockets."""
     real = socket.socket
 
     def only_ipv4(family: int, *others: Any, **more: Any) -> socket.socket:
@@ -157,10 +157,10 @@ def test_host_without_ipv6(start: StartServers, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("knft.serve.sockets.socket.socket", only_ipv4)
     start()
-    wait_until(lambda: exchange_or_nothing() != b"")
+    wait_until(lambda: response_or_nothing() != b"")
 
 
-def exchange_or_nothing() -> bytes:
+def response_or_nothing() -> bytes:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
         connection.settimeout(TIMEOUT_SECONDS)
         if connection.connect_ex((LOOPBACK, HEALTH)):
@@ -172,7 +172,7 @@ def exchange_or_nothing() -> bytes:
 def test_accept_pauses_without_free_file_descriptors(
     start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """EMFILE must not turn the loop around at once; when there are files again, who waits is answered."""
+    """EMFILE must not cause a busy loop; when files are available again, waiting clients get a response."""
     monkeypatch.setattr("knft.serve.http_thread.ACCEPT_PAUSE_SECONDS", 0.05)
     start()
     wait_until_served(HEALTH)

@@ -1,4 +1,4 @@
-"""Requests as bytes: what is understood, and what is refused."""
+"""Tests of parsing requests and encoding responses."""
 
 import pytest
 from hypothesis import given
@@ -66,16 +66,16 @@ def test_any_bytes_are_parsed_or_refused(head: bytes) -> None:
 def test_end_of_head_is_found_in_any_fragmentation(data: st.DataObject, head: bytes) -> None:
     received = bytearray()
     while received != head:
-        looked_at = len(received)
-        assert head_length(received, looked_at) is None
-        received += head[looked_at : looked_at + data.draw(st.integers(1, 9))]
-        if (found := head_length(received, looked_at)) is not None:
+        searched = len(received)
+        assert head_length(received, searched) is None
+        received += head[searched : searched + data.draw(st.integers(1, 9))]
+        if (found := head_length(received, searched)) is not None:
             assert found == len(head)
             assert received == head
 
 
 def test_response_has_only_necessary_headers() -> None:
-    """Above all not what it was made with."""
+    """In particular it does not reveal the implementation."""
     sent = encode(Response(200, b"ok"), 0.0, with_body=True)
     assert sent == (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"

@@ -1,4 +1,4 @@
-"""The two bind addresses over real HTTP: pages, methods, bad requests, slow clients."""
+"""Tests of the health server and the metrics server over real HTTP: pages, methods, bad requests, slow clients."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ NOT_FOUND = b"404 page not found\n"
 
 
 def test_health_probes_over_http(start: StartServers) -> None:
-    """Codes, headers and bodies of both, through a life of a node."""
+    """Status, headers and bodies of /healthz and /livez."""
     running = start()
     wait_until_served(HEALTH)
     health = running.monitoring.health
@@ -45,7 +45,7 @@ def test_health_probes_over_http(start: StartServers) -> None:
     assert [http_request(LOOPBACK, HEALTH, path).status for path in ("/healthz", "/livez")] == [503, 200]
     running.is_eligible = lambda: True
     health.sync_queued(Family.IPV6)
-    running.clock.pass_time(60)  # Twice the default of syncPeriod.
+    running.clock.pass_time(60)  # Two default syncPeriods.
     late = http_request(LOOPBACK, HEALTH, "/livez")
     assert late.status == 503
     assert json.loads(late.body)["status"]["IPv6"]["healthy"] is False
@@ -80,7 +80,7 @@ def test_metrics_server_pages(start: StartServers) -> None:
 
 
 def test_profiling_serves_stacks(start: StartServers) -> None:
-    """Go's profiles have no meaning here; what is asked of them most is where threads are."""
+    """Stacks of threads replace Go's profiles."""
     start(profiling=True, healthz_bind_address="")
     wait_until_served(METRICS)
     stacks = http_request(LOOPBACK, METRICS, "/debug/stacks")
@@ -97,7 +97,7 @@ def test_no_stacks_without_profiling(start: StartServers) -> None:
 
 @pytest.mark.parametrize(("port", "path"), [(HEALTH, "/healthz"), (METRICS, "/metrics")])
 def test_only_get_and_head_are_allowed(start: StartServers, port: int, path: str) -> None:
-    """HEAD says what GET would, without the body; others are not allowed. What is nowhere is not found."""
+    """HEAD returns the headers of GET; other methods get 405, unknown paths 404."""
     start()
     wait_until_served(port)
     got, head = http_request(LOOPBACK, port, path), http_request(LOOPBACK, port, path, "HEAD")
@@ -169,7 +169,7 @@ def test_request_sent_byte_by_byte(start: StartServers) -> None:
 
 
 def test_silent_clients_are_disconnected(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether nothing was sent, half a request, or the answer is not read to its end."""
+    """The client sends nothing, or half a request, or does not read the response."""
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 0.05)
     running = start()
     wait_until_served(METRICS)
@@ -182,7 +182,7 @@ def test_silent_clients_are_disconnected(start: StartServers, monkeypatch: pytes
 
 
 def test_slow_clients_use_no_threads_and_block_nobody(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of them than there is room for: who has said nothing for longest has to leave, and a probe is answered."""
+    """With more idle clients than the pool holds, the oldest are disconnected, and a health check is answered."""
     monkeypatch.setattr("knft.serve.http_server.MAX_CONNECTIONS", 50)
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 10 * TIMEOUT_SECONDS)
     start()

@@ -1,4 +1,4 @@
-"""All metrics are there as they are listed, and no other; and each is made to move by a test of another module."""
+"""Tests that the metrics are exactly the expected ones, and that a test of another module changes each of them."""
 
 import importlib
 import re
@@ -31,8 +31,8 @@ _SERIES = re.compile(r"(\w+)(?:\{(.*)\})?")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-def _everything(node: MonitoredNode) -> None:
-    """Give every metric with labels a value."""
+def _set_every_metric(node: MonitoredNode) -> None:
+    """Give every labelled metric a value."""
     node.ports[V4].on_commit = refuse_address("10.96.0.77")
     node.apply_and_sync(service("web"), *slices_changed_ago(node, "web", [1], 1))
     node.apply_and_sync(service("web", 11))
@@ -51,8 +51,8 @@ def _everything(node: MonitoredNode) -> None:
     node.monitoring.metrics.observe_api_request("200", "GET", "host:6443", 0.1)
 
 
-def _described(text: str) -> dict[str, ExpectedMetric]:
-    """Return what a scrape says of its metrics: type, labels, and the bounds of buckets in their order."""
+def _parse_metrics(text: str) -> dict[str, ExpectedMetric]:
+    """Return the metrics of a scrape: type, labels, and bucket bounds in order."""
     types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
     labels: dict[str, set[str]] = {name: set() for name in types}
     bounds: dict[str, dict[frozenset[tuple[str, str]], list[str]]] = {name: {} for name in types}
@@ -72,17 +72,17 @@ def _described(text: str) -> dict[str, ExpectedMetric]:
 
 
 def test_metrics_are_exactly_the_expected_ones(node: MonitoredNode) -> None:
-    _everything(node)
-    found = _described(node.get(METRICS, "/metrics").body.decode())
+    _set_every_metric(node)
+    found = _parse_metrics(node.get(METRICS, "/metrics").body.decode())
     assert found.keys() & PROCESS_METRICS == PROCESS_METRICS
     assert {
         name: known for name, known in found.items() if name not in PROCESS_METRICS
     } == KUBE_PROXY_METRICS | KNFT_METRICS
-    assert _described(node.get(METRICS, "/metrics/slis").body.decode()) == SLI_METRICS
+    assert _parse_metrics(node.get(METRICS, "/metrics/slis").body.decode()) == SLI_METRICS
 
 
 def test_deliberately_absent_metrics_are_absent(node: MonitoredNode) -> None:
-    _everything(node)
+    _set_every_metric(node)
     names = {key.partition("{")[0] for key in node.scrape()}
     assert names.isdisjoint(ABSENT_METRICS)
     assert not [name for name in names if name.startswith("go_") or name.endswith("_created")]
@@ -96,7 +96,7 @@ def test_every_metric_has_help_text(node: MonitoredNode) -> None:
 
 
 def test_every_metric_is_changed_by_some_test() -> None:
-    """The versions at work alone cannot."""
+    """knft_build_info is constant."""
     for name in MODULES:
         importlib.import_module(f"tests.serve.test_{name}_metrics")
     assert {*KUBE_PROXY_METRICS, *KNFT_METRICS, *SLI_METRICS} - {"knft_build_info"} == CHANGED_METRICS - PROCESS_METRICS

@@ -1,4 +1,4 @@
-"""What observers cost a sync does not depend on the cluster: in the interpreter's own steps."""
+"""Tests that the observers' work per sync, in interpreter steps, does not depend on the cluster's size."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.kernel
 FEW, MANY = 5, 300
 
 
-def _filled(namespace: Namespace, count: int) -> MonitoredNode:
-    """Return a node whose Services all have what observers look at: a health check port, and policy Local."""
+def _node_with_services(namespace: Namespace, count: int) -> MonitoredNode:
+    """Return a node with ``count`` Services with policy Local and a health check port, which observers track."""
     node = MonitoredNode(namespace)
     for number in range(1, count + 1):
         node.apply(
@@ -24,8 +24,8 @@ def _filled(namespace: Namespace, count: int) -> MonitoredNode:
     return node
 
 
-def _observed(node: MonitoredNode, changed: list[dict[str, Any]]) -> int:
-    """Return how many steps the observers take from a change to after its sync."""
+def _observer_steps(node: MonitoredNode, changed: list[dict[str, Any]]) -> int:
+    """Return the number of interpreter steps that the observers take for a change and its sync."""
     observers = node.monitoring.observers
     node.apply(*changed)
     total = 0
@@ -42,11 +42,11 @@ def _observed(node: MonitoredNode, changed: list[dict[str, Any]]) -> int:
 
 
 def test_observer_cost_does_not_depend_on_cluster_size(namespace: Namespace) -> None:
-    """One change of one Service costs as much among many as among few."""
+    """A change of one Service takes equally many steps among few and among many Services."""
     steps = []
     for count in (FEW, MANY):
-        node = _filled(namespace, count)
-        _observed(node, slices("s5", (1, 2), local=(1, 2)))  # What is only done the first time.
-        steps.append(_observed(node, slices("s5", (1, 2, 3), local=(3,))))
+        node = _node_with_services(namespace, count)
+        _observer_steps(node, slices("s5", (1, 2), local=(1, 2)))  # Warm up.
+        steps.append(_observer_steps(node, slices("s5", (1, 2, 3), local=(3,))))
     few, many = steps
     assert many < few * 1.05

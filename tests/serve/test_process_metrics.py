@@ -1,4 +1,4 @@
-"""The metrics of what goes on beside syncs: probes, conntrack, the API server, others' changes, the process itself."""
+"""Tests of metrics outside of syncs: health checks, conntrack, API server, foreign changes, the process."""
 
 import itertools
 import os
@@ -47,13 +47,13 @@ def test_probes_are_counted_by_status(node: MonitoredNode) -> None:
     "kubeproxy_conntrack_reconciler_sync_duration_seconds", "kubeproxy_conntrack_reconciler_deleted_entries_total"
 )
 def test_conntrack_reconciler_deletes_stale_entry(node: MonitoredNode) -> None:
-    """Of two that the kernel has, the one whose endpoint is gone."""
-    moments = itertools.count()
+    """The kernel has two entries; the endpoint of one is removed."""
+    ticks = itertools.count()
     cleaner = FlowCleaner(
         CONFIG,
         frozenset,
         node.monitoring.metrics.observe_conntrack_reconcile,
-        clock=lambda: next(moments) * 0.1,
+        clock=lambda: next(ticks) * 0.1,
         grace=0,
     )
     node.daemon._observers = (*node.daemon._observers, cleaner)
@@ -83,7 +83,7 @@ def test_conntrack_reconciler_metrics(node: MonitoredNode) -> None:
 
 @changes_metrics("rest_client_requests_total", "rest_client_request_duration_seconds")
 def test_requests_to_an_api_server(node: MonitoredNode) -> None:
-    """One is answered, one refused, and one finds nobody there."""
+    """One request succeeds, one is refused, and one gets no connection."""
     with FakeApiServer() as server:
         settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
         feed = ApiServerFeed(settings)
@@ -151,7 +151,7 @@ def test_libnftables_process_starts(node: MonitoredNode) -> None:
 
 @changes_metrics("kubernetes_healthcheck", "kubernetes_healthchecks_total")
 def test_service_level_indicators(node: MonitoredNode) -> None:
-    """On a page of their own."""
+    """They are on the page /metrics/slis."""
     for _ in range(2):
         node.get(METRICS, "/healthz")
     found = node.scrape("/metrics/slis")

@@ -1,4 +1,4 @@
-"""ProxyHealth by a clock of the test's own: the sequences of behaviour.md K.3, and the bodies byte for byte."""
+"""Tests of ProxyHealth with a fake clock: docs/behaviour/upstream-tests.md#health, and exact bodies."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ TIMEOUT = 10.0
 
 
 class _Health:
-    """A ProxyHealth whose syncs are said by the test."""
+    """A ProxyHealth whose syncs the test reports."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -47,7 +47,7 @@ def _tainted(key: str) -> Node:
 
 
 def test_upstream_sequence() -> None:
-    """Before any update healthy; late families make it unhealthy, until both are updated."""
+    """The proxy is healthy before the first update; late families make it unhealthy until both are updated."""
     health = _Health()
     health.expect(livez=200, healthz=200)
     health.updated(V4, V6)
@@ -112,7 +112,7 @@ def test_failed_sync_keeps_changes_pending() -> None:
 
 
 def test_first_sync_that_never_succeeds_is_late() -> None:
-    """Nothing was queued after the loop began: what failed is what waits."""
+    """Nothing was queued since the loop started: the failed sync is pending."""
     health = _Health()
     health.health.loop_started(V4)
     health.health.sync_failed(V4, 0.1)
@@ -167,7 +167,7 @@ def _late() -> _Health:
 
 
 def test_body_of_an_unhealthy_proxy() -> None:
-    """``lastUpdated`` is the newest of the families'; the order of the fields is kube-proxy's."""
+    """``lastUpdated`` is that of the newest family; the fields are in kube-proxy's order."""
     health = _late()
     assert health.health.livez().body == LATE_BODY % b""
     assert health.health.healthz(node_eligible=True).body == LATE_BODY % b'"nodeEligible":true,'
@@ -186,7 +186,7 @@ def test_body_of_a_healthy_proxy_reports_now_as_last_update() -> None:
 
 
 def test_body_of_a_healthy_proxy_on_an_ineligible_node() -> None:
-    """503 though the proxy is healthy; before the loop begins the last update is Go's zero time."""
+    """The status is 503; before the loop starts, the last update is Go's zero time."""
     health = _Health()
     response = health.health.healthz(node_eligible=False)
     assert response.status == 503
@@ -210,5 +210,5 @@ def test_timestamp_format(nanoseconds: int, text: str) -> None:
 
 
 def test_proxy_health_is_an_observer() -> None:
-    check: Callable[[SyncObserver], None] = lambda _: None  # noqa: E731 - mypy is who checks
+    check: Callable[[SyncObserver], None] = lambda _: None  # noqa: E731 - checked by mypy
     check(ProxyHealth(30, FakeClock()))

@@ -1,4 +1,4 @@
-"""A daemon that runs by itself, with its servers: what ``knft run`` is but for its source of objects."""
+"""Test of a running daemon with its servers: ``knft run`` without a source of objects."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ import pytest
 
 from knft.config import Config
 from knft.families import Family
-from knft.runner.clock import MonotonicClock
 from tests.serve.http_client import TIMEOUT_SECONDS, refuses_connections
 from tests.serve.node import HEALTH, LOOPBACK, MonitoredNode, load_balancer_service, wait_until
 from tests.support.kernel_harness import slices
@@ -19,12 +18,12 @@ PORT = 30100
 
 @pytest.fixture
 def node(namespace: Namespace) -> Iterator[MonitoredNode]:
-    """Its loop runs, and its servers."""
+    """A node whose daemon and servers run in threads."""
     node, stop = MonitoredNode(namespace, Config("node-1", nodeport_addresses=("all",))), threading.Event()
 
     def run() -> None:
         with namespace.entered():
-            node.daemon.run(0, 0.02, MonotonicClock(), stop)
+            node.daemon.run(stop)
 
     daemon = threading.Thread(target=run)
     node.monitoring.start()
@@ -37,12 +36,12 @@ def node(namespace: Namespace) -> Iterator[MonitoredNode]:
     assert refuses_connections(LOOPBACK, HEALTH)
     assert refuses_connections(LOOPBACK, PORT)
     for thread in threading.enumerate():
-        if thread.name == "audit":  # It is about this test's namespace.
+        if thread.name == "audit":  # The audit reads this test's namespace.
             thread.join(TIMEOUT_SECONDS)
 
 
 def test_running_daemon_is_observed(node: MonitoredNode) -> None:
-    """Its loop begins, changes are queued and synced, a failure makes it late, and at its end the ports are free."""
+    """Changes are synced, failed syncs make the proxy unhealthy, and the ports are free after the end."""
     wait_until(lambda: not refuses_connections(LOOPBACK, HEALTH) and b'"IPv6":{' in node.get(HEALTH, "/livez").body)
     node.apply(load_balancer_service("web", PORT), *slices("web", [1], local=[1]))
     wait_until(lambda: not refuses_connections(LOOPBACK, PORT) and node.get(PORT).status == 200)

@@ -1,4 +1,4 @@
-"""The health check node ports over real HTTP: what they answer, where, and how they follow (behaviour.md G.2, K.3)."""
+"""Tests of health check node ports over real HTTP (docs/behaviour/health.md#services)."""
 
 import logging
 import resource
@@ -19,13 +19,13 @@ from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 PORT, OTHER = 30100, 30200
-EVERYWHERE = Config("node-1", nodeport_addresses=("all",), cluster_cidrs=CONFIG.cluster_cidrs)
+ALL_ADDRESSES = Config("node-1", nodeport_addresses=("all",), cluster_cidrs=CONFIG.cluster_cidrs)
 
 
 @pytest.fixture
 def node(namespace: Namespace) -> Iterator[MonitoredNode]:
-    """NodePorts are to be had at every address."""
-    with MonitoredNode(namespace, EVERYWHERE) as node:
+    """A node with NodePorts on all addresses."""
+    with MonitoredNode(namespace, ALL_ADDRESSES) as node:
         yield node
 
 
@@ -56,7 +56,7 @@ def _gone(port: int) -> bool:
 
 
 def test_upstream_sequence(node: MonitoredNode) -> None:
-    """Counts come and go, ports change, Services end; what nobody has a Service for is ignored."""
+    """Endpoint counts and ports change, Services are deleted, and slices without a Service are ignored."""
     node.apply_and_sync()
     assert _gone(PORT)
     node.apply_and_sync(load_balancer_service("web", PORT))
@@ -85,7 +85,7 @@ def test_upstream_sequence(node: MonitoredNode) -> None:
 
 
 def test_only_ready_local_endpoint_addresses_count_once(node: MonitoredNode) -> None:
-    """Over all ports of the Service: two of them here; one endpoint is elsewhere, one is about to go."""
+    """Three endpoints are local and one is remote; one of the local ones is terminating."""
     several = slices("web", [1, 2, 3, 4], local=[1, 2, 3])
     for each in several:
         each["ports"] = [
@@ -100,7 +100,7 @@ def test_only_ready_local_endpoint_addresses_count_once(node: MonitoredNode) -> 
 
 @pytest.mark.parametrize("changed", ["removed", "added", "renamed"])
 def test_change_of_one_of_several_ports(node: MonitoredNode, changed: str) -> None:
-    """The Service keeps its health check port, and its count."""
+    """The Service keeps its health check port and its count."""
     node.apply_and_sync(load_balancer_service("web", PORT), *slices("web", [1, 2], local=[1, 2]))
     ports = {
         "removed": [{"name": "http", "port": 80}],
@@ -121,7 +121,7 @@ def test_change_of_one_of_several_ports(node: MonitoredNode, changed: str) -> No
 
 
 def test_two_services_swap_ports(node: MonitoredNode) -> None:
-    """All that closes does so before anything opens."""
+    """All old ports are closed before any new port is opened."""
     node.apply_and_sync(
         load_balancer_service("a", PORT, 1), load_balancer_service("b", OTHER, 2), *slices("a", [1], local=[1])
     )
@@ -132,7 +132,7 @@ def test_two_services_swap_ports(node: MonitoredNode) -> None:
 
 
 def test_late_proxy_is_unhealthy(node: MonitoredNode) -> None:
-    """Of any family, in the answers of both."""
+    """A late family makes the responses of both families unhealthy."""
     node.apply_and_sync(load_balancer_service("web", PORT), *slices("web", [1], local=[1]))
     node.monitoring.health.sync_queued(Family.IPV6)
     node.clock.pass_time(60)
@@ -148,7 +148,7 @@ def test_ineligible_node_still_answers_health_checks(node: MonitoredNode) -> Non
 
 
 def test_every_method_is_answered(node: MonitoredNode) -> None:
-    """As by kube-proxy: there are load balancers whose health checks ask for OPTIONS."""
+    """Like kube-proxy: some load balancers send OPTIONS."""
     node.apply_and_sync(load_balancer_service("web", PORT), *slices("web", [1], local=[1]))
     assert parse_response(send_and_receive(LOOPBACK, PORT, b"OPTIONS / HTTP/1.0\r\n\r\n")).body == _body("web", 1)
     assert http_request(LOOPBACK, PORT, method="HEAD").headers["x-load-balancing-endpoint-weight"] == "1"
@@ -167,7 +167,7 @@ def _node_object(*addresses: str) -> dict[str, Any]:
 
 
 def test_only_node_port_addresses_listen(namespace: Namespace) -> None:
-    """The node's own by default, and other ones when it has others."""
+    """By default these are the node's addresses; the ports follow when they change."""
     for address in ("192.0.2.1/32", "192.0.2.2/32", "2001:db8::1/128"):
         namespace.run(["ip", "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])])
     with MonitoredNode(namespace) as node:
@@ -183,7 +183,7 @@ def test_only_node_port_addresses_listen(namespace: Namespace) -> None:
 
 
 def test_node_port_cidrs_select_interface_addresses(namespace: Namespace) -> None:
-    """They follow the machine's interfaces, as far as the daemon is told of them."""
+    """The ports follow the interface addresses that the daemon gets."""
     for address in ("192.0.2.1/32", "192.0.2.2/32", "198.51.100.1/32"):
         namespace.run(["ip", "address", "add", address, "dev", "lo"])
     with MonitoredNode(namespace, Config("node-1", nodeport_addresses=("192.0.2.0/24",))) as node:
@@ -201,7 +201,7 @@ MESSAGE = f"node node-1 cannot serve health checks of Service default/web at {RE
 
 
 def test_port_in_use_is_retried_by_the_next_sync(node: MonitoredNode, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told once, and costs the other family and other Services nothing."""
+    """The failure is reported once; the other family and other Services are served."""
     with socket.create_server(("0.0.0.0", PORT)), caplog.at_level(logging.ERROR, "knft"):  # noqa: S104 - in a namespace
         node.apply_and_sync(
             load_balancer_service("web", PORT), load_balancer_service("more", OTHER, 20), *slices("web", [1], local=[1])
@@ -226,14 +226,14 @@ def test_port_in_use_is_retried_by_the_next_sync(node: MonitoredNode, caplog: py
     node.apply_and_sync()
     with socket.create_server((LOOPBACK, PORT)):
         node.apply_and_sync(load_balancer_service("web", PORT))
-    assert len(node.events) == 3, "a failure that comes anew is told anew"
+    assert len(node.events) == 3, "a new failure is reported again"
     node.delete("Service", "web")
     node.apply_and_sync()
     assert not node.monitoring.service_health.servers[Family.IPV4].has_failures
 
 
 def test_service_listens_on_all_addresses_or_none(namespace: Namespace) -> None:
-    """And both, once it can."""
+    """The Service listens on both when the second becomes available."""
     namespace.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"])
     with MonitoredNode(namespace, Config("node-1", nodeport_addresses=("192.0.2.0/24",))) as node:
         node.daemon.update_local_addresses(frozenset({"192.0.2.1"}))
@@ -262,7 +262,7 @@ def test_port_in_use_is_retried_without_a_sync(node: MonitoredNode, monkeypatch:
 def test_open_connection_of_a_closed_service_gets_an_empty_response(
     node: MonitoredNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """To who connected before: an empty 200, as kube-proxy does."""
+    """A client that connected before gets an empty 200, as from kube-proxy."""
     node.apply_and_sync(load_balancer_service("web", PORT))
     with (
         socket.create_connection((LOOPBACK, PORT), TIMEOUT_SECONDS) as connection,
@@ -281,7 +281,7 @@ def test_open_connection_of_a_closed_service_gets_an_empty_response(
 
 
 def test_failed_syncs_lose_no_changes(node: MonitoredNode) -> None:
-    """What changed while syncs failed is served with the first that succeeds, and not before."""
+    """Changes during failed syncs take effect with the first successful sync, and not before."""
     node.apply_and_sync()
     for port in node.ports.values():
         port.refused_commits = port.refused_reads = 1000
@@ -297,7 +297,7 @@ def test_failed_syncs_lose_no_changes(node: MonitoredNode) -> None:
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """The usual limit of open files, of which a process may allow itself more."""
+    """The usual soft limit of open files, below the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     yield
@@ -306,7 +306,7 @@ def few_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("few_files")
 def test_thousands_of_ports_use_no_threads(node: MonitoredNode) -> None:
-    """Each is a file in each family; the limit of open files is raised for them."""
+    """Each port needs a file descriptor in each family; knft raises the limit of open files."""
     before = threading.active_count()
     count = 1000
     for number in range(count):
@@ -323,16 +323,16 @@ def test_thousands_of_ports_use_no_threads(node: MonitoredNode) -> None:
 
 
 def test_sync_reads_only_changed_services(node: MonitoredNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among many Services, with and without health check ports, the HTTP thread is told of one."""
+    """Of many Services, the HTTP thread gets only the one that changed."""
     for number in range(1, 30):
         node.apply(
             load_balancer_service(f"s{number}", 20_000 + number, number), service(f"plain{number}", 100 + number)
         )
     node.apply_and_sync()
-    seen: list[object] = []
+    applied: list[object] = []
     for servers in node.monitoring.service_health.servers.values():
-        monkeypatch.setattr(servers, "apply", lambda changes: seen.append(sorted(changes.services)))
+        monkeypatch.setattr(servers, "apply", lambda changes: applied.append(sorted(changes.services)))
     node.apply_and_sync(*slices("plain7", [1], local=[1]))
-    assert seen == []
+    assert applied == []
     node.apply_and_sync(*slices("s7", [1], local=[1]))
-    assert seen == [[("default", "s7")]] * 2
+    assert applied == [[("default", "s7")]] * 2

@@ -1,4 +1,4 @@
-"""The metrics of Services and their endpoints: what has changed, and what is not as its owner wants it."""
+"""Tests of metrics about Services and endpoints: changes, quarantine, contested frontends, health check ports."""
 
 import socket
 from typing import Any
@@ -22,7 +22,7 @@ V4, V6 = Family.IPV4, Family.IPV6
     f"{RULES}endpoint_changes_pending",
 )
 def test_total_and_pending_changes(node: MonitoredNode) -> None:
-    """Both families count a Service's change, and each its own slices; what waits is not added up."""
+    """Both families count a Service change, and each its own slices; pending changes are not added up."""
 
     def counts() -> list[float]:
         kinds = (
@@ -48,7 +48,7 @@ def test_total_and_pending_changes(node: MonitoredNode) -> None:
 
 @changes_metrics(f"{RULES}no_local_endpoints_total")
 def test_service_ports_without_local_endpoints(node: MonitoredNode) -> None:
-    """By policy; those that have no endpoints anywhere are not counted, nor those that are gone."""
+    """Counts are by policy; Service ports without any endpoint and deleted ones do not count."""
 
     def counts(family: Family) -> list[float]:
         name = f"{RULES}no_local_endpoints_total"
@@ -59,7 +59,7 @@ def test_service_ports_without_local_endpoints(node: MonitoredNode) -> None:
     )
     assert counts(V4) == counts(V6) == [0, 0]
     node.apply_and_sync(*slices("in", [1]), *slices("out", [2]), *slices("plain", [3]))
-    assert counts(V4) == counts(V6) == [1, 1]  # Of "out" one port has endpoints.
+    assert counts(V4) == counts(V6) == [1, 1]  # One port of "out" has endpoints.
     node.apply_and_sync(*slices("in", [1], local=[1])[:1])
     assert (counts(V4), counts(V6)) == ([0, 1], [1, 1])
     both = slices("out", [2])
@@ -75,9 +75,9 @@ def test_service_ports_without_local_endpoints(node: MonitoredNode) -> None:
 
 @changes_metrics("knft_quarantined_service_ports")
 def test_quarantined_service_ports(node: MonitoredNode) -> None:
-    """Their Services get an event, each time anew, and another one when they are back."""
+    """The Service gets an event when its port is quarantined, and another one when it has rules again."""
 
-    def told() -> list[tuple[str, str, bool, str, str]]:
+    def reported() -> list[tuple[str, str, bool, str, str]]:
         return [
             (event.regarding.kind, event.regarding.name, event.warning, event.reason, event.note)
             for event in node.events
@@ -94,16 +94,16 @@ def test_quarantined_service_ports(node: MonitoredNode) -> None:
         ("Node", "node-1", False, "Starting", ""),
         ("Service", "bad", True, "FailedToProgramService", note),
     ]
-    assert told() == first
+    assert reported() == first
     node.ports[V4].stop_failing()
     node.timer.now += 40
     node.apply_and_sync(*slices("bad", [2]))
     assert value(node, "knft_quarantined_service_ports", V4) == 0
     recovery = f"Service default/bad is no longer quarantined in {rules}"
-    back = ("Service", "bad", False, "ProgrammedService", recovery)
-    assert told() == [*first, back]
+    recovered = ("Service", "bad", False, "ProgrammedService", recovery)
+    assert reported() == [*first, recovered]
     node.apply_and_sync()
-    assert told() == [*first, back]
+    assert reported() == [*first, recovered]
 
 
 def test_deleting_a_quarantined_service_sends_no_event(node: MonitoredNode) -> None:

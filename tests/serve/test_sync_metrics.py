@@ -1,4 +1,4 @@
-"""The metrics of syncs, each made to move by real ones into a kernel. Time is the test's."""
+"""Tests of metrics about syncs, with real syncs into a kernel and a fake clock."""
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ V4, V6 = Family.IPV4, Family.IPV6
     "knft_sync_kernel_duration_seconds",
 )
 def test_sync_durations(node: MonitoredNode) -> None:
-    """The first compares everything; the others send what has changed. The clock passes in the kernel alone."""
+    """The first sync is full, the others are partial. Time passes only during kernel calls."""
     for port in node.ports.values():
         port.on_commit = lambda _: setattr(node.timer, "now", node.timer.now + 0.003)
     node.apply_and_sync(service("web"), *slices("web", [1]))
@@ -51,7 +51,7 @@ def test_kernel_duration_is_part_of_sync_duration(node: MonitoredNode, monkeypat
 
 @changes_metrics(f"{RULES}last_timestamp_seconds", f"{RULES}last_queued_timestamp_seconds")
 def test_last_sync_timestamps(node: MonitoredNode) -> None:
-    """And when one was asked for, which is before that."""
+    """The time when a sync was queued, and the time when one succeeded."""
     began = node.clock.seconds
     assert value(node, f"{RULES}last_queued_timestamp_seconds", V4) == began
     node.clock.pass_time(10)
@@ -72,7 +72,7 @@ def test_last_sync_timestamps(node: MonitoredNode) -> None:
 
 @changes_metrics("kubeproxy_network_programming_duration_seconds")
 def test_network_programming_latency(node: MonitoredNode) -> None:
-    """From the moment that is written in the slice; those of failed syncs count when one succeeds."""
+    """Latency starts at the trigger time in the slice; changes of failed syncs count when a sync succeeds."""
     name = "kubeproxy_network_programming_duration_seconds"
     node.apply_and_sync(service("web"), *slices_changed_ago(node, "web", [1], 0.4))
     for port in node.ports.values():
@@ -90,7 +90,7 @@ def test_network_programming_latency(node: MonitoredNode) -> None:
 
 
 def test_programming_latency_is_logged(node: MonitoredNode, caplog: pytest.LogCaptureFixture) -> None:
-    """A line a sync, where A.8 has one for each change; none where no change says when it was made."""
+    """One line for each sync that has changes with trigger times (docs/behaviour/tracking.md#programming-latency)."""
     caplog.set_level("DEBUG", "knft.latency")
     node.apply_and_sync(
         service("web"),
@@ -109,7 +109,7 @@ def test_programming_latency_is_logged(node: MonitoredNode, caplog: pytest.LogCa
     "kubeproxy_sync_full_proxy_rules_duration_seconds",
 )
 def test_failed_syncs(node: MonitoredNode) -> None:
-    """Of the family that they are about; they take their time as well."""
+    """Failed syncs count for their family, and their duration too."""
     node.apply_and_sync(service("web"))
     node.ports[V4].refused_commits = node.ports[V4].refused_reads = 1000
     node.apply(*slices("web", [1]))
@@ -127,7 +127,7 @@ def test_failed_syncs(node: MonitoredNode) -> None:
 
 @changes_metrics(f"{RULES}nftables_cleanup_failures_total", "knft_orphaned_objects")
 def test_orphaned_objects(node: MonitoredNode) -> None:
-    """Each refusal counts once, however many syncs see that the rest is still there."""
+    """Each refusal counts once, however many syncs find the orphans."""
     name = f"{RULES}nftables_cleanup_failures_total"
     node.apply_and_sync(service("gone", 77), *slices("gone", [11]), service("web", 8))
     node.delete("Service", "gone")
@@ -150,7 +150,7 @@ def test_orphaned_objects(node: MonitoredNode) -> None:
 
 
 def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) -> None:
-    """Somebody's rule leads to one that a sticky Service port had."""
+    """A foreign rule jumps to the chain of a deleted sticky Service port."""
     node.apply_and_sync(service("web", sessionAffinity="ClientIP"), *slices("web", [1]))
     chain = next(name for name in node.listing().chains if name.startswith("sticky-"))
     node.namespace.run(["nft", f"add chain ip knft theirs; add rule ip knft theirs jump {chain}"])
@@ -164,7 +164,7 @@ def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) 
 
 @changes_metrics("knft_elements_sent_total", "knft_chains_written_total", "knft_service_ports")
 def test_sent_elements_and_chains(node: MonitoredNode) -> None:
-    """As many elements as the kernel has at the end, all in all."""
+    """Elements and chains are counted as they are sent."""
 
     def sent(family: Family) -> list[float]:
         return [value(node, "knft_elements_sent_total", family, operation=operation) for operation in ("add", "remove")]
@@ -174,7 +174,7 @@ def test_sent_elements_and_chains(node: MonitoredNode) -> None:
     assert first[0] > 4
     assert first[1] == 0
     node.apply_and_sync(*slices("web", [1, 2, 9]))
-    assert sent(V4) == [first[0] + 1, 1]  # One endpoint in the place of another.
+    assert sent(V4) == [first[0] + 1, 1]  # One endpoint replaces another.
     assert value(node, "knft_service_ports", V4) == 1
     chains = value(node, "knft_chains_written_total", V4)
     node.apply_and_sync(service("sticky", 20, sessionAffinity="ClientIP"), *slices("sticky", [1]))
