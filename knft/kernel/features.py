@@ -14,13 +14,13 @@ def has_nf_tables(module: Path = _MODULE, symbols: Path = _SYMBOLS) -> bool:
     """
     if module.exists():
         return True
-    wanted, rest = b" nft_do_chain", b""
+    symbol, rest = b" nft_do_chain", b""
     try:
         with symbols.open("rb") as file:
             while chunk := file.read(_CHUNK):
-                if wanted in rest + chunk:
+                if symbol in rest + chunk:
                     return True
-                rest = chunk[-len(wanted) :]
+                rest = chunk[-len(symbol) :]
     except OSError:
         return True
     return False

@@ -52,38 +52,43 @@ def containers(family: Family) -> tuple[Container, ...]:
     frontend, nodeport = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     hairpin = f"{address} . {frontend}"
     return (
-        Container(names.CLUSTER_IPS, address, comment="cluster IPs of live Services"),
-        Container(names.SERVICE_CIDRS, address, interval=True, comment="where cluster IPs come from"),
+        Container(names.CLUSTER_IPS, address, comment="cluster IPs of existing Services"),
+        Container(names.SERVICE_CIDRS, address, interval=True, comment="Service CIDRs"),
         Container(names.NODEPORT_IPS, address, comment="addresses that accept NodePort traffic"),
-        Container(names.HAIRPIN, hairpin, comment="local endpoints dialling themselves"),
-        Container(names.POD_CIDRS, address, interval=True, comment="where this cluster's pods are, if it may change"),
+        Container(names.HAIRPIN, hairpin, comment="connections of local endpoints to themselves"),
+        Container(names.POD_CIDRS, address, interval=True, comment="pod CIDRs, unless the configuration fixes them"),
         Container(
             names.INSIDE_CIDRS,
             address,
             interval=True,
-            comment="who is not masqueraded to cluster IPs, if it may change",
+            comment="sources not masqueraded to cluster IPs, unless the configuration fixes them",
         ),
         Container(names.SOURCE_RESTRICTED_FRONTENDS, frontend, comment="load balancer VIPs with source ranges"),
-        Container(names.SOURCE_RANGES, f"{frontend} . {address}", interval=True, comment="who may dial those"),
+        Container(
+            names.SOURCE_RANGES,
+            f"{frontend} . {address}",
+            interval=True,
+            comment="allowed sources of load balancer VIPs",
+        ),
         Container(
             names.STICKY_PORTS,
             "numgen random mod 65536",
             "verdict",
             by_expression=True,
-            comment="Service ports with session affinity, by number",
+            comment="sticky Service ports, by number",
         ),
         Container(
             names.STICKY_ENDPOINTS,
             "numgen random mod 65536 . numgen random mod 65536",
             f"{family.nft} daddr . tcp dport",
             by_expression=True,
-            comment="their endpoints, by index",
+            comment="endpoints of sticky Service ports, by index",
         ),
         affinity_set(family),
         Container(names.SERVICE_IPS, frontend, "verdict", comment="frontends with an address"),
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
-        Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends nobody answers"),
-        Container(names.NO_ENDPOINT_NODEPORTS, nodeport, "verdict", comment="NodePorts nobody answers"),
+        Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends without endpoints"),
+        Container(names.NO_ENDPOINT_NODEPORTS, nodeport, "verdict", comment="NodePorts without endpoints"),
         *(_endpoint_map(kind, family.nft) for kind in pool_kinds()),
     )
 

@@ -1,7 +1,7 @@
 """The names of knft's table and of its objects that rules and elements refer to."""
 
 TABLE = "knft"
-COMMENT = "Kubernetes Services, kept by knft"
+COMMENT = "Kubernetes Services, managed by knft"
 
 SERVICE_IPS = "service-ips"
 SERVICE_NODEPORTS = "service-nodeports"

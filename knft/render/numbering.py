@@ -177,7 +177,7 @@ class Numbering:
             self._retire(identity(name))
 
     def retire_unassigned(self, preserved: Collection[str] = ()) -> None:
-        """Retire all ports that were not assigned, except ``spared`` identities."""
+        """Retire all ports that were not assigned, except ``preserved`` identities."""
         for port_identity in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
             self._retire(port_identity)
 

@@ -6,7 +6,7 @@ from knft.nft.objects import Array, Target
 
 
 def stable_order(previous: Array, targets: Sequence[Target]) -> tuple[Target, ...]:
-    """Return ``wanted`` in an order that differs from ``previous`` at as few indexes as possible.
+    """Return ``targets`` in an order that differs from ``previous`` at as few indexes as possible.
 
     A target keeps its index if the array is still long enough. Free indexes go first to targets whose index no longer
     exists, the last one first, then to new targets in order. So adding, removing or replacing one target changes one

@@ -42,7 +42,7 @@ def affinity_set(family: Family) -> Container:
     """Return the declaration of the set of remembered clients."""
     number = f"numgen random mod {NUMBERS}"
     key = f"{family.nft} saddr . {number} . {number}"
-    comment = "clients, and the sticky port and endpoint of each"
+    comment = "remembered clients with sticky port and endpoint"
     return Container(names.AFFINITY, key, by_expression=True, dynamic_size=AFFINITY_SIZE, comment=comment)
 
 

@@ -84,14 +84,14 @@ def _contents(sent: Transaction) -> Contents:
 class _Numbers:
     """The numbers of a table's sticky ports, and the indexes of their endpoints."""
 
-    def __init__(self, listing: TableListing, wanted: frozenset[str]) -> None:
-        notes = [
+    def __init__(self, listing: TableListing, sticky_now: frozenset[str]) -> None:
+        records = [
             (entry.comment.split()[0], int(key[0]))
             for (container, key), entry in listing.contents.entries.items()
             if container == STICKY_PORTS
         ]
-        self.notes = Counter(identity for identity, _ in notes if identity in wanted)
-        self.ports = {number: identity for identity, number in notes if identity in wanted}
+        self.records = Counter(identity for identity, _ in records if identity in sticky_now)
+        self.ports = {number: identity for identity, number in records if identity in sticky_now}
         self.targets = {
             number: dict(enumerate(listing.contents.arrays.get(ArrayName(STICKY_ENDPOINTS, (number,)), ())))
             for number in self.ports
@@ -111,9 +111,9 @@ def sticky_ports(listing: TableListing) -> frozenset[str]:
     return frozenset(entry.comment.split()[0] for (container, _), entry in entries.items() if container == STICKY_PORTS)
 
 
-def facts(listing: TableListing, wanted: frozenset[str], family: Family, config: Config) -> Facts:
-    """Return the facts of a table; ``wanted`` are the identities of the ports that are sticky now."""
-    numbers = _Numbers(listing, wanted)
+def facts(listing: TableListing, sticky_now: frozenset[str], family: Family, config: Config) -> Facts:
+    """Return the facts of a table; ``sticky_now`` are the identities of the ports that are sticky now."""
+    numbers = _Numbers(listing, sticky_now)
     return {
         **dict(_elements(listing.contents, numbers)),
         **dict(_chains(listing, numbers, family, config)),
@@ -164,7 +164,7 @@ def _needed(contents: Contents) -> set[str]:
 
 def _sticky(listing: TableListing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
     for number, identity in numbers.ports.items():
-        yield f"sticky {identity} notes", numbers.notes[identity]
+        yield f"sticky {identity} records", numbers.records[identity]
         for what in _ROLES:
             count = listing.chains.get(f"sticky-{number}-{what}", 0)
             # The number of rules that pick an index depends on the gaps between indexes.
@@ -175,9 +175,9 @@ def _sticky(listing: TableListing, numbers: _Numbers) -> Iterator[tuple[str, Any
         )
 
 
-def rules(text: str, listing: TableListing, wanted: frozenset[str]) -> Facts:
+def rules(text: str, listing: TableListing, sticky_now: frozenset[str]) -> Facts:
     """Return the facts about rules: those of reachable chains."""
-    numbers, needed = _Numbers(listing, wanted), _needed(listing.contents)
+    numbers, needed = _Numbers(listing, sticky_now), _needed(listing.contents)
     found: dict[str, list[dict[str, Any]]] = {}
     for item in json.loads(text)["nftables"]:
         if "rule" in item and _is_comparable(item["rule"]["chain"], numbers, needed):
@@ -201,8 +201,8 @@ def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> l
     number = int(found[1])
     targets = numbers.targets[number]
     if found[2] not in _CLASSES:
-        said = [_rule({**rule, "expr": _neutral(rule["expr"], number, targets)}) for rule in rules]
-        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in said)
+        texts = [_rule({**rule, "expr": _neutral(rule["expr"], number, targets)}) for rule in rules]
+        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in texts)
     updates = [index for index, rule in enumerate(rules) if any("set" in statement for statement in rule["expr"])]
     if not updates:
         return [_rule(rule) for rule in rules]
@@ -216,17 +216,17 @@ def _rule(rule: dict[str, Any]) -> str:
     return json.dumps([rule["expr"], rule.get("comment", "")])
 
 
-def _neutral(said: Any, number: int, targets: Mapping[int, Target | None]) -> Any:
+def _neutral(expression: Any, number: int, targets: Mapping[int, Target | None]) -> Any:
     """Return an expression with placeholders for number and index in keys of client, number and index."""
-    match said:
+    match expression:
         case {"concat": [client, {"numgen": {"mod": 1, "offset": int(port)}}, {"numgen": {"mod": 1, "offset": index}}]}:
             return {"concat": [client, "own number" if port == number else port, f"{targets.get(index)}"]}
         case dict():
-            return {name: _neutral(part, number, targets) for name, part in said.items()}
+            return {name: _neutral(part, number, targets) for name, part in expression.items()}
         case list():
-            return [_neutral(part, number, targets) for part in said]
+            return [_neutral(part, number, targets) for part in expression]
         case _:
-            return said
+            return expression
 
 
 def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[int, Target | None]) -> list[str]:
@@ -252,9 +252,9 @@ def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[in
     return sorted(chances)
 
 
-def stale_chains(listing: TableListing, wanted: frozenset[str]) -> list[str]:
+def stale_chains(listing: TableListing, sticky_now: frozenset[str]) -> list[str]:
     """Return the chains of retired sticky ports; knft deletes them a second after it has emptied them."""
-    numbers = _Numbers(listing, wanted).ports
+    numbers = _Numbers(listing, sticky_now).ports
     sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.chains) if found is not None)
     return [found[0] for found in sticky if int(found[1]) not in numbers]
 

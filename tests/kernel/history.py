@@ -182,7 +182,7 @@ class History:
         if listing is None:
             return
         part = chance.choice(chance.choice(flushable_objects(listing)))
-        self._log_step(f"somebody flushes {family.value} {part}")
+        self._log_step(f"another program flushes {family.value} {part}")
         verb, _, name = part.partition(" ")
         place = f"{family.nft} {TABLE} {name}"
         replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
@@ -201,9 +201,9 @@ class History:
         self._log_step("sync")
         reports = {family: _synced(proxier) for family, proxier in self._harness.proxiers.items()}
         self._is_settled = all(report is not None and not _is_degraded(report) for report in reports.values())
-        left_out = {family: report.quarantined for family, report in reports.items() if report is not None}
+        quarantined = {family: report.quarantined for family, report in reports.items() if report is not None}
         fresh = self._rendered()
-        without = self._rendered(left_out) if any(left_out.values()) else fresh
+        without = self._rendered(quarantined) if any(quarantined.values()) else fresh
         for family, report in reports.items():
             self._check_table(family, report, fresh[family], without[family])
         self.syncs += 1
@@ -212,15 +212,15 @@ class History:
         self, family: Family, report: SyncReport | None, fresh: TableListing, without: TableListing
     ) -> None:
         """Compare the kernel's table with a fresh process; skip what belongs to quarantined Service ports."""
-        wanted = equivalence.sticky_ports(fresh)
-        held = self._harness.tables[family].read()
-        found = self._facts(held, wanted, family) if held is not None else {}
-        expected = self._facts(fresh, wanted, family)
+        sticky_now = equivalence.sticky_ports(fresh)
+        listing = self._harness.tables[family].read()
+        found = self._facts(listing, sticky_now, family) if listing is not None else {}
+        expected = self._facts(fresh, sticky_now, family)
         if report is not None and _is_degraded(report):
             # After a failed sync the previous contents are unknown.
             before = self._last_facts.get(family, found)
             lines = equivalence.difference_except_quarantined(
-                expected, self._facts(without, wanted, family), found, before
+                expected, self._facts(without, sticky_now, family), found, before
             )
             self._raise_if_any(family, lines)
             self.degraded_syncs += 1
@@ -237,8 +237,8 @@ class History:
         """Return the objects sorted by name, which differs from their order of arrival."""
         return [(kind, name, item) for (kind, name), item in sorted(self._harness.objects.items(), key=itemgetter(0))]
 
-    def _facts(self, listing: TableListing, wanted: frozenset[str], family: Family) -> equivalence.Facts:
-        return equivalence.facts(listing, wanted, family, self._config)
+    def _facts(self, listing: TableListing, sticky_now: frozenset[str], family: Family) -> equivalence.Facts:
+        return equivalence.facts(listing, sticky_now, family, self._config)
 
     def _compare(self, family: Family, expected: equivalence.Facts, found: equivalence.Facts) -> None:
         self._raise_if_any(family, equivalence.difference(expected, found))
@@ -279,15 +279,15 @@ class History:
             table.remove()
         fresh.sync()
         for family in Family:
-            wanted = equivalence.sticky_ports(fresh.listing(family))
-            self._compare(family, *(self._whole(harness, family, wanted) for harness in (fresh, self._harness)))
+            sticky_now = equivalence.sticky_ports(fresh.listing(family))
+            self._compare(family, *(self._whole(harness, family, sticky_now) for harness in (fresh, self._harness)))
 
-    def _whole(self, harness: KernelHarness, family: Family, wanted: frozenset[str]) -> equivalence.Facts:
+    def _whole(self, harness: KernelHarness, family: Family, sticky_now: frozenset[str]) -> equivalence.Facts:
         table = harness.tables[family]
         assert isinstance(table, TextTable)
         text = table.text() or ""
         listing = parse_listing(text)
-        return self._facts(listing, wanted, family) | equivalence.rules(text, listing, wanted)
+        return self._facts(listing, sticky_now, family) | equivalence.rules(text, listing, sticky_now)
 
 
 def _synced(proxier: Proxier) -> SyncReport | None:

@@ -15,7 +15,7 @@ from tests.support.lab.namespace import Namespace
 from tests.support.lab.plan import LAN, Addresses
 
 pytestmark = pytest.mark.kernel
-HANG = 30.0
+TIMEOUT = 30.0
 FIRST, SECOND = LAN.at(11), LAN.at(12)
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
@@ -43,11 +43,11 @@ class MonitorThread:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(HANG)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + HANG
+        deadline = time.monotonic() + TIMEOUT
         while not condition():
             assert time.monotonic() < deadline, self.reports
             time.sleep(0.005)
@@ -68,7 +68,7 @@ def monitor(namespace: Namespace) -> Iterator[MonitorThread]:
 @pytest.fixture
 def without_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the polling interval longer than the test."""
-    monkeypatch.setattr(addresses, "POLL_SECONDS", 10 * HANG)
+    monkeypatch.setattr(addresses, "POLL_SECONDS", 10 * TIMEOUT)
 
 
 @pytest.mark.usefixtures("without_polling")
@@ -111,14 +111,14 @@ def test_last_change_is_reported_after_buffer_overrun(
         found = read()
         if monitor.reports:
             is_reading.set()
-            assert go_on.wait(HANG)
+            assert go_on.wait(TIMEOUT)
         return found
 
     monkeypatch.setattr(addresses, "local_addresses", read_slowly)
     monitor.start()
     with netlink(monitor.namespace) as link:
         link.add_loopback_addresses(FIRST)
-        assert is_reading.wait(HANG)
+        assert is_reading.wait(TIMEOUT)
         for _ in range(200):
             link.add_loopback_addresses(SECOND)
             link.remove_loopback_addresses(SECOND)

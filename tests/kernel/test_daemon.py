@@ -11,17 +11,17 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
 from knft.nft.codec.listing import TableListing
-from knft.runner.clock import MonotonicClock
+from knft.runner.bounded import Intervals
 from knft.sync.daemon import AUDIT_RETRY_SECONDS, AUDIT_SECONDS, Daemon
 from tests.support.kernel_harness import CheckedPort, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
-HANG = 30.0
+TIMEOUT = 30.0
 
 
 class _SlowPort(CheckedPort):
-    """A port whose read takes as long as the test wants."""
+    """A port whose read takes until the test sets an event."""
 
     def __init__(self, harness: KernelHarness, family: Family) -> None:
         super().__init__(harness.tables[family])
@@ -29,7 +29,7 @@ class _SlowPort(CheckedPort):
 
     def read(self) -> TableListing | None:
         self.reading.set()
-        assert self.go_on.wait(HANG)
+        assert self.go_on.wait(TIMEOUT)
         return super().read()
 
 
@@ -58,13 +58,13 @@ def test_audit_does_not_block_syncs(filled: KernelHarness, caplog: pytest.LogCap
     with filled.namespace.entered(), caplog.at_level(logging.WARNING, "knft"):
         audit = threading.Thread(target=daemon.audit)
         audit.start()
-        assert slow[Family.IPV4].reading.wait(HANG)
+        assert slow[Family.IPV4].reading.wait(TIMEOUT)
         for numbers in ([11, 12, 13], [12, 13]):
             filled.apply(*slices("web", numbers))
             assert not filled.sync()[Family.IPV4].is_full
         slow[Family.IPV4].go_on.set()
-        audit.join(HANG)
-    assert caplog.messages == ["IPv4: 1 elements or chains are not what was committed; mending them"]
+        audit.join(TIMEOUT)
+    assert caplog.messages == ["IPv4: audit: 1 elements or chains differ from what was committed; repairing them"]
     assert filled.sync()[Family.IPV4].is_full
     assert ("cluster-ips", ("10.96.0.99",)) not in filled.listing().contents.members
 
@@ -72,7 +72,7 @@ def test_audit_does_not_block_syncs(filled: KernelHarness, caplog: pytest.LogCap
 def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every hour; more often in this test. A failing audit does not end them."""
     monkeypatch.setattr("knft.sync.daemon.AUDIT_SECONDS", 0.01)
-    monkeypatch.setattr("knft.sync.daemon.AUDIT_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("knft.sync.daemon.AUDIT_RETRY_SECONDS", 0.01)
     ports = {family: CheckedPort(filled.tables[family]) for family in Family}
     stop, often = threading.Event(), threading.Event()
 
@@ -86,21 +86,22 @@ def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.Monk
             raise ZeroDivisionError(msg)
         yield ports[family]
 
-    daemon = Daemon(tuple(filled.proxiers.values()), filled.dispatcher, auditor)
+    intervals = Intervals(0, 30, 3600)
+    daemon = Daemon(tuple(filled.proxiers.values()), filled.dispatcher, auditor, intervals=intervals)
 
     def run() -> None:
         with filled.namespace.entered():
-            daemon.run(0, 30, MonotonicClock(), stop)
+            daemon.run(stop)
 
     running = threading.Thread(target=run)
     running.start()
-    assert often.wait(HANG)
+    assert often.wait(TIMEOUT)
     stop.set()
-    running.join(HANG)
+    running.join(TIMEOUT)
     assert not running.is_alive()
     for thread in threading.enumerate():
         if thread.name == "audit":  # The last audit may still be running in this test's namespace.
-            thread.join(HANG)
+            thread.join(TIMEOUT)
 
 
 def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ def test_unreadable_table_is_logged_by_audit(filled: KernelHarness, caplog: pyte
     ports[Family.IPV4].refused_reads = 1
     with caplog.at_level(logging.WARNING, "knft"):
         _daemon_with_ports(filled, ports).audit()
-    assert caplog.messages == ["IPv4: the table was not compared with what was committed: not read for the test"]
+    assert caplog.messages == ["IPv4: audit failed: not read for the test"]
     assert not filled.sync()[Family.IPV4].is_full
 
 
@@ -172,7 +173,7 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
     assert caplog.messages == [
         (
             "IPv4: nft (pid 7), other (pid 8) changed the table: chain-0, chain-1, chain-2, chain-3, chain-4 and more; "
-            "it is compared and mended"
+            "repairing it"
         )
     ]
     assert filled.daemon.foreign_changes == {Family.IPV4: 2}
@@ -185,15 +186,15 @@ def test_failed_notifications_are_reopened(
     filled: KernelHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """A comparison finds changes made in the meantime."""
-    monkeypatch.setattr("knft.sync.daemon.DEAF_SECONDS", 0.0)
+    monkeypatch.setattr("knft.sync.daemon.REOPEN_SECONDS", 0.0)
     stop = threading.Event()
     monitor = _FakeMonitor(stop, error, ForeignChange(Family.IPV6, frozenset({"services"}), process="nft (pid 7)"))
     edit = "\n".join(["flush chain ip knft services", *["add rule ip knft services drop"] * 3])
     before = filled.namespace.run(["nft", "list", "chain", "ip", "knft", "services"]).stdout
     filled.namespace.run(["nft", "-f", "-"], stdin=edit)
     filled.daemon.watch_foreign_changes(monitor, stop)  # type: ignore[arg-type]
-    said = "no notifications; until they are, changes by others are found by the audit alone"
-    assert caplog.messages[0] in (said, "listening to others' changes failed unexpectedly; please report this")
+    lost = "no notifications; until notifications work again, only the audit finds foreign changes"
+    assert caplog.messages[0] in (lost, "watching foreign changes failed unexpectedly; please report this")
     assert monitor.reopened == 2
     assert filled.daemon.foreign_changes == {Family.IPV6: 1}
     assert filled.daemon.sync()

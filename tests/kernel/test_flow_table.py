@@ -44,8 +44,8 @@ def _entries(version: Version) -> list[Entry]:
     ]
 
 
-def _match_all(dialled: bytes, answering: bytes) -> bool:
-    del dialled, answering
+def _match_all(original_destination: bytes, reply_source: bytes) -> bool:
+    del original_destination, reply_source
     return True
 
 
@@ -57,7 +57,7 @@ def test_dump_returns_udp_flows_of_zone_0(namespace: Namespace, version: Version
         add_entries(_entries(each))
     with open_flow_table(FAMILIES[version]) as table:
         listing = table.dump(_match_all)
-        some = table.dump(lambda dialled, _: dialled == packed_socket(VIRTUAL[version], 3000))
+        some = table.dump(lambda original_destination, _: original_destination == packed_socket(VIRTUAL[version], 3000))
     expected = [entry for entry in listed_entries(version) if entry.protocol == "UDP" and not entry.zone]
     assert sorted((flow.original_destination, flow.reply_source) for flow in listing.flows) == sorted(
         (packed_socket(*entry.original_destination), packed_socket(*entry.reply_source)) for entry in expected
@@ -75,7 +75,9 @@ def test_delete_removes_only_the_given_flows(namespace: Namespace, version: Vers
     entries = _entries(version)
     add_entries(entries)
     with open_flow_table(FAMILIES[version]) as table:
-        flows = table.dump(lambda dialled, _: dialled == packed_socket(VIRTUAL[version], 53)).flows
+        flows = table.dump(
+            lambda original_destination, _: original_destination == packed_socket(VIRTUAL[version], 53)
+        ).flows
         deleted = table.delete(flows)
     assert (deleted.count, deleted.error, table.deletions) == (2, "", 2)
     assert listed_entries(version) == set(entries[2:])

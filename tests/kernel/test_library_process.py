@@ -18,7 +18,7 @@ from knft.kernel.process import LibraryProcess
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
-HANG = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_worker_dies_with_killed_daemon(namespace: Namespace) -> None:
     os.kill(child, signal.SIGSTOP)
     daemon.kill()
     daemon.communicate()
-    deadline = time.monotonic() + HANG
+    deadline = time.monotonic() + TIMEOUT
     while Path(f"/proc/{child}/stat").exists() and time.monotonic() < deadline:
         if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
             break

@@ -24,7 +24,7 @@ from tests.support.library_process import library_and_ports
 
 pytestmark = pytest.mark.kernel
 
-GUARD = 30.0
+TIMEOUT = 30.0
 """Seconds after which a test is considered hung."""
 # In other user namespaces libnftables may not enlarge its send buffer, so a transaction must fit into the default.
 BIG = 50_000 if Path("/proc/self/uid_map").read_text().split()[2] == str(2**32 - 1) else 1000
@@ -102,7 +102,7 @@ def _receiving_thread(changes: ForeignChangeMonitor) -> Iterator[list[ForeignCha
     received: list[ForeignChange] = []
 
     def follow() -> None:
-        while found := changes.receive(GUARD):
+        while found := changes.receive(TIMEOUT):
             received.extend(found)
 
     thread = threading.Thread(target=follow)
@@ -111,7 +111,7 @@ def _receiving_thread(changes: ForeignChangeMonitor) -> Iterator[list[ForeignCha
     yield received
     changes.stop()
     thread.join()
-    assert time.monotonic() - start < GUARD
+    assert time.monotonic() - start < TIMEOUT
 
 
 @pytest.mark.parametrize("family", Family)
@@ -141,7 +141,7 @@ def test_foreign_change_is_reported(node: Node, family: Family, command: str, ex
     _, first, second = ADDRESSES[family.nft]
     node.nft(command.format(table=f"{family.nft} knft", first=first, second=second))
 
-    (change,) = node.changes.receive(GUARD)
+    (change,) = node.changes.receive(TIMEOUT)
 
     assert (change.family, change.table_gone, change.overrun) == (family, bool(expected.get("gone")), False)
     assert sorted(change.chains) == expected.get("chains", [])
@@ -153,7 +153,7 @@ def test_foreign_change_is_reported(node: Node, family: Family, command: str, ex
 def test_flushed_ruleset_is_reported_for_both_families(node: Node) -> None:
     node.nft(_table("ip", "foreign"))
     node.nft("flush ruleset")
-    changes = node.changes.receive(GUARD)
+    changes = node.changes.receive(TIMEOUT)
     assert {change.family for change in changes if change.table_gone} == set(Family)
     assert len(changes) == 2
     assert node.next_changes() == ()
@@ -162,8 +162,8 @@ def test_flushed_ruleset_is_reported_for_both_families(node: Node) -> None:
 def test_transactions_are_reported_separately(node: Node) -> None:
     node.nft("flush chain ip knft services")
     node.nft("flush chain ip6 knft other")
-    assert [(change.family, *change.chains) for change in node.changes.receive(GUARD)] == [(Family.IPV4, "services")]
-    assert [(change.family, *change.chains) for change in node.changes.receive(GUARD)] == [(Family.IPV6, "other")]
+    assert [(change.family, *change.chains) for change in node.changes.receive(TIMEOUT)] == [(Family.IPV4, "services")]
+    assert [(change.family, *change.chains) for change in node.changes.receive(TIMEOUT)] == [(Family.IPV6, "other")]
     assert node.next_changes() == ()
 
 
@@ -173,7 +173,7 @@ def test_process_is_reported(node: Node) -> None:
     node.libnftables.run("add table ip foreign")
     node.changes.set_own_ports(frozenset())
     node.libnftables.run("flush chain ip knft other")
-    processes = [change.process for _ in range(2) for change in node.changes.receive(GUARD)]
+    processes = [change.process for _ in range(2) for change in node.changes.receive(TIMEOUT)]
     assert [re.sub(r"\(pid [1-9][0-9]*\)", "(pid N)", process) for process in processes] == [
         "nft (pid N)",
         f"{Path(f'/proc/{node.libnftables.pid}/comm').read_text().strip()} (pid N)",
@@ -183,15 +183,15 @@ def test_process_is_reported(node: Node) -> None:
 def test_change_after_change_of_other_table_is_reported(node: Node) -> None:
     """The kernel puts both into one buffer, or the filter drops the first and passes the second."""
     node.nft(f"{_table('ip', 'foreign')}\nflush chain ip knft services")
-    assert [change.chains for change in node.changes.receive(GUARD)] == [{"services"}]
+    assert [change.chains for change in node.changes.receive(TIMEOUT)] == [{"services"}]
     node.nft(f"{_many(BIG // 10, 'ip foreign')}\nflush chain ip knft other\nadd chain ip foreign more")
-    assert [change.chains for change in node.changes.receive(GUARD)] == [{"other"}]
+    assert [change.chains for change in node.changes.receive(TIMEOUT)] == [{"other"}]
     assert node.next_changes() == ()
 
 
 def test_big_change_is_reported_once(node: Node) -> None:
     node.nft(_many(BIG))
-    (change,) = node.changes.receive(GUARD)
+    (change,) = node.changes.receive(TIMEOUT)
     assert (set(change.sets), change.overrun) == ({"members"}, False)
     assert node.next_changes() == ()
 
@@ -211,7 +211,7 @@ def test_destroyed_table_is_reported(node: Node) -> None:
     if error:
         assert "table ip knft" in node.namespace.run(["nft", "list", "tables"]).stdout
     else:
-        assert [change.table_gone for change in node.changes.receive(GUARD)] == [True]
+        assert [change.table_gone for change in node.changes.receive(TIMEOUT)] == [True]
 
 
 def test_own_changes_are_dropped_in_the_kernel(node: Node) -> None:
@@ -221,7 +221,7 @@ def test_own_changes_are_dropped_in_the_kernel(node: Node) -> None:
     node.libnftables.run("delete table ip6 knft")
     assert node.queued_kinds() == []
     node.nft("flush chain ip knft services")
-    assert [change.chains for change in node.changes.receive(GUARD)] == [{"services"}]
+    assert [change.chains for change in node.changes.receive(TIMEOUT)] == [{"services"}]
 
 
 def test_changes_of_new_worker_are_ignored_once_its_port_is_set(node: Node) -> None:
@@ -229,7 +229,7 @@ def test_changes_of_new_worker_are_ignored_once_its_port_is_set(node: Node) -> N
     second, ports = library_and_ports()
     with second:
         second.run("add element ip knft members { 10.0.0.9 }")
-        assert [change.sets for change in node.changes.receive(GUARD)] == [{"members"}]
+        assert [change.sets for change in node.changes.receive(TIMEOUT)] == [{"members"}]
 
         second.run("add element ip knft members { 10.0.0.10 }")
         node.changes.set_own_ports(ports)
@@ -238,7 +238,7 @@ def test_changes_of_new_worker_are_ignored_once_its_port_is_set(node: Node) -> N
         assert node.queued_kinds() == []
 
     node.libnftables.run("flush chain ip knft services")
-    (change,) = node.changes.receive(GUARD)
+    (change,) = node.changes.receive(TIMEOUT)
     assert change.chains == {"services"}
 
 
@@ -258,7 +258,7 @@ def test_changes_to_other_tables_are_ignored(node: Node) -> None:
         node.nft(f"delete table {family} {name}")
     assert node.next_changes() == ()
     node.nft("flush chain ip knft services")
-    assert [change.chains for change in node.changes.receive(GUARD)] == [{"services"}]
+    assert [change.chains for change in node.changes.receive(TIMEOUT)] == [{"services"}]
 
 
 def test_kernel_drops_changes_to_other_tables(node: Node) -> None:
@@ -275,7 +275,7 @@ def test_kernel_drops_changes_to_other_tables(node: Node) -> None:
 
 
 def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + GUARD
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -327,10 +327,10 @@ def test_overrun_is_reported_for_both_families(
         changes = node.changes
         changes._transaction._touched[Family.IPV4] = notifications._TouchedObjects()
         node.nft(_many(BIG))
-        assert changes.receive(GUARD) == tuple(ForeignChange(family, overrun=True) for family in Family)
+        assert changes.receive(TIMEOUT) == tuple(ForeignChange(family, overrun=True) for family in Family)
         assert node.queued_kinds() == []
         node.nft(change)
-        (reported,) = changes.receive(GUARD)
+        (reported,) = changes.receive(TIMEOUT)
         assert (reported.family, reported.overrun, reported.table_gone, "services" in reported.chains) == (
             Family.IPV6,
             False,
@@ -356,7 +356,7 @@ def test_receiving_thread_reports_at_once_and_stops(node: Node) -> None:
         _eventually(lambda: bool(received))
     assert [change.chains for change in received] == [{"services"}]
     node.changes.stop()
-    assert node.changes.receive(GUARD) == ()
+    assert node.changes.receive(TIMEOUT) == ()
 
 
 def test_stop_takes_precedence_over_queued_changes(node: Node) -> None:

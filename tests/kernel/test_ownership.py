@@ -26,7 +26,7 @@ from tests.support.library_version import CAN_OWN_TABLES
 
 pytestmark = pytest.mark.kernel
 
-HANG = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture
@@ -108,22 +108,24 @@ def test_next_worker_claims_the_tables(
     assert _flags() == _expected_flags()
 
 
-def test_tables_are_claimed_when_an_idle_worker_dies(daemon: Daemon, library: LibraryProcess) -> None:
+def test_tables_are_claimed_when_an_idle_worker_dies(
+    daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Although there is nothing to sync, so that no other program can claim them."""
     woken, stop = threading.Event(), threading.Event()
-    daemon._wake = woken.set
+    monkeypatch.setattr(daemon._runner, "request", woken.set)
     guard = threading.Thread(target=daemon.watch_library_process, args=[library, stop])
     guard.start()
     before = library.pid
     assert before is not None
     os.kill(before, signal.SIGKILL)
-    assert woken.wait(HANG)
+    assert woken.wait(TIMEOUT)
     assert daemon.sync()
     assert _flags() == _expected_flags()
     assert library.pid not in (None, before)
     stop.set()
     library.close()  # The guard must not report this as a death.
-    guard.join(HANG)
+    guard.join(TIMEOUT)
     assert not guard.is_alive()
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from knft.kernel.privileges import CAP_NET_ADMIN
-from tests.packets.knft_process import library_processes
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
+from tests.support.processes import library_processes
 
 pytestmark = pytest.mark.kernel
 ONLY = f"{1 << CAP_NET_ADMIN:016x}"

@@ -152,9 +152,9 @@ def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> No
     arrays = {name for name in before.arrays if name.prefix[0] == "10.96.0.7"}
     assert arrays
     for _ in range(3):
-        held = harness.listing().contents
-        assert {name: held.arrays[name] for name in arrays} == {name: before.arrays[name] for name in arrays}
-        assert (CLUSTER_IPS, ("10.96.0.7",)) in held.members
+        contents = harness.listing().contents
+        assert {name: contents.arrays[name] for name in arrays} == {name: before.arrays[name] for name in arrays}
+        assert (CLUSTER_IPS, ("10.96.0.7",)) in contents.members
         clock.now += 3601
         harness.sync()
     harness.ports[Family.IPV4].on_commit = lambda _: None
@@ -179,7 +179,7 @@ def test_planning_error_quarantines_one_service_port(namespace: Namespace, monke
     apply_many_services(harness)
     report = harness.sync()[Family.IPV4]
     (reason,) = report.quarantined.values()
-    assert reason == "knft fails on it, please report this: ZeroDivisionError('bug for the test')"
+    assert reason == "rendering failed, please report this: ZeroDivisionError('bug for the test')"
     assert _served(harness) == set(range(1, SERVICE_COUNT + 1)) - {7}
     monkeypatch.undo()
     clock.now += PAUSE

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.knft_process import library_processes, wait_until
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT
+from tests.support.processes import library_processes
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 SIGNALS = [signal.SIGTERM, signal.SIGINT]

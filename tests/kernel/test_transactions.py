@@ -206,11 +206,11 @@ def test_hairpin_element_removed_by_another_program(harness: KernelHarness) -> N
     key = "10.244.2.12 . 10.244.2.12 . tcp . 8080"
     edits = [f"delete element ip knft {HAIRPIN} {{ {key} }}"]
 
-    def meddle(transaction: Transaction) -> None:
+    def remove_first(transaction: Transaction) -> None:
         if HAIRPIN in transaction.removed and edits:
             harness.namespace.run(["nft", "-f", "-"], stdin=edits.pop())
 
-    harness.ports[Family.IPV4].on_commit = meddle
+    harness.ports[Family.IPV4].on_commit = remove_first
     harness.apply(*slices("web", [11]))
     report = harness.sync()[Family.IPV4]
     assert not edits

@@ -83,18 +83,23 @@ def _ends(family: int, found: Any) -> tuple[tuple[str, int], tuple[str, int]]:
     return (source, ports[0]), (destination, ports[1])
 
 
-def add_many_entries(count: int, dialled: tuple[str, int], answering: Iterable[tuple[str, int]]) -> None:
+def add_many_entries(
+    count: int, original_destination: tuple[str, int], reply_sources: Iterable[tuple[str, int]]
+) -> None:
     """Create ``count`` IPv4 UDP flows to one frontend, each from another client, with the endpoints in turn."""
-    answers = [(ipaddress.ip_address(address).packed, struct.pack("!H", port)) for address, port in answering]
-    virtual, virtual_port = ipaddress.ip_address(dialled[0]).packed, struct.pack("!H", dialled[1])
+    sources = [(ipaddress.ip_address(address).packed, struct.pack("!H", port)) for address, port in reply_sources]
+    service_address, service_port = (
+        ipaddress.ip_address(original_destination[0]).packed,
+        struct.pack("!H", original_destination[1]),
+    )
     client_port = struct.pack("!H", 4711)
     with NFCTSocket(nfgen_family=int(socket.AF_INET)) as conntrack:
         for first in range(0, count, 100):
             requests = []
             for number in range(first, min(first + 100, count)):
                 client = (ipaddress.ip_address("11.0.0.0") + number).packed
-                endpoint, endpoint_port = answers[number % len(answers)]
-                attributes = _tuple_attribute(1, client, virtual, client_port, virtual_port)
+                endpoint, endpoint_port = sources[number % len(sources)]
+                attributes = _tuple_attribute(1, client, service_address, client_port, service_port)
                 attributes += _tuple_attribute(2, endpoint, client, endpoint_port, client_port)
                 attributes += messages._attribute(7, struct.pack("!I", TIMEOUT_SECONDS))
                 # NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL, without NLM_F_ACK.

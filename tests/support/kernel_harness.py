@@ -237,9 +237,9 @@ def contents_of_fresh_start(harness: KernelHarness) -> Contents:
         fresh = KernelHarness(namespace)
         fresh.change((kind, name, item) for (kind, name), item in harness.objects.items())
         fresh.sync()
-        held = fresh.listing()
+        listing = fresh.listing()
     namespace.close()
-    return held.contents
+    return listing.contents
 
 
 def sorted_words(listing: str) -> list[str]:

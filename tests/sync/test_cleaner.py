@@ -108,8 +108,8 @@ def test_flows_to_other_addresses_with_the_node_port_number_are_kept(
     stranger = ("198.51.100.7" if version == 4 else "2001:db8:7::7", NODE_PORT)
     loopback = ("127.0.0.1" if version == 4 else "::1", NODE_PORT)
     deleted = (ENDPOINTS[version]["deleted"], 8080)
-    ends = [(to, answering) for to in (node, stranger, loopback) for answering in (to, deleted)]
-    flows = [Entry("UDP", next(client), to, answering) for to, answering in ends]
+    ends = [(to, source) for to in (node, stranger, loopback) for source in (to, deleted)]
+    flows = [Entry("UDP", next(client), to, source) for to, source in ends]
     add_entries(flows)
     recording_cleaner.sync()
     recording_cleaner.reconcile()
@@ -237,9 +237,9 @@ def test_unreplied_flow_is_deleted_after_grace_period(recording_cleaner: Recordi
     stale = [entry for entry in flows_of(4) if is_stale(4, entry)]
     add_entries(stale)
     answered = stale[0]
-    (client, port), (dialled, dialled_port) = answered.client, answered.original_destination
-    named = f"-U -p udp -s {client} -d {dialled} --sport {port} --dport {dialled_port} -u SEEN_REPLY"
-    subprocess.run(["conntrack", *named.split()], check=True, capture_output=True)  # noqa: S607
+    (client, port), (destination, destination_port) = answered.client, answered.original_destination
+    arguments = f"-U -p udp -s {client} -d {destination} --sport {port} --dport {destination_port} -u SEEN_REPLY"
+    subprocess.run(["conntrack", *arguments.split()], check=True, capture_output=True)  # noqa: S607
     delayed_cleaner.sync()
     assert delayed_cleaner.reconcile() == 1
     assert listed_entries(4) == set(stale) - {answered}

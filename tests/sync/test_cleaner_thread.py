@@ -75,7 +75,7 @@ def test_refused_dump_is_logged_once_and_retried(
         msg = "refused for the test"
         raise KernelError(msg)
 
-    monkeypatch.setattr(flow_cleaner, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(running.cleaner, "_clock", lambda: 100 * time.monotonic())
     flows = flows_of(4)
     add_entries(flows)
@@ -106,7 +106,7 @@ def clock(recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch) 
     """The cleaner's clock."""
     made = Clock()
     monkeypatch.setattr(recording_cleaner.cleaner, "_clock", made)
-    monkeypatch.setattr(flow_cleaner, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     return made
 
 
@@ -124,8 +124,8 @@ def _interrupt(table: FlowTable, is_wanted: Any, found: Any = FlowTable.dump) ->
     return FlowDump(found(table, is_wanted).flows[1:], complete=False)
 
 
-def _delete_one(table: FlowTable, flows: Any, forgotten: Any = FlowTable.delete) -> DeletedFlows:
-    return DeletedFlows(forgotten(table, flows[:1]).count, "refused for the test")
+def _delete_one(table: FlowTable, flows: Any, delete: Any = FlowTable.delete) -> DeletedFlows:
+    return DeletedFlows(delete(table, flows[:1]).count, "refused for the test")
 
 
 FAILURES: dict[str, tuple[Any, str, Any]] = {
@@ -211,7 +211,7 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
     recording_cleaner: RecordingCleaner, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting for work, or for a sync to finish, does not count."""
-    monkeypatch.setattr(flow_cleaner, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
     taken, reconciled = recording_cleaner.cleaner._take_due, recording_cleaner.cleaner.reconcile
 

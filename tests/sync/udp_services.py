@@ -77,14 +77,14 @@ def slice_of(version: Version, *, serving: bool = True) -> dict[str, Any]:
 def flows_of(version: Version) -> list[Entry]:
     """Return the 63 flows of kube-proxy's test to endpoints, and 6 that were not translated."""
     client, node = client_endpoints(version), NODE.lan.of(version)
-    dialled = [(vip, port) for vip in VIPS[version] for port in (8000, 3000)]
+    destinations = [(vip, port) for vip in VIPS[version] for port in (8000, 3000)]
     translated = [
         Entry(protocol, next(client), to, (endpoint, 8080))
         for protocol, to, endpoint in itertools.product(
-            PROTOCOLS, [*dialled, (node, NODE_PORT)], ENDPOINTS[version].values()
+            PROTOCOLS, [*destinations, (node, NODE_PORT)], ENDPOINTS[version].values()
         )
     ]
-    return [*translated, *(Entry("UDP", next(client), to, to) for to in dialled)]
+    return [*translated, *(Entry("UDP", next(client), to, to) for to in destinations)]
 
 
 def is_stale(version: Version, entry: Entry) -> bool:
@@ -97,8 +97,8 @@ def run_before_settling(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
     """Run an action after the cleaner has listed the flows, before it decides which to delete."""
     settled = flow_cleaner.FlowCleaner._is_settled
 
-    def first(cleaner: flow_cleaner.FlowCleaner, heard: flow_cleaner._Heard) -> bool:
+    def run_first(cleaner: flow_cleaner.FlowCleaner, pending: flow_cleaner._Heard) -> bool:
         action()
-        return settled(cleaner, heard)
+        return settled(cleaner, pending)
 
-    monkeypatch.setattr(flow_cleaner.FlowCleaner, "_is_settled", first)
+    monkeypatch.setattr(flow_cleaner.FlowCleaner, "_is_settled", run_first)
