@@ -15,14 +15,14 @@ import msgspec
 from msgspec import structs
 
 from tests.bench.case import Case
+from tests.bench.case_list import FULL_RUN, QUICK_RUN, RunPlan, cases
 from tests.bench.machine import describe, load_at_end
-from tests.bench.peers.known import PEERS
-from tests.bench.plan import SMALL, WHOLE, Extent, cases
+from tests.bench.peers.registry import PEERS
 from tests.bench.plot import can_plot, plot
 from tests.bench.record import BARE, ENDED, KNFT, LATENCY, Record
 from tests.bench.results import Results
 from tests.bench.table import markdown
-from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 RESULTS = Path(__file__).with_name("results")
 CASE_SECONDS = 1800.0
@@ -62,8 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _extent(wanted: argparse.Namespace) -> Extent:
-    extent = SMALL if wanted.quick else WHOLE
+def _extent(wanted: argparse.Namespace) -> RunPlan:
+    extent = QUICK_RUN if wanted.quick else FULL_RUN
     if wanted.syncs:
         extent = structs.replace(extent, syncs=wanted.syncs)
     if wanted.sizes:
@@ -100,7 +100,7 @@ def _write_json(results: Results, folder: Path) -> None:
     (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
 
 
-def _write_all(results: Results, extent: Extent, folder: Path) -> None:
+def _write_all(results: Results, extent: RunPlan, folder: Path) -> None:
     _write_json(results, folder)
     table = markdown(results)
     (folder / "table.md").write_text(table)

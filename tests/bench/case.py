@@ -12,8 +12,8 @@ from tests.bench.cluster import Shape
 from tests.bench.knft import measure_bare_commit, measure_knft
 from tests.bench.latency import Ruleset, measure_latency
 from tests.bench.peer import Limits, measure_peer
-from tests.bench.peers.known import PEERS
-from tests.bench.peers.program import NotEnded
+from tests.bench.peers.program import ProgramTimeout
+from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, ENDED, KNFT, LATENCY, Record, emit
 from tests.support.lab.namespace import Namespace
 
@@ -62,7 +62,7 @@ def main(text: str) -> None:
         _measure(case)
     except KeyboardInterrupt:
         sys.exit(130)  # The parent, which is interrupted too, says so.
-    except NotEnded as outcome:
+    except ProgramTimeout as outcome:
         emit(Record(case.proxy, case.shape.name, ENDED, note=str(outcome)))
     except subprocess.CalledProcessError as error:
         emit(Record(case.proxy, case.shape.name, ENDED, note=f"failed: {str(error.stderr).strip()[:200]}"))

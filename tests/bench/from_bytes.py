@@ -37,7 +37,7 @@ from tests.bench.cluster import (
 )
 from tests.bench.measure import peak_mib, resident_mib
 from tests.support.lab.namespace import Namespace
-from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 HUNG_SECONDS = 600.0
 PAGE = 500
@@ -136,7 +136,7 @@ def _output(namespace: Namespace, command: list[str]) -> str:
 def _bare(shape: Shape) -> Figures:
     from knft.kernel.libnftables import Library
     from tests.bench.manifests import first_changes
-    from tests.bench.product import bare_commit
+    from tests.bench.timed_knft import bare_commit
 
     declared, transaction = bare_commit(list(first_changes(Cluster(shape))))
     library = Library()
@@ -152,14 +152,14 @@ def _whole(url: str, *, profile: bool) -> Figures:
     from knft.apiserver.source import ClusterSource
     from knft.configuration.settings import ClientSettings
     from knft.sync.assemble import live_daemon
-    from knft.sync.memory import tune_collector
-    from tests.bench.product import CONFIG, TimedLibrary
+    from knft.sync.garbage_collection import tune_garbage_collector
+    from tests.bench.timed_knft import CONFIG, TimedLibrary
 
     logging.basicConfig(level=logging.INFO)
-    tune_collector()
+    tune_garbage_collector()
     library = TimedLibrary()
     daemon = live_daemon(CONFIG, library)
-    daemon.note_addresses(frozenset({NODE_IP}))
+    daemon.update_local_addresses(frozenset({NODE_IP}))
     library.run("list tables")
     connection = Connection(ClientSettings(server=url))
     source = ClusterSource(connection, CONFIG.node_name, daemon.handle)
@@ -168,7 +168,7 @@ def _whole(url: str, *, profile: bool) -> Figures:
         cpu, started, worker = time.process_time(), time.perf_counter(), library.cpu_seconds()
         source.start(stop)
         if not source.wait_synced(HUNG_SECONDS):
-            sys.exit(f"bench: not synced: {source.trouble('services')}")
+            sys.exit(f"bench: not synced: {source.problem('services')}")
         decoded = time.process_time() - cpu
         if not daemon.sync():
             sys.exit("bench: the sync failed")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from knft.kernel.libnftables import Library
-from knft.model.objects import Change, KubeObject
+from knft.model.objects import KubeObject, ObjectChange
 from tests.bench.changes import KINDS, steps
 from tests.bench.cluster import Cluster, Shape
 from tests.bench.manifests import changes, first_changes
-from tests.bench.measure import forget_peak, kernel_kib, peak_mib, percentile, resident_mib, trimmed_mib
-from tests.bench.product import Product, Taken, TimedLibrary, bare_commit
+from tests.bench.measure import kernel_kib, peak_mib, percentile, reset_peak, resident_mib, trimmed_mib
 from tests.bench.record import BARE, FULL, KNFT, MEMORY, Record, emit
+from tests.bench.timed_knft import SyncTimes, TimedKnft, TimedLibrary, bare_commit
 
 _PROFILED_LINES = 30
 Result = TypeVar("Result")
@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 def measure_knft(shape: Shape, syncs: int, patience: float, profile: str = "") -> None:
     """Sync everything, then so many changes of each kind; without any, only the full sync is measured."""
     kernel_before = kernel_kib(patience) if syncs else 0
-    product, cluster, held = Product(), Cluster(shape), _Held()
+    product, cluster, held = TimedKnft(), Cluster(shape), _Held()
     first = list(first_changes(cluster))
     held.note(first)
     gc.collect()
-    forget_peak()
+    reset_peak()
     before = resident_mib()
-    taken = _profiled(lambda: product.take(first), profile, "full")
+    taken = _profiled(lambda: product.sync(first), profile, "full")
     values = {
         "total_s": taken.seconds,
         "tracked_s": taken.tracked,
@@ -51,15 +51,17 @@ def measure_knft(shape: Shape, syncs: int, patience: float, profile: str = "") -
         _emit_memory(product.libnftables, shape, kernel, patience)
 
 
-def _measure_changes(product: Product, cluster: Cluster, held: "_Held", wanted: tuple[str, int], profile: str) -> None:
+def _measure_changes(
+    product: TimedKnft, cluster: Cluster, held: "_Held", wanted: tuple[str, int], profile: str
+) -> None:
     kind, syncs = wanted
-    forget_peak()
-    taken: list[Taken] = []
+    reset_peak()
+    taken: list[SyncTimes] = []
 
     def run() -> None:
         for step in steps(cluster, kind, syncs):
             news = list(changes(step))
-            taken.append(product.take(news))
+            taken.append(product.sync(news))
             held.note(news)
 
     _profiled(run, profile, kind)
@@ -119,7 +121,7 @@ class _Held:
     def __init__(self) -> None:
         self._objects: dict[tuple[type, str], KubeObject] = {}
 
-    def note(self, news: list[Change]) -> None:
+    def note(self, news: list[ObjectChange]) -> None:
         for change in news:
             found = change.current or change.previous
             if found is None:

@@ -17,10 +17,10 @@ from msgspec import Struct
 from tests.bench.cluster import PORT, TARGET_PORT, Cluster, Shape, endpoint_number
 from tests.bench.manifests import first_changes
 from tests.bench.measure import percentile
-from tests.bench.peers.known import PEERS
 from tests.bench.peers.program import Program
-from tests.bench.product import Product
+from tests.bench.peers.registry import PEERS
 from tests.bench.record import Record, emit
+from tests.bench.timed_knft import TimedKnft
 from tests.support.lab.topology import Host, Lab
 
 NONE = "no rules"
@@ -83,7 +83,7 @@ def _prepared(ruleset: Ruleset) -> Iterator[list[Target]]:
 
 def _load(proxy: str, cluster: Cluster) -> None:
     if proxy == "knft":
-        Product().take(list(first_changes(cluster)))
+        TimedKnft().sync(list(first_changes(cluster)))
     else:
         peer = PEERS[proxy]
         Program(peer.command).load(peer.layout().load(cluster))

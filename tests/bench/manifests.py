@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from knft.model.objects import Change, EndpointSlice, Service
+from knft.model.objects import EndpointSlice, ObjectChange, Service
 from tests.bench.changes import Step
 from tests.bench.cluster import NAMESPACE, PORT, PORT_NAME, TARGET_PORT, ServiceSpec, endpoint_address, is_local
 
@@ -14,21 +14,21 @@ from tests.bench.cluster import NAMESPACE, PORT, PORT_NAME, TARGET_PORT, Service
 _PER_SLICE = 100
 
 
-def first_changes(services: Iterable[ServiceSpec]) -> Iterator[Change]:
+def first_changes(services: Iterable[ServiceSpec]) -> Iterator[ObjectChange]:
     """Return the news that all these Services are there."""
     for service in services:
         yield from changes(((None, service),))
 
 
-def changes(step: Step) -> Iterator[Change]:
+def changes(step: Step) -> Iterator[ObjectChange]:
     """Return the news of a step: the objects that differ, as a watch would tell them."""
     for before, after in step:
         if before is None:
-            yield Change(None, _service(after))
+            yield ObjectChange(None, _service(after))
         old, new = _parts(before), _parts(after)
         for index, (was, now) in enumerate(itertools.zip_longest(old, new)):
             if was != now:
-                yield Change(_slice(after, index, was), _slice(after, index, now))
+                yield ObjectChange(_slice(after, index, was), _slice(after, index, now))
 
 
 def _parts(service: ServiceSpec | None) -> list[tuple[int, ...]]:

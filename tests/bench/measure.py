@@ -35,11 +35,11 @@ def process_cpu_seconds(pid: int) -> float:
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory since ``forget_peak``, in MiB."""
+    """Return the largest resident memory since ``reset_peak``, in MiB."""
     return _fields(_STATUS, ("VmHWM",)) / 1024
 
 
-def forget_peak() -> None:
+def reset_peak() -> None:
     """Let the peak begin anew."""
     Path("/proc/self/clear_refs").write_text("5")
 

@@ -8,9 +8,9 @@ from msgspec import Struct
 from tests.bench.changes import KINDS, steps
 from tests.bench.cluster import Cluster, Shape
 from tests.bench.measure import children_cpu_seconds, children_peak_mib, kernel_kib, percentile
-from tests.bench.peers.known import Peer
 from tests.bench.peers.layout import Layout
 from tests.bench.peers.program import Program
+from tests.bench.peers.registry import Peer
 from tests.bench.record import FULL, MEMORY, Record, emit
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.latency import FIRST, LAST
-from tests.bench.peers.known import PEERS
+from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, FULL, KNFT, MEMORY
 from tests.bench.results import Results
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tests.bench.changes import KINDS
 from tests.bench.latency import FIRST, LAST, NONE
-from tests.bench.peers.known import PEERS
+from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, FULL, KNFT, MEMORY
 from tests.bench.results import Results
 from tests.bench.targets import targets

@@ -11,13 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.demo.daemon import Knft, Sync
-from tests.demo.shop import FRONTEND_PODS, FRONTEND_PORT, NAME_PODS, NAMES_PORT, Shop
+from tests.demo.example_shop import FRONTEND_PODS, FRONTEND_PORT, NAME_PODS, NAMES_PORT, Shop
+from tests.demo.knft_daemon import Knft, Sync
 from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
-from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
-from tests.support.lab.traffic import NOBODY_ANSWERED, dial, dial_many
+from tests.support.lab.traffic import NO_ANSWER, dial, dial_many
+from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 CONNECTIONS = 300
 SCALES = (8, 1, 5, 2, 3)
@@ -75,9 +75,7 @@ def _show(lab: Lab, shop: Shop, folder: Path) -> None:
         for line in knft.other_lines:
             console.print(f"[dim]{line}[/dim]")
     after = _count(lab, *WHO[0][1:])
-    console.print(
-        f"knft has ended; its rules stay: {after.total() - after[NOBODY_ANSWERED]} of {CONNECTIONS} answered."
-    )
+    console.print(f"knft has ended; its rules stay: {after.total() - after[NO_ANSWER]} of {CONNECTIONS} answered.")
 
 
 def _count(lab: Lab, client: str, address: str, port: int, protocol: Protocol) -> Counter[str]:
@@ -85,7 +83,7 @@ def _count(lab: Lab, client: str, address: str, port: int, protocol: Protocol) -
 
 
 def _shares(counts: Counter[str]) -> str:
-    answered = {name: count for name, count in counts.items() if name != NOBODY_ANSWERED}
+    answered = {name: count for name, count in counts.items() if name != NO_ANSWER}
     return ", ".join(f"{name} {count}" for name, count in sorted(answered.items()))
 
 
@@ -95,7 +93,7 @@ def _who_answers(lab: Lab) -> None:
         table.add_column(column)
     for words, client, address, port, protocol in WHO:
         counts = _count(lab, client, address, port, protocol)
-        table.add_row(words, f"{address} {port}/{protocol}", _shares(counts), str(counts[NOBODY_ANSWERED]))
+        table.add_row(words, f"{address} {port}/{protocol}", _shares(counts), str(counts[NO_ANSWER]))
     console.print(table)
 
 
@@ -116,7 +114,7 @@ def _scale(lab: Lab, shop: Shop, knft: Knft) -> None:
         client.join()
         times = ", ".join(f"{sync.milliseconds:.1f} ms" for sync in syncs)
         elements = ", ".join(f"+{sync.added} -{sync.removed}" for sync in syncs)
-        table.add_row(str(len(pods)), times, elements, _shares(counts), str(counts[NOBODY_ANSWERED]))
+        table.add_row(str(len(pods)), times, elements, _shares(counts), str(counts[NO_ANSWER]))
     console.print(table)
 
 

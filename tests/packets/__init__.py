@@ -1,6 +1,10 @@
-"""Real packets through the ruleset that ``knft run`` made, between the lab's network namespaces."""
+"""Tests that send packets through knft's rules, in the lab of ``tests.support.lab``.
+
+``test_scenarios.py`` runs the clusters and packets of ``tests/scenarios``; the other modules test what needs a running
+knft, or time.
+"""
 
 import pytest
 
 # What is asserted there is told as in a test.
-pytest.register_assert_rewrite("tests.packets.scene", "tests.packets.modes")
+pytest.register_assert_rewrite("tests.packets.scenario_runner", "tests.packets.modes")

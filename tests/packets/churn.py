@@ -1,7 +1,7 @@
-"""A cluster whose endpoints never rest: they come and go, from the middle too, each with a target port of its own.
+"""A cluster whose endpoints change all the time: they are added and removed at random, each with its own target port.
 
-``SERVICES`` says who there is, ``Churn`` draws what happens next. No pool is ever empty, and where a policy is Local
-no local pool is; all else may happen between one sync and the next, also that everybody goes but one.
+``SERVICES`` has the Services, ``Churn`` draws the next change. A Service always has an endpoint, and a local one if a
+policy is Local. Apart from that any change can happen in one sync, also that all endpoints but one are replaced.
 """
 
 from collections import Counter
@@ -9,47 +9,47 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from knft.render.numbering import FLAPS
-from tests.packets.crowd import STICKY
-from tests.packets.programmed import balanced, both_protocols, endpoints, service
+from knft.render.numbering import MAX_LEFT_INDEXES
+from tests.packets.many_clients import STICKY
+from tests.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 
 PODS = ("local-1", "local-2", "local-3", "local-4", *(f"remote-{number}" for number in range(1, 9)))
 TARGET_PORTS = (8080, 8081, 8082)
-LARGEST = 12
+MAX_POOL_SIZE = 12
 LOCAL = {"externalTrafficPolicy": "Local"}
 
 
 class Backend(NamedTuple):
-    """A pod and the port at which it is an endpoint."""
+    """A pod, and its port as an endpoint."""
 
     pod: str
     port: int
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on the node under test."""
+        """Whether the pod is on the node under test."""
         return self.pod.startswith("local")
 
 
 Pool = tuple[Backend, ...]
 
-EVERY = tuple(Backend(pod, port) for pod in PODS for port in TARGET_PORTS)
-HERE = tuple(backend for backend in EVERY if backend.is_local)
+ALL_BACKENDS = tuple(Backend(pod, port) for pod in PODS for port in TARGET_PORTS)
+LOCAL_BACKENDS = tuple(backend for backend in ALL_BACKENDS if backend.is_local)
 
 
-class Kind(NamedTuple):
-    """A Service: its number in all its addresses, what its spec says besides, and how often its endpoints change."""
+class ChurningService(NamedTuple):
+    """A Service: its name, its number in all its addresses, fields of its spec, and how often its endpoints change."""
 
     name: str
     number: int
     spec: dict[str, Any]
     weight: int
-    local_frontends: tuple[str, ...] = ()
-    """Where policy Local is for everybody who dials there from outside."""
+    local_only_frontends: tuple[str, ...] = ()
+    """The kinds of address at which clients from outside reach local endpoints only."""
 
     @property
     def is_sticky(self) -> bool:
-        """Whether it remembers its clients."""
+        """Whether it has session affinity."""
         return bool(self.spec.keys() & STICKY.keys())
 
     @property
@@ -59,80 +59,85 @@ class Kind(NamedTuple):
 
     def manifest(self) -> dict[str, Any]:
         """Return the Service."""
-        plain = service(self.name, self.number, *both_protocols("http", 80, self.node_port), **self.spec)
-        return balanced(plain, f"$external.{self.number}")
+        plain = service(self.name, self.number, *tcp_and_udp("http", 80, self.node_port), **self.spec)
+        return with_load_balancer(plain, f"$external.{self.number}")
 
 
 SERVICES = (
-    Kind("open", 70, {}, 3),
-    Kind("near", 71, LOCAL, 3, ("external", "node")),
-    Kind("inner", 72, {"internalTrafficPolicy": "Local"}, 2, ("cluster",)),
-    Kind("kept", 73, STICKY, 1),
-    Kind("kept-near", 74, STICKY | LOCAL, 1, ("external", "node")),
+    ChurningService("cluster-policy", 70, {}, 3),
+    ChurningService("external-local", 71, LOCAL, 3, ("external", "node")),
+    ChurningService("internal-local", 72, {"internalTrafficPolicy": "Local"}, 2, ("cluster",)),
+    ChurningService("sticky", 73, STICKY, 1),
+    ChurningService("sticky-external-local", 74, STICKY | LOCAL, 1, ("external", "node")),
 )
 
 
 class Churn:
-    """The pools of all Services, as they change."""
+    """The endpoints of all Services, which change at random."""
 
-    def __init__(self, chance: Random, staying: Pool = ()) -> None:
-        """Begin with pools drawn at random; ``staying`` are endpoints of every Service for good."""
-        self._chance = chance
-        self._staying = staying
-        self._left: dict[str, Counter[Backend]] = {kind.name: Counter() for kind in SERVICES}
-        self.pools: dict[str, Pool] = {kind.name: self._allowed(kind, (), self._afresh(kind, ())) for kind in SERVICES}
+    def __init__(self, rng: Random, permanent: Pool = ()) -> None:
+        """Begin with random pools; ``permanent`` are endpoints of every Service, and are never removed."""
+        self._rng = rng
+        self._permanent = permanent
+        self._removals: dict[str, Counter[Backend]] = {churning.name: Counter() for churning in SERVICES}
+        self.pools: dict[str, Pool] = {
+            churning.name: self._corrected(churning, (), self._draw_pool(churning, ())) for churning in SERVICES
+        }
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return everything there is."""
-        return [item for kind in SERVICES for item in self.objects_of(kind)]
+        """Return all Services and EndpointSlices."""
+        return [item for churning in SERVICES for item in self.objects_of(churning)]
 
-    def objects_of(self, kind: Kind) -> list[dict[str, Any]]:
-        """Return a Service and its slices."""
-        return [kind.manifest(), *slices_between(kind.name, (), self.pools[kind.name])]
+    def objects_of(self, churning: ChurningService) -> list[dict[str, Any]]:
+        """Return a Service and its EndpointSlices."""
+        return [churning.manifest(), *slices_between(churning.name, (), self.pools[churning.name])]
 
     def step(self) -> tuple[str, list[dict[str, Any]]]:
-        """Let something happen to a Service's endpoints; return its name, and the slices that are others now."""
-        kind = self._chance.choices(SERVICES, [kind.weight for kind in SERVICES])[0]
-        before = self.pools[kind.name]
-        happens = self._chance.choice((self._without_one, self._with_another, self._with_one_replaced, self._afresh))
-        after = self._allowed(kind, before, happens(kind, before))
-        self._left[kind.name].update(set(before) - set(after))
-        self.pools[kind.name] = after
-        return kind.name, list(slices_between(kind.name, before, after))
+        """Change a Service's endpoints at random; return its name, and the EndpointSlices that have changed."""
+        churning = self._rng.choices(SERVICES, [churning.weight for churning in SERVICES])[0]
+        before = self.pools[churning.name]
+        change = self._rng.choice((self._remove_one, self._add_one, self._replace_one, self._draw_pool))
+        after = self._corrected(churning, before, change(churning, before))
+        self._removals[churning.name].update(set(before) - set(after))
+        self.pools[churning.name] = after
+        return churning.name, list(slices_between(churning.name, before, after))
 
-    def _without_one(self, _: Kind, pool: Pool) -> Pool:
-        """Remove one at the start, in the middle or at the end."""
-        place = self._chance.choice((0, len(pool) // 2, len(pool) - 1))
+    def _remove_one(self, _: ChurningService, pool: Pool) -> Pool:
+        """Remove an endpoint at the start, in the middle or at the end."""
+        place = self._rng.choice((0, len(pool) // 2, len(pool) - 1))
         return pool[:place] + pool[place + 1 :]
 
-    def _with_another(self, _: Kind, pool: Pool) -> Pool:
-        others = [backend for backend in EVERY if backend not in pool]
-        place = self._chance.randint(0, len(pool))
-        return (*pool[:place], self._chance.choice(others), *pool[place:])[:LARGEST]
+    def _add_one(self, _: ChurningService, pool: Pool) -> Pool:
+        candidates = [backend for backend in ALL_BACKENDS if backend not in pool]
+        place = self._rng.randint(0, len(pool))
+        return (*pool[:place], self._rng.choice(candidates), *pool[place:])[:MAX_POOL_SIZE]
 
-    def _with_one_replaced(self, kind: Kind, pool: Pool) -> Pool:
-        return self._with_another(kind, self._without_one(kind, pool))
+    def _replace_one(self, churning: ChurningService, pool: Pool) -> Pool:
+        return self._add_one(churning, self._remove_one(churning, pool))
 
-    def _afresh(self, _: Kind, pool: Pool) -> Pool:
-        """Grow or shrink to any size at once; where there was somebody, one of them stays."""
-        drawn = self._chance.sample(EVERY, self._chance.randint(1, LARGEST))
-        stays = [self._chance.choice(pool)] if pool else []
-        return tuple(dict.fromkeys((*stays, *drawn)))[:LARGEST]
+    def _draw_pool(self, _: ChurningService, pool: Pool) -> Pool:
+        """Draw a pool of any size; one of the former endpoints is kept."""
+        sample = self._rng.sample(ALL_BACKENDS, self._rng.randint(1, MAX_POOL_SIZE))
+        kept = [self._rng.choice(pool)] if pool else []
+        return tuple(dict.fromkeys((*kept, *sample)))[:MAX_POOL_SIZE]
 
-    def _allowed(self, kind: Kind, before: Pool, after: Pool) -> Pool:
-        """Return ``after`` with those who stay or may not leave, and somebody local where the policy asks for it."""
-        after = tuple(dict.fromkeys((*after, *self._staying)))
-        if kind.is_sticky:
-            left = self._left[kind.name]
-            # An endpoint that has left so often gets back an old index, and with it clients who have gone elsewhere.
-            after = (*after, *(backend for backend in before if backend not in after and left[backend] >= FLAPS - 1))
+    def _corrected(self, churning: ChurningService, before: Pool, after: Pool) -> Pool:
+        """Return ``after`` with the endpoints that may not be removed, and with a local one."""
+        after = tuple(dict.fromkeys((*after, *self._permanent)))
+        if churning.is_sticky:
+            removals = self._removals[churning.name]
+            # After FLAPS removals an endpoint gets an old index again, and with it clients that have moved elsewhere.
+            after = (
+                *after,
+                *(backend for backend in before if backend not in after and removals[backend] >= MAX_LEFT_INDEXES - 1),
+            )
         if not any(backend.is_local for backend in after):
-            after = (*after, self._chance.choice([backend for backend in before if backend.is_local] or HERE))
+            after = (*after, self._rng.choice([backend for backend in before if backend.is_local] or LOCAL_BACKENDS))
         return after
 
 
 def slices_between(name: str, before: Pool, after: Pool) -> Iterator[dict[str, Any]]:
-    """Yield the slices of a Service that differ in two pools: one for each target port."""
+    """Yield the EndpointSlices of a Service that differ between two pools: there is one for each target port."""
     for port in TARGET_PORTS:
         pods = [backend.pod for backend in after if backend.port == port]
         if pods != [backend.pod for backend in before if backend.port == port]:

@@ -1,254 +1,320 @@
-"""The clauses that packets have to show, and those that no packet can show.
+"""The clauses of docs/behaviour that packets of scenarios have to show, and those that no packet can show.
 
-Letters and numbers are sections of behaviour.md, numbers in brackets their items; K's rows have short names.
+A clause is an anchor of a page in docs/behaviour: ``nftables.md#hairpin``. Its text here says what it requires.
 """
 
 from typing import NamedTuple
 
 RULES = {
-    "A.3": "a port's own number, protocol and target",
-    "A.5": "endpoints by slice and port name; several slices are one Service",
-    "A.6": "Services that are this proxy's",
-    "B.2": "Cluster: ready endpoints that hints allow, or else terminating ones, whatever the hints",
-    "B.4": "Local: ready local endpoints, or else terminating ones",
-    "B.5": "internal Local and external Local reach the same local endpoints",
-    "B.7": "reachable are both, where hints or terminating make them differ",
-    "C.4(6)": "hairpin connections by protocol",
-    "C.4(7)": "only marked traffic is masqueraded",
-    "C.4(8)": "an endpoint that reaches itself sees the node",
-    "C.4(9)": "live cluster IPs are known",
-    "C.4(10)": "undefined ports of cluster IPs are refused",
-    "C.4(11)": "unallocated cluster IPs are dropped",
-    "C.4(12)": "NodePort addresses are chosen among local ones",
-    "C.4(13)": "frontends without endpoints are known",
-    "C.4(14)": "NodePorts without endpoints are known",
-    "C.4(15)": "a refusal is an ICMP message",
-    "C.4(16)": "frontends without endpoints are refused on their way in, out and through",
-    "C.4(17)": "NodePorts without endpoints are refused on NodePort addresses alone",
-    "C.4(20)": "frontends with source ranges are known",
-    "C.4(21)": "they are guarded before translation",
-    "C.4(22)": "frontends and NodePorts lead to endpoints",
-    "C.4(23)": "masquerading to cluster IPs",
-    "C.4(24)": "frontends with an address",
-    "C.4(25)": "NodePorts on local addresses",
-    "C.5": "elements come and go between syncs",
-    "C.6(1)": "hairpin of every reachable local endpoint",
-    "C.6(2)": "pools exist where the policies use them",
-    "C.6(3)": "the internal policy chooses the pool",
-    "C.6(4)": "a chain for outside traffic where there is any",
-    "C.6(5)": "reject without any endpoint, drop without a local one",
-    "C.6(6)": "cluster IPs of this proxy's Services",
-    "C.6(7)": "cluster IP: endpoints or verdict",
-    "C.6(8)": "external IP: endpoints, verdict, or both",
-    "C.6(9)": "source ranges guard VIPs, whatever the endpoints",
-    "C.6(10)": "every VIP",
-    "C.6(11)": "NodePorts",
-    "C.6(13)": "external traffic: masquerade, or the short-circuits of policy Local",
-    "C.6(14)": "which sources a VIP is open to",
-    "C.6(16)": "one endpoint of several, each with its port",
-    "C.6(17)": "session affinity",
-    "C.8": "localhost NodePorts are refused",
-    "C.11": "no NodePort on loopback, only primary addresses by default",
-    "I.5": "the primary address",
-    "I.6": "detection of local traffic",
-    "issue 3 host network": "endpoints whose address is a node's",
-    "issue 3 two claimants": "who gets a frontend, and who gets it afterwards",
-    "issue 3 duplicates": "one Service that says the same twice",
+    "tracking.md#service-ports": "a Service port has its own port number, protocol and target port",
+    "tracking.md#endpoint-slices": "endpoints are found by port name, and all EndpointSlices of a Service count",
+    "tracking.md#selection": "Services of another proxy (label service-proxy-name) are ignored",
+    "endpoints.md#cluster": "policy Cluster uses ready endpoints that hints allow; without any ready endpoint, "
+    "serving terminating ones whatever their hints",
+    "endpoints.md#local": "policy Local uses ready local endpoints; without any, serving terminating local ones",
+    "endpoints.md#both-policies-local": "internal and external policy Local reach the same local endpoints",
+    "endpoints.md#reachable": "endpoints of both policies are reachable, also where hints make the two sets differ",
+    "endpoints.md#host-network": "an endpoint may have the address of a node",
+    "nftables.md#hairpin-connections": "hairpin connections are matched by protocol and port",
+    "nftables.md#masquerade-mark": "only marked packets are masqueraded",
+    "nftables.md#hairpin": "an endpoint that connects to itself sees the node as the client",
+    "nftables.md#cluster-ips": "cluster IPs in use are known",
+    "nftables.md#undefined-ports": "ports that a Service does not define are rejected at its cluster IP",
+    "nftables.md#unallocated-cluster-ips": "packets to cluster IPs that no Service has are dropped",
+    "nftables.md#nodeport-ips": "NodePorts are served on those local addresses that --nodeport-addresses selects",
+    "nftables.md#no-endpoint-services": "frontends without endpoints are known",
+    "nftables.md#no-endpoint-nodeports": "NodePorts without endpoints are known",
+    "nftables.md#reject": "a rejected client receives an ICMP message",
+    "nftables.md#service-endpoints-check": "frontends without endpoints are rejected in three hooks",
+    "nftables.md#nodeport-endpoints-check": "NodePorts without endpoints are rejected on NodePort addresses only",
+    "nftables.md#firewall-ips": "frontends with source ranges are known",
+    "nftables.md#firewall-check": "source ranges are checked before destination NAT",
+    "nftables.md#services-chain": "frontends and NodePorts are translated to endpoints",
+    "nftables.md#masquerade-to-cluster-ips": "packets to cluster IPs from outside the cluster are masqueraded",
+    "nftables.md#service-ips": "a frontend is an address, a protocol and a port",
+    "nftables.md#service-nodeports": "NodePorts are matched on local addresses",
+    "nftables.md#elements": "map and set elements are added and removed between syncs",
+    "nftables.md#local-endpoint-hairpin": "every reachable local endpoint has a hairpin element",
+    "nftables.md#used-pools": "a pool of endpoints exists only if a policy uses it",
+    "nftables.md#internal-policy": "the internal traffic policy chooses the pool of the cluster IP",
+    "nftables.md#external-chain": "a Service port with external frontends has rules for external traffic",
+    "nftables.md#no-endpoints": "a Service port without endpoints is rejected; without local ones, policy Local drops",
+    "nftables.md#cluster-ip-set": "only Services of this proxy have their cluster IP in the set",
+    "nftables.md#cluster-ip": "the cluster IP leads to endpoints or to a verdict",
+    "nftables.md#external-ip": "an external IP leads to endpoints, a verdict, or either by client",
+    "nftables.md#source-ranges": "source ranges apply to load balancer IPs whether or not there are endpoints",
+    "nftables.md#load-balancer-ip": "every load balancer IP is a frontend",
+    "nftables.md#nodeport": "a NodePort leads to endpoints or to a verdict",
+    "nftables.md#external-traffic": "external traffic is masqueraded, unless the policy is Local",
+    "nftables.md#allowed-sources": "which sources may reach a load balancer IP",
+    "nftables.md#endpoint-choice": "one of several endpoints is chosen, each with its own target port",
+    "nftables.md#session-affinity": "with session affinity, a client keeps its endpoint",
+    "nftables.md#loopback-nodeports": "NodePorts on loopback addresses are not served",
+    "nftables.md#differences": "by default NodePorts are served on the primary addresses only, never on loopback",
+    "configuration.md#node-addresses": "how the primary address of each family is found",
+    "configuration.md#local-traffic": "how each --detect-local-mode tells local traffic",
+    "ownership.md#order": "which Service owns a frontend that several claim, and which owns it after a change",
+    "ownership.md#duplicates": "one Service may state the same frontend twice",
 }
+"""What each rule requires, by clause."""
 
-TOPOLOGY = (
-    "hints, both policies Local",
-    "internal Local ignores hints",
-    "no node labels",
-    "empty zone label",
-    "node in a zone without hints",
-    "hinted but not ready in own zone",
-    "only unready ones in own zone",
-    "one ready endpoint lacks a hint",
-    "several zones per endpoint",
-    "conflicting topology and locality",
-    "internal Local, no endpoints",
-    "internal Local, all remote",
-    "internal Local, all local",
-    "internal Local, some local",
-    "Cluster, none ready",
-    "Cluster, some ready",
-    "Cluster, all terminating",
-    "internal Local, external Cluster",
-    "internal Cluster, external Local",
-    "both Local, one local",
-    "both Local, all remote",
-    "both Local, remote terminating",
-    "external Local, terminating local",
-    "external Local, not accessible",
-    "internal Local, inside only",
-    "PreferSameNode",
-    "unready endpoint without hints",
-)
-"""K.1, row by row."""
+SERVICE_PORT_RULES = (
+    "local-endpoint-hairpin", "used-pools", "internal-policy", "external-chain", "no-endpoints", "cluster-ip-set",
+    "cluster-ip", "external-ip", "source-ranges", "load-balancer-ip", "nodeport", "unchanged-service-ports",
+    "external-traffic", "allowed-sources", "affinity-timeout", "endpoint-choice", "session-affinity",
+)  # fmt: skip
+"""Rows of nftables.md#service-ports."""
 
-DETECTIONS = (
-    "ClusterCIDR",
-    "NodeCIDR",
-    "BridgeInterface",
-    "InterfaceNamePrefix",
-    "no detection",
-    "masqueradeAll",
-)
-"""The columns of the masquerade matrix."""
-SOURCES = ("local-2", "node", "outside")
-DESTINATIONS = tuple(
+TOPOLOGY = {
+    "hints-both-policies-local": "hints do not matter to policy Local, but to clients that bypass it",
+    "internal-local-ignores-hints": "internal policy Local ignores hints",
+    "no-node-labels": "without labels on the Node, hints are ignored",
+    "empty-zone-label": "with an empty zone label, hints are ignored",
+    "node-in-a-zone-without-hints": "hints are ignored if no endpoint is hinted for the node's zone",
+    "hinted-but-not-ready-in-own-zone": "endpoints that are hinted for the zone but not ready are not used",
+    "only-unready-ones-in-own-zone": "hints are ignored if the zone has only endpoints that are not ready",
+    "one-ready-endpoint-lacks-a-hint": "hints are ignored if a ready endpoint has none",
+    "several-zones-per-endpoint": "an endpoint may be hinted for several zones",
+    "conflicting-topology-and-locality": "hints may choose endpoints other than the local ones",
+    "internal-local-no-endpoints": "internal policy Local without any endpoint rejects",
+    "internal-local-all-remote": "internal policy Local with remote endpoints only drops",
+    "internal-local-all-local": "internal policy Local with local endpoints only uses all of them",
+    "internal-local-some-local": "internal policy Local uses the local ones of all endpoints",
+    "cluster-none-ready": "policy Cluster with endpoints that are neither ready nor serving rejects",
+    "cluster-some-ready": "policy Cluster uses ready endpoints only",
+    "cluster-all-terminating": "policy Cluster uses serving terminating endpoints if there are no others",
+    "internal-local-external-cluster": "internal policy Local does not restrict external traffic",
+    "internal-cluster-external-local": "external policy Local does not restrict internal traffic",
+    "both-local-one-local": "with both policies Local, only the local endpoint is used",
+    "both-local-all-remote": "with both policies Local and no local endpoint, packets are dropped",
+    "both-local-remote-terminating": "with both policies Local, remote terminating endpoints are not used",
+    "external-local-terminating-local": "external policy Local prefers terminating local to ready remote endpoints",
+    "external-local-not-accessible": "external policy Local does not matter to a Service without external frontends",
+    "internal-local-inside-only": "internal policy Local of a Service with a cluster IP only",
+    "prefersamenode": "hints for nodes come before hints for zones",
+    "unready-endpoint-without-hints": "an endpoint that is not ready needs no hint",
+}
+"""Rows of upstream-tests.md#topology."""
+
+DETECTIONS = {
+    "ClusterCIDR": "clustercidr",
+    "NodeCIDR": "nodecidr",
+    "BridgeInterface": "bridgeinterface",
+    "InterfaceNamePrefix": "interfacenameprefix",
+    "no detection": "no-detection",
+    "masqueradeAll": "masqueradeall",
+}
+"""Columns of the masquerade matrix, and the end of each one's clause."""
+CLIENTS = ("local-2", "node", "outside")
+FRONTENDS = tuple(
     f"${frontend}"
     for frontend in (
         "cluster.40:80", "node:30040", "external.40:80", "external.41:80",
         "cluster.42:80", "node:30042", "external.42:80", "external.43:80",
     )
 )  # fmt: skip
-"""Cluster IP, NodePort, VIP and external IP: of a Service with external policy Cluster, and of one with Local."""
-
-PROXIER = (
-    *(f"masquerade {detection}" for detection in DETECTIONS),
-    "LB hairpin",
-    "no-endpoint reject",
-    "external IP reject",
-    "LB reject",
-    "node port reject",
-    "source ranges allowed",
-    "source ranges denied",
-    "VIP as source",
-    *(
-        f"nodePortAddresses {form}"
-        for form in (
-            "primary", "CIDR", "all", "zero CIDR", "none matching", "one family", "loopback CIDR", "primary and CIDR",
-        )
-    ),
-    "only-local external IP",
-    "only-local load balancer",
-    "only-local NodePort",
-    "internal traffic policy",
-    "terminating endpoints, Cluster",
-    "terminating endpoints, Local",
-    "hairpin",
-    "session affinity",
-    "repeated sync",
-    "ipMode Proxy",
-    "bad addresses",
-)  # fmt: skip
-"""K.6, case by case."""
-
-CLUSTER = (
-    "port change",
-    "multiport",
-    "SCTP",
-    "hairpin",
-    "source kept to a cluster IP",
-    "up and down",
-    "type changes",
-    "publishNotReadyAddresses",
-    "session affinity",
-    "rejected without endpoints",
-    "dropped where both policies are Local",
-    "internal policy Local",
-    "external policy Local falls back",
-    "service-proxy-name label",
-    "headless",
-    "ExternalName",
-    "survives a restart",
-    "LB source ranges",
-    "ipMode Proxy",
-    "pod to service",
-    "node to service",
-    "endpoint to service",
-    "udp",
-    "update nodePort",
-    "trafficDistribution",
-    "dual stack",
-    "source kept by policy Local",
-    "pod to pod without NAT",
-)
-"""K.10, case by case."""
-
-SHOWN = frozenset(
-    [
-        *RULES,
-        *(f"K.1 {row}" for row in TOPOLOGY),
-        *(f"K.6 {case}" for case in PROXIER),
-        *(f"K.10 {case}" for case in CLUSTER),
-    ]
-)
+"""Cluster IP, NodePort, load balancer IP, external IP: with external policy Cluster, and again with Local."""
 
 
-class Elsewhere(NamedTuple):
-    """Why no scenario shows a clause, and the test that does instead, as pytest calls it; "" where there is none."""
+def masquerade_clause(detection: str) -> str:
+    """Return the clause of a column of the masquerade matrix."""
+    return f"upstream-tests.md#nftables-masquerade-{DETECTIONS[detection]}"
 
+
+NFTABLES = {
+    **{
+        f"masquerade-{end}": f"who is masqueraded at each kind of frontend, with {detection}"
+        for detection, end in DETECTIONS.items()
+    },
+    "lb-hairpin": "pods and the node reach a Service through its load balancer IP",
+    "no-endpoint-reject": "a cluster IP without endpoints is rejected",
+    "external-ip-reject": "an external IP without endpoints is rejected",
+    "lb-reject": "a load balancer IP without endpoints is rejected",
+    "node-port-reject": "a NodePort without endpoints is rejected",
+    "source-ranges-allowed": "clients in a source range are served",
+    "source-ranges-denied": "packets of clients outside all source ranges are dropped",
+    "vip-as-source": "the node may use the load balancer IP as its source address",
+    "nodeportaddresses-primary": "--nodeport-addresses primary: only the primary addresses serve NodePorts",
+    "nodeportaddresses-cidr": "--nodeport-addresses with a network: local addresses in it serve NodePorts",
+    "nodeportaddresses-all": "--nodeport-addresses with the networks of all addresses of both families",
+    "nodeportaddresses-zero-cidr": "--nodeport-addresses with a network of length zero selects no loopback address",
+    "nodeportaddresses-none-matching": "--nodeport-addresses that matches no local address serves no NodePort",
+    "nodeportaddresses-one-family": "--nodeport-addresses of one family leaves the other one without NodePorts",
+    "nodeportaddresses-loopback-cidr": "--nodeport-addresses with a loopback network serves no NodePort",
+    "nodeportaddresses-primary-and-cidr": "--nodeport-addresses with primary and a network",
+    "only-local-external-ip": "an external IP with external policy Local",
+    "only-local-load-balancer": "a load balancer IP with external policy Local",
+    "only-local-nodeport": "a NodePort with external policy Local",
+    "internal-traffic-policy": "a cluster IP with internal policy Local",
+    "terminating-endpoints-cluster": "terminating endpoints with policy Cluster",
+    "terminating-endpoints-local": "terminating endpoints with policy Local",
+    "hairpin": "an endpoint reaches itself through its Service",
+    "session-affinity": "session affinity holds across frontends",
+    "repeated-sync": "Services and endpoints change between two syncs",
+    "ipmode-proxy": "a load balancer IP with ipMode Proxy is no frontend",
+    "bad-addresses": "invalid addresses are ignored, and the rest of the Service is served",
+}
+"""Cases of upstream-tests.md#nftables."""
+
+END_TO_END = {
+    "port-change": "the port or target port of a Service changes",
+    "multiport": "a Service has several ports",
+    "sctp": "a Service of SCTP",
+    "hairpin": "a pod reaches itself through its Service",
+    "source-kept-to-a-cluster-ip": "a pod's address is kept when it connects to a cluster IP",
+    "up-and-down": "Services are added and deleted",
+    "type-changes": "the type of a Service changes",
+    "publishnotreadyaddresses": "endpoints of a Service with publishNotReadyAddresses are used before they are ready",
+    "session-affinity": "session affinity, also when it is switched on and off",
+    "rejected-without-endpoints": "connections to a Service without endpoints are rejected",
+    "dropped-where-both-policies-are-local": "packets are dropped if both policies are Local and no endpoint is",
+    "internal-policy-local": "internal policy Local",
+    "external-policy-local-falls-back": "external policy Local falls back to terminating local endpoints",
+    "service-proxy-name-label": "a Service with the label service-proxy-name is not served",
+    "headless": "a headless Service has no frontend",
+    "externalname": "an ExternalName Service has no frontend",
+    "survives-a-restart": "Services are served after a restart of the proxy",
+    "lb-source-ranges": "loadBalancerSourceRanges",
+    "ipmode-proxy": "a load balancer IP with ipMode Proxy is no frontend",
+    "pod-to-service": "a pod connects to a Service",
+    "node-to-service": "the node connects to a Service",
+    "endpoint-to-service": "an endpoint connects to its own Service",
+    "udp": "a Service of UDP",
+    "update-nodeport": "the NodePort of a Service changes",
+    "trafficdistribution": "trafficDistribution, through the hints that it leads to",
+    "dual-stack": "dual-stack and single-stack Services",
+    "source-kept-by-policy-local": "external policy Local keeps the client's address",
+    "pod-to-pod-without-nat": "a connection from pod to pod is not translated",
+}
+"""Cases of upstream-tests.md#end-to-end."""
+
+SHOWN = {
+    **RULES,
+    **{f"upstream-tests.md#topology-{row}": text for row, text in TOPOLOGY.items()},
+    **{f"upstream-tests.md#nftables-{case}": text for case, text in NFTABLES.items()},
+    **{f"upstream-tests.md#end-to-end-{case}": text for case, text in END_TO_END.items()},
+}
+"""Every clause that a packet has to show."""
+
+
+class NoPacket(NamedTuple):
+    """A clause that no scenario can show: what it requires, why, and the test that shows it instead, if any."""
+
+    requirement: str
     reason: str
-    test: str
+    test: str = ""
 
 
 NO_PACKET = {
-    "C.6(12)": Elsewhere(
-        "what is not written again cannot be seen",
-        "tests/kernel/test_operations.py::test_a_sync_without_changes_sends_nothing",
+    "nftables.md#unchanged-service-ports": NoPacket(
+        "what has not changed is not written again",
+        "packets do not show what is not written again",
+        "tests/kernel/test_transactions.py::test_a_sync_without_changes_sends_nothing",
     ),
-    "C.6(15)": Elsewhere(
+    "nftables.md#affinity-timeout": NoPacket(
+        "the affinity timeout counts from a client's last connection",
         "a timeout needs time to pass",
         "tests/packets/test_affinity.py::test_a_timeout_that_changes_counts_from_the_next_connection",
     ),
-    "C.7": Elsewhere(
-        "stale chains carry no packet",
+    "nftables.md#after-a-sync": NoPacket(
+        "stale chains are emptied at once and deleted with a later sync",
+        "no packet enters a stale chain",
         "tests/kernel/test_sticky_chains.py::test_chains_are_emptied_at_once_and_deleted_a_second_later",
     ),
-    "C.4(1)": Elsewhere("the table's own form", "tests/kernel/test_rule_forms.py::test_every_rule_loads_and_is_listed"),
-    "C.4(2)": Elsewhere(
-        "chains of an older version", "tests/kernel/test_rule_forms.py::test_a_table_with_another_layout_is_replaced"
+    "nftables.md#table": NoPacket(
+        "the table, its chains, maps and sets",
+        "packets do not show how a table is written",
+        "tests/kernel/test_rule_forms.py::test_every_rule_loads_and_is_listed",
     ),
-    "C.4(26)": Elsewhere(
-        "what an earlier process left is read",
-        "tests/kernel/test_operations.py::test_what_is_missing_or_too_much_is_mended_at_start",
+    "nftables.md#older-layouts": NoPacket(
+        "a table of another layout is replaced",
+        "scenarios begin without a table",
+        "tests/kernel/test_rule_forms.py::test_table_without_marker_is_replaced",
     ),
-    "K.6 startup": Elsewhere(
-        "what an earlier process left is not made twice",
-        "tests/kernel/test_operations.py::test_a_restart_on_an_unchanged_cluster_sends_nothing",
+    "nftables.md#existing-table": NoPacket(
+        "a table that an earlier process left is read and completed",
+        "scenarios begin without a table",
+        "tests/kernel/test_transactions.py::test_restart_repairs_missing_and_superfluous_elements",
     ),
-    "K.6 NodePorts on addresses that come and go": Elsewhere(
-        "it needs a process that follows",
+    "upstream-tests.md#nftables-startup": NoPacket(
+        "a start on an unchanged cluster changes nothing",
+        "packets do not show what is not written again",
+        "tests/kernel/test_transactions.py::test_a_restart_on_an_unchanged_cluster_sends_nothing",
+    ),
+    "upstream-tests.md#nftables-changing-node-addresses": NoPacket(
+        "NodePorts are served on addresses that are added, until they are removed",
+        "it needs a process that watches the node's addresses",
         "tests/packets/test_addresses.py::test_node_ports_follow_the_addresses_of_the_machine",
     ),
-    "K.6 overall rules": Elsewhere(
-        "a dump of rules", "tests/kernel/test_rule_forms.py::test_every_rule_loads_and_is_listed"
+    "upstream-tests.md#nftables-overall-rules": NoPacket(
+        "all rules of a cluster, as text",
+        "packets do not show how rules are written",
+        "tests/kernel/test_rule_forms.py::test_every_rule_loads_and_is_listed",
     ),
-    "K.6 partial sync and failed transaction": Elsewhere(
-        "nothing changes for packets",
-        "tests/kernel/test_recovery.py::test_a_change_that_is_refused_is_made_by_comparing_at_once",
+    "upstream-tests.md#nftables-failed-transaction": NoPacket(
+        "a change that the kernel refuses is tried again, in full",
+        "the outcome of packets is the same",
+        "tests/kernel/test_recovery.py::test_refused_change_is_made_by_comparison",
     ),
-    "K.6 localhost NodePort reject set": Elsewhere("the gate is off by default, and knft has none (C.8)", ""),
-    "K.6 naming": Elsewhere("knft names no chain after a Service", ""),
-    "K.6 health check node port, no-endpoints metric": Elsewhere("knft serves no health checks and metrics yet", ""),
-    "K.1 PreferSameNode with the gate off": Elsewhere("the gate is on by default, and knft has none", ""),
-    "K.10 nodePort conflicts": Elsewhere("the API server refuses them; two claimants are shown", ""),
-    "K.10 healthCheckNodePort during termination": Elsewhere("knft serves no health checks yet", ""),
-    "K.10 rules survive a flush": Elsewhere(
-        "the table is watched, not a packet",
-        "tests/packets/test_foreign.py::test_what_others_change_is_mended_and_reported",
+    "upstream-tests.md#nftables-loopback-nodeport-reject-set": NoPacket(
+        "NodePorts on loopback are rejected by a set, behind a feature gate",
+        "the gate is off by default, and knft does not have it (docs/behaviour/nftables.md#loopback-nodeports)",
     ),
-    "K.10 conntrack, the server pod is replaced": Elsewhere(
-        "a client dials from one port before and after",
+    "upstream-tests.md#nftables-naming": NoPacket(
+        "names of chains are made from names of Services", "knft names no chain after a Service"
+    ),
+    "upstream-tests.md#nftables-health-check-node-port": NoPacket(
+        "health check NodePorts, and the metric of Services without endpoints", "scenarios do not ask HTTP servers"
+    ),
+    "upstream-tests.md#topology-prefersamenode-gate-off": NoPacket(
+        "without the feature gate, hints for nodes are ignored", "the gate is on by default, and knft does not have it"
+    ),
+    "upstream-tests.md#end-to-end-nodeport-conflicts": NoPacket(
+        "two Services cannot have the same NodePort",
+        "the API server refuses the second; scenarios show two Services that claim one frontend",
+    ),
+    "upstream-tests.md#end-to-end-health-check-during-termination": NoPacket(
+        "the health check NodePort fails while endpoints terminate", "scenarios do not ask HTTP servers"
+    ),
+    "upstream-tests.md#end-to-end-rules-survive-a-flush": NoPacket(
+        "rules that another program removes are restored",
+        "packets do not show who changed a table",
+        "tests/packets/test_foreign_changes.py::test_foreign_change_is_repaired_and_reported",
+    ),
+    "upstream-tests.md#end-to-end-conntrack-pod-replaced": NoPacket(
+        "UDP clients reach the pod that replaces their server",
+        "the client has to use one port before and after",
         "tests/packets/test_udp_flows.py::test_clients_keep_working_when_their_server_is_replaced",
     ),
-    "K.10 conntrack, an endpoint becomes ready": Elsewhere(
-        "the same",
+    "upstream-tests.md#end-to-end-conntrack-endpoint-ready": NoPacket(
+        "UDP clients that were rejected are served once an endpoint is ready",
+        "the client has to use one port before and after",
         "tests/packets/test_udp_flows.py::test_clients_are_served_once_an_endpoint_is_ready",
     ),
-    "K.10 conntrack, the target port changes": Elsewhere(
-        "the same",
+    "upstream-tests.md#end-to-end-conntrack-target-port": NoPacket(
+        "UDP clients reach the new target port",
+        "the client has to use one port before and after",
         "tests/packets/test_udp_flows.py::test_clients_keep_working_when_the_target_port_changes",
     ),
-    "K.10 conntrack, INVALID packets": Elsewhere("knft has no rule for them, as kube-proxy has none in this mode", ""),
-    "K.10 kube_proxy, CLOSE_WAIT": Elsewhere(
-        "a setting is no packet", "tests/kernel/test_sysctls.py::test_the_namespaces_own_settings_are_set"
+    "upstream-tests.md#end-to-end-conntrack-invalid": NoPacket(
+        "packets in conntrack state INVALID do not reset connections",
+        "knft has no rule for them, and neither has kube-proxy in nftables mode",
     ),
-    "K.10 kube_proxy, nfacct": Elsewhere("nfacct is not of this mode", ""),
-    "K.10 readiness urls": Elsewhere("knft serves none yet", ""),
-    "K.10 apiserver restart": Elsewhere("knft reads manifests", ""),
-    "K.10 hostport, endpointslice mirroring": Elsewhere("they are others' work", ""),
+    "upstream-tests.md#end-to-end-close-wait": NoPacket(
+        "the conntrack timeout of CLOSE_WAIT is set",
+        "packets do not show a setting",
+        "tests/kernel/test_sysctls.py::test_parameters_of_the_network_namespace_are_set",
+    ),
+    "upstream-tests.md#end-to-end-nfacct": NoPacket(
+        "packets are counted by nfacct", "kube-proxy does not use nfacct in nftables mode"
+    ),
+    "upstream-tests.md#end-to-end-readiness-urls": NoPacket(
+        "/healthz and /livez of the proxy", "scenarios do not ask HTTP servers"
+    ),
+    "upstream-tests.md#end-to-end-apiserver-restart": NoPacket(
+        "Services are served during and after a restart of the API server", "scenarios are files of manifests"
+    ),
+    "upstream-tests.md#end-to-end-hostport": NoPacket(
+        "hostPort, and EndpointSlice mirroring", "they are implemented by the container runtime and a controller"
+    ),
 }

@@ -1,30 +1,31 @@
-"""The lab, for every test that sends packets."""
+"""Fixtures for tests that send packets: the lab, and a node with knft's stages in this process."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.packets.crowd import ADMIN, HTTP, PODS, Dialler, gather
+from tests.packets.many_clients import ADMIN, HTTP, PODS, OutsideClients, add_client_addresses
 from tests.packets.programmed import ProgrammedNode
-from tests.packets.scenario import UNALLOCATED, UNPROXIED
 from tests.support.lab import plan
 from tests.support.lab.links import netlink
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
+from tests.support.scenario import UNALLOCATED, UNPROXIED
 
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """One lab for the session.
 
-    Its remote node also has addresses that the node sends it untouched packets to: what is not dropped is answered.
-    Its pods answer the outside client through the node: who is not masqueraded is answered all the same.
+    The remote node also has addresses to which the node routes untranslated packets: a packet that is not dropped is
+    answered. It routes answers to the outside client through the node, so that unmasqueraded clients are answered too.
     """
     with Lab(local_pods=4, remote_pods=8) as built:
         for addresses in (UNALLOCATED, *UNPROXIED):
             with netlink(built.host("remote").namespace) as link:
                 link.add_addresses("eth0", addresses, by_default=False)
+                link.wait_for_neighbor_discovery("eth0")
             with netlink(built.host("node").namespace) as link:
                 link.add_routes(_host_routes(addresses), plan.REMOTE.lan)
         with netlink(built.host("remote").namespace) as link:
@@ -34,14 +35,14 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def crowded_lab(lab: Lab) -> Lab:
-    """The lab, with an outside host that has 65 000 addresses in each family."""
-    gather(lab)
+    """The lab; the outside host has 65 000 more addresses in each family."""
+    add_client_addresses(lab)
     return lab
 
 
 @pytest.fixture
 def node(crowded_lab: Lab) -> Iterator[ProgrammedNode]:
-    """The node, with servers on every pod of ``crowd.PODS``."""
+    """The node under test, with servers on every pod of ``many_clients.PODS``."""
     with Responders() as servers, ProgrammedNode(crowded_lab) as programmed:
         for pod in PODS:
             for port in (HTTP, ADMIN):
@@ -51,9 +52,9 @@ def node(crowded_lab: Lab) -> Iterator[ProgrammedNode]:
 
 
 @pytest.fixture
-def outside(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> Dialler:
-    """The outside host, dialling in the test's family and protocol."""
-    return Dialler(node, version, protocol)
+def outside(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> OutsideClients:
+    """Clients on the outside host, in the test's family and protocol."""
+    return OutsideClients(node, version, protocol)
 
 
 def _host_routes(addresses: plan.Addresses) -> plan.Addresses:

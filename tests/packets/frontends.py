@@ -1,66 +1,71 @@
-"""Who dials what while endpoints come and go: three clients, each at every frontend that means something to it."""
+"""Clients and frontends of the connections that are made while endpoints change.
+
+Each of three clients connects to every frontend that is useful to it.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.packets.churn import SERVICES, Kind
-from tests.packets.crowd import clients
-from tests.packets.families import VERSIONS, address
+from tests.packets.churn import SERVICES, ChurningService
+from tests.packets.many_clients import clients
+from tests.support.families import VERSIONS, address
 from tests.support.lab import plan
-from tests.support.lab.answering import PROTOCOLS
-from tests.support.lab.calls import Target
+from tests.support.lab.clients import Target
 from tests.support.lab.outcomes import Protocol
+from tests.support.lab.responder_process import PROTOCOLS
 
 CLIENTS = ("outside", "local-4", "node")
-"""From elsewhere, from a pod (which is an endpoint itself, and may be led to itself), and from the node."""
-PLACES = ("cluster", "external", "node")
-REMEMBERED = 20
-"""So many addresses of ``outside`` dial sticky Services, in each family."""
+"""A client outside the cluster; a pod, which is an endpoint too and may be chosen for its own connection; the node."""
+ADDRESS_KINDS = ("cluster", "external", "node")
+STICKY_CLIENTS = 20
+"""The number of addresses in each family from which ``outside`` connects to sticky Services."""
 
 
 class Frontend(NamedTuple):
-    """A frontend as one client sees it, in one family and protocol."""
+    """One client, Service, service of address, family and protocol."""
 
     client: str
-    kind: Kind
-    place: str
+    service: ChurningService
+    address_kind: str
     version: plan.Version
     protocol: Protocol
 
     @property
     def is_local(self) -> bool:
-        """Whether the policy allows local endpoints alone; an external policy is only for who comes from outside."""
-        return self.place in self.kind.local_frontends and (self.client == "outside" or self.place == "cluster")
+        """Whether only local endpoints may answer. An external policy applies to clients from outside only."""
+        return self.address_kind in self.service.local_only_frontends and (
+            self.client == "outside" or self.address_kind == "cluster"
+        )
 
     @property
     def target(self) -> Target:
-        """What is dialled."""
-        number = self.kind.number
-        name = "node" if self.place == "node" else f"{self.place}.{number}"
-        port = self.kind.node_port if self.place == "node" else 80
-        crowd = self.client == "outside" and self.kind.is_sticky
-        sources = tuple(clients(self.version, REMEMBERED)) if crowd else ()
+        """The address to connect to."""
+        number = self.service.number
+        name = "node" if self.address_kind == "node" else f"{self.address_kind}.{number}"
+        port = self.service.node_port if self.address_kind == "node" else 80
+        has_many_clients = self.client == "outside" and self.service.is_sticky
+        sources = tuple(clients(self.version, STICKY_CLIENTS)) if has_many_clients else ()
         return Target(address(name, self.version), port, self.protocol, sources)
 
     def __str__(self) -> str:
-        """Return the frontend in words."""
-        return f"{self.client} to {self.kind.name} by {self.place}, {self.protocol} over IPv{self.version}"
+        """Return a description."""
+        return f"{self.client} to {self.service.name} by {self.address_kind}, {self.protocol} over IPv{self.version}"
 
 
 def frontends(client: str) -> list[Frontend]:
-    """Return all that a client dials."""
+    """Return the frontends that a client connects to."""
     return [
-        Frontend(client, kind, place, version, protocol)
-        for kind, place in _places(client)
+        Frontend(client, service, address_kind, version, protocol)
+        for service, address_kind in _useful_address_kinds(client)
         for version in VERSIONS
         for protocol in PROTOCOLS
     ]
 
 
-def _places(client: str) -> Iterator[tuple[Kind, str]]:
-    for kind in SERVICES:
-        for place in PLACES:
-            # Where a client may also be led to remote endpoints, it may be remembered at two.
-            two_classes = client == "outside" and kind.is_sticky and kind.local_frontends
-            if not two_classes or place in kind.local_frontends:
-                yield kind, place
+def _useful_address_kinds(client: str) -> Iterator[tuple[ChurningService, str]]:
+    for service in SERVICES:
+        for address_kind in ADDRESS_KINDS:
+            # A sticky client that could reach local and cluster endpoints may be remembered at one of each.
+            may_be_remembered_twice = client == "outside" and service.is_sticky and service.local_only_frontends
+            if not may_be_remembered_twice or address_kind in service.local_only_frontends:
+                yield service, address_kind

@@ -1,14 +1,14 @@
-"""Packets that are under way at a commit, which ``treacle`` holds up so that there are many.
+"""Packets that are in the middle of the rules at a commit; ``slow_chain`` delays them so that there are many.
 
-``new_chains``: what a packet enters is led by its verdict to a chain that the commit makes itself. Each sync gives a
-Service with policy Local sizes of its two pools that no Service had so far, hence a chain that is new; and then the
-same once more, when no chain is new.
+``run_new_chains``: a verdict leads a packet to a chain that the commit itself creates. Each sync gives a Service with
+policy Local new sizes of its two pools, and so a new chain; then the same sizes again, without a new chain.
 
-``scaled``: a packet has its verdict, for a pool of many, and looks for its endpoint in a pool of one.
+``run_scaling``: a packet has a verdict for a pool of many endpoints, and looks up its endpoint in a pool of one.
 
-``to_itself``: a packet is led to the endpoint that sends it, which is none any more when it is to be masqueraded.
+``run_hairpin``: a packet was sent to its own client, which is removed before the packet is to be masqueraded.
 
-``made_sticky``: a packet enters before a Service becomes sticky, or while the endpoints of a sticky one come and go.
+``run_affinity_toggle``: a packet enters before its Service becomes sticky, or while the endpoints of a sticky Service
+change.
 """
 
 import itertools
@@ -18,121 +18,162 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.packets import treacle
-from tests.packets.churn import EVERY, HERE, LOCAL, PODS, SERVICES, TARGET_PORTS, Kind, Pool, slices_between
-from tests.packets.crowd import STICKY
-from tests.packets.frontends import PLACES, Frontend, frontends
+from tests.packets import slow_chain
+from tests.packets.churn import (
+    ALL_BACKENDS,
+    LOCAL,
+    LOCAL_BACKENDS,
+    PODS,
+    SERVICES,
+    TARGET_PORTS,
+    ChurningService,
+    Pool,
+    slices_between,
+)
+from tests.packets.frontends import ADDRESS_KINDS, Frontend, frontends
 from tests.packets.live import LiveNode
-from tests.packets.programmed import both_protocols, service
-from tests.support.lab.answering import Answering
-from tests.support.lab.calls import NONE, Callers
+from tests.packets.many_clients import STICKY
+from tests.packets.programmed import service, tcp_and_udp
+from tests.support.lab.clients import NONE, ClientProcesses
+from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 
-NEAR = next(kind for kind in SERVICES if kind.name == "near")
-OPEN = next(kind for kind in SERVICES if kind.name == "open")
-KEPT = next(kind for kind in SERVICES if kind.name == "kept-near")
-CALLERS = ("outside", "local-4")
-SIZES = [(cluster, local) for cluster in range(2, 25) for local in range(1, min(cluster, len(HERE)) + 1)]
+EXTERNAL_LOCAL = next(kind for kind in SERVICES if kind.name == "external-local")
+CLUSTER_POLICY = next(kind for kind in SERVICES if kind.name == "cluster-policy")
+STICKY_LOCAL = next(kind for kind in SERVICES if kind.name == "sticky-external-local")
+CLIENT_HOSTS = ("outside", "local-4")
+SIZES = [(cluster, local) for cluster in range(2, 25) for local in range(1, min(cluster, len(LOCAL_BACKENDS)) + 1)]
 MANY = 20
 POOLS = tuple(f"pool-{protocol}-{MANY}" for protocol in ("tcp", "udp"))
-WITHOUT_END = 10**8
-THINNER = 5_000
-"""Rules that hold packets up for a twentieth of a millisecond, ten times as long as they take without."""
+ENDLESS = 10**8
+FEWER_RULES = 5_000
+"""Rules that delay a packet by 50 microseconds: without them it takes a tenth of that."""
 
 
-class Played(NamedTuple):
-    """How many calls there were, how many of them across a commit, and which were lost."""
+class InFlightResult(NamedTuple):
+    """The number of connections, the number of those during a commit, and the lost ones."""
 
-    calls: int
-    across: int
+    connections: int
+    during_commit: int
     lost: list[str]
 
 
-def new_chains(lab: Lab, folder: Path, seed: int) -> Played:
-    """Have chains made that verdicts lead to at once; play until every pair of sizes was there twice."""
-    seen = {name: [frontend for frontend in frontends(name) if frontend.kind is NEAR] for name in CALLERS}
+def run_new_chains(lab: Lab, folder: Path, seed: int) -> InFlightResult:
+    """Create chains that verdicts lead to at once, until each pair of pool sizes was there twice."""
+    client_frontends = {
+        name: [frontend for frontend in frontends(name) if frontend.service is EXTERNAL_LOCAL] for name in CLIENT_HOSTS
+    }
     pools = [_pool(1, 1), *(_pool(*sizes) for sizes in SIZES), _pool(1, 1)]
-    with _node(lab, NEAR, pools[0]) as node:
-        treacle.pour(node.namespace, ("services",))
-        return _play(lab, folder, seed, seen, lambda: _walk(node, NEAR, pools + pools))
+    with _node(lab, EXTERNAL_LOCAL, pools[0]) as node:
+        slow_chain.slow_down(node.namespace, ("services",))
+        return _run(lab, folder, seed, client_frontends, lambda: _sync_each(node, EXTERNAL_LOCAL, pools + pools))
 
 
-def scaled(lab: Lab, folder: Path, seed: int, times: int) -> Played:
-    """Scale a Service from one endpoint to many and back, so often."""
-    seen = {
-        name: [frontend for frontend in frontends(name) if frontend.kind is OPEN and frontend.place == "cluster"]
-        for name in CALLERS
+def run_scaling(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
+    """Scale a Service from one endpoint to many and back, ``times`` times."""
+    client_frontends = {
+        name: [
+            frontend
+            for frontend in frontends(name)
+            if frontend.service is CLUSTER_POLICY and frontend.address_kind == "cluster"
+        ]
+        for name in CLIENT_HOSTS
     }
-    few, many = EVERY[:1], EVERY[:MANY]
-    with _node(lab, OPEN, many) as node:
-        treacle.pour(node.namespace, POOLS)
-        return _play(lab, folder, seed, seen, lambda: _walk(node, OPEN, [many, few] * times))
+    few, many = ALL_BACKENDS[:1], ALL_BACKENDS[:MANY]
+    with _node(lab, CLUSTER_POLICY, many) as node:
+        slow_chain.slow_down(node.namespace, POOLS)
+        return _run(lab, folder, seed, client_frontends, lambda: _sync_each(node, CLUSTER_POLICY, [many, few] * times))
 
 
-def to_itself(lab: Lab, folder: Path, seed: int, times: int) -> Played:
-    """Have the endpoint that dials come and go, so often."""
-    caller, other = HERE[-1], HERE[0]
-    seen = {caller.pod: [frontend for frontend in frontends(caller.pod) if frontend.kind is OPEN]}
-    with _node(lab, OPEN, (other,)) as node:
-        treacle.pour(node.namespace, ("masquerading",), THINNER)
-        return _play(lab, folder, seed, seen, lambda: _walk(node, OPEN, [(other,), (other, caller)] * times))
-
-
-def made_sticky(lab: Lab, folder: Path, seed: int, times: int, *, by_cluster_ip_alone: bool) -> Played:
-    """Give a Service affinity and take it away, with endpoints that come and go meanwhile, so often."""
-    callers = CALLERS[1:] if by_cluster_ip_alone else CALLERS
-    places = ("cluster",) if by_cluster_ip_alone else PLACES
-    seen = {
-        name: [frontend for frontend in frontends(name) if frontend.kind is KEPT and frontend.place in places]
-        for name in callers
+def run_hairpin(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
+    """Remove and add the endpoint that is also the client, ``times`` times."""
+    client, other = LOCAL_BACKENDS[-1], LOCAL_BACKENDS[0]
+    client_frontends = {
+        client.pod: [frontend for frontend in frontends(client.pod) if frontend.service is CLUSTER_POLICY]
     }
-    wandering = KEPT._replace(spec=LOCAL)
-    steps = [(KEPT, _pool(8, 2)), (KEPT, _pool(2, 1)), (wandering, _pool(2, 1)), (wandering, _pool(9, 4))] * times
+    with _node(lab, CLUSTER_POLICY, (other,)) as node:
+        slow_chain.slow_down(node.namespace, ("masquerading",), FEWER_RULES)
+        return _run(
+            lab,
+            folder,
+            seed,
+            client_frontends,
+            lambda: _sync_each(node, CLUSTER_POLICY, [(other,), (other, client)] * times),
+        )
 
-    def walk(node: LiveNode) -> Iterator[float]:
+
+def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluster_ip_only: bool) -> InFlightResult:
+    """Switch session affinity on and off, ``times`` times, with changes of endpoints in between."""
+    clients = CLIENT_HOSTS[1:] if cluster_ip_only else CLIENT_HOSTS
+    address_kinds = ("cluster",) if cluster_ip_only else ADDRESS_KINDS
+    client_frontends = {
+        name: [
+            frontend
+            for frontend in frontends(name)
+            if frontend.service is STICKY_LOCAL and frontend.address_kind in address_kinds
+        ]
+        for name in clients
+    }
+    without_affinity = STICKY_LOCAL._replace(spec=LOCAL)
+    steps = [
+        (STICKY_LOCAL, _pool(8, 2)),
+        (STICKY_LOCAL, _pool(2, 1)),
+        (without_affinity, _pool(2, 1)),
+        (without_affinity, _pool(9, 4)),
+    ] * times
+
+    def sync_all(node: LiveNode) -> Iterator[float]:
         for (_, before), (kind, after) in itertools.pairwise(steps):
-            manifest = _by_cluster_ip(kind) if by_cluster_ip_alone else kind.manifest()
+            manifest = _cluster_ip_only(kind) if cluster_ip_only else kind.manifest()
             node.apply([manifest, *slices_between(kind.name, before, after)])
             yield time.monotonic()
 
     with _node(lab, *steps[0]) as node:
-        treacle.pour(node.namespace, ("services",))
-        return _play(lab, folder, seed, seen, lambda: list(walk(node)))
+        slow_chain.slow_down(node.namespace, ("services",))
+        return _run(lab, folder, seed, client_frontends, lambda: list(sync_all(node)))
 
 
-def _by_cluster_ip(kind: Kind) -> dict[str, Any]:
+def _cluster_ip_only(kind: ChurningService) -> dict[str, Any]:
     affinity = {field: value for field, value in kind.spec.items() if field in STICKY}
-    return service(kind.name, kind.number, *both_protocols("http", 80), **affinity)
+    return service(kind.name, kind.number, *tcp_and_udp("http", 80), **affinity)
 
 
 @contextmanager
-def _node(lab: Lab, kind: Kind, pool: Pool) -> Iterator[LiveNode]:
-    with Answering(map(lab.host, PODS), TARGET_PORTS), LiveNode(lab) as node:
+def _node(lab: Lab, kind: ChurningService, pool: Pool) -> Iterator[LiveNode]:
+    with ResponderProcess(map(lab.host, PODS), TARGET_PORTS), LiveNode(lab) as node:
         node.apply([kind.manifest(), *slices_between(kind.name, (), pool)])
         yield node
 
 
-def _play(
+def _run(
     lab: Lab,
     folder: Path,
     seed: int,
-    seen: Mapping[str, Sequence[Frontend]],
-    walk: Callable[[], list[float]],
-) -> Played:
-    """Call while the walk lasts, which returns the times of its commits."""
-    targets = {lab.host(name): [frontend.target for frontend in dialled] for name, dialled in seen.items()}
-    callers = Callers(targets, folder, WITHOUT_END, seed)
-    with callers:
-        time.sleep(1)
-        commits = walk()
-    calls = [(name, call) for name in seen for call in callers.calls(lab.host(name))]
-    across = sum(any(call.begun < commit < call.ended for commit in commits) for _, call in calls)
-    lost = [f"{seen[name][call.target]}: {call}" for name, call in calls if call.trouble != NONE or call.again]
-    return Played(len(calls), across, lost)
+    client_frontends: Mapping[str, Sequence[Frontend]],
+    sync_all: Callable[[], list[float]],
+) -> InFlightResult:
+    """Connect while ``sync_all`` runs, which returns the times of its commits."""
+    targets = {lab.host(name): [frontend.target for frontend in dialled] for name, dialled in client_frontends.items()}
+    clients = ClientProcesses(targets, folder, ENDLESS, seed)
+    with clients:
+        clients.wait_for_connections()
+        commits = sync_all()
+    connections = [
+        (name, connection) for name in client_frontends for connection in clients.connections(lab.host(name))
+    ]
+    during_commit = sum(
+        any(connection.started < commit < connection.ended for commit in commits) for _, connection in connections
+    )
+    lost = [
+        f"{client_frontends[name][connection.target]}: {connection}"
+        for name, connection in connections
+        if connection.error != NONE or connection.retransmissions
+    ]
+    return InFlightResult(len(connections), during_commit, lost)
 
 
-def _walk(node: LiveNode, kind: Kind, pools: Sequence[Pool]) -> list[float]:
-    """Sync once for each pool; return when each was committed."""
+def _sync_each(node: LiveNode, kind: ChurningService, pools: Sequence[Pool]) -> list[float]:
+    """Sync once for each pool; return the times of the commits."""
     commits = []
     for before, after in itertools.pairwise(pools):
         if before != after:
@@ -142,5 +183,5 @@ def _walk(node: LiveNode, kind: Kind, pools: Sequence[Pool]) -> list[float]:
 
 
 def _pool(cluster: int, local: int) -> Pool:
-    remote = [backend for backend in EVERY if not backend.is_local]
-    return (*HERE[:local], *remote[: cluster - local])
+    remote = [backend for backend in ALL_BACKENDS if not backend.is_local]
+    return (*LOCAL_BACKENDS[:local], *remote[: cluster - local])

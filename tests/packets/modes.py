@@ -12,9 +12,9 @@ from knft.source.directory import read_paths
 from knft.sync.assemble import live_daemon
 from tests.configuration.loading import load
 from tests.packets.captured import DEVICE, Captured, of_iptables, of_ipvs, of_nftables, own_addresses
-from tests.packets.node import NODE_FLAG, listed, sync_once, write_manifests
-from tests.packets.scenario import Scenario
+from tests.support.knft_command import NODE_FLAG, list_ruleset, sync_once, write_manifests
 from tests.support.lab.namespace import Namespace
+from tests.support.scenario import Scenario
 
 
 class Mode(Protocol):
@@ -22,13 +22,13 @@ class Mode(Protocol):
 
     name: str
 
-    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+    def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         """Put a scenario's cluster in force, or the one before it; ``folder`` is for its files."""
 
     def capture(self, node: Namespace) -> Captured:
         """Read what is in force, for the interpreters."""
 
-    def listed(self, node: Namespace) -> None:
+    def check_listing(self, node: Namespace) -> None:
         """List what is in force, and fail where that cannot be done."""
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
@@ -45,36 +45,36 @@ class Nftables:
 
     name = "nftables"
 
-    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+    def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
         sync_once(node, folder, *scenario.arguments())
 
     def capture(self, node: Namespace) -> Captured:
         return of_nftables(node)
 
-    def listed(self, node: Namespace) -> None:
-        assert "table ip knft" in listed(node)
+    def check_listing(self, node: Namespace) -> None:
+        assert "table ip knft" in list_ruleset(node)
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - Mode's
         # Not by ``knft cleanup``, which takes seconds in the virtual machine; other tests have it.
         node.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
-        assert listed(node) == ""
+        assert list_ruleset(node) == ""
 
 
-class NftablesHere(Nftables):
+class NftablesInProcess(Nftables):
     """The same stages in this process, with one process of libnftables, where ``knft run`` takes long to start."""
 
     def __init__(self, node: Namespace) -> None:
         with node.entered():
             self._library = LibraryProcess()
 
-    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+    def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
         settings = load("--manifests", str(folder), *NODE_FLAG, *scenario.arguments())
         daemon = live_daemon(settings.config, self._library)
         daemon.handle(read_paths([str(folder)], None).changes)
         with node.entered():
-            daemon.note_addresses(local_addresses())
+            daemon.update_local_addresses(local_addresses())
             assert daemon.sync()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Iptables:
     name = "iptables"
     _saves: ClassVar[dict[str, str]] = {"ipv4": "iptables-save", "ipv6": "ip6tables-save"}
 
-    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+    def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
         for family in self._saves:
             _run(node, self._script(node, folder, scenario, family))
@@ -103,7 +103,7 @@ class Iptables:
     def capture(self, node: Namespace) -> Captured:
         return of_iptables(node)
 
-    def listed(self, node: Namespace) -> None:
+    def check_listing(self, node: Namespace) -> None:
         for program in self._saves.values():
             assert ":KUBE-SERVICES " in node.run([program, "-t", "nat"]).stdout
 
@@ -126,7 +126,7 @@ class Ipvs:
     def __init__(self) -> None:
         self._prepared: set[str] = set()
 
-    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+    def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write(folder, scenario, earlier=earlier)
         before: tuple[str, ...] = ()
         if scenario.before is not None and not earlier:
@@ -142,7 +142,7 @@ class Ipvs:
     def capture(self, node: Namespace) -> Captured:
         return of_ipvs(node)
 
-    def listed(self, node: Namespace) -> None:
+    def check_listing(self, node: Namespace) -> None:
         assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout
         assert DEVICE in node.run(["ip", "link", "show", "dev", DEVICE]).stdout
 

@@ -1,37 +1,37 @@
-"""A cluster in the lab that the test changes as it goes: knft's own stages, in this process, on the node's kernel."""
+"""The node under test with knft's stages in this process, and the objects that a test changes as it goes."""
 
 import time
 from collections.abc import Sequence
 from typing import Any, Self
 
 from knft.config import Config
-from knft.model.names import Family
-from knft.sync.doubts import Doubt
+from knft.families import Family
+from knft.sync.invalidation import Invalidation
 from knft.sync.report import SyncReport
-from tests.kernel.harness import CONFIG, KernelHarness
-from tests.packets.node import knft
-from tests.packets.scenario import DEFAULT_NODE, Scenario
-from tests.support.lab.links import forget_flows
+from tests.support.kernel_harness import CONFIG, KernelHarness
+from tests.support.knft_command import knft
+from tests.support.lab.links import flush_conntrack
 from tests.support.lab.topology import Lab
+from tests.support.scenario import DEFAULT_NODE, Scenario
 
 EVERY = 1000
 
 
 class ProgrammedNode:
-    """The node under test; a context manager that takes its rules away at the end."""
+    """The node under test; a context manager that removes the rules at the end."""
 
     def __init__(self, lab: Lab, config: Config = CONFIG, node: dict[str, Any] | None = None) -> None:
-        """Prepare without objects but ``node``, the Node."""
+        """Take the lab; there is no object but ``node``, the Node."""
         self.lab = lab
         self.namespace = lab.host("node").namespace
-        self.ahead = 0.0
-        """Seconds by which the clock of knft's stages is ahead."""
+        self.clock_offset = 0.0
+        """Seconds by which the clock of knft's stages is ahead of time."""
         self._config = config
         self._node = DEFAULT_NODE if node is None else node
 
     def __enter__(self) -> Self:
-        """Start both families, in the node's namespace."""
-        forget_flows(self.namespace)
+        """Start both families in the node's namespace."""
+        flush_conntrack(self.namespace)
         self._harness = self._new_process()
         self.apply([])
         return self
@@ -42,11 +42,11 @@ class ProgrammedNode:
 
     def _new_process(self) -> KernelHarness:
         with self.namespace.entered():
-            return KernelHarness(self.namespace, self._config, lambda: time.perf_counter() + self.ahead)
+            return KernelHarness(self.namespace, self._config, lambda: time.perf_counter() + self.clock_offset)
 
     def apply(self, objects: Sequence[dict[str, Any]]) -> dict[Family, SyncReport]:
-        """Make or change objects, which are written as in scenarios, and sync."""
-        self._tell(objects)
+        """Add or change objects, which are written as in scenarios, and sync."""
+        self._deliver(objects)
         with self.namespace.entered():
             return self._harness.sync()
 
@@ -55,30 +55,30 @@ class ProgrammedNode:
         self._node = node
         self.apply([])
 
-    def apply_in_vain(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Make or change objects, and have the commit refused in both families."""
-        self._tell(objects)
+    def apply_refused(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Add or change objects, and have the kernel refuse the commit in both families."""
+        self._deliver(objects)
         ports = self._harness.ports.values()
         for port in ports:
-            port.refuse = EVERY
+            port.refused_commits = EVERY
         with self.namespace.entered():
             assert not self._harness.daemon.sync()
         for port in ports:
-            port.refuse = 0
+            port.refused_commits = 0
 
-    def doubt(self) -> None:
-        """Have the next sync compare everything with what the kernel holds."""
+    def invalidate(self) -> None:
+        """Have the next sync compare the whole table with the kernel's."""
         for proxier in self._harness.proxiers.values():
-            proxier.doubt(Doubt())
+            proxier.invalidate(Invalidation())
 
     def restart(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Go on as a new process that is told of everything at once, ``objects`` as they are now."""
-        told = self._harness.objects
+        """Continue as a new process, which receives all objects at once; ``objects`` are changed."""
+        objects_so_far = self._harness.objects
         self._harness = self._new_process()
-        self._harness.change((kind, name, item) for (kind, name), item in told.items())
+        self._harness.change((kind, name, item) for (kind, name), item in objects_so_far.items())
         self.apply(objects)
 
-    def _tell(self, objects: Sequence[dict[str, Any]]) -> None:
+    def _deliver(self, objects: Sequence[dict[str, Any]]) -> None:
         self._harness.apply(*Scenario("", list(objects), (), node=self._node).manifests())
 
 
@@ -93,14 +93,14 @@ def service(name: str, number: int, *ports: dict[str, Any], **spec: Any) -> dict
     }
 
 
-def balanced(item: dict[str, Any], *vips: str) -> dict[str, Any]:
-    """Return a Service with load balancer VIPs."""
+def with_load_balancer(item: dict[str, Any], *vips: str) -> dict[str, Any]:
+    """Return a Service with load balancer IPs."""
     ingress = [{"ip": vip} for vip in vips]
     return {**item, "spec": {**item["spec"], "type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": ingress}}}
 
 
 def endpoints(name: str, *pods: str, **ports: int) -> dict[str, Any]:
-    """Return the slice of a Service: TCP and UDP ports by name, on these pods (or nodes) of the lab."""
+    """Return the EndpointSlice of a Service: TCP and UDP ports by name, on these pods or nodes of the lab."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -116,7 +116,7 @@ def endpoints(name: str, *pods: str, **ports: int) -> dict[str, Any]:
     }
 
 
-def both_protocols(name: str, number: int, node_port: int = 0) -> list[dict[str, Any]]:
+def tcp_and_udp(name: str, number: int, node_port: int = 0) -> list[dict[str, Any]]:
     """Return a port of a Service, once for TCP and once for UDP."""
     extra = {"nodePort": node_port} if node_port else {}
     return [

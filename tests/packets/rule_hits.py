@@ -1,4 +1,4 @@
-"""Ways of packets through a node: the rules that count them in the kernel, and those that a trace says they meet."""
+"""Compares the rules that a trace says a packet hits with the rules that have counted it in the kernel."""
 
 import ipaddress
 import itertools
@@ -17,7 +17,7 @@ from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
 
 PORT = 5353
-_KINDS = {
+_CHAIN_TYPES = {
     "prerouting": ("filter", "nat"),
     "input": ("filter", "nat"),
     "forward": ("filter",),
@@ -45,23 +45,23 @@ _TESTS = (
 )
 NODE, _OUTSIDE = plan.NODE.lan.ipv4, plan.OUTSIDE.ipv4
 POD, _BEYOND, _GATEWAY = "10.244.2.11", "10.96.0.99", "10.244.1.1"
-"""The pod is on the other node: so all that leaves leaves by eth0."""
-_NOTED = "ip way noted"
+"""The pod is on the other node, so every packet that leaves the node leaves by eth0."""
+_COUNTED_CHAIN = "ip hits counted"
 _SOURCE_PORTS = itertools.count(20000)
-"""One after the other: IPVS does not forget a client when its servers are cleared."""
+"""Used in turn: IPVS remembers a client after its virtual servers are cleared."""
 
 
 def _rules(special: str) -> str:
-    """Return a ruleset that counts at every hook what each test lets pass; ``special`` are more chains."""
+    """Return a ruleset with counters for every test at every hook; ``special`` are additional chains."""
     chains = [
         f"chain {kind}-{hook}-{at} {{\n type {kind} hook {hook} priority {priority};\n"
-        + "".join(f" udp dport {{ {PORT}, {PORT + 1} }} {test} counter jump noted\n" for test in _TESTS)
+        + "".join(f" udp dport {{ {PORT}, {PORT + 1} }} {test} counter jump counted\n" for test in _TESTS)
         + "}\n"
-        for hook, kinds in _KINDS.items()
+        for hook, kinds in _CHAIN_TYPES.items()
         for kind in kinds
         for at, priority in enumerate(_PRIORITIES[kind])
     ]
-    return f"table ip way {{\nchain noted {{ meta mark set meta mark; }}\n{''.join(chains)}{special}}}\n"
+    return f"table ip hits {{\nchain counted {{ meta mark set meta mark; }}\n{''.join(chains)}{special}}}\n"
 
 
 def _special(kind: str, hook: str, priority: int, rule: str) -> str:
@@ -83,7 +83,7 @@ SPECIAL = {
 
 
 class SentPacket(NamedTuple):
-    """Who sends, from which address, and where to."""
+    """A client, its source address, and the destination."""
 
     client: str
     source: str
@@ -101,38 +101,30 @@ SENT_PACKETS = {
 NOTHING = RuleSet(version=4)
 
 
-def compare(lab: Lab, special: str, way: SentPacket, beside: RuleSet = NOTHING) -> None:
-    """Send a packet, and hold the rules that it is traced to those that have counted it.
+def compare(lab: Lab, special: str, packet: SentPacket, other_rules: RuleSet = NOTHING) -> None:
+    """Send a packet, and compare the rules of its trace with the rules that have counted it.
 
-    ``beside`` is what is in force beside nftables' rules.
+    ``other_rules`` has the rules in force besides nftables'.
     """
     node = lab.host("node").namespace
     flush_conntrack(node)
     node.run(["nft", "-f", "-"], stdin=_rules(SPECIAL[special]))
     try:
-        dial(
-            lab.host(way.client),
-            way.target,
-            PORT,
-            "udp",
-            source=way.source,
-            source_port=next(_SOURCE_PORTS),
-            timeout=0.2,
-        )
-        listed = node.run(["nft", "-j", "list", "table", "ip", "way"]).stdout
+        _send(lab, packet)
+        listed = node.run(["nft", "-j", "list", "table", "ip", "hits"]).stdout
     finally:
-        node.run(["nft", "delete", "table", "ip", "way"])
-    traced, counted = _traced(join_rule_sets(nftables.read(listed, 4), beside), way), _counted(listed)
-    assert traced == counted, f"traced alone: {sorted(traced - counted)}; counted alone: {sorted(counted - traced)}"
+        node.run(["nft", "delete", "table", "ip", "hits"])
+    traced, counted = _traced(join_rule_sets(nftables.read(listed, 4), other_rules), packet), _counted(listed)
+    assert traced == counted, f"traced only: {sorted(traced - counted)}; counted only: {sorted(counted - traced)}"
 
 
-def _send(lab: Lab, way: SentPacket) -> None:
+def _send(lab: Lab, packet: SentPacket) -> None:
     port = next(_SOURCE_PORTS)
-    dial(lab.host(way.client), way.target, PORT, "udp", source=way.source, source_port=port, timeout=0.2)
+    dial(lab.host(packet.client), packet.target, PORT, "udp", source=packet.source, source_port=port, timeout=0.2)
 
 
 def _counted(listed: str) -> set[tuple[str, int]]:
-    """Return the rules with a counter that have counted: their chains, and their numbers there."""
+    """Return the rules whose counter is not zero, by chain and number."""
     found: set[tuple[str, int]] = set()
     seen: dict[str, int] = {}
     for rule in (item["rule"] for item in json.loads(listed)["nftables"] if "rule" in item):
@@ -143,22 +135,26 @@ def _counted(listed: str) -> set[tuple[str, int]]:
     return found
 
 
-def _traced(rules: RuleSet, way: SentPacket) -> set[tuple[str, int]]:
-    """Return the rules that count, on all ways of the packet."""
+def _traced(rules: RuleSet, packet: SentPacket) -> set[tuple[str, int]]:
+    """Return the counting rules that a trace hits, on all paths of the packet."""
     own = ranges((*(single(_number(address))[0] for address in (NODE, _GATEWAY)), *LOOPBACK[4]))
-    origin: Origin = "node" if way.client == "node" else "network"
+    origin: Origin = "node" if packet.client == "node" else "network"
     box = PacketFields(
         ports=single(PORT),
-        sources=single(_number(way.source)),
-        inputs=frozenset({"" if way.client == "node" else "eth0"}),
+        sources=single(_number(packet.source)),
+        inputs=frozenset({"" if packet.client == "node" else "eth0"}),
         outputs=frozenset({"eth0"}),
         states=frozenset({"new"}),
     )
-    packets = PacketClass(origin, 17, _number(way.target), way.target == NODE, box)
-    met = [hit for path in Walker(rules, own).paths(packets) for hit in rule_hits(path.trail)]
+    packets = PacketClass(origin, 17, _number(packet.target), packet.target == NODE, box)
+    hits = [hit for path in Walker(rules, own).paths(packets) for hit in rule_hits(path.trail)]
     numbers = {id(rule): number for chain in rules.chains.values() for number, rule in enumerate(chain.rules)}
-    there = [(hit.chain.removeprefix("ip way "), hit.rule) for hit in met if Verdict("jump", _NOTED) in hit.rule.steps]
-    return {(chain, numbers[id(rule)]) for chain, rule in there}
+    counting = [
+        (hit.chain.removeprefix("ip hits "), hit.rule)
+        for hit in hits
+        if Verdict("jump", _COUNTED_CHAIN) in hit.rule.steps
+    ]
+    return {(chain, numbers[id(rule)]) for chain, rule in counting}
 
 
 def _number(address: str) -> int:

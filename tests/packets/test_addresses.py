@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.packets.families import addresses
-from tests.packets.node import KNFT, NODE_FLAG, knft, write_manifests
 from tests.packets.programmed import endpoints, service
-from tests.packets.scenario import VERSIONS, Scenario
+from tests.support.families import addresses
+from tests.support.knft_command import KNFT, NODE_FLAG, knft, write_manifests
 from tests.support.lab import plan
 from tests.support.lab.links import netlink
 from tests.support.lab.outcomes import Answered, Outcome, Rejected
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.scenario import VERSIONS, Scenario
 
 HANG = 30.0
 """Seconds after which a test gives up; nothing is measured."""
@@ -63,12 +63,12 @@ def test_node_ports_follow_the_addresses_of_the_machine(lab_with_knft: Lab) -> N
     """One that comes is served, and no other; one that goes is forgotten."""
     node = lab_with_knft.host("node").namespace
     with netlink(node) as link:
-        link.add_own_addresses(OWN)
+        link.add_loopback_addresses(OWN)
     for version in VERSIONS:
         _until_served(lab_with_knft, version)
         assert _dial(lab_with_knft, plan.NODE.lan.of(version)) == Rejected("reset")
     with netlink(node) as link:
-        link.remove_own_addresses(OWN)
+        link.remove_loopback_addresses(OWN)
     for family in ("ip", "ip6"):
         _until_forgotten(lab_with_knft, family)
 

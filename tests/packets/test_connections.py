@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.kernel.harness import CONFIG
-from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
-from tests.packets.scenario import VERSIONS, address
+from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
+from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.outcomes import Answered, Protocol
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial, dial_many
+from tests.support.scenario import VERSIONS, address
 
 HTTP = 8080
 OWN_PORT = 8088
@@ -43,11 +43,11 @@ def served(lab: Lab) -> Iterator[Lab]:
 
 
 def _guarded(*ranges: str) -> dict[str, Any]:
-    return balanced(service("guarded", 52, *_http(), loadBalancerSourceRanges=list(ranges)), "$external.52")
+    return with_load_balancer(service("guarded", 52, *_http(), loadBalancerSourceRanges=list(ranges)), "$external.52")
 
 
 def _http(node_port: int = 0) -> list[dict[str, Any]]:
-    return both_protocols("http", 80, node_port)
+    return tcp_and_udp("http", 80, node_port)
 
 
 _LOCAL = {"externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local"}
@@ -65,8 +65,8 @@ AFTER = [
     _guarded("$remote/host"),
     # These take over what connections are open to, or from, and have no endpoints.
     service("outer", 53, *_http(), externalIPs=["$external.96"]),
-    service("inner", 99, *both_protocols("other", 81)),
-    service("own", 54, *both_protocols("own", OWN_PORT), externalIPs=["$node"]),
+    service("inner", 99, *tcp_and_udp("other", 81)),
+    service("own", 54, *tcp_and_udp("own", OWN_PORT), externalIPs=["$node"]),
     service("late", 55, *_http(30055)),
 ]
 CALLS = (

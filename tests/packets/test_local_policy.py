@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
-from tests.packets.scenario import VERSIONS, address
-from tests.support.lab.beside import beside
+from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
+from tests.support.background import run_in_background
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
-from tests.support.lab.traffic import NOBODY_ANSWERED, Target, dial_at_once
+from tests.support.lab.traffic import NO_ANSWER, Target, dial_at_once
+from tests.support.scenario import VERSIONS, address
 
 FLIPS = 300
 AT_LEAST = 100
@@ -41,7 +41,7 @@ class Wave:
 
     def rolling(self) -> AbstractContextManager[None]:
         """Dial during the block."""
-        return beside(self._roll, "wave")
+        return run_in_background(self._roll, "wave")
 
     def _roll(self, stop: threading.Event) -> None:
         # Without a pause the thread that syncs would hardly get a turn.
@@ -52,12 +52,12 @@ class Wave:
     @property
     def least(self) -> int:
         """How many connections were answered at the frontend and way with the fewest."""
-        return min(found.total() - found[NOBODY_ANSWERED] for found in self.answered.values())
+        return min(found.total() - found[NO_ANSWER] for found in self.answered.values())
 
     def of(self, *frontends: tuple[str, int]) -> set[str]:
         """Return who has answered at these frontends."""
         found = (names for key, names in self.answered.items() if key[:2] in frontends)
-        return set().union(*found) - {NOBODY_ANSWERED}
+        return set().union(*found) - {NO_ANSWER}
 
 
 @pytest.mark.parametrize("sticky", [False, True], ids=["at random", "sticky"])
@@ -65,7 +65,7 @@ def test_no_remote_endpoint_answers_while_the_local_one_comes_and_goes(lab: Lab,
     """One local endpoint and none, as fast as syncs go, under connections; remote ones are there all the time."""
     affinity = {"sessionAffinity": "ClientIP"} if sticky else {}
     local_only = {"externalTrafficPolicy": "Local", "externalIPs": ["$external.61"], **affinity}
-    guarded = balanced(service("s", 60, *both_protocols("http", 80, NODE_PORT), **local_only), "$external.60")
+    guarded = with_load_balancer(service("s", 60, *tcp_and_udp("http", 80, NODE_PORT), **local_only), "$external.60")
     wave, remote = Wave(lab), ("remote-1", "remote-2")
     with Responders() as servers, ProgrammedNode(lab) as node:
         for pod in ("local-1", *remote):

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.packets.modes import Nftables
-from tests.packets.scenario import FOLDER, VERSIONS, Packet, Scenario, read_scenarios
-from tests.packets.scene import Scene, cases, opened
+from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.scenario import FOLDER, VERSIONS, Packet, Scenario, read_scenarios
 
 SCENARIOS = read_scenarios()
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with opened(lab, tmp_path_factory.mktemp("manifests"), Nftables()) as scene:
+def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Nftables()) as scene:
         yield scene
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), cases(SCENARIOS, "nftables"))
-def test_packet(scene: Scene, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
+def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that its clause says."""
     scene.try_packet(scenario, packet, version)
 

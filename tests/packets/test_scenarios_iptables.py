@@ -5,21 +5,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.packets.modes import Iptables
-from tests.packets.scenario import Packet, Scenario, read_scenarios
-from tests.packets.scene import Scene, cases, opened
+from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.scenario import Packet, Scenario, read_scenarios
 
 pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with opened(lab, tmp_path_factory.mktemp("manifests"), Iptables()) as scene:
+def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Iptables()) as scene:
         yield scene
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), cases(read_scenarios(), "iptables"))
-def test_packet(scene: Scene, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "iptables"))
+def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that its clause says, or the one that its departure says."""
     scene.try_packet(scenario, packet, version)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.packets.node import knft, sync_once, write_manifests
-from tests.packets.scenario import VERSIONS, Scenario, address
+from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab import plan
-from tests.support.lab.links import forget_flows
+from tests.support.lab.links import flush_conntrack
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.outcomes import Answered
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.scenario import VERSIONS, Scenario, address
 from tests.takeover import leftovers
 
 TRIES = 12
@@ -65,7 +65,7 @@ def node(lab: Lab) -> Iterator[Namespace]:
     yield namespace
     knft(namespace, "cleanup")
     knft(namespace, "cleanup", "--kube-proxy", "all")
-    forget_flows(namespace)
+    flush_conntrack(namespace)
 
 
 @pytest.mark.usefixtures("servers")

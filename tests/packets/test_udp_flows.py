@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from knft.config import Config
+from knft.families import Family
 from knft.kernel.addresses import local_addresses
-from knft.model.names import Family
-from knft.sync.conntrack import FlowCleaner
-from tests.conntrack.entries import Entry, numbered
-from tests.kernel.harness import CONFIG
-from tests.packets.families import addresses
-from tests.packets.programmed import ProgrammedNode, balanced, both_protocols, endpoints, service
-from tests.packets.scenario import VERSIONS
+from knft.sync.flow_cleaner import FlowCleaner
+from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
+from tests.support.conntrack_entries import Entry, entry_ids
+from tests.support.families import addresses
+from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
 from tests.support.lab.outcomes import Answered, Outcome, Rejected
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial
+from tests.support.scenario import VERSIONS
 
 pytestmark = pytest.mark.kernel
 NAME, NODE_PORT, PORT = "flows", 30300, 8080
@@ -40,10 +40,10 @@ class CleanedNode(ProgrammedNode):
 
     def apply(self, objects: Any) -> Any:
         for family in Family:
-            self.cleaner.begun(family)
+            self.cleaner.sync_started(family)
         reports = super().apply(objects)
         for family, report in reports.items():
-            self.cleaner.synced(report, self._harness.proxiers[family].state)
+            self.cleaner.sync_succeeded(report, self._harness.proxiers[family].state)
         with self.namespace.entered():
             self.forgotten = sum(map(self.cleaner.reconcile, self.cleaner._take_due()))
         return reports
@@ -61,8 +61,8 @@ def node(lab: Lab) -> Iterator[CleanedNode]:
 
 
 def _service(**spec: Any) -> dict[str, Any]:
-    item = service(NAME, 30, *both_protocols("dns", 53, NODE_PORT), externalIPs=["$external.130"], **spec)
-    return balanced(item, "$external.131")
+    item = service(NAME, 30, *tcp_and_udp("dns", 53, NODE_PORT), externalIPs=["$external.130"], **spec)
+    return with_load_balancer(item, "$external.131")
 
 
 def _endpoints(*pods: str, port: int = PORT, **conditions: bool) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _flows(node: CleanedNode, version: plan.Version) -> dict[Entry, int]:
     """Return the clients' flows of UDP on the node, with the numbers the kernel gave them."""
     ports = {client.port for client in CLIENTS}
     with node.namespace.entered():
-        found = numbered(version)
+        found = entry_ids(version)
     return {entry: number for entry, number in found.items() if entry.protocol == "UDP" and entry.client[1] in ports}
 
 
@@ -160,7 +160,9 @@ def test_clients_that_dialled_before_there_was_a_service_are_served(node: Cleane
     outer = ("external IP", "load balancer")
     clients = [client for client in CLIENTS if client.host == "local-3" and client.frontend in outer]
     assert not any(isinstance(client.dial(node, version), Answered) for client in clients)
-    assert [entry.dialled == entry.answering for entry in _flows(node, version)] == [True] * len(clients)
+    assert [entry.original_destination == entry.reply_source for entry in _flows(node, version)] == [True] * len(
+        clients
+    )
     node.apply([_service(), _endpoints("local-1")])
     assert _servers(node, version) == _all("local-1")
 
@@ -173,7 +175,7 @@ def test_a_service_scaled_to_nothing_and_back(node: CleanedNode, version: plan.V
     node.apply([_endpoints()])
     assert _outcomes(node, version) == _all(Rejected("icmp"))
     # The node's packets to itself are refused only after conntrack has seen them.
-    assert [entry for entry in _flows(node, version) if entry.answering != entry.dialled] == []
+    assert [entry for entry in _flows(node, version) if entry.reply_source != entry.original_destination] == []
     node.apply([_endpoints("local-2")])
     assert _servers(node, version) == _all("local-2")
 
@@ -185,10 +187,10 @@ KEEPING: dict[str, list[dict[str, Any]]] = {
     "the policies change": [_service(internalTrafficPolicy="Local", externalTrafficPolicy="Local")],
     "affinity comes": [_service(sessionAffinity="ClientIP")],
     "another Service of UDP comes": [
-        service("other", 31, *both_protocols("dns", 53)),
+        service("other", 31, *tcp_and_udp("dns", 53)),
         endpoints("other", "local-2", dns=1),
     ],
-    "the Service goes without its external addresses": [service(NAME, 30, *both_protocols("dns", 53, NODE_PORT))],
+    "the Service goes without its external addresses": [service(NAME, 30, *tcp_and_udp("dns", 53, NODE_PORT))],
 }
 
 

@@ -1,6 +1,6 @@
-"""Which pools a Service had when. Values only.
+"""The pools of a Service over time.
 
-A pool may be in force from the moment at which its commit began until the commit of the next one has returned.
+A pool may be in force from the time its commit begins until the commit of the next pool has returned.
 """
 
 import math
@@ -11,28 +11,31 @@ from typing import NamedTuple
 from tests.packets.churn import Backend, Pool
 
 
-class Era(NamedTuple):
+class Period(NamedTuple):
     """A pool, and the times between which it may be in force."""
 
-    begun: float
+    started: float
     ended: float
     pool: frozenset[Backend]
 
 
 class Timeline:
-    """The pools of one Service, noted in the order of time."""
+    """The pools of one Service, recorded in the order of time."""
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self._eras: list[Era] = []
+        """Start without a pool."""
+        self._periods: list[Period] = []
 
-    def note(self, begun: float, pool: Pool, returned: float) -> None:
-        """Note a commit: when it was begun, what it was of, and when it had returned."""
-        if self._eras:
-            self._eras[-1] = self._eras[-1]._replace(ended=returned)
-        self._eras.append(Era(begun, math.inf, frozenset(pool)))
+    def record(self, started: float, pool: Pool, returned: float) -> None:
+        """Record a commit of ``pool``: when it began, and when it had returned."""
+        if self._periods:
+            self._periods[-1] = self._periods[-1]._replace(ended=returned)
+        self._periods.append(Period(started, math.inf, frozenset(pool)))
 
-    def during(self, begun: float, ended: float) -> list[frozenset[Backend]]:
+    def during(self, started: float, ended: float) -> list[frozenset[Backend]]:
         """Return every pool that may have been in force at some time between the two."""
-        first = bisect_left(self._eras, begun, key=lambda era: era.ended)
-        return [era.pool for era in takewhile(lambda era: era.begun <= ended, islice(self._eras, first, None))]
+        first = bisect_left(self._periods, started, key=lambda period: period.ended)
+        return [
+            period.pool
+            for period in takewhile(lambda period: period.started <= ended, islice(self._periods, first, None))
+        ]

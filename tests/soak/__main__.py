@@ -5,13 +5,13 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.soak import connections, histories, in_flight, killing
-from tests.support.lab.privilege import ensure_namespaces
+from tests.soak import connections, histories, in_flight, kills
+from tests.support.privilege import ensure_namespaces
 
 LANES: Mapping[str, Callable[[int, int], None]] = {
     "histories": histories.soak,
     "connections": connections.soak,
-    "kills": killing.soak,
+    "kills": kills.soak,
     "in-flight": in_flight.soak,
 }
 """What there is, by name; it takes how much, and a seed by which a failure can be had again."""

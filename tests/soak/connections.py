@@ -4,8 +4,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.packets.crowd import gather
-from tests.packets.never_resting import play
+from tests.packets.connections_under_churn import run_churn
+from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
 
 ROUND = 60_000
@@ -18,9 +18,9 @@ def soak(count: int, seed: int) -> None:
     """Make so many connections; end with the faults of the first round that has any."""
     made = syncs = 0
     with Lab(local_pods=4, remote_pods=8) as lab, tempfile.TemporaryDirectory() as folder:
-        gather(lab)
+        add_client_addresses(lab)
         while made < count:
-            played = play(lab, Path(folder), min(ROUND, count - made), seed)
+            played = run_churn(lab, Path(folder), min(ROUND, count - made), seed)
             made, syncs, seed = made + played.answered.total(), syncs + played.syncs, seed + 1
             print(f"soak: {played}", flush=True)
             if played.faults or played.untranslated:

@@ -7,37 +7,37 @@ import sys
 from collections.abc import Callable
 from random import Random
 
-from tests.kernel.hard_history import HardHistory
-from tests.soak.memory import ALLOWED, Watch
+from tests.kernel.failing_history import FailingHistory
+from tests.soak.memory import ALLOWED, MemoryWatch
 
 REPORTS = 40
 
 KINDS = ("Service", "Service", "EndpointSlice", "EndpointSlice", "EndpointSlice", "Node", "ServiceCIDR")
 
-VERBS: tuple[tuple[int, Callable[[HardHistory, Random], None]], ...] = (
+VERBS: tuple[tuple[int, Callable[[FailingHistory, Random], None]], ...] = (
     (200, lambda history, chance: history.add(chance.choice(KINDS), chance)),
     (500, lambda history, chance: history.change(chance.choice(KINDS), chance)),
     (150, lambda history, chance: history.delete(chance.choice(KINDS), chance)),
-    (30, HardHistory.change_addresses),
-    (60, HardHistory.pass_time),
-    (30, HardHistory.fail),
-    (20, HardHistory.poison),
-    (20, HardHistory.unpoison),
-    (20, HardHistory.fail_hard),
-    (20, HardHistory.damage_live),
-    (2, HardHistory.forget_layout),
+    (30, FailingHistory.change_addresses),
+    (60, FailingHistory.pass_time),
+    (30, FailingHistory.fail),
+    (20, FailingHistory.refuse_cluster_ips),
+    (20, FailingHistory.stop_refusing),
+    (20, FailingHistory.fail_repeatedly),
+    (20, FailingHistory.change_table_while_monitored),
+    (2, FailingHistory.delete_layout_marker),
     (400, lambda history, _: history.sync()),
     # Rarely, since memory that grows with a process's life goes with the process.
-    (1, HardHistory.restart),
-    (1, HardHistory.damage),
+    (1, FailingHistory.restart),
+    (1, FailingHistory.damage),
 )
 """What happens, and how often."""
 
 
 def soak(steps: int, seed: int) -> None:
     """Let so much happen, and say from time to time how it goes; raise where the law is broken or memory grows."""
-    chance, watch = Random(seed), Watch()  # noqa: S311 - to be had again
-    history = HardHistory(chance)
+    chance, watch = Random(seed), MemoryWatch()  # noqa: S311 - to be had again
+    history = FailingHistory(chance)
     weights, verbs = zip(*VERBS, strict=True)
     for report in range(1, REPORTS + 1):
         while history.steps < steps * report // REPORTS:

@@ -4,8 +4,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.packets.crowd import gather
-from tests.packets.in_flight import new_chains, scaled
+from tests.packets.in_flight import run_new_chains, run_scaling
+from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
 
 SCALINGS = 100
@@ -15,10 +15,10 @@ def soak(count: int, seed: int) -> None:
     """Play so many rounds; end with what was lost in all of them."""
     lost: list[str] = []
     with Lab(local_pods=4, remote_pods=8) as lab, tempfile.TemporaryDirectory() as folder:
-        gather(lab)
+        add_client_addresses(lab)
         for number in range(count):
-            lost += new_chains(lab, Path(folder), seed + number).lost
-            lost += scaled(lab, Path(folder), seed + number, SCALINGS).lost
+            lost += run_new_chains(lab, Path(folder), seed + number).lost
+            lost += run_scaling(lab, Path(folder), seed + number, SCALINGS).lost
             print(f"soak: {number + 1} rounds, {len(lost)} connections lost", flush=True)
     if lost:
         sys.exit("\n".join(["soak: connections were lost:", *lost]))

@@ -17,7 +17,7 @@ ALLOWED = 4.0
 _libc = ctypes.CDLL(None)
 
 
-class Watch:
+class MemoryWatch:
     """Samples of the resident memory of this process and of those it has started, in MiB.
 
     Theirs counts because libnftables works there, for knft as for the tests, and grows with what it is asked. They

@@ -2,6 +2,8 @@
 
 import ctypes
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -9,3 +11,14 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it ends; a child calls it first in ``main``."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def library_processes(parent: int) -> list[int]:
+    """Return the processes of libnftables that knft with this process id has started, also after it has ended."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if b"knft.kernel.worker" in arguments and str(parent).encode() in arguments:
+                found.append(int(process.name))
+    return found

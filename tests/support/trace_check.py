@@ -76,9 +76,10 @@ class Tracer:
         self, packet: Packet, version: IpVersion, state: State, memory: frozenset[AffinityEntry] = frozenset()
     ) -> list[Path]:
         target, port = _dialled(packet, version)
+        source = self._source(packet, version)
         box = PacketFields(
             ports=single(port),
-            sources=single(self._source(packet, version)),
+            sources=single(source),
             inputs=frozenset({_enters_by(packet.client)}),
             # Where it leaves by depends on where the rules send it.
             outputs=frozenset({_BRIDGE, _UPLINK}),
@@ -86,7 +87,10 @@ class Tracer:
         )
         is_local = contains(self._own[version], target)
         origin: Origin = "node" if packet.client == plan.NODE.host else "network"
-        sent = PacketClass(origin, PROTOCOLS[packet.protocol], target, is_local, box)
+        is_source_selected = origin == "node" and source == target
+        sent = PacketClass(
+            origin, PROTOCOLS[packet.protocol], target, is_local, box, is_source_selected=is_source_selected
+        )
         return self._walkers[version].paths(sent, memory)
 
     def _source(self, packet: Packet, version: IpVersion) -> int:

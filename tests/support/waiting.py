@@ -10,8 +10,8 @@ TIMEOUT = 120.0
 def wait_until(
     condition: Callable[[], bool],
     message: str,
-    *,
     check: Callable[[], object] = lambda: None,
+    *,
     timeout: float = TIMEOUT,
     interval: float = 0.005,
 ) -> None:

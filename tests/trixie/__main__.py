@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 from tests.trixie import debian
 from tests.trixie.machine import environment, shared_paths
-from tests.trixie.problem import Problem
+from tests.trixie.problem import CannotRun
 
 CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = ("tests/packets/test_scenarios.py", "tests/kernel", "tests/cli")
@@ -32,7 +32,7 @@ def main(command: Sequence[str]) -> int:
         if command:
             return _enter(root, venv, command)
         return _enter(root, venv, [PYTHON, "-m", "tests.trixie.version"]) or _run_tests(root, venv)
-    except Problem as problem:
+    except CannotRun as problem:
         print(f"test-trixie: {problem}", file=sys.stderr)
         return 2
 
@@ -41,7 +41,7 @@ def _prepare() -> tuple[Path, Path]:
     """Return the root folder and the virtual environment, made now where they are not in the cache."""
     if os.geteuid() != 0:
         msg = "making and entering a root folder takes root: run this as root"
-        raise Problem(msg)
+        raise CannotRun(msg)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "trixie")
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
@@ -56,7 +56,7 @@ def _prepare() -> tuple[Path, Path]:
                 partial.mkdir()
                 if _enter(root, partial, ["make", "install"], mode="rw") != 0:
                     msg = "the virtual environment could not be made"
-                    raise Problem(msg)
+                    raise CannotRun(msg)
         for folder in (root, venv):
             os.utime(folder)
         # Newer than the files of this checkout, whose content is in the folder's name: make has nothing to do.
@@ -112,7 +112,7 @@ def _run_tests(root: Path, venv: Path) -> int:
     print(f"test-trixie: {', '.join(f'{ran} tests of {name}' for name, ran in counts.items())}")
     if status == 0 and not all(counts[name] for name in TESTS):
         msg = "not every folder had tests that ran"
-        raise Problem(msg)
+        raise CannotRun(msg)
     return status
 
 

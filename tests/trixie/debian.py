@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.trixie.problem import Problem
+from tests.trixie.problem import CannotRun
 
 SUITE = "trixie"
 # What `make demo` and `make test` install otherwise (install.sh), and make itself.
@@ -16,7 +16,7 @@ _NO_MIRROR = f"apt has no Debian mirror here: set {_MIRROR_VARIABLE} to the addr
 
 
 def make_root(folder: Path) -> None:
-    """Make the root folder, which must not exist; raise Problem where that fails."""
+    """Make the root folder, which must not exist; raise SetupError where that fails."""
     _install_debootstrap()
     script = Path("/usr/share/debootstrap/scripts", SUITE)
     command = [
@@ -28,7 +28,7 @@ def make_root(folder: Path) -> None:
     ]
     if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
         msg = f"debootstrap failed; its log is {folder}/debootstrap/debootstrap.log"
-        raise Problem(msg)
+        raise CannotRun(msg)
 
 
 def _install_debootstrap() -> None:
@@ -42,7 +42,7 @@ def _install_debootstrap() -> None:
         command = ["apt-get", *arguments]
         if subprocess.run(command, stdout=subprocess.DEVNULL, env=quiet, check=False).returncode != 0:
             msg = f"apt-get {arguments[0]} failed; install {' and '.join(missing)} by hand"
-            raise Problem(msg)
+            raise CannotRun(msg)
 
 
 def _mirror() -> str:
@@ -54,5 +54,5 @@ def _mirror() -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     addresses = [line for line in done.stdout.splitlines() if line.startswith(("http://", "https://", "file:"))]
     if not addresses:
-        raise Problem(_NO_MIRROR)
+        raise CannotRun(_NO_MIRROR)
     return addresses[0]

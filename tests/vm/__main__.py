@@ -1,4 +1,4 @@
-"""``python -m tests.vm [OPTIONS FOR PYTEST]``: boot, test, and judge."""
+"""``python -m tests.vm [PYTEST OPTIONS]`` boots the virtual machine, runs TESTS in it and reports the result."""
 
 import shlex
 import subprocess
@@ -6,18 +6,18 @@ import sys
 import time
 from pathlib import Path
 
-from . import initramfs, kernel, machine, verdict
-from .errors import VmError
+from tests.vm import initramfs, kernel, machine, verdict
+from tests.vm.errors import VmError
 
 TESTS = (
-    "tests/packets/with_old_kernel.py",
-    "tests/packets/with_ipvs.py",
-    "tests/takeover/with_ipvs.py",
+    "tests/vm/test_old_kernel_packets.py",
+    "tests/vm/test_ipvs_packets.py",
+    "tests/vm/test_ipvs_takeover.py",
     "tests/kernel/test_sticky_chains.py",
 )
-"""What runs in the guest, all of it in one boot; the modules that it needs load by themselves."""
+"""The tests that run in the guest, all in one boot. The kernel loads the modules that they need."""
 TIME_LIMIT = 3000.0
-"""Seconds after which a guest that does not end is stopped."""
+"""Seconds after which a guest that is still running is stopped."""
 CHECKOUT = Path(__file__).parent.parent.parent
 
 
@@ -31,11 +31,11 @@ def _main() -> None:
         sys.exit(f"test-vm: {error}")
     elapsed = time.monotonic() - started
     print(f"test-vm: {result.tests} tests on kernel {result.release}, {elapsed:.0f} s in all", flush=True)
-    sys.exit("\n".join(f"test-vm: {complaint}" for complaint in result.complaints()) or 0)
+    sys.exit("\n".join(f"test-vm: {complaint}" for complaint in result.failure_messages()) or 0)
 
 
 def _prepare(command: list[str]) -> None:
-    """Compile here what the guest would compile 15 times slower, and find out early what cannot be imported."""
+    """Compile knft here, because the guest is 15 times slower, and fail early if the tests cannot be imported."""
     subprocess.run([sys.executable, "-m", "compileall", "-q", CHECKOUT / "knft"], check=True)
     done = subprocess.run(
         [*command, "--collect-only", "-qq"], cwd=CHECKOUT, capture_output=True, text=True, check=False

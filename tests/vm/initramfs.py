@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .kernel import Kernel
+from tests.vm.kernel import Kernel
 
 _INIT = Path(__file__).with_name("init.sh")
 _BUSYBOX = Path("/bin/busybox")

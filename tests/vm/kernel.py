@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import VmError
+from tests.vm.errors import VmError
 
 SERIES = "6.1"
 _META_PACKAGE = "linux-image-cloud-amd64"

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from .errors import VmError
-from .kernel import Kernel
+from tests.vm.errors import VmError
+from tests.vm.kernel import Kernel
 
 _MEMORY = "2048M"
 _VIRTIOFSD = "/usr/lib/qemu/virtiofsd"

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .errors import VmError
-from .kernel import SERIES
+from tests.vm.errors import VmError
+from tests.vm.kernel import SERIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Verdict:
     errors: int
     skipped: int
 
-    def complaints(self) -> Iterator[str]:
+    def failure_messages(self) -> Iterator[str]:
         """Say everything that makes the run a failure."""
         if not self.release.startswith(f"{SERIES}."):
             yield f"the guest's kernel is {self.release}, not {SERIES}"

@@ -15,7 +15,7 @@ _DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 _OWN_LOCK = {"XTABLES_LOCKFILE": "/dev/null"}
 
 
-class NotEnded(Exception):  # noqa: N818 - it is an outcome
+class ProgramTimeout(Exception):  # noqa: N818 - it is an outcome
     """A program did not end in time, and was killed."""
 
 
@@ -32,7 +32,7 @@ class Program:
     def change(self, text: str) -> float:
         """Load a few rules; return the seconds from the program's start to its end.
 
-        Raises NotEnded where the limit has passed, and CalledProcessError with what the program said.
+        Raises ProgramTimeout where the limit has passed, and CalledProcessError with what the program said.
         """
         return self._run(self._command, (text,))
 
@@ -44,7 +44,7 @@ class Program:
             seconds, status = _timed(command, rules, said)
             if seconds >= LIMIT_SECONDS:
                 msg = f"did not end within {LIMIT_SECONDS:.0f} s"
-                raise NotEnded(msg)
+                raise ProgramTimeout(msg)
             if status != 0:
                 said.seek(0)
                 raise subprocess.CalledProcessError(status, command, stderr=said.read(400))

@@ -33,8 +33,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     plan = json.loads(sys.argv[1])
     targets = [Target(*target) for target in plan["targets"]]
-    for call in itertools.islice(_connections(targets, Random(plan["seed"])), plan["count"]):  # noqa: S311 - reproducible
-        print(call)
+    connections = itertools.islice(_connections(targets, Random(plan["seed"])), plan["count"])  # noqa: S311 - reproducible
+    for number, connection in enumerate(connections):
+        # The parent may wait for the first one.
+        print(connection, flush=number == 0)
         time.sleep(plan["pause"])
         if signals:
             break

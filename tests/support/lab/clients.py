@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.topology import Host
+from tests.support.waiting import wait_until
 
 
 class Target(NamedTuple):
@@ -57,7 +58,7 @@ NONE = "-"
 
 
 class ClientProcesses:
-    """One process on each host, which connects to its targets ``count`` times in all; a context manager, which ends them."""
+    """One process on each host, which connects to its targets ``count`` times; a context manager, which ends them."""
 
     def __init__(
         self, plans: Mapping[Host, Sequence[Target]], folder: Path, count: int, seed: int, *, pause: float = 0.0
@@ -89,6 +90,12 @@ class ClientProcesses:
         for process in self._processes:
             process.wait()
         self._open.close()
+
+    def wait_for_connections(self) -> None:
+        """Return when every process has recorded its first connection."""
+        for host in self._plans:
+            file = self._file(host)
+            wait_until(lambda file=file: file.stat().st_size > 0, f"no connection from {host.name}")  # type: ignore[misc]
 
     @property
     def are_running(self) -> bool:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
@@ -36,7 +37,7 @@ class Netlink:
             "add",
             ifname=name,
             kind="bridge",
-            # Otherwise the bridge takes the lowest address of its ports: each new port would make neighbor entries stale.
+            # Otherwise it takes the lowest address of its ports, and a new port makes neighbor entries stale.
             address=mac,
             br_stp_state=0,
             br_forward_delay=0,
@@ -107,7 +108,7 @@ class Netlink:
     def wait_for_ports(self, names: Iterable[str]) -> None:
         """Return when the bridge ports forward: the kernel detects their carrier in a work queue."""
         for name in names:
-            wait_until(lambda name=name: self._forwards(name), f"bridge port {name} does not forward")  # type: ignore[misc]
+            wait_until(partial(self._forwards, name), f"bridge port {name} does not forward")
 
     def wait_for_neighbor_discovery(self, name: str) -> None:
         """Return when the link answers neighbor solicitations for all its IPv6 addresses, and can send its own.

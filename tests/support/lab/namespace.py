@@ -94,7 +94,7 @@ class Namespace:
             self.fd = -1
 
     def run(self, argv: Sequence[str], *, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a program in the namespace and return its output; with ``check``, raise CalledProcessError if it fails."""
+        """Run a program in the namespace; with ``check``, raise CalledProcessError if it fails."""
         with self.entered():
             done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         if check and done.returncode != 0:

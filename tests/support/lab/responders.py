@@ -47,7 +47,7 @@ class Responders:
     def __init__(self) -> None:
         """Start with no server."""
         self._selector = selectors.DefaultSelector()
-        # Shutdown the thread: one byte wakes it up.
+        # Ends the thread: one byte wakes it up.
         self._stop_sender, self._stop_receiver = socket.socketpair()
         self._selector.register(self._stop_receiver, selectors.EVENT_READ)
         # Store while events are handled and while servers come and go, never while waiting.

@@ -45,7 +45,7 @@ def init_ack(request: Init, cookie: bytes) -> bytes:
 
 
 def receive(raw: socket.socket) -> tuple[Init, str] | None:
-    """Return the next packet and its sender's address; None if it is neither INIT nor INIT ACK, or has a wrong checksum."""
+    """Return the next packet and its sender's address; None if it is not a valid INIT or INIT ACK."""
     packet, peer = raw.recvfrom(_MAX_PACKET)
     if raw.family == socket.AF_INET:  # An IPv4 raw socket receives the IP header.
         packet = packet[(packet[0] & 0x0F) * 4 :]

@@ -1,4 +1,4 @@
-"""A witness: a table of the test's own on the node, which counts packets that knft has let pass untranslated."""
+"""A table of the test on the node, which counts packets to frontends that knft has not translated."""
 
 import json
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
 
 _VIRTUAL = (plan.SERVICES, plan.EXTERNAL)
-# Before knft's own filter, and after its translation (prerouting and output, -101).
+# The priorities are before knft's filter chains, and after its NAT chains (prerouting and output, -101).
 _RULES = """\
-table inet witness {{
+table inet untranslated {{
     counter untranslated {{}}
     chain count {{
         ip daddr {{ {ipv4} }} counter name untranslated
         ip6 daddr {{ {ipv6} }} counter name untranslated
-        ct direction original fib daddr type local meta l4proto {{ tcp, udp }} th dport {{ {node_ports} }} counter \
-            name untranslated
+        ct direction original fib daddr type local meta l4proto {{ tcp, udp }} th dport {{ {node_ports} }} \
+            counter name untranslated
     }}
     chain forward {{ type filter hook forward priority -150; jump count; }}
     chain input {{ type filter hook input priority -150; jump count; }}
@@ -25,11 +25,11 @@ table inet witness {{
 """
 
 
-class Witness:
-    """Counts packets to virtual addresses and NodePorts that leave or reach the node as such; a context manager."""
+class UntranslatedCounter:
+    """Counts packets with a Service address or NodePort as their destination after NAT; a context manager."""
 
     def __init__(self, namespace: Namespace, node_ports: Sequence[int]) -> None:
-        """Prepare to watch a node."""
+        """Take the node; nothing is loaded yet."""
         self._namespace = namespace
         self._rules = _RULES.format(
             ipv4=", ".join(networks.ipv4 for networks in _VIRTUAL),
@@ -38,16 +38,16 @@ class Witness:
         )
 
     def __enter__(self) -> Self:
-        """Start counting."""
+        """Load the table."""
         self._namespace.run(["nft", "-f", "-"], stdin=self._rules)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the table away."""
-        self._namespace.run(["nft", "delete", "table", "inet", "witness"])
+        """Delete the table."""
+        self._namespace.run(["nft", "delete", "table", "inet", "untranslated"])
 
     @property
-    def untranslated(self) -> int:
-        """How many packets were seen."""
-        listed = self._namespace.run(["nft", "-j", "list", "counter", "inet", "witness", "untranslated"]).stdout
+    def packets(self) -> int:
+        """The number of such packets so far."""
+        listed = self._namespace.run(["nft", "-j", "list", "counter", "inet", "untranslated", "untranslated"]).stdout
         return sum(int(item["counter"]["packets"]) for item in json.loads(listed)["nftables"] if "counter" in item)

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from knft.config import Config
+from knft.families import Family
 from knft.kernel.process import LibraryProcess
-from knft.model.names import Family
-from knft.model.objects import Change
+from knft.model.objects import ObjectChange
 from knft.nft.codec.tables import declarations_text, transaction_json
-from knft.sync.assemble import live_daemon, recorded_daemon
-from knft.sync.memory import tune_collector
+from knft.sync.assemble import live_daemon, recording_daemon
+from knft.sync.garbage_collection import tune_garbage_collector
 from tests.bench.cluster import CLUSTER_CIDR, NODE_IP, SERVICE_CIDR
 from tests.bench.measure import CollectorClock, process_cpu_seconds, resident_mib
 
 CONFIG = Config("node-1", node_ips=(NODE_IP,), cluster_cidrs=(CLUSTER_CIDR,), service_cidrs=(SERVICE_CIDR,))
 
 
-class Taken(Struct, frozen=True):
+class SyncTimes(Struct, frozen=True):
     """Seconds that one sync of both families took, from the first event to the last commit.
 
     ``tracked`` were spent on handing over the events, ``libnftables`` in it and the kernel, ``collector`` in
@@ -59,17 +59,17 @@ class TimedLibrary(LibraryProcess):
         return usage.ru_utime + usage.ru_stime + process_cpu_seconds(self.pid or 0)
 
 
-class Product:
+class TimedKnft:
     """A daemon of both families."""
 
     def __init__(self) -> None:
         self.libnftables = TimedLibrary()
         self._collector = CollectorClock()
-        tune_collector()
+        tune_garbage_collector()
         self._daemon = live_daemon(CONFIG, self.libnftables)
-        self._daemon.note_addresses(frozenset({NODE_IP}))
+        self._daemon.update_local_addresses(frozenset({NODE_IP}))
 
-    def take(self, changes: Sequence[Change]) -> Taken:
+    def sync(self, changes: Sequence[ObjectChange]) -> SyncTimes:
         """Hand over the changes and sync; raise RuntimeError where that fails."""
         library, collector = self.libnftables.seconds, self._collector.seconds
         cpu, started = self._cpu_seconds(), time.perf_counter()
@@ -80,7 +80,7 @@ class Product:
         if not succeeded:
             msg = "knft's sync failed; its log says why"
             raise RuntimeError(msg)
-        return Taken(
+        return SyncTimes(
             seconds=ended - started,
             tracked=tracked - started,
             libnftables=self.libnftables.seconds - library,
@@ -92,10 +92,10 @@ class Product:
         return time.process_time() + self.libnftables.cpu_seconds()
 
 
-def bare_commit(changes: Sequence[Change]) -> tuple[str, str]:
+def bare_commit(changes: Sequence[ObjectChange]) -> tuple[str, str]:
     """Return what a first sync of IPv4 sends, ready for libnftables: the declarations, and the transaction."""
-    daemon, recorders = recorded_daemon(CONFIG)
-    daemon.note_addresses(frozenset({NODE_IP}))
+    daemon, recorders = recording_daemon(CONFIG)
+    daemon.update_local_addresses(frozenset({NODE_IP}))
     daemon.handle(changes)
     daemon.sync()
     declared, transaction = recorders[Family.IPV4].first_sync()

@@ -1,34 +1,34 @@
-"""What the kernel holds of knft, without what two histories of one cluster may differ in (DESIGN.md 2).
+"""The contents of knft's tables in the kernel, without what may differ between two histories of one cluster.
 
-That is the order in pools, the pools and chains that nothing leads to, and numbers, indexes and leftovers of sticky
-ports.
+That is the order of endpoints in pools, pools and chains that no rule leads to, and numbers, indexes and leftovers of
+sticky Service ports (docs/verification.md#equivalence).
 """
 
 from collections import Counter
 from typing import Any
 
+from knft.families import Family
 from knft.kernel.table import KernelTable
-from knft.model.names import Family
-from knft.nft.codec.listing import Listing
+from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Key
-from knft.render.names import NFT_FAMILIES, STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX, TABLE
+from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
-from tests.kernel.nft_process import library_in
 from tests.support.lab.namespace import Namespace
+from tests.support.library_process import library_in
 
-Held = dict[tuple[str, object], Any]
+Facts = dict[tuple[str, object], Any]
 
 
-def held(namespace: Namespace) -> dict[Family, Held]:
-    """Return what both tables hold, fact by fact."""
+def table_facts(namespace: Namespace) -> dict[Family, Facts]:
+    """Return the contents of both tables, as facts."""
     library = library_in(namespace)
     with namespace.entered():
-        tables = {family: KernelTable(library, NFT_FAMILIES[family], TABLE).read() for family in Family}
+        tables = {family: KernelTable(library, family, TABLE).read() for family in Family}
     return {family: _facts(listing) for family, listing in tables.items() if listing is not None}
 
 
-def differences(expected: Held, found: Held) -> list[str]:
-    """Return the facts that are not the same."""
+def differences(expected: Facts, found: Facts) -> list[str]:
+    """Return the facts that differ."""
     places = sorted(expected.keys() | found.keys(), key=str)
     return [
         f"{place}: expected {expected.get(place)}, found {found.get(place)}"
@@ -37,12 +37,12 @@ def differences(expected: Held, found: Held) -> list[str]:
     ]
 
 
-def _facts(listing: Listing) -> Held:
+def _facts(listing: TableListing) -> Facts:
     contents = listing.contents
     sticky = {
         name.prefix for name, array in contents.arrays.items() if name.container == STICKY_ENDPOINTS and any(array)
     }
-    facts: Held = dict.fromkeys(contents.members, True)
+    facts: Facts = dict.fromkeys(contents.members, True)
     facts |= {
         place: entry.verdict if place[0] == STICKY_PORTS else entry
         for place, entry in contents.entries.items()

@@ -1,4 +1,4 @@
-"""Every scenario in kube-proxy's IPVS mode, on a kernel that has it: the virtual machine, where this file is named."""
+"""Every scenario in kube-proxy's IPVS mode. It needs a kernel with ip_vs, so it runs in the virtual machine only."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,19 +7,22 @@ import pytest
 
 from tests.packets.captured import DEVICE, of_ipvs
 from tests.packets.modes import Ipvs
-from tests.packets.scenario import Packet, Scenario, read_scenarios
-from tests.packets.scene import Scene, cases, opened
-from tests.packets.ways import NODE, POD, PORT, Way, compare
+from tests.packets.rule_hits import NODE, POD, PORT, SentPacket, compare
+from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.scenario import Packet, Scenario, read_scenarios
 
 pytestmark = pytest.mark.kernel
 
 
 def test_cleanup_leaves_nothing_of_the_mode(lab: Lab, tmp_path: Path) -> None:
-    """But the sets of IPv6, which are not on kube-proxy's list (E.9). First, as the scenarios need them."""
+    """Cleanup leaves the ipsets of IPv6 alone, which kube-proxy's list lacks (docs/behaviour/ipvs.md#cleanup).
+
+    This test is the first one, because the scenarios leave chains and ipsets behind on purpose.
+    """
     node, mode, scenario = lab.host("node").namespace, Ipvs(), read_scenarios()[0]
-    mode.program(node, tmp_path, scenario, earlier=False)
+    mode.apply(node, tmp_path, scenario, earlier=False)
     mode.remove(node, tmp_path, scenario)
     assert "->" not in node.run(["ipvsadm", "-Ln"]).stdout.split("Conn\n")[-1]
     assert node.run(["ip", "link", "show", "dev", DEVICE], check=False).returncode != 0
@@ -35,8 +38,8 @@ BOUND = "10.96.0.50"
 @pytest.mark.parametrize("client", ["outside", "node"])
 @pytest.mark.parametrize("server", [POD, NODE])
 @pytest.mark.parametrize("special", ["nothing", "a mark", "from another", "nowhere"])
-def test_traced_rules_are_those_that_count(lab: Lab, special: str, server: str, client: str) -> None:
-    """As in ``test_traced_ways.py``, of packets that IPVS sends to another host, or to the node itself."""
+def test_traced_rules_are_those_that_have_counted(lab: Lab, special: str, server: str, client: str) -> None:
+    """As in ``tests/packets/test_rule_hits.py``, for packets that IPVS sends to another host, or to the node itself."""
     node = lab.host("node").namespace
     for command in (
         ["modprobe", "-a", "ip_vs", "ip_vs_rr"],
@@ -48,20 +51,20 @@ def test_traced_rules_are_those_that_count(lab: Lab, special: str, server: str, 
     ):
         node.run(command)
     try:
-        beside = of_ipvs(node).rules[4]
-        compare(lab, special, Way(client, lab.host(client).ipv4, BOUND), beside)
+        other_rules = of_ipvs(node).rules[4]
+        compare(lab, special, SentPacket(client, lab.host(client).ipv4, BOUND), other_rules)
     finally:
         node.run(["ipvsadm", "-C"])
         node.run(["ip", "link", "delete", DEVICE])
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with opened(lab, tmp_path_factory.mktemp("manifests"), Ipvs()) as scene:
+def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Ipvs()) as scene:
         yield scene
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), cases(read_scenarios(), "ipvs"))
-def test_packet(scene: Scene, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
-    """The packet has the outcome that its clause says, or the one that its departure says."""
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "ipvs"))
+def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+    """The packet has the outcome that the scenario expects in this mode."""
     scene.try_packet(scenario, packet, version)

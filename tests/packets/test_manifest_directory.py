@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.packets.node import KNFT, NODE_FLAG
+from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -197,10 +197,10 @@ def test_addresses_that_come_and_go_are_noticed(namespace: Namespace, tmp_path: 
         assert plan.NODE.lan.ipv4 not in _nodeport_ips(namespace)
         with netlink(namespace) as link:
             link.up("lo")
-            link.add_own_addresses(plan.NODE.lan)
+            link.add_loopback_addresses(plan.NODE.lan)
         _wait(lambda: plan.NODE.lan.ipv4 in _nodeport_ips(namespace))
         with netlink(namespace) as link:
-            link.remove_own_addresses(plan.NODE.lan)
+            link.remove_loopback_addresses(plan.NODE.lan)
         _wait(lambda: plan.NODE.lan.ipv4 not in _nodeport_ips(namespace))
     finally:
         process.kill()

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.families import addresses, in_family
 from tests.packets.modes import Mode
-from tests.packets.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expected, Packet, Scenario
-from tests.packets.sources import seen_by
-from tests.packets.traced import Tracer
+from tests.support.families import addresses, in_family
 from tests.support.lab import plan
-from tests.support.lab.links import forget_flows, netlink
+from tests.support.lab.links import flush_conntrack, netlink
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expectation, Packet, Scenario
+from tests.support.seen_sources import seen_by
+from tests.support.trace_check import Tracer
 
 TRIES = 100
 """Within so many connections each of 4 endpoints answers, but for once in 10^12 tests."""
@@ -29,19 +29,19 @@ SILENCE = 0.15
 """Seconds after which silence counts as a drop: what is not dropped here is answered within a millisecond or two."""
 
 
-def cases(scenarios: list[Scenario], mode: str) -> list[object]:
+def packet_parameters(scenarios: list[Scenario], mode: str) -> list[object]:
     """Return every packet that a mode can be tried with, in every family that it is sent in, as pytest's parameters."""
     return [
         pytest.param(scenario, packet, version, id=f"{scenario.name}: IPv{version} {packet}")
         for scenario in scenarios
-        if mode not in scenario.cannot
+        if mode not in scenario.unsupported_by
         for version in VERSIONS
         for packet in scenario.packets
         if version in packet.versions
     ]
 
 
-class Scene:
+class ScenarioRunner:
     """The node under test with one scenario's cluster at a time, put in force in one mode."""
 
     def __init__(self, lab: Lab, folder: Path, mode: Mode) -> None:
@@ -51,7 +51,7 @@ class Scene:
         self._current: Scenario | None = None
         self._open = ExitStack()
 
-    def show(self, scenario: Scenario) -> Responders:
+    def apply(self, scenario: Scenario) -> Responders:
         """Have the scenario's cluster in force, and its endpoints listening; return these."""
         if scenario is not self._current:
             self.clear()
@@ -61,10 +61,10 @@ class Scene:
             self._listen(scenario)
             self._open.callback(self.mode.clean, self.namespace, self._folder, scenario)
             if scenario.before is not None:
-                self.mode.program(self.namespace, self._folder, scenario, earlier=True)
+                self.mode.apply(self.namespace, self._folder, scenario, earlier=True)
             # A flow of UDP outlives the rules that translated it, and clients use their ports again.
-            forget_flows(self.namespace)
-            self.mode.program(self.namespace, self._folder, scenario, earlier=False)
+            flush_conntrack(self.namespace)
+            self.mode.apply(self.namespace, self._folder, scenario, earlier=False)
             captured = self.mode.capture(self.namespace)
             # Only knft drops by itself whatever shall not be answered.
             knows_silence = self.mode.name == "nftables"
@@ -76,7 +76,7 @@ class Scene:
 
         The same of its trace through the rules that are in force: so the interpreters are held to the kernel.
         """
-        servers = self.show(scenario)
+        servers = self.apply(scenario)
         expected = packet.expected_in(self.mode.name, version)
         trial = _Trial(self.lab, servers, packet, expected, version)
         if expected.answered_by:
@@ -85,10 +85,10 @@ class Scene:
             trial.expect_one_server()
         else:
             trial.expect_refusal()
-        self._tracer.hold(packet, version, expected)
+        self._tracer.check(packet, version, expected)
         if packet is scenario.packets[-1]:
             # Again now, because packets can change what is listed.
-            self.mode.listed(self.namespace)
+            self.mode.check_listing(self.namespace)
 
     def _listen(self, scenario: Scenario) -> None:
         for host, port, protocol in scenario.listeners():
@@ -101,12 +101,12 @@ class Scene:
         for host, names in scenario.addresses.items():
             for own in (addresses(name.removeprefix("$")) for name in names):
                 with netlink(self.lab.host(host).namespace) as link:
-                    link.add_own_addresses(own)
+                    link.add_loopback_addresses(own)
                 self._open.callback(self._take_address, host, own)
 
     def _take_address(self, host: str, own: plan.Addresses) -> None:
         with netlink(self.lab.host(host).namespace) as link:
-            link.remove_own_addresses(own)
+            link.remove_loopback_addresses(own)
 
     @property
     def namespace(self) -> Namespace:
@@ -120,9 +120,9 @@ class Scene:
 
 
 @contextmanager
-def opened(lab: Lab, folder: Path, mode: Mode) -> Iterator[Scene]:
+def scenario_runner(lab: Lab, folder: Path, mode: Mode) -> Iterator[ScenarioRunner]:
     """Have a node without rules at first and at the end."""
-    scene = Scene(lab, folder, mode)
+    scene = ScenarioRunner(lab, folder, mode)
     try:
         yield scene
     finally:
@@ -133,7 +133,7 @@ class _Trial:
     """One packet in one family, and what is expected of it."""
 
     def __init__(
-        self, lab: Lab, servers: Responders, packet: Packet, expected: Expected, version: plan.Version
+        self, lab: Lab, servers: Responders, packet: Packet, expected: Expectation, version: plan.Version
     ) -> None:
         self._lab = lab
         self._servers = servers

@@ -7,7 +7,7 @@ from msgspec import Struct
 from tests.bench.case import Case
 from tests.bench.cluster import Shape
 from tests.bench.latency import NONE, Ruleset
-from tests.bench.peers.known import PEERS
+from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, KNFT, LATENCY
 from tests.bench.shapes import FULL, QUICK
 
@@ -15,7 +15,7 @@ from tests.bench.shapes import FULL, QUICK
 _MORE_LATENCY = (KNFT, "kube-proxy 1.36", "iptables-legacy")
 
 
-class Extent(Struct, frozen=True):
+class RunPlan(Struct, frozen=True):
     """How much is measured; ``seconds`` is how long a peer may go on with each kind of change."""
 
     shapes: tuple[Shape, ...]
@@ -26,18 +26,18 @@ class Extent(Struct, frozen=True):
     patience: float
 
 
-WHOLE = Extent(FULL, syncs=200, seconds=8.0, dials=4000, repeats=3, patience=5.0)
-SMALL = Extent(QUICK, syncs=20, seconds=1.0, dials=200, repeats=1, patience=0.3)
+FULL_RUN = RunPlan(FULL, syncs=200, seconds=8.0, dials=4000, repeats=3, patience=5.0)
+QUICK_RUN = RunPlan(QUICK, syncs=20, seconds=1.0, dials=200, repeats=1, patience=0.3)
 
 
-def cases(extent: Extent, only: Collection[str], profile: str) -> Iterator[Case]:
+def cases(extent: RunPlan, only: Collection[str], profile: str) -> Iterator[Case]:
     """Return the cases; with ``only``, those of these proxies."""
     for case in _all_cases(extent, profile):
         if not only or case.proxy in only:
             yield case
 
 
-def _all_cases(extent: Extent, profile: str) -> Iterator[Case]:
+def _all_cases(extent: RunPlan, profile: str) -> Iterator[Case]:
     for shape in extent.shapes:
         for _ in range(extent.repeats):
             yield Case(BARE, shape)
@@ -54,7 +54,7 @@ def _all_cases(extent: Extent, profile: str) -> Iterator[Case]:
             yield Case(peer, shape, extent.syncs, extent.seconds, patience=extent.patience)
 
 
-def _rulesets(extent: Extent) -> Iterator[Ruleset]:
+def _rulesets(extent: RunPlan) -> Iterator[Ruleset]:
     first, *others = (shape for shape in extent.shapes if shape.is_plain)
     yield Ruleset(NONE, first)
     for proxy in (KNFT, *PEERS):

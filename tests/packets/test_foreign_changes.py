@@ -1,4 +1,4 @@
-"""Someone else's hand in knft's tables is noticed, mended and reported; and the library may die meanwhile."""
+"""knft repairs and reports changes that other programs make to its tables, also when libnftables' process dies."""
 
 import os
 import signal
@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.packets.node import KNFT, NODE_FLAG
-from tests.support.lab.logged_process import LoggedProcess
+from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
+from tests.support.logged_process import LoggedProcess
 
 pytestmark = pytest.mark.kernel
-HANG = 30.0
-MENDED = 5.0
-"""Seconds: five times what it may take."""
 
 OBJECTS: list[dict[str, Any]] = [
     {
@@ -58,7 +55,7 @@ OBJECTS: list[dict[str, Any]] = [
 ]
 
 
-class Running(LoggedProcess):
+class KnftRun(LoggedProcess):
     """``knft run`` in a namespace of its own."""
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
@@ -66,49 +63,49 @@ class Running(LoggedProcess):
         (folder / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
         arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "--sync-period", "1s"]
         super().__init__(namespace, [*KNFT, *arguments], folder / "log")
-        self.until(lambda: self.said().count("full sync") == 2, HANG)
+        self.wait_until(lambda: self.log_text().count("full sync") == 2)
         self.tables = self.words()
 
     def nft(self, command: str) -> str:
         return self.namespace.run(["nft", "-f", "-"], stdin=command).stdout
 
     def words(self) -> list[str]:
-        """Return what both tables are, without the order of chains and elements."""
+        """Return the words of both tables, sorted, because the order of chains and elements may differ."""
         return sorted(self.namespace.run(["nft", "list", "ruleset"]).stdout.replace(",", " ").split())
 
-    def worker(self) -> int:
-        """Return the process that libnftables works in."""
+    def library_process(self) -> int:
+        """Return the process of libnftables, waiting until there is one."""
         found: list[int] = []
 
-        def look() -> bool:
-            found[:] = self._workers()
+        def find() -> bool:
+            found[:] = self._library_processes()
             return bool(found)
 
-        self.until(look, HANG)
+        self.wait_until(find)
         return found[0]
 
-    def _workers(self) -> list[int]:
+    def _library_processes(self) -> list[int]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-        return [pid for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in children if b"knft.kernel.library_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(tmp_path: Path) -> Iterator[KnftRun]:
     namespace = Namespace.create("foreign")
-    knft = Running(namespace, tmp_path)
+    knft = KnftRun(namespace, tmp_path)
     yield knft
     knft.process.kill()
     knft.process.communicate()
     namespace.close()
 
 
-def _sticky_chain(running: Running, family: str) -> str:
+def _sticky_chain(running: KnftRun, family: str) -> str:
     listed = running.namespace.run(["nft", "list", "chains", family]).stdout.split()
     return next(word for word in listed if word.startswith("sticky-") and word.endswith("-cluster"))
 
 
-DAMAGES = {
+FOREIGN_CHANGES = {
     "the ruleset is flushed": "flush ruleset",
     "a table is deleted": "delete table {family} knft",
     "an element is deleted": "delete element {family} knft service-ips {{ {address} . tcp . 80 }}",
@@ -118,54 +115,52 @@ DAMAGES = {
         "add element {family} knft service-ips {{ {address} . tcp . 80 : drop }}"
     ),
     "a chain is flushed": "flush chain {family} knft services",
-    "a rule is replaced by as many": (
-        "flush chain {family} knft reject-chain\nadd rule {family} knft reject-chain drop"
-    ),
-    "a pool's rules are others": "flush chain {family} knft pool-tcp-3\nadd rule {family} knft pool-tcp-3 drop\n"
+    "a rule is replaced": ("flush chain {family} knft reject-chain\nadd rule {family} knft reject-chain drop"),
+    "a pool has other rules": "flush chain {family} knft pool-tcp-3\nadd rule {family} knft pool-tcp-3 drop\n"
     "add rule {family} knft pool-tcp-3 drop",
-    "a sticky chain's rules are others": "flush chain {family} knft {sticky}\n"
+    "a sticky chain has other rules": "flush chain {family} knft {sticky}\n"
     + "\n".join(["add rule {family} knft {sticky} drop"] * 5),
-    "the table is switched off": "add table {family} knft {{ flags dormant; }}",
-    "a policy is another": "add chain {family} knft filter-forward {{ policy drop; }}",
-    "a hook is another": "delete chain {family} knft nat-output\n"
+    "the table is dormant": "add table {family} knft {{ flags dormant; }}",
+    "a chain has another policy": "add chain {family} knft filter-forward {{ policy drop; }}",
+    "a chain has another priority": "delete chain {family} knft nat-output\n"
     "add chain {family} knft nat-output {{ type nat hook output priority 7; }}",
-    "a map is another": "flush chain {family} knft services\ndelete map {family} knft service-nodeports\n"
+    "a map has another type": "flush chain {family} knft services\ndelete map {family} knft service-nodeports\n"
     "add map {family} knft service-nodeports {{ type inet_service : verdict; }}",
 }
 
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_what_others_change_is_mended_and_reported(running: Running, damage: str, family: str) -> None:
+@pytest.mark.parametrize("change", FOREIGN_CHANGES.values(), ids=FOREIGN_CHANGES.keys())
+def test_foreign_change_is_repaired_and_reported(running: KnftRun, change: str, family: str) -> None:
     address, other = ("10.96.0.2", "10.96.0.99") if family == "ip" else ("fd00:10:96::2", "fd00:10:96::99")
     sticky = _sticky_chain(running, family)
-    running.nft(damage.format(family=family, address=address, other=other, sticky=sticky))
+    running.nft(change.format(family=family, address=address, other=other, sticky=sticky))
     words = "IPv4: nft (pid" if family == "ip" else "IPv6: nft (pid"
-    running.until(lambda: words in running.said(), MENDED)
-    running.until(lambda: running.tables == running.words(), MENDED)
+    running.wait_until(lambda: words in running.log_text())
+    running.wait_until(lambda: running.tables == running.words())
 
 
-def test_what_others_do_elsewhere_is_nothing_to_knft(running: Running) -> None:
+def test_changes_of_other_tables_are_ignored(running: KnftRun) -> None:
     for number in range(20):
         running.nft(f"add table ip t{number}\nadd set ip t{number} knft {{ type inet_service; elements = {{ 80 }} }}")
     running.nft("add table inet knft")
     running.nft("delete element ip knft cluster-ips { 10.96.0.2 }")
-    running.until(lambda: "IPv4: nft (pid" in running.said(), MENDED)
-    assert running.said().count("(pid") == 1
-    assert running.said().count("full sync") <= 3
+    running.wait_until(lambda: "IPv4: nft (pid" in running.log_text())
+    assert running.log_text().count("(pid") == 1
+    assert running.log_text().count("full sync") <= 3
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
-def test_the_librarys_process_may_die(running: Running, how: signal.Signals) -> None:
-    """And what is done by hand just then is mended all the same."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_libnftables_process_dies(running: KnftRun, number: signal.Signals) -> None:
+    """A foreign change at the same time is repaired."""
     for _ in range(5):
-        os.kill(running.worker(), how)
+        os.kill(running.library_process(), number)
         running.nft("delete element ip knft cluster-ips { 10.96.0.2 }")
-        running.until(lambda: running.tables == running.words(), HANG)
+        running.wait_until(lambda: running.tables == running.words())
 
 
-def test_the_librarys_process_may_die_in_the_middle_of_a_commit(running: Running, tmp_path: Path) -> None:
-    """A manifest of 3 000 Services keeps it busy meanwhile; in the end all of them are there."""
+def test_libnftables_process_dies_during_a_commit(running: KnftRun, tmp_path: Path) -> None:
+    """While it writes a manifest of 3 000 Services; all of them are written in the end."""
     services = [
         {
             "apiVersion": "v1",
@@ -177,16 +172,16 @@ def test_the_librarys_process_may_die_in_the_middle_of_a_commit(running: Running
     ]
     (tmp_path / "many.json").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": services}))
     for _ in range(5):
-        library = running.worker()
+        library = running.library_process()
         before = _ticks(library)
-        running.until(lambda before=before, library=library: _ticks(library) > before, HANG)  # type: ignore[misc]
+        running.wait_until(lambda before=before, library=library: _ticks(library) > before)  # type: ignore[misc]
         with suppress(ProcessLookupError):
             os.kill(library, signal.SIGKILL)
-    running.until(lambda: len([word for word in running.words() if word.startswith("10.97.")]) >= 3000, HANG)
+    running.wait_until(lambda: len([word for word in running.words() if word.startswith("10.97.")]) >= 3000)
 
 
 def _ticks(pid: int) -> int:
-    """Return the ticks of processor time that a process has used; 0 where it is gone."""
+    """Return the ticks of CPU time that a process has used; a huge number if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.packets.node import knft, sync_once, write_manifests
-from tests.packets.scenario import VERSIONS, Scenario, address
+from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab import plan
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial_many
+from tests.support.scenario import VERSIONS, Scenario, address
 
 CONNECTIONS = 3000
 PODS = ("local-1", "local-2", "local-3", *(f"remote-{number}" for number in range(1, 8)))

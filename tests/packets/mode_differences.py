@@ -1,0 +1,27 @@
+"""The intended differences of kube-proxy's other modes, which packets of scenarios name."""
+
+from knft.interpret.compare.expected_differences.catalog import EXPECTED_DIFFERENCES, markdown_table
+from knft.takeover.names import Mode
+
+__all__ = ["WITHOUT_PACKET", "difference_names", "markdown_table"]
+
+WITHOUT_PACKET = {
+    ("remote hairpin", Mode.IPTABLES): "no pod on another node connects to itself through this node",
+    ("another's cluster IP", Mode.IPTABLES): "no external IP is another Service's cluster IP",
+    ("another's cluster IP", Mode.IPVS): "no external IP is another Service's cluster IP",
+    ("localnet", Mode.IPTABLES): "no process connects to loopback from another source address",
+    ("invalid packets", Mode.IPTABLES): "every packet is the first of a connection",
+    ("guarded throughout", Mode.IPVS): "every packet is the first of a connection",
+    ("affinity by frontend", Mode.IPVS): "a packet is sent to one frontend",
+    ("refused ports", Mode.IPVS): "no packet goes to an undefined port of an external IP",
+    ("marked everywhere", Mode.IPVS): "the node sends no packet to itself that no Service serves",
+    ("forwarding rules", Mode.IPTABLES): "the node in the lab has no rules of its own",
+    ("health check ports", Mode.IPTABLES): "the node in the lab has no rules of its own",
+    ("health check ports", Mode.IPVS): "the node in the lab has no rules of its own",
+}
+"""Differences that no packet of a scenario shows, and why. Other tests show them: test_expected_differences.py."""
+
+
+def difference_names(mode: str) -> set[str]:
+    """Return the names of differences that packets can give in a mode."""
+    return {difference.reason for difference in EXPECTED_DIFFERENCES if Mode(mode) in difference.modes}

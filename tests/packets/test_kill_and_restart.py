@@ -1,0 +1,28 @@
+"""knft is result at random times and restarted: no connection is lost, the tables are correct, sticky clients stay."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.packets.kill_and_restart import run_kills
+from tests.packets.knft_process import IDLE
+from tests.support.lab.topology import Lab
+
+KILLS = 20
+
+pytestmark = pytest.mark.kernel
+
+
+def test_killed_knft_loses_no_connection(crowded_lab: Lab, tmp_path: Path) -> None:
+    """While endpoints and Services change; and a start on an unchanged cluster changes nothing in the kernel."""
+    result = run_kills(crowded_lab, tmp_path, KILLS, seed=6)
+    print(result)
+    assert result.faults == []
+    assert result.untranslated == 0
+    assert result.table_differences == []
+    assert result.changes == []
+    assert [line.rpartition(": ")[2] for line in result.restart] == [IDLE] * 2
+    # The run has covered what it is for.
+    assert 0 < result.full_syncs < 2 * KILLS
+    assert result.answered > 1000
+    assert result.seen["stayed"] > 100

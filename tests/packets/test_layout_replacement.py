@@ -1,0 +1,88 @@
+"""A table with another layout is replaced when knft starts; sticky clients keep their endpoints."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.packets.kill_and_restart import ENDLESS, RestartedKnft
+from tests.packets.knft_process import NftMonitor
+from tests.packets.many_clients import HTTP, PODS, STICKY, clients
+from tests.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.knft_command import knft, write_manifests
+from tests.support.lab.clients import NONE, ClientProcesses, Target
+from tests.support.lab.links import flush_conntrack
+from tests.support.lab.responder_process import ResponderProcess
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial_each
+from tests.support.scenario import VERSIONS, Scenario, address
+
+STICKY_CLIENTS = 250
+PAUSE = 0.001
+CLUSTER = Scenario(
+    "",
+    [
+        service("kept", 50, *tcp_and_udp("http", 80), **STICKY),
+        endpoints("kept", *PODS, http=HTTP),
+        service("open", 51, *tcp_and_udp("http", 80)),
+        endpoints("open", *PODS, http=HTTP),
+    ],
+    (),
+)
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def served(crowded_lab: Lab) -> Iterator[Lab]:
+    """The lab with servers; knft's tables are removed afterwards."""
+    node = crowded_lab.host("node").namespace
+    flush_conntrack(node)
+    with ResponderProcess(map(crowded_lab.host, PODS), [HTTP]):
+        yield crowded_lab
+    knft(node, "cleanup")
+    flush_conntrack(node)
+
+
+def _answers(lab: Lab) -> dict[str, str]:
+    """Return the server of each sticky client, in both families."""
+    found: dict[str, str] = {}
+    for version in VERSIONS:
+        found |= dial_each(
+            lab.host("outside"), address("cluster.50", version), 80, "tcp", clients(version, STICKY_CLIENTS)
+        )
+    return found
+
+
+def _delete_layout_marker(lab: Lab) -> None:
+    """Delete the layout marker from both tables, as if another version of knft had made them."""
+    node = lab.host("node").namespace
+    for family in ("ip", "ip6"):
+        listed = node.run(["nft", "list", "chains", family]).stdout.split()
+        (marker,) = (word for word in listed if word.startswith("layout-"))
+        node.run(["nft", "delete", "chain", family, "knft", marker])
+
+
+def test_table_of_another_layout_is_replaced_and_sticky_clients_stay(served: Lab, tmp_path: Path) -> None:
+    """Clients connect meanwhile: only the few connections during the replacement may be lost."""
+    node, manifests = served.host("node").namespace, tmp_path / "manifests"
+    manifests.mkdir()
+    write_manifests(manifests, CLUSTER.manifests())
+    targets = [Target(address("cluster.51", version), 80, "tcp") for version in VERSIONS]
+    client_processes = ClientProcesses({served.host("local-4"): targets}, tmp_path, ENDLESS, seed=1, pause=PAUSE)
+    with RestartedKnft(node, manifests, tmp_path) as restarted:
+        first = _answers(served)
+        assert set(first.values()) == set(PODS)
+        restarted.process.kill()
+        _delete_layout_marker(served)
+        with client_processes, NftMonitor(node, tmp_path / "monitor") as monitor:
+            restarted.start()
+            restarted.process.wait_for_full_syncs()
+            restarted.process.wait_until_idle()
+        assert {"delete table ip knft", "delete table ip6 knft"} <= set(monitor.changes())
+        assert _answers(served) == first
+    connections = list(client_processes.connections(served.host("local-4")))
+    lost = [connection for connection in connections if connection.error != NONE or connection.retransmissions]
+    print(f"{len(lost)} of {len(connections)} connections were lost: {[str(connection) for connection in lost]}")
+    assert {connection.server for connection in connections} <= {*PODS, NONE}
+    assert len(lost) <= len(connections) // 100

@@ -1,0 +1,49 @@
+"""Packets name intended differences between modes, and only those that knft lists."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.packets.mode_differences import WITHOUT_PACKET, difference_names, markdown_table
+from tests.support.knft_command import KNFT, NODE_FLAG, write_manifests
+from tests.support.scenario import Expectation, Scenario, read_scenarios
+
+README = Path(__file__).parent.parent.parent / "README.md"
+MODES = ("iptables", "ipvs")
+PACKETS = [packet for scenario in read_scenarios() for packet in scenario.packets]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_packets_show_exactly_the_listed_differences(mode: str) -> None:
+    shown = {difference.by for packet in PACKETS for difference in packet.mode_differences(mode)}
+    unseen = {reason for reason, of_mode in WITHOUT_PACKET if of_mode.value == mode}
+    assert shown | unseen == difference_names(mode)
+    assert shown & unseen == set()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_difference_is_another_outcome(mode: str) -> None:
+    differing = [(packet, difference) for packet in PACKETS for difference in packet.mode_differences(mode)]
+    assert [packet.to for packet, difference in differing if _outcome(packet) == _outcome(difference)] == []
+
+
+@pytest.mark.parametrize(
+    "scenario", [item for item in read_scenarios() if item.unsupported_by], ids=lambda item: item.name
+)
+def test_mode_refuses_a_scenario_that_it_cannot_express(scenario: Scenario, tmp_path: Path) -> None:
+    write_manifests(tmp_path, scenario.manifests())
+    for mode in scenario.unsupported_by:
+        arguments = ["render", "-f", str(tmp_path), *NODE_FLAG, "--backend", mode, *scenario.arguments()]
+        done = subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "cannot express" in done.stderr
+
+
+def test_the_readme_shows_the_list() -> None:
+    assert markdown_table() in README.read_text()
+
+
+def _outcome(expected: Expectation) -> tuple[object, ...]:
+    names = ("answered_by", "always_one_of", "source", "rejected", "dropped", "unserved")
+    return tuple(getattr(expected, name) for name in names)

@@ -1,0 +1,17 @@
+"""A trace hits the same rules as a packet in the kernel, at every hook and for every interface.
+
+Scenarios compare outcomes; this module compares the rules on the way there, in rule sets that no proxy writes.
+"""
+
+import pytest
+
+from tests.packets.rule_hits import SENT_PACKETS, SPECIAL, compare
+from tests.support.lab.topology import Lab
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.mark.parametrize("packet", SENT_PACKETS)
+@pytest.mark.parametrize("special", SPECIAL)
+def test_traced_rules_are_those_that_have_counted(lab: Lab, special: str, packet: str) -> None:
+    compare(lab, special, SENT_PACKETS[packet])

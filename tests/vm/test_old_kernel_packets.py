@@ -1,0 +1,32 @@
+"""Every scenario on the kernel of the virtual machine.
+
+knft's stages run in this process, because ``knft run`` takes ten seconds to start there.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.packets.modes import NftablesInProcess
+from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
+from tests.support.lab import plan
+from tests.support.lab.topology import Lab
+from tests.support.scenario import Packet, Scenario, read_scenarios
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture(scope="module")
+def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with (
+        closing(NftablesInProcess(lab.host("node").namespace)) as mode,
+        scenario_runner(lab, tmp_path_factory.mktemp("manifests"), mode) as scene,
+    ):
+        yield scene
+
+
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "nftables"))
+def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+    """The packet has the outcome that the scenario expects."""
+    scene.try_packet(scenario, packet, version)
