@@ -53,7 +53,10 @@ def overlap(one: PacketFields, other: PacketFields) -> PacketFields | None:
 class PacketClass(Struct, frozen=True):
     """Packets of one origin and protocol to one destination address.
 
-    ``if_local`` tells whether the destination is an address of the node. ``fields`` are the values of all other fields.
+    ``is_local`` tells whether the destination is an address of the node. ``fields`` are the values of all other fields.
+    ``is_source_selected`` is set for packets of the node whose process has not bound its socket to an address: the
+    kernel then selects the source, and selects the destination itself if it is an address of IPVS's device.
+    ``fields.sources`` are the sources that it selects otherwise.
     """
 
     origin: Origin
@@ -61,6 +64,7 @@ class PacketClass(Struct, frozen=True):
     destination: int
     is_local: bool
     fields: PacketFields
+    is_source_selected: bool = False
 
 
 AffinityEntry = tuple[str, tuple[int, ...]]

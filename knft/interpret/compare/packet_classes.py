@@ -120,9 +120,16 @@ class PacketClasses:
         """Yield the packet classes to a destination: by origin, by protocol, and with or without a connection."""
         for origin in self._origins(destination):
             fields = self._fields(origin, destination)
+            is_source_selected = origin == "node" and contains(fields.sources, destination.address)
             for protocol, states in product(self.protocols(), (TRACKED_STATES, STATES - TRACKED_STATES)):
-                of_states = fields._replace(states=states)
-                yield PacketClass(origin, protocol, destination.address, destination.is_local, of_states)
+                yield PacketClass(
+                    origin,
+                    protocol,
+                    destination.address,
+                    destination.is_local,
+                    fields._replace(states=states),
+                    is_source_selected=is_source_selected,
+                )
 
     def protocols(self) -> list[int]:
         """Return the protocols that rules distinguish, and one that represents all others."""

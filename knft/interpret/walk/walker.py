@@ -16,7 +16,7 @@ from knft.interpret.outcomes import (
     overlap,
     rule_hits,
 )
-from knft.interpret.ranges import Ranges, contains, intersection, single, subtract
+from knft.interpret.ranges import Ranges, contains
 from knft.interpret.rules import Field, InSet, RuleSet, Within
 from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import IndexedRule, Indexes
@@ -70,7 +70,7 @@ class Walker:
         ``affinity`` are the entries that the rule set's dynamic collections have of the client beforehand.
         """
         self._actions.affinity = affinity
-        return [self._path(end) for packet in self._initial_states(packets) for end in self._walk(packet)]
+        return [self._path(end) for end in self._walk(self._initial_state(packets))]
 
     def take_new_destinations(self) -> set[int]:
         """Return the addresses that rules have redirected packets to since the last call."""
@@ -90,8 +90,7 @@ class Walker:
     def _is_local(self, address: int) -> bool:
         return contains(self._node_addresses, address) or contains(self._ipvs_addresses, address)
 
-    def _initial_states(self, packets: PacketClass) -> Iterator[PacketState]:
-        """Yield the packets at their first hook; those whose source the kernel selects are separate."""
+    def _initial_state(self, packets: PacketClass) -> PacketState:
         packet = PacketState(
             fields=packets.fields,
             origin=packets.origin,
@@ -103,20 +102,10 @@ class Walker:
         )
         if contains(self._ipvs_addresses, packets.destination):
             packet.is_local = True
-            if packets.origin == "node" and self._sends_from_ipvs_addresses:
-                # The kernel selects a local destination as the source, unless the process binds another address.
-                selected = intersection(packets.fields.sources, single(packets.destination))
-                bound = subtract(packets.fields.sources, single(packets.destination))
-                if selected:
-                    unbound = packet.restricted_to(packets.fields._replace(sources=selected))
-                    unbound.source = packets.destination
-                    self._enter(unbound, unbound.stage)
-                    yield unbound
-                if not bound:
-                    return
-                packet.fields = packets.fields._replace(sources=bound)
+            if packets.is_source_selected and self._sends_from_ipvs_addresses:
+                packet.source = packets.destination
         self._enter(packet, packet.stage)
-        yield packet
+        return packet
 
     def _run(self, packet: PacketState) -> None:
         """Walk a packet until it ends or is split into pending ones."""

@@ -62,8 +62,16 @@ def from_node(destination: int = FRONTEND, port: int = 80, **changed: Any) -> Pa
 
 def _packets(origin: Any, destination: int, port: int, changed: dict[str, Any]) -> PacketClass:
     protocol = changed.pop("protocol", TCP)
-    box = PacketFields(single(port), sources=(), outputs=frozenset({"eth0"}), states=frozenset({"new"}))
-    return PacketClass(origin, protocol, destination, contains(OWN, destination), box._replace(**changed))
+    is_source_selected = changed.pop("is_source_selected", False)
+    fields = PacketFields(single(port), sources=(), outputs=frozenset({"eth0"}), states=frozenset({"new"}))
+    return PacketClass(
+        origin,
+        protocol,
+        destination,
+        contains(OWN, destination),
+        fields._replace(**changed),
+        is_source_selected=is_source_selected,
+    )
 
 
 def paths(rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()) -> list[Path]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from knft.interpret.outcomes import Disposition, Outcome, PacketClass
-from knft.interpret.ranges import ranges, single, subtract
+from knft.interpret.ranges import Ranges, ranges, single
 from knft.interpret.rules import Field, Interface, SetMark, Translate, ViaVirtualServer, VirtualServer, Within
 from tests.interpret.walk.small_rule_sets import (
     DROP,
@@ -17,6 +17,7 @@ from tests.interpret.walk.small_rule_sets import (
     TCP,
     UDP,
     base,
+    chain,
     established,
     from_node,
     from_outside,
@@ -139,27 +140,28 @@ def test_what_nat_has_translated_is_looked_for_by_its_new_destination() -> None:
     assert outcome(rules, from_outside(NODE, port=90)) == Outcome(Disposition.DELIVERED, POD, 8080)
 
 
-@pytest.mark.parametrize(("source", "seen"), [(FRONTEND, "frontend"), (NODE, "kept")])
-def test_node_packets_to_an_ipvs_address_keep_an_explicit_source(source: int, seen: str) -> None:
-    """The kernel selects the address itself as the source, unless the process binds its socket to another address.
+@pytest.mark.parametrize("sources", [single(FRONTEND), single(NODE), ranges([(0, 99)])])
+@pytest.mark.parametrize(("is_source_selected", "source"), [(True, "frontend"), (False, "kept")])
+def test_kernel_selects_an_ipvs_address_as_its_own_source(
+    sources: Ranges, source: str, *, is_source_selected: bool
+) -> None:
+    """Unless the process has bound its socket to another address.
 
-    Scenario "masquerade" has this with the node as ``$node.pods``.
+    Scenario "masquerade" has that with the node as ``$node.pods``.
     """
     rules = rule_set(servers=(SERVER,), bound=BOUND)
-    found = outcome(rules, from_node(sources=single(source)))
-    assert found == Outcome(Disposition.DELIVERED, POD, 8080, seen)  # type: ignore[arg-type] # one of the words
+    found = outcome(rules, from_node(sources=sources, is_source_selected=is_source_selected))
+    assert found == Outcome(Disposition.DELIVERED, POD, 8080, source)  # type: ignore[arg-type] # one of the words
 
 
-@pytest.mark.parametrize(("servers", "endpoint"), [((SERVER,), (POD, 8080)), ((), (None, None))])
-def test_node_packets_to_an_ipvs_address_are_split_by_source(
-    servers: tuple[VirtualServer, ...], endpoint: tuple[int | None, int | None]
-) -> None:
-    """Each packet of a class has the same outcome as on its own."""
-    rules = rule_set(servers=servers, bound=BOUND)
-    sources = ranges([(0, 99)])
-    frontend, kept = (Outcome(Disposition.DELIVERED, *endpoint, source) for source in ("frontend", "kept"))  # type: ignore[arg-type]
-    found = {path.fields.sources: path.outcome for path in paths(rules, from_node(sources=sources))}
-    assert found == {single(FRONTEND): frontend, subtract(sources, single(FRONTEND)): kept}
-    for source in (0, FRONTEND, 99):
-        (path,) = paths(rules, from_node(sources=single(source)))
-        assert path.outcome == (frontend if source == FRONTEND else kept)
+@pytest.mark.parametrize("is_source_selected", [True, False])
+def test_each_packet_of_a_class_to_an_ipvs_address_has_the_outcome_of_the_class(*, is_source_selected: bool) -> None:
+    """The walk used to derive the kernel's choice from the sources, so a class fared unlike its packets."""
+    chains = (chain(name) for name in ("one", "two", "three"))
+    rules = rule_set(chains=chains, bound=single(2))
+    sources = ranges([(0, 2)])
+    packets = from_node(2, 0, sources=sources, is_source_selected=is_source_selected)
+    whole = outcome(rules, packets)
+    for source in (0, 1, 2):
+        one = replace(packets, fields=packets.fields._replace(sources=single(source)))
+        assert outcome(rules, one) == whole

@@ -174,7 +174,14 @@ def classes(draw: st.DrawFn) -> PacketClass:
     destination = draw(number)
     inputs = frozenset(INTERFACES) if origin == "network" else frozenset({""})
     box = PacketFields(draw(some), draw(some), draw(some), inputs, frozenset(INTERFACES), draw(states))  # type: ignore[arg-type] # words
-    return PacketClass(origin, draw(st.sampled_from((6, 1))), destination, contains(OWN, destination), box)  # type: ignore[arg-type]
+    return PacketClass(
+        origin,  # type: ignore[arg-type] # one of the words
+        draw(st.sampled_from((6, 1))),
+        destination,
+        contains(OWN, destination),
+        box,
+        is_source_selected=origin == "node" and draw(st.booleans()),
+    )
 
 
 @settings(max_examples=70, deadline=None)
