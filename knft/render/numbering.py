@@ -67,7 +67,7 @@ def identity(name: ServicePortName) -> str:
 
 
 def free_number(port_identity: str, taken: Collection[int]) -> int | None:
-    """Return a number for a new sticky port, None if all are taken; if it is free, always the same for one identity."""
+    """Return a number for a new sticky port, derived from its identity if that one is free; None if all are taken."""
     first = int.from_bytes(hashlib.sha256(port_identity.encode()).digest()[:2])
     candidates = ((first + step) % NUMBERS for step in range(NUMBERS))
     return next((number for number in candidates if number not in taken), None)

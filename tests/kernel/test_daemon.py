@@ -125,7 +125,7 @@ def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monke
 
     answers = iter((False, True))
     monkeypatch.setattr(daemon, "audit", lambda: next(answers))
-    daemon._audit_now_and_then(Stop())
+    daemon._audit_periodically(Stop())
     assert pauses == [AUDIT_SECONDS, AUDIT_RETRY_SECONDS, AUDIT_SECONDS]
 
 

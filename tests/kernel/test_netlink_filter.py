@@ -1,4 +1,4 @@
-"""The filter for the kernel, run by hand: for hosts of both byte orders. tests/kernel has it run by the kernel."""
+"""The socket filter for notifications, interpreted in Python for both byte orders."""
 
 import struct
 import sys
@@ -16,7 +16,7 @@ OWN, OTHER = 0x0102_0304, 0xF1F2_F3F4
 
 
 SIZES = {0x20: 4, 0x28: 2, 0x30: 1}
-"""How many bytes each operation loads."""
+"""The number of bytes that each operation loads."""
 
 
 def _passes(instructions: Iterable[Instruction], buffer: bytes) -> bool:
@@ -45,8 +45,8 @@ def _message(order: str, kind: int, port: int, family: int, table: str) -> bytes
 
 @pytest.mark.parametrize("order", ["little", "big"])
 @pytest.mark.parametrize("table", ["knft", "abc", "abcdef", "abcdefg", "a"])
-def test_what_passes(order: str, table: str) -> None:
-    """The names fill their last word in every way that there is."""
+def test_filter_passes_foreign_changes_of_the_table_only(order: str, table: str) -> None:
+    """The table names cover all paddings of the last word."""
     filtered = list(table_filter(table, [5, OWN, 6], order))
 
     def passes(*parts: tuple[int, int, int, str]) -> bool:
@@ -55,27 +55,27 @@ def test_what_passes(order: str, table: str) -> None:
     assert passes((NEW_CHAIN, OTHER, 2, table))
     assert passes((NEW_CHAIN, OTHER, 10, table))
     assert passes((NEW_GENERATION, OTHER, 0, ""))
-    assert passes((NEW_CHAIN, OTHER, 2, "alien"), (NEW_CHAIN, OTHER, 2, table))
+    assert passes((NEW_CHAIN, OTHER, 2, "foreign"), (NEW_CHAIN, OTHER, 2, table))
     assert not passes((NEW_CHAIN, OWN, 2, table))
     assert not passes((NEW_GENERATION, OWN, 0, ""))
-    assert not passes((NEW_CHAIN, OWN, 2, "alien"), (NEW_CHAIN, OWN, 2, table))
+    assert not passes((NEW_CHAIN, OWN, 2, "foreign"), (NEW_CHAIN, OWN, 2, table))
     assert not passes((NEW_CHAIN, OTHER, 1, table))
     assert not passes((NEW_CHAIN, OTHER, 2, table + "x"))
     assert not passes((NEW_CHAIN, OTHER, 2, "x" + table))
     assert not passes((NEW_CHAIN, OTHER, 2, "x" * len(table)))
 
 
-def test_the_host_s_byte_order_is_the_default() -> None:
+def test_default_is_the_byte_order_of_the_host() -> None:
     assert list(table_filter("knft", [OWN])) == list(table_filter("knft", [OWN], sys.byteorder))
 
 
 @given(st.binary(max_size=200))
-def test_nothing_that_comes_is_too_strange(buffer: bytes) -> None:
-    """Messages that are cut short, or say so, end the reading."""
+def test_malformed_messages_are_decoded_without_error(buffer: bytes) -> None:
+    """Truncated messages and wrong lengths end the decoding."""
     for message in nftables_messages.split(buffer):
         nftables_messages.printable_name(message.attribute(3))
 
 
 @given(st.binary(max_size=40))
-def test_names_are_fit_for_a_log(name: bytes) -> None:
+def test_names_are_printable(name: bytes) -> None:
     assert nftables_messages.printable_name(name).isprintable()

@@ -102,7 +102,7 @@ def test_failure_of_one_family_does_not_stop_the_other(namespace: Namespace, cap
         assert not harness.daemon.sync()
     warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert warnings == ["IPv4: sync failed: refused for the test"]
-    assert re.search(r"^IPv4: the sync that failed took \d+\.\d ms$", "\n".join(caplog.messages), re.MULTILINE)
+    assert re.search(r"^IPv4: the failed sync took \d+\.\d ms$", "\n".join(caplog.messages), re.MULTILINE)
     assert re.search(r"^IPv6: sync of 1 Service ports in \d+\.\d ms", "\n".join(caplog.messages), re.MULTILINE)
     assert ("cluster-ips", ("fd00:10:96::20",)) in harness.listing(Family.IPV6).contents.members
     assert ("cluster-ips", ("10.96.0.20",)) not in harness.listing().contents.members

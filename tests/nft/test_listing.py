@@ -1,4 +1,4 @@
-"""Listings of one table as different versions of libnftables write them."""
+"""Listings of one table by different versions of libnftables."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ DECLARATIONS = {
 
 
 @pytest.mark.parametrize("version", DECLARATIONS)
-def test_a_map_declared_with_typeof_is_read(version: str) -> None:
+def test_map_declared_with_typeof_is_decoded(version: str) -> None:
     types, target = DECLARATIONS[version]
     elements = [[{"concat": ["10.96.0.10", 80, index]}, {"concat": [f"10.244.1.{index}", 8080]}] for index in (0, 2)]
     endpoints = {"family": "ip", "name": "endpoints-tcp", "table": "knft", "type": types, "map": target}
@@ -36,6 +36,6 @@ def test_a_map_declared_with_typeof_is_read(version: str) -> None:
 
 
 @pytest.mark.parametrize("types", ["ipv4_addr", {"typeof": _payload("ip", "daddr")}], ids=["1.0.6", "1.1.3"])
-def test_a_set_with_a_key_of_one_part_is_read(types: object) -> None:
+def test_set_with_a_single_key_part_is_decoded(types: object) -> None:
     listing = parse_listing(json.dumps({"nftables": [{"set": {"name": "s", "type": types, "elem": ["10.96.0.10"]}}]}))
     assert listing.contents.members == {("s", ("10.96.0.10",))}

@@ -32,7 +32,7 @@ def _targets(*numbers: int) -> list[Target]:
 A, B, C = _targets(1, 2, 3)
 
 
-def test_an_endpoint_keeps_its_index_and_a_newcomer_waits_for_the_one_that_was_left() -> None:
+def test_endpoint_keeps_its_index_and_left_index_stays_reserved() -> None:
     first = assign(NEW, [A, B], TIMEOUT, 100)
     second = assign(first, [B, C], TIMEOUT, 110)
     assert second.indexes() == {B: 1, C: 2}
@@ -41,24 +41,24 @@ def test_an_endpoint_keeps_its_index_and_a_newcomer_waits_for_the_one_that_was_l
     assert third.indexes() == {A: 0, B: 1, C: 2}
 
 
-def test_one_that_returns_before_that_starts_afresh() -> None:
+def test_returning_endpoint_gets_a_new_index() -> None:
     left = assign(assign(NEW, [A, B], TIMEOUT, 100), [B], TIMEOUT, 101)
     assert assign(left, [A, B], TIMEOUT, 102).indexes() == {A: 2, B: 1}
 
 
-def test_a_shortened_timeout_does_not_shorten_memories() -> None:
+def test_shorter_timeout_does_not_shorten_reservations() -> None:
     before = assign(NEW, [A, B], 3600, 0)
     left = assign(before, [B], 10, 100)
     assert left.free_at() == 3700
 
 
-def test_free_indexes_at_the_end_are_given_up() -> None:
+def test_free_indexes_at_the_end_are_removed() -> None:
     left = assign(assign(NEW, [A, B, C], TIMEOUT, 0), [A], TIMEOUT, 0)
     assert len(assign(left, [A], TIMEOUT, TIMEOUT - 1).slots) == 3
     assert len(assign(left, [A], TIMEOUT, TIMEOUT).slots) == 1
 
 
-def test_one_that_flaps_gets_back_its_oldest_index() -> None:
+def test_flapping_endpoint_gets_its_oldest_index_back() -> None:
     port = assign(NEW, [A], TIMEOUT, 0)
     for second in range(MAX_LEFT_INDEXES - 1):
         port = assign(assign(port, [], TIMEOUT, second), [A], TIMEOUT, second)
@@ -67,14 +67,14 @@ def test_one_that_flaps_gets_back_its_oldest_index() -> None:
     assert port.indexes() == {A: 0, B: MAX_LEFT_INDEXES}
 
 
-def test_one_that_flaps_takes_no_index_that_another_has_just_been_given() -> None:
+def test_flapping_endpoint_takes_no_index_of_another_endpoint() -> None:
     live, *newcomers = _targets(*range(10, 10 + MAX_LEFT_INDEXES + 1))
     slots = (*(Slot(A, 10.0) for _ in range(MAX_LEFT_INDEXES)), Slot(live))
     assigned = assign(StickyPort("WEB", "", 7, slots, 10), [live, *newcomers, A], 10, 100)
     assert set(assigned.indexes()) == {live, *newcomers, A}
 
 
-def test_a_retired_port_is_forgotten_with_its_last_client() -> None:
+def test_retired_port_is_removed_with_its_last_client() -> None:
     retired = retire(assign(NEW, [A], TIMEOUT, 0), 10)
     assert retired is not None
     assert retired.indexes() == {}
@@ -82,7 +82,7 @@ def test_a_retired_port_is_forgotten_with_its_last_client() -> None:
     assert retire(retired, 10 + TIMEOUT) is None
 
 
-def test_the_number_is_the_same_for_the_same_name_unless_another_has_it() -> None:
+def test_number_depends_on_the_name_unless_it_is_taken() -> None:
     number = free_number("WEB", ())
     assert number is not None
     assert free_number("WEB", ()) == number
@@ -90,21 +90,21 @@ def test_the_number_is_the_same_for_the_same_name_unless_another_has_it() -> Non
     assert free_number("WEB", range(NUMBERS)) is None
 
 
-def test_where_every_number_is_taken_a_port_goes_without() -> None:
+def test_port_gets_no_number_if_all_are_taken() -> None:
     known = {str(number): StickyPort(str(number), "", number) for number in range(NUMBERS)}
     numbering = Numbering(known, 0)
     assert numbering.assign(WEB, [A], TIMEOUT) is None
     assert numbering.without_number == [WEB]
 
 
-def test_where_every_index_is_taken_the_oldest_memories_give_way() -> None:
+def test_oldest_reserved_index_is_reused_if_all_are_taken() -> None:
     slots = [Slot(None, 100.0 + index) for index in range(NUMBERS)]
     slots[9] = Slot(None, 99.0)
     full = StickyPort("WEB", "", 7, tuple(slots), TIMEOUT)
     assert assign(full, [A], TIMEOUT, 50).indexes() == {A: 9}
 
 
-def test_numbers_are_read_back_as_they_were_written() -> None:
+def test_records_are_decoded_as_written() -> None:
     port = assign(assign(NEW, [A, B, C], TIMEOUT, 100.5), [A, C], TIMEOUT, 100.5)
     read = read_sticky_ports(sticky_port_record(port, {}), 100.5)
     assert read == {"WEB": StickyPort("WEB", "default/web:http", 7, (Slot(A), Slot(None, 161), Slot(C)), TIMEOUT)}
@@ -115,20 +115,20 @@ def test_numbers_are_read_back_as_they_were_written() -> None:
     "comment",
     ["", "WEB", "WEB 2 60 0 abc", "WEB 2 sixty 0 abc default/web", "WEB 123456789 60 0 abc default/web"],
 )
-def test_a_note_that_is_none_is_passed_over(comment: str) -> None:
+def test_malformed_record_is_ignored(comment: str) -> None:
     contents = Contents.empty()
     contents.entries[STICKY_PORTS, (7,)] = Entry(Drop(), comment)
     assert read_sticky_ports(contents, 0) == {}
 
 
-def test_a_time_beyond_the_timeout_is_not_believed() -> None:
+def test_impossible_reservation_time_is_limited_to_the_timeout() -> None:
     contents = Contents.empty()
     contents.entries[STICKY_PORTS, (7,)] = Entry(Drop(), "WEB 1 60 99999999 abc default/web")
     assert read_sticky_ports(contents, 100)["WEB"].free_at() == 160
 
 
-def test_what_a_process_remembers_counts_where_the_kernel_has_the_same() -> None:
-    """The kernel keeps one time for all indexes."""
+def test_remembered_port_is_preferred_if_the_kernel_has_the_same() -> None:
+    """The kernel stores one time for all indexes."""
     port = assign(assign(NEW, [A, B, C], TIMEOUT, 0), [B, C], TIMEOUT, 0)
     port = assign(port, [C], TIMEOUT, 30)
     found = read_sticky_ports(sticky_port_record(port, {}), 31)
@@ -139,8 +139,8 @@ def test_what_a_process_remembers_counts_where_the_kernel_has_the_same() -> None
     assert merge_remembered(found, {}) == found
 
 
-def test_tidying_forgets_retired_ports_alone() -> None:
-    """One that is sticky keeps its number, also while it has no endpoints."""
+def test_remove_expired_removes_retired_ports_only() -> None:
+    """A port that is still sticky keeps its number, even without endpoints."""
     retired = retire(assign(NEW, [A], TIMEOUT, 0), 10)
     assert retired is not None
     known = {"empty": NEW, "retired": retired}
@@ -150,7 +150,7 @@ def test_tidying_forgets_retired_ports_alone() -> None:
         assert forgotten == numbering.changed
 
 
-def test_only_what_is_sticky_no_longer_is_retired() -> None:
+def test_only_ports_without_affinity_are_retired() -> None:
     known = {identity(WEB): assign(NEW, [A], TIMEOUT, 0), "OTHER": assign(NEW, [B], TIMEOUT, 0)}
     numbering = Numbering(known, 10)
     numbering.assign(WEB, [A], TIMEOUT)

@@ -1,4 +1,4 @@
-"""The order of endpoints in an array: as little as possible moves."""
+"""The order of endpoints in an array changes as little as possible."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from tests.support.kube_objects import steady, table
 
 
 def _array(text: str) -> Array:
-    """Return an array from a word, a letter for each target and a dot for each hole."""
+    """Return an array from a string: a letter for each target, a dot for each gap."""
     return tuple(None if letter == "." else (letter, 80) for letter in text)
 
 
@@ -20,21 +20,21 @@ def _targets(text: str) -> tuple[Target, ...]:
 
 
 class Row(NamedTuple):
-    """An array, the targets that are wanted, and the array then; a letter for each target, a dot for a hole."""
+    """An array, the new targets, and the resulting array; a letter for each target, a dot for a gap."""
 
     previous: str
-    wanted: str
+    targets: str
     expected: str
 
 
 EXAMPLES = {
     "nothing": Row("", "", ""),
-    "from nothing, the order of wanted": Row("", "cab", "cab"),
+    "from nothing, the order of targets": Row("", "cab", "cab"),
     "to nothing": Row("abc", "", ""),
     "the same": Row("abc", "abc", "abc"),
     "the same in another order": Row("cab", "abc", "cab"),
     "one more": Row("cab", "abcd", "cabd"),
-    "several more, in the order of wanted": Row("b", "dabc", "bdac"),
+    "several more, in the order of targets": Row("b", "dabc", "bdac"),
     "the last one gone": Row("abc", "ab", "ab"),
     "the first one gone, the last takes its place": Row("abc", "bc", "cb"),
     "one in the middle gone, the last takes its place": Row("abcd", "acd", "adc"),
@@ -51,13 +51,13 @@ EXAMPLES = {
     "the last one stays where two others go": Row("xyc", "cd", "cd"),
     "a target that is at the end twice": Row("xycc", "cd", "cd"),
     "one target twice": Row("aba", "ab", "ab"),
-    "one target twice, and more wanted": Row("aab", "abc", "acb"),
+    "one target twice, and more of them": Row("aab", "abc", "acb"),
 }
 
 
 @table(EXAMPLES)
-def test_a_target_keeps_its_index_and_the_last_fill_what_is_free(row: Row) -> None:
-    assert _targets(row.expected) == stable_order(_array(row.previous), _targets(row.wanted))
+def test_targets_keep_indexes_and_the_last_ones_fill_gaps(row: Row) -> None:
+    assert _targets(row.expected) == stable_order(_array(row.previous), _targets(row.targets))
 
 
 _LIMIT = 60
@@ -66,7 +66,7 @@ _distinct = st.lists(_target, max_size=_LIMIT, unique=True).map(tuple)
 _some = st.lists(_target, min_size=1, max_size=_LIMIT, unique=True).map(tuple)
 _few = st.sampled_from(_targets("abcdefgh"))
 _found = st.lists(st.none() | _few, max_size=12).map(tuple)
-_wanted = st.lists(_few, unique=True).map(tuple)
+_distinct_targets = st.lists(_few, unique=True).map(tuple)
 _NEW: Target = ("10.244.9.9", 9999)
 
 
@@ -75,34 +75,32 @@ def _differing(before: Array, after: Array) -> int:
 
 
 @steady
-@given(_found, _wanted)
-def test_the_array_holds_what_is_wanted_and_nothing_else_and_no_hole(
-    previous: Array, wanted: tuple[Target, ...]
-) -> None:
-    """Whatever was found in the kernel: holes, and targets that are there twice."""
-    assert sorted(wanted) == sorted(stable_order(previous, wanted))
+@given(_found, _distinct_targets)
+def test_array_contains_exactly_the_targets(previous: Array, targets: tuple[Target, ...]) -> None:
+    """For any array in the kernel, with gaps and duplicate targets."""
+    assert sorted(targets) == sorted(stable_order(previous, targets))
 
 
 @steady
-@given(_found, _wanted)
-def test_no_more_targets_move_than_have_to(previous: Array, wanted: tuple[Target, ...]) -> None:
-    """Who is found at an index that the array still has stays there."""
-    found = stable_order(previous, wanted)
-    stay = [target for target in wanted if target in previous[: len(wanted)]]
+@given(_found, _distinct_targets)
+def test_targets_at_remaining_indexes_do_not_move(previous: Array, targets: tuple[Target, ...]) -> None:
+    """A target at an index that the new array has stays there."""
+    found = stable_order(previous, targets)
+    stay = [target for target in targets if target in previous[: len(targets)]]
     assert all(previous.index(target) == found.index(target) for target in stay)
 
 
 @steady
 @given(_distinct.flatmap(lambda targets: st.tuples(st.just(targets), st.permutations(targets))))
-def test_an_equal_set_leaves_the_array_as_it_is(pair: tuple[tuple[Target, ...], list[Target]]) -> None:
-    previous, wanted = pair
-    assert previous == stable_order(previous, wanted)
+def test_same_targets_keep_the_array(pair: tuple[tuple[Target, ...], list[Target]]) -> None:
+    previous, targets = pair
+    assert previous == stable_order(previous, targets)
 
 
 @steady
 @given(_some, st.data())
-def test_where_one_is_removed_at_most_one_moves(previous: tuple[Target, ...], data: st.DataObject) -> None:
-    """And it is the last one that takes the free place."""
+def test_removal_moves_at_most_one_target(previous: tuple[Target, ...], data: st.DataObject) -> None:
+    """The last target takes the free index."""
     index = data.draw(st.integers(0, len(previous) - 1))
     found = stable_order(previous, sorted(set(previous) - {previous[index]}))
     expected = [*previous[:-1]]
@@ -113,7 +111,7 @@ def test_where_one_is_removed_at_most_one_moves(previous: tuple[Target, ...], da
 
 @steady
 @given(_some, st.data())
-def test_where_one_is_replaced_its_index_alone_changes(previous: tuple[Target, ...], data: st.DataObject) -> None:
+def test_replacement_changes_one_index(previous: tuple[Target, ...], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(previous) - 1))
     found = stable_order(previous, sorted({*previous, _NEW} - {previous[index]}))
     assert (*previous[:index], _NEW, *previous[index + 1 :]) == found
@@ -122,16 +120,14 @@ def test_where_one_is_replaced_its_index_alone_changes(previous: tuple[Target, .
 
 @steady
 @given(_distinct)
-def test_where_one_is_added_it_is_appended(previous: tuple[Target, ...]) -> None:
+def test_new_target_is_appended(previous: tuple[Target, ...]) -> None:
     assert (*previous, _NEW) == stable_order(previous, sorted({*previous, _NEW}))
 
 
 @steady
 @given(_distinct, st.lists(st.integers(0, _LIMIT), max_size=10))
-def test_holes_are_filled_and_nothing_moves_into_them_that_has_a_place(
-    targets: tuple[Target, ...], holes: list[int]
-) -> None:
-    """As many are wanted as there are indexes, so that only the holes change."""
+def test_gaps_are_filled_with_new_targets(targets: tuple[Target, ...], holes: list[int]) -> None:
+    """The number of targets equals the number of indexes, so only the gaps change."""
     previous = tuple(None if index in holes else target for index, target in enumerate(targets))
     found = stable_order(previous, targets)
     assert all(old in (None, new) for old, new in zip(previous, found, strict=True))
@@ -140,8 +136,8 @@ def test_holes_are_filled_and_nothing_moves_into_them_that_has_a_place(
 
 @steady
 @given(st.lists(st.integers(0, _LIMIT), max_size=12))
-def test_scaling_back_and_forth_moves_only_those_whose_index_is_gone(sizes: list[int]) -> None:
-    """The pods that stay when a Service shrinks are not always the first ones."""
+def test_scaling_moves_only_targets_whose_index_is_gone(sizes: list[int]) -> None:
+    """The pods that remain after scaling down are not always the first ones."""
     current: tuple[Target, ...] = ()
     for size in sizes:
         survivors = sorted(current, key=lambda target: (target[1] * 7) % 61)[:size]

@@ -1,4 +1,4 @@
-"""Rules of sticky ports: who is not remembered is led to each endpoint alike; and what tables before had remembered."""
+"""Rules of sticky ports: new clients get each endpoint with the same probability; affinity entries are migrated."""
 
 from fractions import Fraction
 
@@ -24,7 +24,7 @@ def _target(index: int) -> Target:
 
 
 def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
-    """Return the rules of the chain of class Cluster of a port with endpoints at these indexes of so many."""
+    """Return the rules of the chain sticky-K-cluster of a port with ``size`` indexes and endpoints at these."""
     endpoints = CategorizedEndpoints(tuple(Endpoint(*_target(index), f"{index}") for index in sorted(indexes)))
     port = ServicePort("10.96.0.1", 80, "TCP", affinity_seconds=60)
     frontend = Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80)
@@ -35,8 +35,8 @@ def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
     return sticky_chains(plan, sticky, [pool], Family.IPV4, Config("node-1"))["sticky-7-cluster"].rules
 
 
-def _chances(rules: tuple[Rule, ...]) -> dict[int, Fraction]:
-    """Return with what probability each index is remembered, each rule drawing where none before it did."""
+def _probabilities(rules: tuple[Rule, ...]) -> dict[int, Fraction]:
+    """Return the probability with which each index is chosen."""
     chances: dict[int, Fraction] = {}
     left = Fraction(1)
     for rule in rules:
@@ -56,14 +56,14 @@ def _chances(rules: tuple[Rule, ...]) -> dict[int, Fraction]:
     [({0}, 1), ({3}, 1), (set(range(10)), 1), ({0, 2}, 2), ({1, 2, 5, 7, 8, 9, 30}, 4), (set(range(0, 100, 3)), 34)],
     ids=str,
 )
-def test_each_endpoint_is_as_likely_whatever_gaps_there_are(indexes: set[int], picks: int) -> None:
-    """A rule for each run of indexes; before them, who is known; after them, the pool."""
+def test_endpoints_are_equally_likely_despite_gaps(indexes: set[int], picks: int) -> None:
+    """First a rule for remembered clients, then one for each range of indexes, and last the pool."""
     rules = _rules(indexes, max(indexes) + 5)
-    assert _chances(rules) == dict.fromkeys(indexes, Fraction(1, len(indexes)))
+    assert _probabilities(rules) == dict.fromkeys(indexes, Fraction(1, len(indexes)))
     assert len(rules) == 1 + picks + 1
 
 
-def test_clients_of_earlier_layouts_are_remembered_and_other_sets_are_not() -> None:
+def test_affinity_of_earlier_layouts_is_migrated() -> None:
     memory = ElementTimeout(60, 30)
     memories: dict[str, dict[Key, Value]] = {
         "affinity": {("10.0.0.1", 7, 0): memory, (80,): memory, ("10.0.0.1", 7, 1 << 16): memory},
