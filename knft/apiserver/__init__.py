@@ -1,5 +1,6 @@
-"""The API server: the only home of the kubernetes package.
+"""The client of the API server.
 
-It lists and watches what knft follows, decodes bytes straight into the structs of ``knft.model.objects``, and writes
-events. It knows nothing of rules, and a cluster that cannot be reached never ends a process that has served before.
+It lists and watches Services, EndpointSlices, ServiceCIDRs and this machine's Node, decodes JSON directly into the
+structs of ``knft.model.objects``, and posts events. It knows nothing about rules. A process that is running survives
+any failure of the API server: requests are retried, and the rules stay.
 """

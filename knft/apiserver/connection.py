@@ -1,7 +1,7 @@
-"""Connection: requests to the API server, and the bytes that come back.
+"""Connection: sends requests to the API server and returns what it answers.
 
-Nothing is tried twice here, but for credentials that have just been replaced; what a failure leads to is decided by
-who asked.
+Requests are not retried here, except once after a 401 with credentials that were read again. Callers decide what
+follows on an error.
 """
 
 import threading
@@ -16,171 +16,182 @@ import urllib3
 from msgspec import Struct
 
 from knft import __version__
-from knft.apiserver.access import Access, Pod, Way
-from knft.apiserver.address import without_credentials
-from knft.apiserver.body import Body
+from knft.apiserver.error_text import describe_error, one_line
+from knft.apiserver.in_cluster import InCluster
 from knft.apiserver.limits import TokenBucket
-from knft.apiserver.said import because, in_one_line
-from knft.apiserver.wire import Answering, Sockets, Timing, shut_down
+from knft.apiserver.response_body import ResponseBody
+from knft.apiserver.server_url import without_credentials
+from knft.apiserver.sockets import Sockets, Timeouts, TrackedConnection, shut_down
+from knft.apiserver.transport import Endpoint, Transport
 from knft.configuration.settings import ClientSettings
-from knft.errors import ClusterError, RefusedError
+from knft.errors import ApiServerError, ApiStatusError
 
 UNAUTHORIZED = 401
-_MAX_REFUSAL = 64 << 10
-"""How many bytes of a refusal are read."""
-LONGEST_RETRY_AFTER = 600.0
-"""Seconds that a server may ask to be left alone."""
+_MAX_ERROR_BYTES = 64 << 10
+"""How much of the body of an error response is read."""
+MAX_RETRY_AFTER = 600.0
+"""The longest Retry-After that is obeyed, in seconds."""
 
 Query = Iterable[tuple[str, str]]
-Answered = Callable[[str, str, str, float], None]
-"""Takes the status as text (``<error>`` where there was none), the method, the server, and how many seconds it took."""
+OnResponse = Callable[[str, str, str, float], None]
+"""Called with the status as text (``<error>`` without a response), the method, the server's URL, and the seconds."""
 
 
-def _nobody_counts(_code: str, _method: str, _server: str, _seconds: float) -> None:
+def _ignore_response(_code: str, _method: str, _server: str, _seconds: float) -> None:
     """Count nothing."""
 
 
-class _Details(Struct, frozen=True, rename="camel"):
+class _StatusDetails(Struct, frozen=True, rename="camel"):
     retry_after_seconds: float | None = None
 
 
 class Status(Struct, frozen=True):
-    """The API's own word for something that went wrong: ``v1`` Status, the parts that are used."""
+    """The fields of a ``v1`` Status that knft reads: the API's description of an error."""
 
     message: str | None = None
     reason: str | None = None
     code: int | None = None
-    details: _Details | None = None
+    details: _StatusDetails | None = None
 
 
 class Connection:
-    """One API server, as one client of it; from any thread."""
+    """A client of one API server; safe to use from any thread."""
 
     def __init__(
         self,
         settings: ClientSettings,
         *,
-        timing: Timing | None = None,
-        pod: Pod | None = None,
+        on_response: OnResponse = _ignore_response,
+        timeouts: Timeouts | None = None,
+        in_cluster: InCluster | None = None,
     ) -> None:
-        """Read the configuration, without asking anybody; raise UsageError where it cannot be meant."""
-        self._timing = timing or Timing()
+        """Read the configuration without sending anything; raise UsageError if it is invalid.
+
+        ``on_response`` is called once for each request, in the thread that sent it.
+        """
+        self._on_response = on_response
+        self._timeouts = timeouts or Timeouts()
         self._sockets = Sockets()
-        self._access = Access(settings, self._sockets, self._timing, pod)
+        self._transport = Transport(settings, self._sockets, self._timeouts, in_cluster)
         self._bucket = TokenBucket(settings.qps, settings.burst)
-        self._taking = threading.Lock()
-        self.answered: Answered = _nobody_counts
-        """Is told of each request, by whichever thread has made it."""
+        self._bucket_lock = threading.Lock()
 
     @property
     def server(self) -> str:
-        """The server's address."""
-        return self._access.server
+        """The server's URL."""
+        return self._transport.server
 
     def request(self, method: str, path: str, query: Query = (), body: bytes | None = None) -> bytes:
-        """Return what the server answers; raise RefusedError where it says no, ClusterError where it says nothing."""
-        response = self._ask(method, path, query, body, {"Accept-Encoding": "gzip"})
+        """Return the body of a response.
+
+        Raises ApiStatusError for a status that is not success, and ApiServerError if there is no usable response.
+        """
+        response = self._send(method, path, query, body, {"Accept-Encoding": "gzip"})
         try:
             return response.read(decode_content=True)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._broken(error) from error
+            raise self.as_cluster_error(error) from error
         finally:
             response.release_conn()
 
-    def stream(self, path: str, query: Query = (), quiet_seconds: float = 300.0) -> "Stream":
-        """Return the bytes of an answer as they come; raises as ``request`` does, and where none comes for so long."""
-        response = self._ask("GET", path, query, None, {"Accept-Encoding": "identity"})
-        return Stream(self, response, quiet_seconds)
+    def stream(self, path: str, query: Query = (), idle_timeout: float = 300.0) -> "Stream":
+        """Return a response whose body is read as it arrives; raise what ``request`` raises.
+
+        Reading raises ApiServerError if nothing arrives for ``idle_timeout`` seconds.
+        """
+        response = self._send("GET", path, query, None, {"Accept-Encoding": "identity"})
+        return Stream(self, response, idle_timeout)
 
     def close(self) -> None:
-        """End everything at once, also what others are waiting for; what is asked after that is refused."""
+        """End all requests at once, also those that other threads wait for, and refuse new ones."""
         self._sockets.close()
 
-    def _ask(
+    def as_cluster_error(self, error: Exception) -> ApiServerError:
+        """Return an error of urllib3 or of a socket as a ApiServerError that names the server."""
+        return _cluster_error(self._transport.server, error)
+
+    def _send(
         self, method: str, path: str, query: Query, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
+        """Send a request; send it again with new credentials if the server refuses them."""
         target = f"{path}?{urlencode(list(query))}" if query else path
-        way = self._next_way()
+        endpoint = self._next_endpoint()
         try:
-            return self._ask_once(way, method, target, body, headers)
-        except RefusedError as error:
+            return self._send_once(endpoint, method, target, body, headers)
+        except ApiStatusError as error:
             if error.status != UNAUTHORIZED:
                 raise
-        self._access.renew(way)
-        return self._ask_once(self._next_way(), method, target, body, headers)
+        self._transport.reload(endpoint)
+        return self._send_once(self._next_endpoint(), method, target, body, headers)
 
-    def _next_way(self) -> Way:
-        self._wait_turn()
-        return self._access.way()
+    def _next_endpoint(self) -> Endpoint:
+        self._wait_for_rate_limit()
+        return self._transport.endpoint()
 
-    def _ask_once(
-        self, way: Way, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    def _send_once(
+        self, endpoint: Endpoint, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
-        sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **way.headers}
+        sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **endpoint.headers}
         if body is not None:
             sent["Content-Type"] = "application/json"
         started = time.monotonic()
         try:
-            response = way.pools.request(
+            response = endpoint.pool_manager.request(
                 method,
-                way.server + target,
+                endpoint.server + target,
                 body=body,
                 headers=sent,
                 preload_content=False,
                 redirect=False,
                 retries=False,
-                timeout=urllib3.Timeout(connect=self._timing.connect, read=self._timing.answer),
+                timeout=urllib3.Timeout(connect=self._timeouts.connect, read=self._timeouts.response),
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            self.answered("<error>", method, way.server, time.monotonic() - started)
+            self._on_response("<error>", method, endpoint.server, time.monotonic() - started)
             if isinstance(error, ValueError) and not isinstance(error, urllib3.exceptions.HTTPError):
-                # http.client's words for a header that it does not take hold the header, and so the token.
-                shown = without_credentials(way.server)
-                msg = f"{shown}: the request cannot be sent ({type(error).__name__}, not shown: it may be secret)"
-                raise ClusterError(msg) from None
-            raise self._broken(error, way) from error
-        self.answered(str(response.status), method, way.server, time.monotonic() - started)
+                # http.client quotes a header that it refuses, and so the token.
+                server = without_credentials(endpoint.server)
+                msg = f"{server}: cannot send the request ({type(error).__name__}, not shown as it may be secret)"
+                raise ApiServerError(msg) from None
+            raise _cluster_error(endpoint.server, error) from error
+        self._on_response(str(response.status), method, endpoint.server, time.monotonic() - started)
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own
             return response
-        raise _refusal(response)
+        raise _refused_error(response)
 
-    def _wait_turn(self) -> None:
-        with self._taking:
-            seconds = self._bucket.take(time.monotonic())
+    def _wait_for_rate_limit(self) -> None:
+        with self._bucket_lock:
+            seconds = self._bucket.reserve(time.monotonic())
         if self._sockets.closed.wait(seconds) if seconds else self._sockets.closed.is_set():
-            msg = "knft is ending"
-            raise ClusterError(msg)
-
-    def _broken(self, error: Exception, way: Way | None = None) -> ClusterError:
-        server = way.server if way is not None else self._access.server
-        return ClusterError(f"{without_credentials(server)}: {because(error)}")
+            msg = "knft is shutting down"
+            raise ApiServerError(msg)
 
 
 class Stream:
-    """An answer that goes on; iterate over it for its bytes, in pieces as they come."""
+    """A response whose body is still arriving; iterate over it for the bytes, in pieces as they arrive."""
 
-    def __init__(self, connection: Connection, response: "urllib3.BaseHTTPResponse", quiet_seconds: float) -> None:
-        """Take over a response whose head has come."""
+    def __init__(self, connection: Connection, response: "urllib3.BaseHTTPResponse", idle_timeout: float) -> None:
+        """Read the body of a response whose head has arrived."""
         self._connection = connection
         self._response = response
         tracked: Any = response.connection
-        self._tracked: Answering = tracked
-        self.be_patient(quiet_seconds)
+        self._tracked: TrackedConnection = tracked
+        self.set_read_timeout(idle_timeout)
 
-    def be_patient(self, quiet_seconds: float) -> None:
-        """From now on, count the stream as hung when nothing comes for so many seconds."""
-        if self._tracked.wire is not None:
-            self._tracked.wire.settimeout(quiet_seconds)
+    def set_read_timeout(self, seconds: float) -> None:
+        """Fail from now on if nothing arrives for so many seconds."""
+        if self._tracked.raw_socket is not None:
+            self._tracked.raw_socket.settimeout(seconds)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield what comes, until the server ends it; raise ClusterError where it breaks off or hangs."""
-        answer = self._tracked.answer
-        if answer is None or answer.fp is None:
+        """Yield bytes until the server ends the response; raise ApiServerError if it breaks off or times out."""
+        http_response = self._tracked.http_response
+        if http_response is None or http_response.fp is None:
             return
         try:
-            yield from Body(answer.fp, self._response.headers)
+            yield from ResponseBody(http_response.fp, self._response.headers)
         except (OSError, ValueError, EOFError) as error:
-            raise self._connection._broken(error) from error  # noqa: SLF001 - its own
+            raise self._connection.as_cluster_error(error) from error
 
     def __enter__(self) -> Self:
         """Return the stream itself."""
@@ -189,33 +200,37 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the connection, which nothing else can use after a stream."""
-        if self._tracked.wire is not None:
-            shut_down(self._tracked.wire)
+        """Shut the connection down: a connection cannot be reused after part of a body was read."""
+        if self._tracked.raw_socket is not None:
+            shut_down(self._tracked.raw_socket)
         self._response.close()
 
 
-def _refusal(response: "urllib3.BaseHTTPResponse") -> RefusedError:
-    """Return the error that an answer is; what it says is somebody else's words."""
+def _cluster_error(server: str, error: Exception) -> ApiServerError:
+    return ApiServerError(f"{without_credentials(server)}: {describe_error(error)}")
+
+
+def _refused_error(response: "urllib3.BaseHTTPResponse") -> ApiStatusError:
+    """Return an error response as an exception; what the server says in it is not trusted."""
     try:
-        data = response.read(_MAX_REFUSAL, decode_content=True)
+        data = response.read(_MAX_ERROR_BYTES, decode_content=True)
         status = msgspec.json.decode(data, type=Status)
     except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         status = Status()
     finally:
         response.close()
     code = response.status
-    said = in_one_line(status.message or response.reason or "")
-    return RefusedError(
-        f"it answers {code}{': ' + said if said else ''}",
+    message = one_line(status.message or response.reason or "")
+    return ApiStatusError(
+        f"the server answered {code}{': ' + message if message else ''}",
         code,
-        in_one_line(status.reason or ""),
-        said,
+        one_line(status.reason or ""),
+        message,
         _retry_after(response.headers.get("Retry-After"), status),
     )
 
 
 def _retry_after(header: str | None, status: Status) -> float:
-    listed = status.details.retry_after_seconds if status.details is not None else None
-    seconds = float(header) if header is not None and header.isascii() and header.isdigit() else listed or 0.0
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+    from_body = status.details.retry_after_seconds if status.details is not None else None
+    seconds = float(header) if header is not None and header.isascii() and header.isdigit() else from_body or 0.0
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER)

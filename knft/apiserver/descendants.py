@@ -1,4 +1,4 @@
-"""Descendants: the processes that one thread has started, and those that these have started in their turn."""
+"""Kills the processes that a thread has started, and their descendants."""
 
 import contextlib
 import os
@@ -7,29 +7,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def kill_descendants(thread: int) -> None:
-    """Kill what the thread of this number, one of this process, has started and not waited for."""
-    for process in list(_stopped(Path(f"/proc/self/task/{thread}/children"))):
-        _send(process, signal.SIGKILL)
+def kill_descendants(thread_id: int) -> None:
+    """Kill the children that a thread of this process has started and not waited for, with all their descendants.
+
+    ``thread_id`` is the kernel's number of the thread.
+    """
+    for process in list(_stop_tree(Path(f"/proc/self/task/{thread_id}/children"))):
+        _signal(process, signal.SIGKILL)
 
 
-def _stopped(listing: Path) -> Iterator[int]:
-    """Yield the processes that a file of /proc lists, and theirs: each stopped first, so that it starts no others."""
-    for process in _listed(listing):
-        _send(process, signal.SIGSTOP)
+def _stop_tree(children_file: Path) -> Iterator[int]:
+    """Yield the children that a file of /proc lists, and their descendants.
+
+    Each process is stopped before its children are read, so that it cannot start more of them.
+    """
+    for process in _read_children(children_file):
+        _signal(process, signal.SIGSTOP)
         yield process
         for task in Path(f"/proc/{process}/task").glob("*/children"):
-            yield from _stopped(task)
+            yield from _stop_tree(task)
 
 
-def _listed(listing: Path) -> list[int]:
+def _read_children(children_file: Path) -> list[int]:
     try:
-        return [int(word) for word in listing.read_text().split()]
+        return [int(word) for word in children_file.read_text().split()]
     except OSError:
-        # The thread has ended, or this kernel does not tell.
+        # The thread has ended, or the kernel has no CONFIG_PROC_CHILDREN.
         return []
 
 
-def _send(process: int, number: signal.Signals) -> None:
+def _signal(process: int, number: signal.Signals) -> None:
     with contextlib.suppress(OSError):
         os.kill(process, number)

@@ -1,7 +1,7 @@
-"""A kubeconfig, looked through before the kubernetes package makes anything of it.
+"""Reads and checks a kubeconfig.
 
-What is wrong with it becomes one line that names the file, the context and the field. It is not checked here whether
-anybody answers at the server that it names.
+An invalid file raises UsageError with one line that names the file, the context and the field. Whether a server answers
+at the URL is not checked.
 """
 
 import base64
@@ -9,130 +9,147 @@ import binascii
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-from msgspec import Struct
+from urllib3.util import make_headers
 
-from knft.apiserver.address import is_address, without_credentials
+from knft.apiserver.client_config import ClientConfig, ExecPlugin, FileSignatures, PemSource
+from knft.apiserver.server_url import is_http_url, without_credentials
 from knft.errors import SourceError, UsageError
-from knft.source.files import read_manifest, reason, shown_path
-from knft.source.words import listing, shown, sort_of
+from knft.source import yaml_documents
+from knft.source.files import error_reason, file_signature, format_path, read_manifest
+from knft.source.formatting import describe_type, format_value, join_alternatives
 
-MAX_NAMED = 10
-"""So many contexts are named in one message."""
-
-
-class Kubeconfig(Struct, frozen=True):
-    """A kubeconfig that can be meant: its path, the context in force, and the files that it names."""
-
-    path: str
-    context: str
-    files: tuple[str, ...]
-    plugin: str = ""
-    """The command that credentials come from, "" where they do not come from one."""
-    token: str = ""
-    """Words for where a token stands; they do not hold it."""
-    inline: bool = False
-    """Whether certificates stand in it."""
+MAX_NAMES = 10
+"""The maximum number of contexts, clusters or users that a message lists."""
 
 
-def expanded(path: str) -> Path:
-    """Return a path as it is meant; raise UsageError where the ``~`` of nobody stands at its beginning."""
+def read_kubeconfig(path: str) -> ClientConfig:
+    """Return the configuration of the current context; raise UsageError if the file is invalid."""
+    return _KubeconfigReader(path).read()
+
+
+def _expand_user(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        msg = f"kubeconfig {shown_path(path)}: nobody knows the home directory that its ~ means; give the whole path"
+        msg = f"kubeconfig {format_path(path)}: cannot expand ~: no home directory found; give the full path"
         raise UsageError(msg) from error
 
 
-def look_through(path: str) -> Kubeconfig:
-    """Read a kubeconfig; raise UsageError where it cannot be one."""
-    return _Reader(path).read()
-
-
-class _Reader:
-    """One look through one file."""
+class _KubeconfigReader:
+    """Reads one file, once."""
 
     def __init__(self, path: str) -> None:
-        self._path = expanded(path)
-        self._where = f"kubeconfig {shown_path(path)}"
-        self._files: list[str] = []
-        self._inline = False
+        self._path = _expand_user(path)
+        self._source = f"kubeconfig {format_path(path)}"
+        self._files: FileSignatures = {}
+        self._warnings: tuple[str, ...] = ()
 
-    def read(self) -> Kubeconfig:
-        document = self._parsed()
-        self._known_kind(document)
+    def read(self) -> ClientConfig:
+        document = self._parse()
+        self._check_kind(document)
         name = self._current_context(document)
-        context = self._mapping(self._named(document, "contexts", name, "current-context"), "context", name)
-        self._where = f"{self._where}, context {shown(name)}"
+        context = self._mapping(self._find(document, "contexts", name, "current-context"), "context", name)
+        self._source = f"{self._source}, context {format_value(name)}"
         cluster_name = self._text(context, "cluster", "context.cluster")
         cluster = self._mapping(
-            self._named(document, "clusters", cluster_name, "context.cluster"), "cluster", cluster_name
+            self._find(document, "clusters", cluster_name, "context.cluster"), "cluster", cluster_name
         )
-        self._check_cluster(cluster)
         user: dict[str, Any] = {}
         if context.get("user") not in (None, ""):
             user_name = self._text(context, "user", "context.user")
-            user = self._mapping(self._named(document, "users", user_name, "context.user"), "user", user_name)
-        plugin = self._check_user(user)
-        return Kubeconfig(
-            str(self._path), name, tuple(self._files), plugin, self._token_place(user, plugin), self._inline
+            user = self._mapping(self._find(document, "users", user_name, "context.user"), "user", user_name)
+        return self._config(cluster, user)
+
+    def _config(self, cluster: dict[str, Any], user: dict[str, Any]) -> ClientConfig:
+        server = self._url(cluster, "server", "https://192.0.2.1:6443", required=True)
+        proxy_url = self._url(cluster, "proxy-url", "http://192.0.2.1:3128")
+        tls_server_name = self._optional_text(cluster, "tls-server-name", "cluster.tls-server-name")
+        ca = self._pem(cluster, "certificate-authority", "cluster.certificate-authority")
+        insecure = self._insecure(cluster)
+        certificate = self._pem(user, "client-certificate", "user.client-certificate")
+        key = self._pem(user, "client-key", "user.client-key")
+        # Certificates of a kubeconfig are only used with a server that it reaches over TLS.
+        uses_tls = server.startswith("https")
+        authorization, plugin, credentials_source = self._credentials(user, cluster)
+        return ClientConfig(
+            source=self._source,
+            server=server.rstrip("/"),
+            ca=ca if uses_tls else PemSource(),
+            client_certificate=certificate if uses_tls else PemSource(),
+            client_key=key if uses_tls else PemSource(),
+            insecure_skip_tls_verify=insecure,
+            tls_server_name=tls_server_name,
+            proxy_url=proxy_url,
+            authorization=authorization,
+            credentials_source=f"{self._source}: {credentials_source}",
+            plugin=plugin,
+            files=self._files,
+            warnings=self._warnings,
         )
 
-    def _refuse(self, what: str, cause: Exception | None = None) -> NoReturn:
-        msg = f"{self._where}: {what}"
+    def _fail(self, message: str, cause: Exception | None = None) -> NoReturn:
+        msg = f"{self._source}: {message}"
         raise UsageError(msg) from cause
 
-    def _parsed(self) -> dict[str, Any]:
+    def _read_file(self, path: Path) -> bytes:
+        # The signature comes first: a file that is replaced during the read is read again later.
+        self._files[str(path)] = file_signature(path)
+        return read_manifest(path)
+
+    def _parse(self) -> dict[str, Any]:
         try:
-            data = read_manifest(self._path)
+            data = self._read_file(self._path)
         except (OSError, SourceError) as error:
-            self._refuse(f"{reason(error)}; give --kubeconfig a file that can be read", error)
+            self._fail(f"{error_reason(error)}; give --kubeconfig a readable file", error)
         try:
-            document = yaml.safe_load(data)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-            self._refuse(f"not YAML: {place}{error.problem}", error)
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            self._refuse("not YAML: " + " ".join(str(error).split()), error)
+            documents = yaml_documents.load(data)
+        except SourceError as error:
+            self._fail(str(error), error)
+        if len(documents) > 1:
+            self._fail(f"expected one YAML document, found {len(documents)}")
+        document = documents[0].value if documents else None
         if document is None:
-            self._refuse("it is empty")
+            self._fail("the file is empty")
         if not isinstance(document, dict):
-            self._refuse(f"it is {sort_of(document)}, and a mapping of kind Config has to stand here")
+            self._fail(f"expected a mapping of kind Config, found {describe_type(document)}")
+        self._warnings = tuple(f"{self._source}: {remark}" for remark in documents[0].warnings)
         return document
 
-    def _known_kind(self, document: dict[str, Any]) -> None:
+    def _check_kind(self, document: dict[str, Any]) -> None:
         kind, version = document.get("kind", "Config"), document.get("apiVersion", "v1")
         if (kind, version) != ("Config", "v1"):
-            self._refuse(f"it holds kind {shown(kind)} of apiVersion {shown(version)}, not a Config of v1")
+            self._fail(
+                f"expected kind 'Config' of apiVersion 'v1', found kind {format_value(kind)} of {format_value(version)}"
+            )
 
     def _current_context(self, document: dict[str, Any]) -> str:
         name = document.get("current-context")
         if name in (None, ""):
-            known = self._names(document, "contexts")
-            choice = f"set it to {listing(known)}" if known else "and there are no contexts either"
-            self._refuse(f"current-context: it is missing; {choice}")
+            names = self._names(document, "contexts")
+            advice = f"set it to {join_alternatives(names)}" if names else "the file has no contexts"
+            self._fail(f"current-context: not set; {advice}")
         return self._text(document, "current-context", "current-context")
 
     def _names(self, document: dict[str, Any], field: str) -> tuple[str, ...]:
         items = document.get(field)
-        found = [item.get("name") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        return tuple(shown(name) for name in found if isinstance(name, str))[:MAX_NAMED]
+        names = [item.get("name") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return tuple(format_value(name) for name in names if isinstance(name, str))[:MAX_NAMES]
 
-    def _named(self, document: dict[str, Any], field: str, name: str, by: str) -> dict[str, Any]:
+    def _find(self, document: dict[str, Any], field: str, name: str, referrer: str) -> dict[str, Any]:
+        """Return the entry of ``field`` with a name, to which the field ``referrer`` refers."""
         items = document.get(field)
         if items is not None and not isinstance(items, list):
-            self._refuse(f"{field}: it is {sort_of(items)}, and a list has to stand here")
+            self._fail(f"{field}: expected a list, found {describe_type(items)}")
         for index, item in enumerate(items or ()):
             if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-                self._refuse(f"{field}[{index}]: a mapping with a name has to stand here")
+                self._fail(f"{field}[{index}]: expected a mapping with a name")
         found: list[dict[str, Any]] = [item for item in items or () if item["name"] == name]
         if len(found) > 1:
-            self._refuse(f"{field}: {shown(name)} stands there {len(found)} times; keep one")
+            self._fail(f"{field}: {format_value(name)} appears {len(found)} times; keep one")
         if not found:
-            known = self._names(document, field)
-            there = f"; there is {listing(known)}" if known else ""
-            self._refuse(f"{by}: there is no {shown(name)} in {field}{there}")
+            names = self._names(document, field)
+            available = f"; use {join_alternatives(names)}" if names else ""
+            self._fail(f"{referrer}: {format_value(name)} not found in {field}{available}")
         return found[0]
 
     def _mapping(self, item: dict[str, Any], field: str, name: str) -> dict[str, Any]:
@@ -140,108 +157,132 @@ class _Reader:
         if value is None and field == "user":
             return {}
         if not isinstance(value, dict):
-            said = "it is missing" if value is None else f"it is {sort_of(value)}, and a mapping has to stand here"
-            self._refuse(f"{field} of {shown(name)}: {said}")
+            self._fail(f"{field} of {format_value(name)}: {_expected('a mapping', value)}")
         return value
 
-    def _text(self, mapping: dict[str, Any], field: str, words: str) -> str:
+    def _text(self, mapping: dict[str, Any], field: str, label: str) -> str:
         value = mapping.get(field)
         if not isinstance(value, str) or not value:
-            said = "it is missing" if value in (None, "") else f"it is {sort_of(value)}, and text has to stand here"
-            self._refuse(f"{words}: {said}")
+            self._fail(f"{label}: {_expected('text', value)}")
         return value
 
-    def _check_cluster(self, cluster: dict[str, Any]) -> None:
-        self._text(cluster, "server", "cluster.server")
-        self._check_address(cluster, "server", "https://192.0.2.1:6443")
-        self._check_address(cluster, "proxy-url", "http://192.0.2.1:3128")
-        self._check_text(cluster, "tls-server-name", "cluster.tls-server-name")
-        self._check_file(cluster, "certificate-authority", "cluster.certificate-authority")
-        trusting = cluster.get("insecure-skip-tls-verify")
-        if not isinstance(trusting, bool | None):
-            # To Python, the text "false" is as good as true.
-            self._refuse(
-                f"cluster.insecure-skip-tls-verify: it is {sort_of(trusting)}, and true or false has to stand here"
-            )
-        if trusting and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
-            self._refuse("cluster.insecure-skip-tls-verify: a CA beside it would be of no use; keep one of them")
+    def _optional_text(self, mapping: dict[str, Any], field: str, label: str) -> str:
+        return "" if mapping.get(field) in (None, "") else self._text(mapping, field, label)
 
-    def _check_address(self, cluster: dict[str, Any], field: str, example: str) -> None:
-        self._check_text(cluster, field, f"cluster.{field}")
-        text = cluster.get(field)
-        if text and not is_address(text):
-            self._refuse(f"cluster.{field}: {shown(without_credentials(text))} is not an address such as {example}")
-
-    def _check_text(self, mapping: dict[str, Any], field: str, words: str) -> None:
-        """Look whether what need not be there is text."""
-        if mapping.get(field) not in (None, ""):
-            self._text(mapping, field, words)
-
-    def _check_user(self, user: dict[str, Any]) -> str:
-        """Look at where credentials come from; return the command, if from one."""
-        for field in ("token", "username", "password"):
-            self._check_text(user, field, f"user.{field}")
-        if user.get("auth-provider") is not None:
-            self._refuse(
-                "user.auth-provider: knft has none, as kube-proxy has none; use exec, tokenFile or a certificate"
-            )
-        self._check_file(user, "client-certificate", "user.client-certificate")
-        self._check_file(user, "client-key", "user.client-key")
-        if not user.get("token"):
-            self._check_file(user, "tokenFile", "user.tokenFile")
-        plugin = user.get("exec")
-        if plugin is None:
-            return ""
-        if not isinstance(plugin, dict):
-            self._refuse(f"user.exec: it is {sort_of(plugin)}, and a mapping has to stand here")
-        self._text(plugin, "apiVersion", "user.exec.apiVersion")
-        self._check_arguments(plugin)
-        return self._text(plugin, "command", "user.exec.command")
-
-    def _check_arguments(self, plugin: dict[str, Any]) -> None:
-        """Look at what a plugin is started with; the words never hold it, since it may be secret."""
-        for index, item in enumerate(self._list(plugin, "args")):
-            if not isinstance(item, str):
-                self._refuse(f"user.exec.args[{index}]: it is {sort_of(item)}, and text has to stand here")
-        for index, item in enumerate(self._list(plugin, "env")):
-            right = isinstance(item, dict) and all(isinstance(item.get(field), str) for field in ("name", "value"))
-            if not right:
-                self._refuse(f"user.exec.env[{index}]: a name and a value, both text, have to stand here")
-
-    def _list(self, plugin: dict[str, Any], field: str) -> list[Any]:
-        value = plugin.get(field)
+    def _list(self, mapping: dict[str, Any], field: str, label: str) -> list[Any]:
+        value = mapping.get(field)
         if not isinstance(value, list | None):
-            self._refuse(f"user.exec.{field}: it is {sort_of(value)}, and a list has to stand here")
+            self._fail(f"{label}: {_expected('a list', value)}")
         return value or []
 
-    def _token_place(self, user: dict[str, Any], plugin: str) -> str:
-        if plugin:
-            return f"user.exec: {shown(plugin)}"
-        if user.get("token"):
-            return "user.token"
-        if user.get("tokenFile"):
-            return f"user.tokenFile: {shown_path(self._path.absolute().parent / str(user['tokenFile']))}"
-        return "user"
+    def _url(self, cluster: dict[str, Any], field: str, example: str, *, required: bool = False) -> str:
+        text = (self._text if required else self._optional_text)(cluster, field, f"cluster.{field}")
+        if text and not is_http_url(text):
+            self._fail(f"cluster.{field}: {format_value(without_credentials(text))} is not a URL such as {example}")
+        return text
 
-    def _check_file(self, mapping: dict[str, Any], field: str, words: str) -> None:
-        """Look whether the file that a field names can be read; what the field beside it holds counts before it."""
+    def _insecure(self, cluster: dict[str, Any]) -> bool:
+        value = cluster.get("insecure-skip-tls-verify")
+        if not isinstance(value, bool | None):
+            # The text "false" would be true in Python.
+            self._fail(f"cluster.insecure-skip-tls-verify: {_expected('true or false', value)}")
+        if value and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
+            self._fail("cluster.insecure-skip-tls-verify: cannot be combined with a certificate authority; remove one")
+        return bool(value)
+
+    def _pem(self, mapping: dict[str, Any], field: str, label: str) -> PemSource:
+        """Return a certificate or key. ``FIELD-data`` has precedence over ``FIELD``, which names a file."""
         if f"{field}-data" in mapping:
-            self._inline = True
-            self._check_data(mapping, f"{field}-data", f"{words}-data")
-            return
+            text = self._text(mapping, f"{field}-data", f"{label}-data")
+            try:
+                data = base64.b64decode("".join(text.split()), validate=True)
+            except (binascii.Error, ValueError) as error:
+                self._fail(f"{label}-data: not valid base64", error)
+            return PemSource(data, field=f"{label}-data")
         if mapping.get(field) in (None, ""):
-            return
-        path = self._path.absolute().parent / self._text(mapping, field, words)
-        try:
-            empty = not read_manifest(path).strip()
-        except (OSError, SourceError) as error:
-            self._refuse(f"{words}: {shown_path(path)}: {reason(error)}", error)
-        if empty:
-            self._refuse(f"{words}: {shown_path(path)}: it is empty")
-        self._files.append(str(path))
+            return PemSource()
+        path = self._resolve(self._text(mapping, field, label))
+        return PemSource(self._named_file(path, label), str(path))
 
-    def _check_data(self, mapping: dict[str, Any], field: str, words: str) -> None:
+    def _resolve(self, path: str) -> Path:
+        """Return the path of a file that the kubeconfig names: relative paths start at the kubeconfig's folder."""
+        return self._path.absolute().parent / path
+
+    def _named_file(self, path: Path, label: str) -> bytes:
         try:
-            base64.b64decode("".join(self._text(mapping, field, words).split()), validate=True)
-        except (binascii.Error, ValueError) as error:
-            self._refuse(f"{words}: it is not base64", error)
+            data = self._read_file(path)
+        except (OSError, SourceError) as error:
+            self._fail(f"{label}: {format_path(path)}: {error_reason(error)}", error)
+        if not data.strip():
+            self._fail(f"{label}: {format_path(path)}: the file is empty")
+        return data
+
+    def _credentials(self, user: dict[str, Any], cluster: dict[str, Any]) -> tuple[str, ExecPlugin | None, str]:
+        """Return the Authorization header, the plugin that gives it instead, and the field that they come from.
+
+        A token has precedence over a plugin, and a plugin over a user name with a password.
+        """
+        token, token_source = self._token(user)
+        username, password = (self._optional_text(user, name, f"user.{name}") for name in ("username", "password"))
+        if user.get("auth-provider") is not None:
+            self._fail("user.auth-provider: not supported; use exec, tokenFile or a client certificate")
+        plugin = self._plugin(user, cluster)
+        basic = self._basic_auth(username, password) if "username" in user and "password" in user else ""
+        if token:
+            return f"Bearer {token}".strip(), None, token_source
+        if plugin is not None:
+            return basic, plugin, f"user.exec: {format_value(plugin.command)}"
+        return basic, None, "user"
+
+    def _token(self, user: dict[str, Any]) -> tuple[str, str]:
+        token = self._optional_text(user, "token", "user.token")
+        if token or user.get("tokenFile") in (None, ""):
+            return token, "user.token"
+        path = self._resolve(self._text(user, "tokenFile", "user.tokenFile"))
+        label = f"user.tokenFile: {format_path(path)}"
+        try:
+            return self._named_file(path, "user.tokenFile").decode(), label
+        except UnicodeDecodeError:
+            self._fail(f"{label}: the file is not UTF-8 text")
+
+    def _basic_auth(self, username: str, password: str) -> str:
+        try:
+            return str(make_headers(basic_auth=f"{username}:{password}")["authorization"])
+        except UnicodeEncodeError:
+            self._fail("user.username, user.password: characters outside Latin-1 cannot be sent")
+
+    def _plugin(self, user: dict[str, Any], cluster: dict[str, Any]) -> ExecPlugin | None:
+        plugin = user.get("exec")
+        if plugin is None:
+            return None
+        if not isinstance(plugin, dict):
+            self._fail(f"user.exec: {_expected('a mapping', plugin)}")
+        api_version = self._text(plugin, "apiVersion", "user.exec.apiVersion")
+        args, env = self._plugin_args(plugin), self._plugin_env(plugin)
+        return ExecPlugin(
+            command=self._text(plugin, "command", "user.exec.command"),
+            api_version=api_version,
+            args=args,
+            env=env,
+            folder=str(self._path.absolute().parent),
+            cluster=cluster if plugin.get("provideClusterInfo") else None,
+        )
+
+    def _plugin_args(self, plugin: dict[str, Any]) -> tuple[str, ...]:
+        # Arguments and environment may be secret: messages never contain them.
+        args = self._list(plugin, "args", "user.exec.args")
+        for index, item in enumerate(args):
+            if not isinstance(item, str):
+                self._fail(f"user.exec.args[{index}]: {_expected('text', item)}")
+        return tuple(args)
+
+    def _plugin_env(self, plugin: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+        env = self._list(plugin, "env", "user.exec.env")
+        for index, item in enumerate(env):
+            if not isinstance(item, dict) or not all(isinstance(item.get(field), str) for field in ("name", "value")):
+                self._fail(f"user.exec.env[{index}]: expected a name and a value, both text")
+        return tuple((item["name"], item["value"]) for item in env)
+
+
+def _expected(wanted: str, value: object) -> str:
+    return "not set" if value in (None, "") else f"expected {wanted}, found {describe_type(value)}"

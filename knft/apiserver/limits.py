@@ -1,101 +1,104 @@
-"""How often the API server is asked: what qps and burst allow, and ever longer pauses while it does not answer.
+"""Rate limit, backoff and idle timeout of a client of the API server.
 
-Pure: the time is passed in, and so is what draws lots.
+Pure: callers pass the time, in seconds of a monotonic clock, and the random generator.
 """
 
 from collections.abc import Callable
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
-"""Seconds of the first pause and of the longest, as client-go has them; a pause is between half of it and all of it."""
-HEALTHY_SECONDS = 120.0
-"""After so long without a failure, pauses begin anew with the first one."""
+INITIAL_DELAY, MAX_DELAY = 0.8, 30.0
+"""The delays of client-go's reflector, in seconds. The actual delay is between half of that and all of it."""
+RESET_AFTER_SECONDS = 120.0
+"""After so long without a failure, the next failure is followed by the initial delay."""
 
 
 class TokenBucket:
-    """Lets ``burst`` requests through at once and ``qps`` a second in the long run; all, where that is not above 0."""
+    """Allows ``burst`` requests at once and ``qps`` per second on average; any number if ``qps`` is not positive."""
 
     def __init__(self, qps: float, burst: int) -> None:
         """Start with a full bucket."""
         self._qps = qps
         self._burst = max(1, burst)
         self._tokens = float(self._burst)
-        self._looked: float | None = None
+        self._updated_at: float | None = None
 
-    def take(self, now: float) -> float:
-        """Take a token, also one that is still to come; return how many seconds that is from now."""
+    def reserve(self, now: float) -> float:
+        """Take a token, which may become available later only; return in how many seconds."""
         if self._qps <= 0:
             return 0.0
-        self._tokens, self._looked = self._filled(now) - 1, now
+        self._tokens, self._updated_at = self._tokens_at(now) - 1, now
         return max(0.0, -self._tokens / self._qps)
 
-    def allows(self, now: float) -> bool:
-        """Take a token if there is one now; return whether there was."""
-        if self._qps <= 0 or self._filled(now) >= 1:
-            self.take(now)
+    def allow(self, now: float) -> bool:
+        """Take a token if one is available now; return whether it was."""
+        if self._qps <= 0 or self._tokens_at(now) >= 1:
+            self.reserve(now)
             return True
         return False
 
-    def _filled(self, now: float) -> float:
-        passed = max(0.0, now - self._looked) if self._looked is not None else 0.0
-        return min(float(self._burst), self._tokens + passed * self._qps)
+    def _tokens_at(self, now: float) -> float:
+        elapsed = max(0.0, now - self._updated_at) if self._updated_at is not None else 0.0
+        return min(float(self._burst), self._tokens + elapsed * self._qps)
 
 
 class Backoff:
-    """Pauses after failures in a row: each twice the one before, up to the longest, none of them quite the same.
+    """Delays after consecutive failures: each twice the one before, up to a maximum, with jitter.
 
-    ``draw`` gives numbers from 0 to 1: clients that failed together do not come back together.
+    ``random_fraction`` returns numbers from 0 to 1. It spreads the retries of clients that failed at the same time.
     """
 
-    def __init__(self, draw: Callable[[], float], first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> None:
-        """Start with nothing failed."""
-        self._draw = draw
-        self._first = first
-        self._longest = longest
-        self._next = first
-        self._failed: float | None = None
+    def __init__(
+        self, random_fraction: Callable[[], float], initial: float = INITIAL_DELAY, maximum: float = MAX_DELAY
+    ) -> None:
+        """Start without failures."""
+        self._random_fraction = random_fraction
+        self._initial = initial
+        self._maximum = maximum
+        self._next = initial
+        self._failed_at: float | None = None
 
-    def pause(self, now: float) -> float:
-        """Return how many seconds to wait after a failure that is known ``now``."""
-        if self._failed is not None and now - self._failed >= HEALTHY_SECONDS:
-            self._next = self._first
-        self._failed = now
-        base, self._next = self._next, min(self._longest, self._next * 2)
-        return base * (1 + self._draw()) / 2
+    def next_delay(self, now: float) -> float:
+        """Return how many seconds to wait after a failure at ``now``."""
+        if self._failed_at is not None and now - self._failed_at >= RESET_AFTER_SECONDS:
+            self._next = self._initial
+        self._failed_at = now
+        base, self._next = self._next, min(self._maximum, self._next * 2)
+        return base * (1 + self._random_fraction()) / 2
 
-    def begin_anew(self) -> None:
-        """Have the next pause be the first one."""
-        self._next = self._first
+    def reset(self) -> None:
+        """Make the next delay the initial one."""
+        self._next = self._initial
 
 
-class Pulse:
-    """Tells how long a watch may be quiet: a server from which something came regularly is missed sooner.
+class IdleTimeout:
+    """Decides how long a watch may be silent before it counts as hung.
 
-    API servers send a bookmark about every minute; others send none, and may have nothing to tell for long.
+    An API server sends a bookmark about once a minute, so its silence is noticed early. Other servers send none, and
+    may have no events for a long time.
     """
 
-    def __init__(self, regular: float) -> None:
-        """Something counts as regular where no gap was longer than ``regular`` seconds, for as long as that."""
-        self._regular = regular
-        self._since: float | None = None
-        self._last = 0.0
+    def __init__(self, max_gap: float) -> None:
+        """Call a server regular if it has left no gap longer than ``max_gap`` seconds, for at least that long."""
+        self._max_gap = max_gap
+        self._regular_since: float | None = None
+        self._last_data = 0.0
         self.is_regular = False
 
-    def begin(self, now: float) -> None:
-        """Note that another watch begins; what is known of the server still holds."""
-        self._since, self._last = now, now
+    def watch_started(self, now: float) -> None:
+        """Record that a new watch starts; whether the server is regular stays known."""
+        self._regular_since, self._last_data = now, now
 
-    def felt(self, now: float) -> bool:
-        """Note that something came; return whether it is now, and was not before, known to come regularly."""
-        if self._since is None or now - self._last > self._regular:
-            self._since = now
-        self._last = now
-        before, self.is_regular = self.is_regular, self.is_regular or now - self._since >= self._regular
-        return self.is_regular and not before
+    def data_received(self, now: float) -> bool:
+        """Record that data arrived; return whether the server has just become regular."""
+        if self._regular_since is None or now - self._last_data > self._max_gap:
+            self._regular_since = now
+        self._last_data = now
+        was_regular, self.is_regular = self.is_regular, self.is_regular or now - self._regular_since >= self._max_gap
+        return self.is_regular and not was_regular
 
-    def missed(self) -> None:
-        """Note that a watch was hung, or seemed so: nothing is known any more."""
-        self._since, self.is_regular = None, False
+    def forget(self) -> None:
+        """Record that a watch hung, or seemed to: the server is not regular any more."""
+        self._regular_since, self.is_regular = None, False
 
-    def quiet_seconds(self, otherwise: float) -> float:
-        """Return how long a watch may be quiet, ``otherwise`` where nothing is known of it."""
-        return min(self._regular, otherwise) if self.is_regular else otherwise
+    def seconds(self, default: float) -> float:
+        """Return how long a watch may be silent: ``default`` unless the server is regular."""
+        return min(self._max_gap, default) if self.is_regular else default

@@ -1,7 +1,8 @@
-"""OwnNode: the Node object of this machine: waited for at the start, and what it means when it changes (J.3).
+"""OwnNode: the Node object of this machine.
 
-What rules are made of once (the node's addresses, its pod CIDRs) is not exchanged in a running process: it ends, says
-why, and whoever supervises it starts another, which finds the rules in place.
+knft waits for it at the start. Rules depend on the Node's addresses and pod CIDRs, which a running process cannot
+exchange: when they change, the process exits with the reason, and its supervisor starts a new one, which finds the
+rules in place (docs/behaviour/node.md#node).
 """
 
 import logging
@@ -11,18 +12,18 @@ from collections.abc import Callable, Iterable
 from msgspec import structs
 
 from knft.decide.node import node_addresses
-from knft.errors import ClusterError
+from knft.errors import ApiServerError
+from knft.families import Family
 from knft.model import addresses
-from knft.model.names import Family
-from knft.model.objects import Change, Node
+from knft.model.objects import Node, ObjectChange
 
 log = logging.getLogger("knft")
 
 POLL_SECONDS = 1.0
-PATIENCE_SECONDS = 300.0
-"""How long the Node is waited for at the start."""
-LEAVING_TAINT = "ToBeDeletedByClusterAutoscaler"
-"""Who has this taint is about to go, and load balancers should send it nothing new (G.1)."""
+NODE_TIMEOUT_SECONDS = 300.0
+"""How long the start waits for the Node."""
+DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
+"""The cluster autoscaler is about to delete a node with this taint (docs/behaviour/health.md#proxy)."""
 
 
 def host_ips(node: Node) -> tuple[str, ...]:
@@ -36,61 +37,64 @@ def host_ips(node: Node) -> tuple[str, ...]:
 
 
 def pod_cidrs(node: Node) -> tuple[str, ...]:
-    """Return the ranges of addresses that the node's pods have."""
+    """Return the CIDRs of the node's pods."""
     return (node.spec.pod_cidrs if node.spec is not None else None) or ()
 
 
 def is_eligible(node: Node | None) -> bool:
-    """Tell whether the node is to get new connections from load balancers: it is there, and not about to go (G.1)."""
+    """Tell whether load balancers should send new connections to the node: it exists and is not about to be deleted."""
     if node is None or node.metadata.deletion_timestamp is not None:
         return False
     taints = (node.spec.taints if node.spec is not None else None) or ()
-    return all(taint.key != LEAVING_TAINT for taint in taints)
+    return all(taint.key != DELETION_TAINT for taint in taints)
 
 
-def what_lacks(name: str, node: Node | None, *, by_pod_cidrs: bool) -> str:
-    """Return what knft cannot begin without, "" where nothing lacks; ``by_pod_cidrs``: detection is by NodeCIDR."""
+def missing_requirement(name: str, node: Node | None, *, needs_pod_cidrs: bool) -> str:
+    """Return why knft cannot start with this Node, "" if it can.
+
+    ``needs_pod_cidrs`` tells that local traffic is detected by the node's pod CIDRs.
+    """
     if node is None:
-        return f"there is no Node {name} (is --hostname-override right?)"
+        return f"Node {name!r} not found; check --hostname-override"
     if not host_ips(node):
-        return f"Node {name} has no InternalIP and no ExternalIP"
-    if by_pod_cidrs and not pod_cidrs(node):
-        return f"Node {name} has no podCIDRs, and --detect-local-mode is NodeCIDR"
+        return f"Node {name!r} has no InternalIP and no ExternalIP"
+    if needs_pod_cidrs and not pod_cidrs(node):
+        return f"Node {name!r} has no podCIDRs, which --detect-local-mode=NodeCIDR needs"
     return ""
 
 
-def why_end(name: str, before: Node, after: Node | None, *, by_pod_cidrs: bool) -> str:
-    """Return why a process that began with one form of the Node has to end with another, "" where it can go on."""
+def restart_reason(name: str, before: Node, after: Node | None, *, needs_pod_cidrs: bool) -> str:
+    """Return why a process that started with Node ``before`` has to restart for ``after``, "" if it can continue."""
     if after is None:
-        return f"Node {name} was deleted"
-    was, now = pod_cidrs(before), pod_cidrs(after)
-    if by_pod_cidrs and was != now:
-        return f"the podCIDRs of Node {name} were {_listed(was)} and are {_listed(now)}"
-    was, now = host_ips(before), host_ips(after)
-    # Without any, there is nothing better to begin anew with.
-    return f"the addresses of Node {name} were {_listed(was)} and are {_listed(now)}" if now and was != now else ""
+        return f"Node {name!r} was deleted"
+    old, new = pod_cidrs(before), pod_cidrs(after)
+    if needs_pod_cidrs and old != new:
+        return f"podCIDRs of Node {name!r} changed from {_joined(old)} to {_joined(new)}"
+    old, new = host_ips(before), host_ips(after)
+    # A new process could not start without addresses.
+    return f"addresses of Node {name!r} changed from {_joined(old)} to {_joined(new)}" if new and old != new else ""
 
 
-def _listed(texts: tuple[str, ...]) -> str:
+def _joined(texts: tuple[str, ...]) -> str:
     return ", ".join(texts) or "none"
 
 
 class OwnNode:
-    """The Node as it is now; from any thread."""
+    """The current Node; safe to use from any thread."""
 
-    def __init__(self, name: str, *, by_pod_cidrs: bool, end: Callable[[str], None]) -> None:
-        """``end`` is called once, with a sentence, when the process has to end; rules are to stay then."""
+    def __init__(self, name: str, *, needs_pod_cidrs: bool, request_restart: Callable[[str], None]) -> None:
+        """Call ``request_restart`` once, with the reason, when the process has to exit; the rules have to stay then."""
         self._name = name
-        self._by_pod_cidrs = by_pod_cidrs
-        self._end = end
-        self._news = threading.Condition()
+        self._needs_pod_cidrs = needs_pod_cidrs
+        self._request_restart = request_restart
+        self._changed = threading.Condition()
         self._node: Node | None = None
-        self._first: Node | None = None
-        """The Node that the process began with; None while it has not begun."""
-        self._ends = False
+        self._initial: Node | None = None
+        """The Node that the process started with; None before."""
+        self._is_exiting = False
 
     def current(self) -> Node | None:
-        """Return the Node, None where there is none."""
+        """Return the Node, None if it does not exist."""
         return self._node
 
     @property
@@ -98,66 +102,66 @@ class OwnNode:
         """Whether load balancers should send new connections here."""
         return is_eligible(self._node)
 
-    def take(self, changes: Iterable[Change]) -> tuple[Change, ...]:
-        """Take in what became of the Node, among changes of any kind; return those that rules may follow.
+    def filter_changes(self, changes: Iterable[ObjectChange]) -> tuple[ObjectChange, ...]:
+        """Record the Node's changes among changes of any kind; return those that may be applied to the rules.
 
-        What the process ends by is none of them, nor is whatever the Node becomes after that. A Node that has lost its
-        addresses keeps those that it had.
+        A change that requires a restart is not applied, nor is any change of the Node after it. A Node that has lost
+        its addresses keeps those that it had.
         """
-        return tuple(kept for change in changes if (kept := self._take_one(change)) is not None)
+        return tuple(applied for change in changes if (applied := self._filter_change(change)) is not None)
 
-    def _take_one(self, change: Change) -> Change | None:
+    def _filter_change(self, change: ObjectChange) -> ObjectChange | None:
         found = change.current or change.previous
         if not isinstance(found, Node) or found.metadata.name != self._name:
             return change
         node = change.current if isinstance(change.current, Node) else None
-        with self._news:
+        with self._changed:
             self._node = node
-            self._news.notify_all()
-            first = self._first
-            if first is None:
-                return None if self._ends else change
-            why = why_end(self._name, first, node, by_pod_cidrs=self._by_pod_cidrs)
-            if why:
-                self._first, self._ends = None, True
-        if why:
-            self._end(f"{why}; knft ends, to begin anew, and the rules stay")
+            self._changed.notify_all()
+            initial = self._initial
+            if initial is None:
+                return None if self._is_exiting else change
+            reason = restart_reason(self._name, initial, node, needs_pod_cidrs=self._needs_pod_cidrs)
+            if reason:
+                self._initial, self._is_exiting = None, True
+        if reason:
+            self._request_restart(f"{reason}; exiting, to be restarted; the rules stay")
             return None
         if node is not None and not host_ips(node):
-            log.warning("Node %s has no addresses any more; the ones it had stay in use", self._name)
-            return structs.replace(change, current=structs.replace(node, status=first.status))
+            log.warning("Node %r has lost its addresses; its previous addresses stay in use", self._name)
+            return structs.replace(change, current=structs.replace(node, status=initial.status))
         return change
 
     def wait_ready(
         self,
         stop: threading.Event,
-        trouble: Callable[[], str] = lambda: "",
+        connection_problem: Callable[[], str] = lambda: "",
         *,
-        patience: float = PATIENCE_SECONDS,
-        poll: float = POLL_SECONDS,
+        timeout: float = NODE_TIMEOUT_SECONDS,
+        poll_interval: float = POLL_SECONDS,
     ) -> Node | None:
-        """Wait until knft can begin; return the Node, or None where ``stop`` was set before.
+        """Wait until the Node has all that knft needs; return it, or None if ``stop`` is set before.
 
-        Raises ClusterError after ``patience`` seconds, with what lacked last. ``trouble`` says what is wrong with the
-        API server, if anything is: then nobody knows what the Node lacks, and the time does not count. An API server
-        is waited for as long as it takes.
+        Raises ClusterError with the missing requirement after ``timeout`` seconds. ``connection_problem`` returns why
+        the Node is unknown, "" if it is known: such time does not count, because knft waits for the API server without
+        a limit.
         """
-        waited, looks, said = 0.0, 0, ""
+        waited, polls, logged = 0.0, 0, ""
         while not stop.is_set():
-            with self._news:
-                lacks = what_lacks(self._name, self._node, by_pod_cidrs=self._by_pod_cidrs)
-                if not lacks:
-                    self._first = self._node
+            with self._changed:
+                missing = missing_requirement(self._name, self._node, needs_pod_cidrs=self._needs_pod_cidrs)
+                if not missing:
+                    self._initial = self._node
                     return self._node
-                wrong = trouble()
-                if waited >= patience and not wrong:
-                    msg = f"{lacks}; it was waited for {patience:g} s"
-                    raise ClusterError(msg)
-                self._news.wait(poll)
-            looks += 1
-            waited += 0.0 if wrong else poll
-            lacks = wrong or lacks
-            if looks > 1 and lacks != said:
-                log.info("waiting: %s", lacks)
-                said = lacks
+                problem = connection_problem()
+                if waited >= timeout and not problem:
+                    msg = f"{missing}; gave up after {timeout:g} s"
+                    raise ApiServerError(msg)
+                self._changed.wait(poll_interval)
+            polls += 1
+            waited += 0.0 if problem else poll_interval
+            reason = problem or missing
+            if polls > 1 and reason != logged:
+                log.info("waiting: %s", reason)
+                logged = reason
         return None

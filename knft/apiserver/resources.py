@@ -1,4 +1,4 @@
-"""What is followed: where the API has it, and which objects of it (A.6)."""
+"""The resources that knft watches: their URL paths and selectors (docs/behaviour/tracking.md#selection)."""
 
 from msgspec import Struct
 
@@ -6,11 +6,11 @@ from knft.model.objects import EndpointSlice, KubeObject, Node, Service, Service
 
 
 class Resource(Struct, frozen=True):
-    """One collection of the API.
+    """One resource of the API.
 
-    ``paths`` has it in one version after the other, the one to be tried first in front. An ``optional`` one may be
-    missing from the API altogether. Selectors are the API's; an old server may not know the field selector, whose
-    work is done here too (``source.select``).
+    ``paths`` are its URL paths, one for each version of the API, in the order in which they are tried. An ``optional``
+    resource may be missing. The selectors are sent to the server; an old one may not support the field selector, so
+    ``source.select`` selects too.
     """
 
     name: str
@@ -43,5 +43,5 @@ SERVICE_CIDRS = Resource(
 
 
 def node(name: str) -> Resource:
-    """Return the Nodes of this name: one, or none."""
+    """Return the resource with the one Node of this name."""
     return Resource("nodes", Node, ("/api/v1/nodes",), field_selector=f"metadata.name={name}")

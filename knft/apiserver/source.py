@@ -1,4 +1,4 @@
-"""ClusterSource: the API server as a source of objects, followed by one thread for each resource."""
+"""ClusterSource: the API server as a source of objects; one thread lists and watches each resource."""
 
 import random
 import threading
@@ -6,55 +6,52 @@ import time
 from collections.abc import Callable, Iterable
 
 from knft.apiserver import resources
+from knft.apiserver.conditions import Conditions
 from knft.apiserver.connection import Connection
-from knft.apiserver.course import Times
-from knft.apiserver.follower import Follower, LeftOut, nobody_hears
-from knft.apiserver.held import Held
-from knft.apiserver.troubles import Troubles
-from knft.model.objects import Change
+from knft.apiserver.list_watch import WatchTimeouts
+from knft.apiserver.reflector import OnInvalidObject, Reflector, ignore_invalid_object
+from knft.apiserver.store import Store
+from knft.model.objects import ObjectChange
 
-Handle = Callable[[Iterable[Change]], None]
-"""Takes in what changes; it is called by several threads."""
+HandleChanges = Callable[[Iterable[ObjectChange]], None]
+"""Receives changes; several threads call it."""
 
 
 class ClusterSource:
-    """What the cluster has that knft reads: Services, EndpointSlices, ServiceCIDRs, and the Node ``node_name``."""
+    """The Services, EndpointSlices and ServiceCIDRs of a cluster, and its Node ``node_name``."""
 
     def __init__(
         self,
         connection: Connection,
         node_name: str,
-        handle: Handle,
+        handle_changes: HandleChanges,
         *,
-        failed: Callable[[Exception], None] = lambda _: None,
-        left_out: LeftOut = nobody_hears,
-        draw: Callable[[], float] = random.random,
+        on_failure: Callable[[Exception], None] = lambda _: None,
+        on_invalid_service: OnInvalidObject = ignore_invalid_object,
+        random_fraction: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
-        times: Times | None = None,
+        timeouts: WatchTimeouts | None = None,
     ) -> None:
-        """Ask nothing yet; ``draw`` gives numbers from 0 to 1, ``now`` seconds.
+        """Send nothing yet; ``random_fraction`` returns numbers from 0 to 1, ``now`` seconds.
 
-        ``failed`` is told of an error that nobody expected, ``left_out`` of Services that cannot be meant, each once as
-        long as that holds, with what the log says of it.
+        ``on_failure`` is called with an unexpected error, before ``stop`` is set: a proxy that stopped watching has to
+        exit. ``on_invalid_service`` is called once for each problem of an invalid Service, with the logged text.
         """
         self._connection = connection
-        self._failed = failed
-        self._troubles = Troubles(now)
-        self._over = threading.Event()
-        """Set once there is nothing more to wait for: all is listed, or everything ends."""
-        self.failure: Exception | None = None
-        """The error that nobody expected, and that has set ``stop``; a proxy that no longer follows must not go on."""
-        self._followers = {
-            resource.name: Follower(
+        self._on_failure = on_failure
+        self._conditions = Conditions(now)
+        self._synced_or_stopped = threading.Event()
+        self._reflectors = {
+            resource.name: Reflector(
                 resource,
                 connection,
-                Held(node_name),
-                hand_on=handle,
-                troubles=self._troubles,
-                draw=draw,
+                Store(node_name),
+                handle_changes=handle_changes,
+                conditions=self._conditions,
+                random_fraction=random_fraction,
                 now=now,
-                times=times,
-                left_out=left_out if resource is resources.SERVICES else nobody_hears,
+                timeouts=timeouts,
+                on_invalid_object=on_invalid_service if resource is resources.SERVICES else ignore_invalid_object,
             )
             for resource in (
                 resources.SERVICES,
@@ -66,42 +63,47 @@ class ClusterSource:
         self._threads: list[threading.Thread] = []
 
     def start(self, stop: threading.Event) -> None:
-        """Follow until ``stop`` is set, in threads of their own; the connection is closed then."""
-        for follower in self._followers.values():
-            self._start(follower.resource.name, self._follow, follower, stop)
-        self._start("cluster-synced", self._note_synced, stop)
-        self._start("cluster-stop", self._close, stop)
+        """List and watch in threads of their own until ``stop`` is set; the connection is closed then."""
+        for reflector in self._reflectors.values():
+            self._start_thread(reflector.resource.name, self._run_reflector, reflector, stop)
+        self._start_thread("cluster-synced", self._wait_listed, stop)
+        self._start_thread("cluster-stop", self._close, stop)
 
-    def _start(self, name: str, work: Callable[..., None], *args: object) -> None:
+    def _start_thread(self, name: str, work: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=work, name=name, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def wait_synced(self, timeout: float | None = None) -> bool:
-        """Wait until all that rules come from has been listed once; return whether it has.
+        """Wait until ``synced``; return whether it is.
 
-        ServiceCIDRs, which a cluster may be without, or knft may not be allowed to see, are then known, or known not to
-        be had. False after ``timeout`` seconds, and where everything ends before.
+        Returns False after ``timeout`` seconds, or when ``stop`` is set before.
         """
-        self._over.wait(timeout)
+        self._synced_or_stopped.wait(timeout)
         return self.synced
 
     @property
     def synced(self) -> bool:
-        """Whether all that rules come from has been listed once."""
+        """Whether all resources that rules depend on have been listed.
+
+        ServiceCIDRs may be missing from the API, or forbidden: then it is enough to know that.
+        """
+        return all(event.is_set() for event in self._listed_events())
+
+    def _listed_events(self) -> tuple[threading.Event, ...]:
         return (
-            self._followers["services"].listed.is_set()
-            and self._followers["endpointslices"].listed.is_set()
-            and self._followers["servicecidrs"].answered.is_set()
+            self._reflectors["services"].listed,
+            self._reflectors["endpointslices"].listed,
+            self._reflectors["servicecidrs"].listed_or_unavailable,
         )
 
-    def trouble(self, name: str) -> str:
-        """Return what is wrong with following a resource (``services``, ``nodes``, ...) now, "" where nothing is."""
-        return self._troubles.of(name)
+    def problem(self, name: str) -> str:
+        """Return why a resource (``services``, ``nodes``, ...) cannot be watched now, "" if it can."""
+        return self._conditions.problem(name)
 
-    def listed(self, name: str) -> bool:
+    def has_listed(self, name: str) -> bool:
         """Tell whether a resource has been listed once."""
-        return self._followers[name].listed.is_set()
+        return self._reflectors[name].listed.is_set()
 
     def join(self, timeout: float) -> bool:
         """Wait for the threads to end after ``stop`` was set; return whether they have."""
@@ -110,28 +112,22 @@ class ClusterSource:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _follow(self, follower: Follower, stop: threading.Event) -> None:
+    def _run_reflector(self, reflector: Reflector, stop: threading.Event) -> None:
         try:
-            follower.run(stop)
-        except Exception as error:  # noqa: BLE001 - raised again by the main thread
-            # What breaks because everything is being closed is no failure.
+            reflector.run(stop)
+        except Exception as error:  # noqa: BLE001 - the main thread raises it again
+            # Errors during a shutdown come from closed connections.
             if not stop.is_set():
-                self.failure = error
-                self._failed(error)
+                self._on_failure(error)
                 stop.set()
 
-    def _note_synced(self, stop: threading.Event) -> None:
-        events = (
-            self._followers["services"].listed,
-            self._followers["endpointslices"].listed,
-            self._followers["servicecidrs"].answered,
-        )
-        for event in events:
+    def _wait_listed(self, stop: threading.Event) -> None:
+        for event in self._listed_events():
             while not event.wait(0.2) and not stop.is_set():
                 pass
-        self._over.set()
+        self._synced_or_stopped.set()
 
     def _close(self, stop: threading.Event) -> None:
         stop.wait()
         self._connection.close()
-        self._over.set()
+        self._synced_or_stopped.set()

@@ -15,7 +15,7 @@ class Certificate(NamedTuple):
     key: Path
 
 
-class Authority:
+class CertificateAuthority:
     """A CA; ``path`` is its certificate."""
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.certificates import Authority
-from tests.apiserver.cluster import endpoint_slice, node, service
-from tests.apiserver.server import ApiServer
-from tests.apiserver.started import NODE, Started
+from tests.apiserver.certificates import CertificateAuthority
+from tests.apiserver.knft_process import NODE, KnftProcess
+from tests.support.fake_api.cluster import endpoint_slice, node, service
+from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"), "ca")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"), "ca")
 
 
 @pytest.fixture(scope="module")
-def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("other-ca"), "other-ca")
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("other-ca"), "other-ca")
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.fixture
-def server(namespace: Namespace) -> Iterator[ApiServer]:
+def server(namespace: Namespace) -> Iterator[FakeApiServer]:
     with namespace.entered():
-        server = ApiServer()
+        server = FakeApiServer()
     with server:
         server.cluster.put("nodes", node(NODE, "192.0.2.11"))
         server.cluster.put("services", service("web", 7))
@@ -50,5 +50,5 @@ def server(namespace: Namespace) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def running(namespace: Namespace, server: ApiServer, tmp_path: Path) -> Started:
-    return Started(namespace, server, tmp_path, "--min-sync-period=0")
+def knft(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> KnftProcess:
+    return KnftProcess(namespace, server, tmp_path, "--min-sync-period=0")

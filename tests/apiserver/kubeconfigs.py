@@ -5,19 +5,19 @@ from typing import Any
 
 import yaml
 
-from knft.apiserver.access import Pod
-from tests.apiserver.certificates import Authority
-from tests.apiserver.cluster import Cluster, service
-from tests.apiserver.server import ApiServer
+from knft.apiserver.in_cluster import InCluster
+from tests.apiserver.certificates import CertificateAuthority
+from tests.support.fake_api.cluster import FakeCluster, service
+from tests.support.fake_api.server import FakeApiServer
 
 
-def one() -> Cluster:
-    cluster = Cluster()
+def one_service_cluster() -> FakeCluster:
+    cluster = FakeCluster()
     cluster.put("services", service("web", 1))
     return cluster
 
 
-def kubeconfig(folder: Path, **fields: Any) -> Path:
+def write_kubeconfig(folder: Path, **fields: Any) -> Path:
     """Write a kubeconfig; ``cluster``, ``user`` and ``context`` replace these, other fields stand beside."""
     cluster = fields.pop("cluster", {"server": "https://127.0.0.1:6443"})
     user = fields.pop("user", {"token": "secret-token"})
@@ -36,24 +36,26 @@ def kubeconfig(folder: Path, **fields: Any) -> Path:
 
 
 PLUGIN_VERSION = "client.authentication.k8s.io/v1"
-SECRET = "first-secret\nsecond-secret"  # noqa: S105 - of a test
-NO_LINE = "the token has more than one line"
+TWO_LINE_TOKEN = "first-secret\nsecond-secret"  # noqa: S105 - of a test
+MULTI_LINE_ERROR = "the token has more than one line"
 
 
-def in_pod(folder: Path, server: ApiServer, authority: Authority, token: str) -> Pod:
+def write_in_cluster_files(
+    folder: Path, server: FakeApiServer, authority: CertificateAuthority, token: str
+) -> InCluster:
     """Give a pod its token and CA as a projected volume does: behind a link that is exchanged."""
-    pod = Pod(
+    in_cluster = InCluster(
         str(folder / "token"),
         str(folder / "ca.crt"),
         {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.server_port)},
     )
-    rotate(folder, authority, token)
+    replace_in_cluster_files(folder, authority, token)
     for name in ("token", "ca.crt"):
         (folder / name).symlink_to(Path("..data", name))
-    return pod
+    return in_cluster
 
 
-def rotate(folder: Path, authority: Authority, token: str) -> None:
+def replace_in_cluster_files(folder: Path, authority: CertificateAuthority, token: str) -> None:
     """Exchange what a projected volume shows, at once."""
     version = folder / f"..version-{len(list(folder.iterdir()))}"
     version.mkdir()

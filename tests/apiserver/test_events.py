@@ -9,20 +9,21 @@ from typing import Any
 import pytest
 
 from knft.apiserver.connection import Connection
-from knft.apiserver.events import MAX_NOTE, SAME_AGAIN_SECONDS, Event, EventPoster, Filter, Regarding
+from knft.apiserver.events import MAX_NOTE, REPEAT_SECONDS, EventCorrelator, EventPoster
 from knft.configuration.settings import ClientSettings
-from tests.apiserver.answers import HUNG, hang, refuse
-from tests.apiserver.following import HurriedStop, until
-from tests.apiserver.server import ApiServer
+from knft.model.events import Event, ObjectReference
+from tests.apiserver.running_source import FastStop, wait_until
+from tests.support.fake_api.responses import TEST_TIMEOUT, never_respond, respond_status
+from tests.support.fake_api.server import FakeApiServer
 
 
 class Posting:
     """A server, and a poster at work."""
 
     def __init__(self) -> None:
-        self.server = ApiServer()
+        self.server = FakeApiServer()
         self.connection = Connection(ClientSettings(server=self.server.url, qps=0))
-        self.stop = HurriedStop()
+        self.stop = FastStop()
         self.poster = EventPoster(self.connection, "node-1")
         self.poster.start(self.stop)
 
@@ -30,9 +31,9 @@ class Posting:
         return sent(self.server, count)
 
 
-def sent(server: ApiServer, count: int) -> list[dict[str, Any]]:
-    until(lambda: len(server.asked) >= count, f"{count} events")
-    return [json.loads(asked.body) for asked in server.asked]
+def sent(server: FakeApiServer, count: int) -> list[dict[str, Any]]:
+    wait_until(lambda: len(server.requests) >= count, f"{count} events")
+    return [json.loads(request.body) for request in server.requests]
 
 
 @pytest.fixture
@@ -46,77 +47,77 @@ def posting() -> Iterator[Posting]:
         made.server.close()
         for thread in threading.enumerate():
             if thread.name == "events":
-                thread.join(HUNG)
+                thread.join(TEST_TIMEOUT)
 
 
-def left_out(name: str, note: str) -> Event:
-    return Event(Regarding("Service", name, "shop"), "FailedToProgramService", "Sync", note)
+def failed_service(name: str, note: str) -> Event:
+    return Event(ObjectReference("Service", name, "shop"), "FailedToProgramService", "Sync", note)
 
 
-STARTING = Event(Regarding("Node", "node-1"), "Starting", "StartKubeProxy", warning=False)
+STARTING = Event(ObjectReference("Node", "node-1"), "Starting", "StartKubeProxy", warning=False)
 
 
 def test_a_note_is_plain_text_and_never_too_long(posting: Posting) -> None:
-    posting.poster.post(left_out("web", "a\nb\x1b[31m\x00" + "ä" * 5000))
+    posting.poster.post(failed_service("web", "a\nb\x1b[31m\x00" + "ä" * 5000))
     (found,) = posting.sent(1)
     assert found["note"].startswith("a b\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}ää")
     assert len(found["note"].encode()) <= MAX_NOTE < 1024
 
 
 def test_names_of_events_are_not_too_long(posting: Posting) -> None:
-    posting.poster.post(Event(Regarding("Node", "n" * 253), "Starting", "StartKubeProxy"))
+    posting.poster.post(Event(ObjectReference("Node", "n" * 253), "Starting", "StartKubeProxy"))
     assert len(posting.sent(1)[0]["metadata"]["name"]) <= 253
 
 
 def test_the_same_again_is_counted_and_not_sent() -> None:
-    sieve, event = Filter(), left_out("web", "no")
-    assert sieve.pass_on(event, 0) == event
-    assert [sieve.pass_on(event, now) for now in (1, 2, SAME_AGAIN_SECONDS - 1)] == [None] * 3
-    again = sieve.pass_on(event, SAME_AGAIN_SECONDS + 1)
+    correlator, event = EventCorrelator(), failed_service("web", "no")
+    assert correlator.correlate(event, 0) == event
+    assert [correlator.correlate(event, now) for now in (1, 2, REPEAT_SECONDS - 1)] == [None] * 3
+    again = correlator.correlate(event, REPEAT_SECONDS + 1)
     assert again is not None
-    assert again.note == "no (again; 3 more times meanwhile)"
+    assert again.note == "no (repeated; 3 more since the last event)"
 
 
 def test_what_flaps_does_not_flood() -> None:
-    sieve, sent = Filter(), 0
+    correlator, sent = EventCorrelator(), 0
     for second in range(3600):
-        event = left_out("web", f"error {second}")
-        sent += sieve.pass_on(event, second) is not None
+        event = failed_service("web", f"error {second}")
+        sent += correlator.correlate(event, second) is not None
     assert sent <= 10 + 3600 / 300 + 1
 
 
 def test_many_that_flap_do_not_flood_either() -> None:
-    sieve, sent = Filter(), 0
+    correlator, sent = EventCorrelator(), 0
     for second in range(3600):
         for number in range(20):
-            sent += sieve.pass_on(left_out(f"s{number}-{second}", "no"), second) is not None
+            sent += correlator.correlate(failed_service(f"s{number}-{second}", "no"), second) is not None
     assert sent <= 50 + 3600 * 0.2 + 1
-    assert len(sieve._known) <= 4097
-    assert len(sieve._objects) <= 4097
+    assert len(correlator._sent) <= 4097
+    assert len(correlator._object_buckets) <= 4097
 
 
 def test_an_event_that_fails_is_tried_again_and_then_dropped(
     posting: Posting, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "knft")
-    posting.server.demand("post", refuse(503, "not now"), times=3)
+    posting.server.respond_next("post", respond_status(503, "not now"), times=3)
     posting.poster.post(STARTING)
-    posting.poster.post(Event(Regarding("Node", "node-2"), "Starting", "StartKubeProxy"))
+    posting.poster.post(Event(ObjectReference("Node", "node-2"), "Starting", "StartKubeProxy"))
     found = posting.sent(4)
     assert [item["regarding"]["name"] for item in found] == ["node-1"] * 3 + ["node-2"]
     assert all(record.levelno == logging.DEBUG for record in caplog.records if record.name == "knft")
 
 
 def test_an_event_that_is_forbidden_is_dropped(posting: Posting) -> None:
-    posting.server.demand("post", refuse(403, "no"))
+    posting.server.respond_next("post", respond_status(403, "no"))
     posting.poster.post(STARTING)
-    posting.poster.post(Event(Regarding("Node", "node-2"), "Starting", "StartKubeProxy"))
+    posting.poster.post(Event(ObjectReference("Node", "node-2"), "Starting", "StartKubeProxy"))
     assert [item["regarding"]["name"] for item in posting.sent(2)] == ["node-1", "node-2"]
 
 
 def test_nobody_waits_where_the_server_hangs(posting: Posting) -> None:
-    posting.server.demand("", hang, times=1000)
+    posting.server.respond_next("", never_respond, times=1000)
     for number in range(500):
-        posting.poster.post(Event(Regarding("Service", f"s{number}", "shop"), "Reason", "Action"))
+        posting.poster.post(Event(ObjectReference("Service", f"s{number}", "shop"), "Reason", "Action"))
     posting.stop.set()
     posting.connection.close()

@@ -9,79 +9,94 @@ from typing import Any
 
 import pytest
 
-from knft.apiserver import access
+from knft.apiserver import transport
 from knft.apiserver.connection import Connection
+from knft.apiserver.kubeconfig import read_kubeconfig
 from knft.configuration.settings import ClientSettings
-from knft.errors import ClusterError, UsageError
-from tests.apiserver.certificates import Authority
-from tests.apiserver.cluster import service
-from tests.apiserver.following import following
-from tests.apiserver.kubeconfigs import NO_LINE, PLUGIN_VERSION, SECRET, in_pod, kubeconfig, one, rotate
-from tests.apiserver.logged import warnings
-from tests.apiserver.server import ApiServer
+from knft.errors import ApiServerError, UsageError
+from tests.apiserver.certificates import CertificateAuthority
+from tests.apiserver.kubeconfigs import (
+    MULTI_LINE_ERROR,
+    PLUGIN_VERSION,
+    TWO_LINE_TOKEN,
+    one_service_cluster,
+    replace_in_cluster_files,
+    write_in_cluster_files,
+    write_kubeconfig,
+)
+from tests.apiserver.log_records import warnings
+from tests.apiserver.running_source import running_source
+from tests.support.fake_api.cluster import service
+from tests.support.fake_api.server import FakeApiServer
 
 pytestmark = pytest.mark.usefixtures("info")
 
 
 @pytest.mark.parametrize("how", ["token", "tokenFile", "exec"])
 def test_a_token_of_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(SECRET)
-    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": SECRET}}
+    (tmp_path / "token").write_text(TWO_LINE_TOKEN)
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": TWO_LINE_TOKEN}}
     plugin = {"apiVersion": PLUGIN_VERSION, "command": "printf", "args": ["%s", json.dumps(credential)]}
-    user = {"token": SECRET} if how == "token" else {"tokenFile": "token"} if how == "tokenFile" else {"exec": plugin}
-    path = kubeconfig(tmp_path, user=user)
+    user = (
+        {"token": TWO_LINE_TOKEN}
+        if how == "token"
+        else {"tokenFile": "token"}
+        if how == "tokenFile"
+        else {"exec": plugin}
+    )
+    path = write_kubeconfig(tmp_path, user=user)
     with pytest.raises(UsageError) as raised:
         Connection(ClientSettings(kubeconfig=str(path)))
     place = {"tokenFile": f": {tmp_path}/token", "exec": ": 'printf'"}.get(how, "")
-    assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {NO_LINE}"
+    assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {MULTI_LINE_ERROR}"
 
 
 def test_a_token_that_gets_a_second_line_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     (tmp_path / "token").write_text("one\n")
-    with ApiServer(one()) as server:
-        path = kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
+    with FakeApiServer(one_service_cluster()) as server:
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
         connection = Connection(ClientSettings(kubeconfig=str(path)))
-        for text in (SECRET, "gar\u0142-secret"):
+        for text in (TWO_LINE_TOKEN, "gar\u0142-secret"):
             (tmp_path / "token").write_text(text)
             connection.request("GET", "/api/v1/services")
-        assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer one"}
+        assert {request.headers["Authorization"] for request in server.requests} == {"Bearer one"}
         connection.close()
     first, second = warnings(caplog)
-    assert NO_LINE in first
-    assert "characters that no token has" in second
+    assert MULTI_LINE_ERROR in first
+    assert "characters that are not printable ASCII" in second
     assert "secret" not in caplog.text
 
 
 def test_what_cannot_be_sent_is_not_shown() -> None:
     """Whatever a header is refused for by those who send it, their words are not ours."""
-    with ApiServer(one()) as server:
+    with FakeApiServer(one_service_cluster()) as server:
         connection = Connection(ClientSettings(server=server.url))
-        way = connection._access.way()
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        connection._access.way = lambda: way._replace(headers=headers)  # type: ignore[method-assign]
-        with pytest.raises(ClusterError) as raised:
+        endpoint = connection._transport.endpoint()
+        headers = {"Authorization": f"Bearer {TWO_LINE_TOKEN}"}
+        connection._transport.endpoint = lambda: endpoint._replace(headers=headers)  # type: ignore[method-assign]
+        with pytest.raises(ApiServerError) as raised:
             connection.request("GET", "/api/v1/services")
-        assert "cannot be sent" in str(raised.value)
+        assert "cannot send the request" in str(raised.value)
         assert "-secret" not in "".join(traceback.format_exception(raised.value))
         connection.close()
 
 
 def test_a_token_that_is_rotated_is_on_the_wire(
-    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ApiServer(one(), tls=authority.server()) as server:
-        server.bearer = "first"
-        pod = in_pod(tmp_path, server, authority, "first\n")
-        with following(server, pod=pod) as it:
-            assert it.source.wait_synced(20)
-            rotate(tmp_path, authority, "second")
-            server.bearer = "second"
-            server.cut_streams()
-            server.wait_for("watch services")
+    with FakeApiServer(one_service_cluster(), tls=authority.server()) as server:
+        server.required_bearer = "first"
+        in_cluster = write_in_cluster_files(tmp_path, server, authority, "first\n")
+        with running_source(server, in_cluster=in_cluster) as run:
+            assert run.source.wait_synced(20)
+            replace_in_cluster_files(tmp_path, authority, "second")
+            server.required_bearer = "second"
+            server.end_streams()
+            server.wait_for_request("watch services")
             server.cluster.put("services", service("later", 2))
-            it.mirror.wait_names("web", "later")
-            tokens = [asked.headers["Authorization"].lower() for asked in server.of("services")]
+            run.changes.wait_names("web", "later")
+            tokens = [request.headers["Authorization"].lower() for request in server.requests_for("services")]
             assert (tokens[0], tokens[-1]) == ("bearer first", "bearer second")
     assert not warnings(caplog)
     assert "first" not in caplog.text
@@ -89,18 +104,18 @@ def test_a_token_that_is_rotated_is_on_the_wire(
 
 
 def test_a_token_that_has_expired_is_waited_for(
-    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ApiServer(one(), tls=authority.server()) as server:
-        server.bearer = "new"
-        pod = in_pod(tmp_path, server, authority, "old")
-        with following(server, pod=pod) as it:
-            it.until(lambda: len(it.stop.of("services")) >= 3, "three pauses")
-            assert not it.source.synced
-            rotate(tmp_path, authority, "new")
-            assert it.source.wait_synced(20)
+    with FakeApiServer(one_service_cluster(), tls=authority.server()) as server:
+        server.required_bearer = "new"
+        in_cluster = write_in_cluster_files(tmp_path, server, authority, "old")
+        with running_source(server, in_cluster=in_cluster) as run:
+            run.wait_until(lambda: len(run.stop.pauses_of("services")) >= 3, "three pauses")
+            assert not run.source.synced
+            replace_in_cluster_files(tmp_path, authority, "new")
+            assert run.source.wait_synced(20)
     assert len(warnings(caplog)) == 1
-    assert "it answers 401: Unauthorized; rules stay as they are" in warnings(caplog)[0]
+    assert "the server answered 401: Unauthorized; rules stay as they are" in warnings(caplog)[0]
 
 
 def test_credentials_that_are_refused_are_read_again_at_once(tmp_path: Path) -> None:
@@ -110,26 +125,30 @@ def test_credentials_that_are_refused_are_read_again_at_once(tmp_path: Path) -> 
     credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%s"}}'
     plugin.write_text(f"#!/bin/sh\necho >> {counter}\nprintf '{credential}' $(wc -l < {counter})\n")
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    with ApiServer(one()) as server:
+    with FakeApiServer(one_service_cluster()) as server:
         user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
-        path = kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
-        server.bearer = "t2"
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        server.required_bearer = "t2"
         connection = Connection(ClientSettings(kubeconfig=str(path)))
         assert connection.request("GET", "/api/v1/services")
         assert connection.request("GET", "/api/v1/services")
-        assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer t1", "Bearer t2", "Bearer t2"]
+        assert [request.headers["Authorization"] for request in server.requests] == [
+            "Bearer t1",
+            "Bearer t2",
+            "Bearer t2",
+        ]
         connection.close()
 
 
 def test_a_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
-    with ApiServer(one()) as server:
-        path = kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
+    with FakeApiServer(one_service_cluster()) as server:
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
         connection = Connection(ClientSettings(kubeconfig=str(path)))
         connection.request("GET", "/api/v1/services")
         (tmp_path / "token").write_text("another")
         connection.request("GET", "/api/v1/services")
-        assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer one", "Bearer another"]
+        assert [request.headers["Authorization"] for request in server.requests] == ["Bearer one", "Bearer another"]
         connection.close()
 
 
@@ -145,34 +164,34 @@ BROKEN_LATER: dict[str, dict[str, Any]] = {
 def test_a_kubeconfig_that_is_broken_later_changes_nothing(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ApiServer(one()) as server:
-        path = kubeconfig(tmp_path, cluster={"server": server.url})
+    with FakeApiServer(one_service_cluster()) as server:
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url})
         connection = Connection(ClientSettings(kubeconfig=str(path)))
         if BROKEN_LATER[how]:
-            kubeconfig(tmp_path, cluster={"server": "https://a:1", **BROKEN_LATER[how]})
+            write_kubeconfig(tmp_path, cluster={"server": "https://a:1", **BROKEN_LATER[how]})
         else:
             path.write_text("broken: [")
         for _ in range(3):
             connection.request("GET", "/api/v1/services")
         connection.close()
     assert len(warnings(caplog)) == 1
-    assert "what was read before stays in use" in warnings(caplog)[0]
+    assert "the previous configuration stays in use" in warnings(caplog)[0]
 
 
-def test_what_is_exchanged_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, tokens = access._load_kubeconfig, ["second"]
+def test_token_file_replaced_during_the_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = ["second"]
 
-    def loads(*given: Any) -> Any:
-        found = load(*given)
+    def read_and_replace(path: str) -> Any:
+        config = read_kubeconfig(path)
         if tokens:
             (tmp_path / "token").write_text(tokens.pop())
-        return found
+        return config
 
-    monkeypatch.setattr(access, "_load_kubeconfig", loads)
+    monkeypatch.setattr(transport, "read_kubeconfig", read_and_replace)
     (tmp_path / "token").write_text("one")
-    with ApiServer(one()) as server:
-        path = kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
+    with FakeApiServer(one_service_cluster()) as server:
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
         connection = Connection(ClientSettings(kubeconfig=str(path)))
         connection.request("GET", "/api/v1/services")
-        assert server.asked[0].headers["Authorization"] == "Bearer second"
+        assert server.requests[0].headers["Authorization"] == "Bearer second"
         connection.close()

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from tests.cluster.build import programs
-from tests.cluster.problem import Problem
-from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.cluster.setup_error import SetupError
+from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = [str(path) for path in sorted(Path(__file__).parent.glob("with_*.py"))]
@@ -17,7 +17,7 @@ def main() -> None:
     try:
         ensure_namespaces()
         built = programs()
-    except (PrivilegeError, Problem) as problem:
+    except (PrivilegeError, SetupError) as problem:
         sys.exit(f"test-cluster: {problem}")
     print(f"test-cluster: Kubernetes {built.release}", flush=True)
     # What is named replaces the files.

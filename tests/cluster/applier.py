@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.cluster.api import INVALID, Api, ApiError
 from tests.cluster.cluster import Cluster
-from tests.cluster.desired import KINDS, RANGE, Desired, Key, desired, key_of
-from tests.packets.running import until
+from tests.cluster.desired import KINDS, SCENARIO_SERVICE_CIDR, DesiredObject, Key, desired_objects, key_of
+from tests.support.waiting import wait_until
 
-APART = "apart"
+TEST_NAMESPACE = "apart"
 """The namespace of what the tests have for themselves: it is not looked at here."""
 _OWN_SERVICE: Key = ("Service", "default", "kubernetes")
 _OWN_RANGE: Key = ("ServiceCIDR", "", "kubernetes")
@@ -27,15 +27,15 @@ class Applier:
     def __init__(self, cluster: Cluster) -> None:
         """Prepare; nothing is changed."""
         self._api: Api = cluster.api
-        self._store = cluster.store
+        self._store = cluster.etcd_store
         self.refused: dict[Key, str] = {}
         """What the API server has refused of the last objects, and why: etcd was given it all the same."""
 
     def apply(self, objects: Sequence[dict[str, Any]], *, with_range: bool = True) -> None:
         """Have these objects, written as manifests, and no others; ``with_range`` is whether cluster IPs have one."""
         self.refused = {}
-        wanted = desired(objects, with_range=with_range)
-        held = self.held()
+        wanted = desired_objects(objects, with_range=with_range)
+        held = self.list_objects()
         # What others will be given has to be free first.
         for key in [key for key in held if key not in wanted or _is_another(held[key], wanted[key])]:
             self._delete(held.pop(key))
@@ -46,15 +46,19 @@ class Applier:
 
     def add(self, item: dict[str, Any]) -> None:
         """Have one object more."""
-        for key, one in desired([item], with_range=False).items():
-            self._put(key, one, self.held().get(key))
+        for key, one in desired_objects([item], with_range=False).items():
+            self._put(key, one, self.list_objects().get(key))
 
-    def held(self) -> dict[Key, dict[str, Any]]:
+    def list_objects(self) -> dict[Key, dict[str, Any]]:
         """Return the objects that there are, as the API server says them."""
         found = {key_of(item): item for kind in KINDS for item in self._api.list(kind)}
-        return {key: item for key, item in found.items() if key not in (_OWN_SERVICE, _OWN_RANGE) and key[1] != APART}
+        return {
+            key: item
+            for key, item in found.items()
+            if key not in (_OWN_SERVICE, _OWN_RANGE) and key[1] != TEST_NAMESPACE
+        }
 
-    def _put(self, key: Key, one: Desired, before: dict[str, Any] | None) -> None:
+    def _put(self, key: Key, one: DesiredObject, before: dict[str, Any] | None) -> None:
         try:
             now = self._api.create(one.item) if before is None else self._api.replace(one.item)
             if one.status is not None and now.get("status") != one.status:
@@ -68,7 +72,7 @@ class Applier:
         if one.dated:
             now["metadata"]["creationTimestamp"] = one.created
             self._store.put(_place(key), now)
-        if before is None and key == key_of(RANGE):
+        if before is None and key == key_of(SCENARIO_SERVICE_CIDR):
             self._until_range_serves()
 
     def _until_range_serves(self) -> None:
@@ -76,7 +80,7 @@ class Applier:
         addresses = {"clusterIP": "10.96.200.1", "clusterIPs": ["10.96.200.1", "fd00:10:96::c801"]}
         spec = {**addresses, "ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 1}]}
         probe = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "probe-of-the-range"}, "spec": spec}
-        until(lambda: self._can_be_made(probe), "the API server gives no cluster IPs of scenarios' range")
+        wait_until(lambda: self._can_be_made(probe), "the API server gives no cluster IPs of scenarios' range")
         self._api.delete(probe)
 
     def _can_be_made(self, item: dict[str, Any]) -> bool:
@@ -104,7 +108,7 @@ def _place(key: Key) -> str:
     return _PREFIXES[kind] + (f"{namespace}/{name}" if namespace else name)
 
 
-def _stored(one: Desired, before: dict[str, Any] | None) -> dict[str, Any]:
+def _stored(one: DesiredObject, before: dict[str, Any] | None) -> dict[str, Any]:
     """Return an object as an API server of other rules would have left it."""
     metadata = {**(before or {}).get("metadata", {}), **one.item["metadata"]}
     metadata.setdefault("uid", f"00000000-0000-0000-0000-{abs(hash(one.item['metadata']['name'])) % 10**12:012}")
@@ -114,7 +118,7 @@ def _stored(one: Desired, before: dict[str, Any] | None) -> dict[str, Any]:
     return {**one.item, "metadata": metadata, **status}
 
 
-def _is_another(held: dict[str, Any], wanted: Desired) -> bool:
+def _is_another(held: dict[str, Any], wanted: DesiredObject) -> bool:
     """Tell whether an object cannot become another, but has to be deleted and made anew."""
     if held["kind"] == "Node":
         return bool(held["spec"].get("podCIDRs", []) != wanted.item.get("spec", {}).get("podCIDRs", []))

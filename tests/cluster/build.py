@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster import cache
-from tests.cluster.problem import Problem
+from tests.cluster.setup_error import SetupError
 from tests.cluster.toolchain import Go, environment, find_go
 
 MODULE = Path(__file__).with_name("go")
@@ -29,16 +29,16 @@ class Programs(NamedTuple):
 
 
 def programs() -> Programs:
-    """Return the programs, built now where they are not in the cache; raise Problem where that fails."""
+    """Return the programs, built now where they are not in the cache; raise SetupError where that fails."""
     release, flags = release_and_flags((MODULE / "go.mod").read_text())
-    folder = cache.place()
+    folder = cache.cache_folder()
     with cache.locked(folder):
         go = find_go(folder)
         built = folder / f"{release}-{_key(go, flags)}"
         if not built.is_dir():
-            with cache.making(built) as partial:
+            with cache.creating(built) as partial:
                 _build(go, flags, partial)
-        cache.used(built)
+        cache.mark_used(built)
     return Programs(built, release)
 
 
@@ -47,7 +47,7 @@ def release_and_flags(module: str) -> tuple[str, list[str]]:
     match = _RELEASE.search(module)
     if match is None:
         msg = "go.mod names no release of Kubernetes"
-        raise Problem(msg)
+        raise SetupError(msg)
     release, major, minor = match.groups()
     # Without these an API server takes itself for v0.0.0; a release has them from its own scripts.
     variables = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
@@ -68,14 +68,14 @@ def _build(go: Go, flags: list[str], folder: Path) -> None:
         command = ["nice", go.program, "build", *flags, "-o", str(folder / name), package]
         if subprocess.run(command, cwd=MODULE, env=environment(), check=False).returncode != 0:
             msg = f"{name} cannot be built: what go says is above; modules come from where GOPROXY says"
-            raise Problem(msg)
+            raise SetupError(msg)
 
 
 def main() -> None:
     """Build, and say where."""
     try:
         built = programs()
-    except Problem as problem:
+    except SetupError as problem:
         sys.exit(f"test-cluster: {problem}")
     print(f"test-cluster: etcd and kube-apiserver {built.release} are in {built.folder}")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 _UNUSED_DAYS = 30
 
 
-def place() -> Path:
+def cache_folder() -> Path:
     """Return the cache's folder, made where it is missing."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "cluster")
     folder.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def making(folder: Path) -> Iterator[Path]:
+def creating(folder: Path) -> Iterator[Path]:
     """Give an empty folder to make things in; it gets its name when all is there, and never where the block fails."""
     print(f"test-cluster: making {folder}", flush=True)
     started = time.monotonic()
@@ -39,7 +39,7 @@ def making(folder: Path) -> Iterator[Path]:
     print(f"test-cluster: made in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def used(folder: Path) -> None:
+def mark_used(folder: Path) -> None:
     """Note that a folder was used, and remove those beside it that nobody has used for long."""
     os.utime(folder)
     for other in folder.parent.iterdir():

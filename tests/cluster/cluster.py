@@ -16,12 +16,12 @@ import kubernetes
 from tests.cluster.api import Api
 from tests.cluster.build import programs
 from tests.cluster.desired import FIRST_PORT, LAST_PORT
+from tests.cluster.etcd import EtcdStore
 from tests.cluster.keys import Keys
-from tests.cluster.server import Server
-from tests.cluster.store import Store
-from tests.packets.running import until
+from tests.cluster.server_process import ServerProcess
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 # The namespace is the tests' own: every port is free.
 _ETCD = "https://127.0.0.1:2379"
@@ -45,11 +45,13 @@ class Cluster:
         self.keys.certificate("etcd", "etcd")
         self.keys.certificate("apiserver", "kubernetes")
         self.keys.certificate("admin", "admin", "system:masters")
-        self.etcd = Server("etcd", [built.path("etcd"), *self._etcd_flags()], namespace, folder / "etcd.log")
+        self.etcd_process = ServerProcess(
+            "etcd", [built.path("etcd"), *self._etcd_flags()], namespace, folder / "etcd.log"
+        )
         command = [built.path("kube-apiserver"), *self._apiserver_flags(), *flags]
-        self.apiserver = Server("kube-apiserver", command, namespace, folder / "kube-apiserver.log")
-        self.store = Store(namespace, _ETCD, self.keys)
-        self.trust(self.keys.path("ca.crt"))
+        self.apiserver = ServerProcess("kube-apiserver", command, namespace, folder / "kube-apiserver.log")
+        self.etcd_store = EtcdStore(namespace, _ETCD, self.keys)
+        self.trust_ca(self.keys.path("ca.crt"))
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -57,10 +59,10 @@ class Cluster:
         with netlink(self.namespace) as link:
             link.up("lo")
         with ExitStack() as started:
-            for server in (self.etcd, self.apiserver):
+            for server in (self.etcd_process, self.apiserver):
                 started.callback(server.close)
                 server.start()
-            self.until_ready()
+            self.wait_ready()
             self._open = started.pop_all()
         return self
 
@@ -68,12 +70,16 @@ class Cluster:
         """Kill both."""
         self._open.close()
 
-    def until_ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return when both serve; to be called after one was started again."""
-        until(self.store.is_healthy, f"etcd does not come up; its log is {self.etcd.log}", self.etcd.check)
-        until(self.api.ready, f"the API server does not come up; see {self.apiserver.log}", self.apiserver.check)
+        wait_until(
+            self.etcd_store.is_healthy,
+            f"etcd does not come up; its log is {self.etcd_process.log}",
+            self.etcd_process.check,
+        )
+        wait_until(self.api.ready, f"the API server does not come up; see {self.apiserver.log}", self.apiserver.check)
 
-    def trust(self, ca: str) -> None:
+    def trust_ca(self, ca: str) -> None:
         """Have clients that are made from now on, the administrator among them, take another authority's servers."""
         self.ca = ca
         found = self._configuration()
@@ -85,7 +91,7 @@ class Cluster:
         found.ssl_ca_cert = self.ca
         return found
 
-    def user(self, token: str) -> Api:
+    def token_client(self, token: str) -> Api:
         """Return the client of a user who has a token."""
         return Api(self.namespace, self._configuration(api_key={"BearerToken": f"Bearer {token}"}))
 

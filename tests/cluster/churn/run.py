@@ -12,26 +12,26 @@ import msgspec
 from msgspec import Struct
 
 from tests.bench.measure import percentile, resident_mib
-from tests.cluster.account import Account
 from tests.cluster.applier import Applier
-from tests.cluster.churn.hearing import Hearing
-from tests.cluster.churn.histogram import scraped
-from tests.cluster.churn.numbered import address, service
-from tests.cluster.churn.writer import Plan, Written
+from tests.cluster.churn.commit_listener import CommitListener
+from tests.cluster.churn.histogram import scrape_histogram
+from tests.cluster.churn.numbered_endpoints import address, service
+from tests.cluster.churn.writer import WriterPlan, WriterResult
 from tests.cluster.cluster import Cluster
-from tests.cluster.follower import Follower
-from tests.cluster.fresh import wrong
+from tests.cluster.expected_tables import table_differences
+from tests.cluster.fault_stage import FLAGS, RANGES, ZONE
+from tests.cluster.knft_process import KnftProcess
 from tests.cluster.marker import Marker
-from tests.cluster.played import FLAGS, RANGES, ZONE
-from tests.packets.running import workers_of
-from tests.packets.scenario import Scenario
+from tests.cluster.service_account import ServiceAccount
 from tests.support.lab.namespace import Namespace
+from tests.support.processes import library_processes
+from tests.support.scenario import Scenario
 
 _EACH_WRITER = 1 << 20
 """So many numbers has each writer for its changes."""
 
 
-class Extent(Struct, frozen=True):
+class ChurnParameters(Struct, frozen=True):
     """How much: ``changes`` endpoints a second, ``each`` with one update of a slice; each Service has one slice."""
 
     services: int
@@ -42,7 +42,7 @@ class Extent(Struct, frozen=True):
     seconds: float
 
 
-class Outcome(Struct, frozen=True):
+class ChurnResult(Struct, frozen=True):
     """What one run measured; times in seconds.
 
     ``superseded`` changes were replaced before a sync could put them in force. ``latency`` is that of all others, and
@@ -62,10 +62,10 @@ class Outcome(Struct, frozen=True):
     wrong: list[str]
 
 
-class Run:
+class ChurnRun:
     """A context manager: everything is up and in force when it is entered, and gone when it is left."""
 
-    def __init__(self, folder: Path, extent: Extent, interval: str) -> None:
+    def __init__(self, folder: Path, extent: ChurnParameters, interval: str) -> None:
         """Prepare to measure with ``--min-sync-period`` at ``interval``; files go to ``folder``."""
         self._folder, self._extent, self._interval = folder, extent, interval
         self._open = ExitStack()
@@ -81,7 +81,7 @@ class Run:
                 cluster.api.create(service(index))
             self._marker = Marker(cluster.api, node)
             flags = (*FLAGS, f"--min-sync-period={self._interval}", "-v=0")
-            self._follower = Follower(cluster, Account(cluster), self._folder / "knft", *flags)
+            self._follower = KnftProcess(cluster, ServiceAccount(cluster), self._folder / "knft", *flags)
             stack.callback(self._follower.close)
             self._follower.start()
             self._writers = [self._writer(number) for number in range(self._extent.writers)]
@@ -98,20 +98,20 @@ class Run:
         """End everything."""
         self._open.close()
 
-    def measure(self) -> Outcome:
+    def measure(self) -> ChurnResult:
         """Have the writers write, and return what has come of it."""
-        before, used = scraped(self._cluster.namespace), self._cpu()
-        with Hearing(self._cluster.namespace, self._folder / "heard") as hearing:
+        before, used = scrape_histogram(self._cluster.namespace), self._cpu()
+        with CommitListener(self._cluster.namespace, self._folder / "heard") as hearing:
             begin = time.time() + 1
             written = self._write(begin)
             seconds = time.time() - begin
             spent = {name: now - used[name] for name, now in self._cpu().items()}
             self._until_in_force()
-        since = scraped(self._cluster.namespace).since(before)
+        since = scrape_histogram(self._cluster.namespace).since(before)
         sent = {first + more: at for one in written for first, many, at, _ in one.updates for more in range(many)}
-        heard = hearing.first_heard(sent)
+        heard = hearing.first_seen(sent)
         latency = [moment - sent[number] for number, moment in heard.items()]
-        return Outcome(
+        return ChurnResult(
             interval=self._interval,
             changes=len(sent),
             changes_a_second=len(sent) / self._extent.seconds,
@@ -122,22 +122,22 @@ class Run:
             syncs=since.syncs,
             cpu_cores={name: value / seconds for name, value in spent.items()},
             knft_mib=resident_mib(self._follower.process.pid),
-            wrong=[*self._lost(written), *wrong(self._cluster, self._folder, FLAGS)],
+            wrong=[*self._lost(written), *table_differences(self._cluster, self._folder, FLAGS)],
         )
 
-    def _write(self, begin: float) -> list[Written]:
+    def _write(self, begin: float) -> list[WriterResult]:
         for writer in self._writers:
             assert writer.stdin is not None
             writer.stdin.write(f"{begin}\n".encode())
             writer.stdin.flush()
         said = [writer.communicate()[0] for writer in self._writers]
         assert not any(writer.returncode for writer in self._writers), "a writer has failed"
-        return [msgspec.json.decode(one, type=Written) for one in said]
+        return [msgspec.json.decode(one, type=WriterResult) for one in said]
 
-    def _lost(self, written: list[Written]) -> list[str]:
+    def _lost(self, written: list[WriterResult]) -> list[str]:
         """Return the slices that the API server does not hold as they were written last."""
         held = {item["metadata"]["name"]: item for item in self._cluster.api.list("EndpointSlice")}
-        expected = {f"churn-{index}": numbers for one in written for index, numbers in one.held.items()}
+        expected = {f"churn-{index}": numbers for one in written for index, numbers in one.addresses.items()}
         return [
             f"{name} is not as it was written last"
             for name, numbers in expected.items()
@@ -150,13 +150,13 @@ class Run:
 
     def _cpu(self) -> dict[str, float]:
         knft = self._follower.process.pid
-        servers = {"kube-apiserver": self._cluster.apiserver, "etcd": self._cluster.etcd}
-        own = _cpu_seconds(knft) + sum(map(_cpu_seconds, workers_of(knft)))
+        servers = {"kube-apiserver": self._cluster.apiserver, "etcd": self._cluster.etcd_process}
+        own = _cpu_seconds(knft) + sum(map(_cpu_seconds, library_processes(knft)))
         return {"knft": own} | {name: _cpu_seconds(one.process.pid) for name, one in servers.items()}
 
     def _writer(self, number: int) -> "subprocess.Popen[bytes]":
         extent, path = self._extent, self._cluster.keys.path
-        plan = Plan(
+        plan = WriterPlan(
             ca=path("ca.crt"),
             certificate=path("admin.crt"),
             key=path("admin.key"),

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from tests.cluster.churn.numbered import slice_of
-from tests.support.lab.processes import die_with_parent
+from tests.cluster.churn.numbered_endpoints import slice_of
+from tests.support.processes import die_with_parent
 
 _PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 
-class Plan(Struct, frozen=True):
+class WriterPlan(Struct, frozen=True):
     """What one writer does: ``each`` endpoints change with an update, of which there are ``rate`` a second."""
 
     ca: str
@@ -35,17 +35,17 @@ class Plan(Struct, frozen=True):
     seconds: float
 
 
-class Written(Struct, frozen=True):
+class WriterResult(Struct, frozen=True):
     """What it has done: each update's first number, how many there were, when it was sent and answered."""
 
     updates: list[tuple[int, int, float, float]]
-    held: dict[int, list[int]]
+    addresses: dict[int, list[int]]
 
 
 def main() -> None:
     """Write to the plan."""
     die_with_parent()
-    plan = msgspec.json.decode(sys.argv[1], type=Plan)
+    plan = msgspec.json.decode(sys.argv[1], type=WriterPlan)
     connection = _connect(plan)
     numbers = itertools.count(plan.first)
     held = {index: deque(itertools.islice(numbers, plan.endpoints)) for index in plan.slices}
@@ -54,11 +54,13 @@ def main() -> None:
     print("ready", flush=True)
     begin = float(sys.stdin.readline())
     updates = list(_updates(plan, begin, connection, numbers, held))
-    sys.stdout.buffer.write(msgspec.json.encode(Written(updates, {index: list(own) for index, own in held.items()})))
+    sys.stdout.buffer.write(
+        msgspec.json.encode(WriterResult(updates, {index: list(own) for index, own in held.items()}))
+    )
 
 
 def _updates(
-    plan: Plan,
+    plan: WriterPlan,
     begin: float,
     connection: http.client.HTTPSConnection,
     numbers: Iterator[int],
@@ -78,7 +80,7 @@ def _updates(
         yield new[0], len(new), sent, time.time()
 
 
-def _connect(plan: Plan) -> http.client.HTTPSConnection:
+def _connect(plan: WriterPlan) -> http.client.HTTPSConnection:
     context = ssl.create_default_context(cafile=plan.ca)
     context.load_cert_chain(plan.certificate, plan.key)
     return http.client.HTTPSConnection("127.0.0.1", 6443, context=context, timeout=60)

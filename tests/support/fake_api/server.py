@@ -32,7 +32,7 @@ class FakeApiServer(ThreadingHTTPServer):
         self.streaming_list_error = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
         self.supports_field_selectors = True
         self.missing_paths: set[str] = set()
-        self.required_token = ""
+        self.required_bearer = ""
         """Who does not show it is not let in, if not ""."""
         self.max_page_size = 0
         self.sends_bookmarks = True
@@ -169,8 +169,8 @@ class Handler(BaseHTTPRequestHandler):
         if demanded is not None and demanded(self, asked):
             return
         if (
-            self.server.required_token
-            and self.headers.get("Authorization", "").lower() != f"bearer {self.server.required_token}"
+            self.server.required_bearer
+            and self.headers.get("Authorization", "").lower() != f"bearer {self.server.required_bearer}"
         ):
             self.send_status(401, "Unauthorized", "Unauthorized")
         elif asked.path in self.server.missing_paths or asked.kind == "other":

@@ -1,0 +1,123 @@
+"""Runs a credential plugin (``user.exec`` of a kubeconfig) and reads the ExecCredential that it prints.
+
+The plugin gets the request in ``KUBERNETES_EXEC_INFO``. It answers with a bearer token, or with a client certificate
+and its key.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from knft.apiserver.client_config import ExecPlugin, PemSource
+from knft.apiserver.error_text import one_line
+from knft.errors import UsageError
+
+_EXPIRY_MARGIN = timedelta(minutes=5)
+"""A token is renewed before it expires, because clocks differ."""
+_CONFIG_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+class PluginCredentials(Struct, frozen=True):
+    """What a plugin gave: a token or a certificate with its key; ``expires`` is None if it does not say."""
+
+    token: str = ""
+    certificate: PemSource = PemSource()
+    key: PemSource = PemSource()
+    expires: datetime | None = None
+
+    def has_expired(self, now: datetime) -> bool:
+        """Tell whether the token has to be renewed at ``now``; a certificate is renewed when the server refuses it."""
+        return bool(self.token) and self.expires is not None and self.expires - _EXPIRY_MARGIN <= now
+
+    def __repr__(self) -> str:
+        """Return nothing of the credentials."""
+        return "PluginCredentials()"
+
+
+class _Status(Struct, frozen=True, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: str | None = None
+
+
+class _ExecCredential(Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Status
+
+
+def run_plugin(plugin: ExecPlugin, label: str) -> PluginCredentials:
+    """Run the plugin and return its credentials; raise UsageError, which begins with ``label``, if it gives none."""
+    try:
+        return _credentials(_run(plugin), plugin, label)
+    except (OSError, ValueError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        msg = f"{label} gives no credentials: {one_line(str(error)) or type(error).__name__}"
+        # The cause may quote what the plugin printed.
+        raise UsageError(msg) from None
+
+
+def _run(plugin: ExecPlugin) -> bytes:
+    """Return what the plugin prints; raise ValueError if it fails."""
+    interactive = sys.stdout is not None and sys.stdout.isatty()
+    info = {
+        "apiVersion": plugin.api_version,
+        "kind": "ExecCredential",
+        "spec": {"interactive": interactive, **({"cluster": _cluster_info(plugin.cluster)} if plugin.cluster else {})},
+    }
+    process = subprocess.run(  # the kubeconfig names the program
+        [plugin.command, *plugin.args],
+        stdout=subprocess.PIPE,
+        stderr=None if interactive else subprocess.PIPE,
+        cwd=plugin.folder or None,
+        env={**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": json.dumps(info)},
+        check=False,
+    )
+    if process.returncode:
+        stderr = (process.stderr or b"").decode(errors="replace").strip()
+        msg = f"exit status {process.returncode}{': ' + stderr if stderr else ''}"
+        raise ValueError(msg)
+    return process.stdout
+
+
+def _cluster_info(cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return the kubeconfig's cluster with the configuration that it holds for plugins."""
+    for extension in cluster.get("extensions") or ():
+        if isinstance(extension, dict) and extension.get("name") == _CONFIG_EXTENSION:
+            return {**cluster, "config": extension.get("extension")}
+    return cluster
+
+
+def _credentials(printed: bytes, plugin: ExecPlugin, label: str) -> PluginCredentials:
+    credential = msgspec.json.decode(printed, type=_ExecCredential)
+    if credential.api_version != plugin.api_version:
+        msg = f"expected apiVersion {plugin.api_version!r}, found {credential.api_version!r}"
+        raise ValueError(msg)
+    status = credential.status
+    expires = _parse_time(status.expiration_timestamp)
+    if status.token:
+        return PluginCredentials(token=status.token, expires=expires)
+    if not status.client_certificate_data or not status.client_key_data:
+        msg = "status has neither a token nor clientCertificateData with clientKeyData"
+        raise ValueError(msg)
+    certificate, key = (
+        PemSource(text.encode(), field=label) for text in (status.client_certificate_data, status.client_key_data)
+    )
+    return PluginCredentials(certificate=certificate, key=key, expires=expires)
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        # The token is good all the same: the plugin runs again when the server refuses it.
+        return None
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)

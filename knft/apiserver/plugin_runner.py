@@ -1,0 +1,72 @@
+"""Runs credential plugins with a timeout."""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from knft.apiserver.descendants import kill_descendants
+from knft.errors import ApiServerError, UsageError
+
+Result = TypeVar("Result")
+_POLL_SECONDS = 0.05
+
+
+class PluginRunner:
+    """Runs one plugin at a time, in a thread of its own.
+
+    After a timeout the thread is abandoned, but the processes that it started are killed: nothing else would end them.
+    """
+
+    def __init__(self, timeout: float, closed: threading.Event) -> None:
+        """Wait at most ``timeout`` seconds for a plugin, and not after ``closed`` is set."""
+        self._timeout = timeout
+        self._closed = closed
+        self._running: threading.Thread | None = None
+
+    def run(self, plugin: str, work: "Callable[[], Result]") -> "Result":
+        """Return what ``work`` returns, or raise what it raises; ``plugin`` names the plugin in messages.
+
+        Raises UsageError if it takes too long, and ApiServerError if knft shuts down.
+        """
+        msg = f"{plugin} did not finish within {self._timeout:g} s"
+        if self._running is not None and self._running.is_alive():
+            # The last run still hangs: another one would hang too.
+            raise UsageError(msg)
+        outcome: _Outcome[Result] = _Outcome()
+        self._running = thread = threading.Thread(target=outcome.fill, args=[work], name="plugin", daemon=True)
+        thread.start()
+        waited = 0.0
+        while not outcome.filled.wait(_POLL_SECONDS):
+            waited += _POLL_SECONDS
+            if self._closed.is_set():
+                _kill_processes(thread)
+                closing = "knft is shutting down"
+                raise ApiServerError(closing)
+            if waited >= self._timeout:
+                _kill_processes(thread)
+                raise UsageError(msg)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.results[0]
+
+
+def _kill_processes(thread: threading.Thread) -> None:
+    if thread.native_id is not None:
+        kill_descendants(thread.native_id)
+
+
+class _Outcome(Generic[Result]):
+    """The result or the error of some work."""
+
+    def __init__(self) -> None:
+        self.filled = threading.Event()
+        self.results: list[Result] = []
+        self.error: Exception | None = None
+
+    def fill(self, work: Callable[[], Result]) -> None:
+        try:
+            self.results.append(work())
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
+            self.error = error
+        finally:
+            self.filled.set()

@@ -1,0 +1,68 @@
+"""``knft run`` as a process, for tests: in the namespace of its API server."""
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.knft_command import KNFT
+from tests.support.lab.namespace import Namespace
+from tests.support.logged_process import TIMEOUT, LoggedProcess
+
+NODE = "node-1"
+# nf_conntrack_max is the whole machine's.
+KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-close-wait=0s")
+
+
+class KnftProcess(LoggedProcess):
+    """One ``knft run`` in the namespace that its API server is in."""
+
+    def __init__(self, namespace: Namespace, server: FakeApiServer, folder: Path, *flags: str) -> None:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps(kubeconfig_for(server.url)))
+        self.namespace = namespace
+        command = [
+            *KNFT,
+            "run",
+            f"--kubeconfig={kubeconfig}",
+            f"--hostname-override={NODE}",
+            *KEEP_HOST_SYSCTLS,
+            *flags,
+        ]
+        super().__init__(namespace, command, folder / "log")
+        namespace.at_close(self.kill)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def wait_programmed(self) -> None:
+        self.wait_until(lambda: self.log_text().count("full sync") == 2)
+
+    def table_contains(self, words: str) -> bool:
+        return words in self.namespace.run(["nft", "list", "table", "ip", "knft"], check=False).stdout
+
+    def http_get(self, port: int, path: str) -> tuple[int, str]:
+        with self.namespace.entered():
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=TIMEOUT) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+
+    def wait_exit(self) -> int:
+        return self.process.wait(TIMEOUT)
+
+
+def kubeconfig_for(url: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "knft"}}],
+        "clusters": [{"name": "here", "cluster": {"server": url}}],
+        "users": [{"name": "knft", "user": {"token": "a-token-of-the-tests"}}],
+    }

@@ -1,0 +1,165 @@
+"""A ClusterSource at work on a test's server, whose pauses pass quickly."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from knft.apiserver.connection import Connection
+from knft.apiserver.in_cluster import InCluster
+from knft.apiserver.list_watch import WatchTimeouts
+from knft.apiserver.sockets import Timeouts
+from knft.apiserver.source import ClusterSource
+from knft.configuration.settings import ClientSettings
+from knft.model.names import NamespacedName
+from knft.model.objects import KubeObject, ObjectChange
+from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service, service_cidr
+from tests.support.fake_api.responses import TEST_TIMEOUT
+from tests.support.fake_api.server import FakeApiServer
+
+NODE = "node-1"
+SPEEDUP = 40.0
+"""So much faster than the world pauses pass here."""
+
+
+class FastStop(threading.Event):
+    """An event on which short pauses are waited, and that knows them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[tuple[str, float]] = []
+        """The thread that paused, and for how many seconds."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            return super().wait()
+        self.pauses.append((threading.current_thread().name, timeout))
+        return super().wait(timeout / SPEEDUP)
+
+    def pauses_of(self, thread: str) -> list[float]:
+        return [seconds for name, seconds in list(self.pauses) if name == thread]
+
+
+class ChangeRecorder:
+    """What the changes amount to, each held to the one before."""
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self.objects: dict[tuple[str, NamespacedName], KubeObject] = {}
+        self.received: list[ObjectChange] = []
+        self.batches: list[int] = []
+        self.errors: list[str] = []
+
+    def handle(self, changes: Iterable[ObjectChange]) -> None:
+        taken = list(changes)
+        with self.condition:
+            self.batches.append(len(taken))
+            for change in taken:
+                self._take(change)
+            self.condition.notify_all()
+
+    def _take(self, change: ObjectChange) -> None:
+        found = change.current or change.previous
+        assert found is not None
+        key = (type(found).__name__, found.key)
+        if self.objects.get(key) != change.previous:
+            self.errors.append(f"{key}: {change.previous} was not what was there")
+        if change.previous == change.current:
+            self.errors.append(f"{key}: a change that changes nothing")
+        self.objects.pop(key, None)
+        if change.current is not None:
+            self.objects[key] = change.current
+        self.received.append(change)
+
+    def names(self, kind: str = "Service") -> set[str]:
+        with self.condition:
+            return {key.name for sort, key in self.objects if sort == kind}
+
+    def wait(self, met: Callable[[], bool], what: str) -> None:
+        with self.condition:
+            assert self.condition.wait_for(met, TEST_TIMEOUT), f"never: {what}; there is {list(self.objects)}"
+
+    def wait_names(self, *names: str, kind: str = "Service") -> None:
+        self.wait(lambda: self.names(kind) == set(names), f"{names}")
+
+
+class RunningSource:
+    """A source, what it reports, and what stops it."""
+
+    def __init__(
+        self,
+        source: ClusterSource,
+        connection: Connection,
+        stop: FastStop,
+        recorder: ChangeRecorder,
+        times: WatchTimeouts,
+    ) -> None:
+        self.source = source
+        self.timeouts = times
+        self.connection = connection
+        self.stop = stop
+        self.changes = recorder
+
+    def wait_until(self, met: Callable[[], Any], what: str) -> None:
+        """Wait until something holds."""
+        wait_until(met, what)
+
+
+def wait_until(met: Callable[[], Any], what: str) -> None:
+    """Wait until something holds; fail where it never does."""
+    deadline = time.monotonic() + TEST_TIMEOUT
+    while not met():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.005)
+
+
+SHORT_TIMEOUTS = Timeouts(connect=2.0, response=1.0, keepalive_idle=1, keepalive_interval=1, unacknowledged=3.0)
+SHORT_WATCH_TIMEOUTS = WatchTimeouts(
+    min_watch=300.0, max_watch=600.0, idle_grace=30.0, list_idle=1.0, missing_resource_retry=40.0, short_lived=0.02
+)
+
+
+@contextmanager
+def running_source(
+    server: FakeApiServer | str,
+    *,
+    settings: ClientSettings | None = None,
+    in_cluster: InCluster | None = None,
+    watch_timeouts: WatchTimeouts = SHORT_WATCH_TIMEOUTS,
+    timeouts: Timeouts = SHORT_TIMEOUTS,
+    random_fraction: Callable[[], float] = lambda: 0.5,
+    handle_changes: Callable[[Iterable[ObjectChange]], None] | None = None,
+) -> Iterator[RunningSource]:
+    """List and watch a server during the block; check afterwards that all threads ended and changes were chained."""
+    url = server if isinstance(server, str) else server.url
+    default = ClientSettings(server="" if in_cluster else url, qps=0)
+    connection = Connection(settings or default, timeouts=timeouts, in_cluster=in_cluster)
+    recorder, stop, failures = ChangeRecorder(), FastStop(), list[Exception]()
+    source = ClusterSource(
+        connection,
+        NODE,
+        handle_changes or recorder.handle,
+        on_failure=failures.append,
+        random_fraction=random_fraction,
+        timeouts=watch_timeouts,
+    )
+    source.start(stop)
+    try:
+        yield RunningSource(source, connection, stop, recorder, watch_timeouts)
+    finally:
+        stop.set()
+        assert source.join(TEST_TIMEOUT), "threads are still running after stop was set"
+        assert not failures, failures
+        assert not recorder.errors, recorder.errors
+
+
+def two_service_cluster() -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.put("services", service("web", 1))
+    cluster.put("services", service("shop", 2))
+    cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.0.1", "10.244.0.2"))
+    cluster.put("servicecidrs", service_cidr("kubernetes", "10.96.0.0/16"))
+    cluster.put("nodes", node(NODE, "192.0.2.11"))
+    cluster.put("nodes", node("node-2", "192.0.2.12"))
+    return cluster

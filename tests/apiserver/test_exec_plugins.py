@@ -1,0 +1,173 @@
+"""Plugins that give credentials: asked once, not for ever, and ended with knft."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from knft.apiserver.connection import Connection
+from knft.apiserver.sockets import Timeouts
+from knft.configuration.settings import ClientSettings
+from knft.errors import ApiServerError, UsageError
+from tests.apiserver.kubeconfigs import (
+    MULTI_LINE_ERROR,
+    PLUGIN_VERSION,
+    TWO_LINE_TOKEN,
+    one_service_cluster,
+    write_kubeconfig,
+)
+from tests.apiserver.log_records import warnings
+from tests.apiserver.running_source import running_source, wait_until
+from tests.support.fake_api.responses import respond_status
+from tests.support.fake_api.server import FakeApiServer, Handler
+
+pytestmark = pytest.mark.usefixtures("info")
+
+
+def test_a_plugin_that_comes_to_give_a_token_of_two_lines(tmp_path: Path) -> None:
+    """The package asks it again by itself when credentials end."""
+    status = {"token": TWO_LINE_TOKEN, "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    (tmp_path / "later").write_text(
+        json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
+    )
+    status["token"] = "one"  # noqa: S105 - of a test
+    (tmp_path / "now").write_text(
+        json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
+    )
+    with FakeApiServer(one_service_cluster()) as server:
+        user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "now")]}}
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        (tmp_path / "later").rename(tmp_path / "now")
+        with pytest.raises(ApiServerError, match=f"user.exec: 'cat': {MULTI_LINE_ERROR}") as raised:
+            connection.request("GET", "/api/v1/services")
+        assert "-secret" not in str(raised.value)
+        connection.close()
+
+
+def test_a_plugin_is_asked_once_for_what_several_requests_were_refused(tmp_path: Path) -> None:
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t%s"}}
+    script = f"cd {tmp_path}; echo >> runs; sleep 0.3; printf '{json.dumps(credential)}' $(wc -l < runs)"
+    with FakeApiServer(one_service_cluster()) as server:
+        user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", script]}}
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
+        connection = Connection(ClientSettings(kubeconfig=str(path), qps=0))
+        server.required_bearer = "t2"
+        all_asked = threading.Barrier(4)
+
+        def refused(handler: Handler, _: object) -> bool:
+            all_asked.wait(20)
+            handler.send_status(401, "who?", "Unauthorized")
+            return True
+
+        server.respond_next("", refused, times=4)
+        threads = [threading.Thread(target=connection.request, args=["GET", "/api/v1/services"]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert [request.headers["Authorization"] for request in server.requests] == ["Bearer t1"] * 4 + [
+            "Bearer t2"
+        ] * 4
+        connection.close()
+
+
+def slow_plugin(folder: Path, url: str) -> Path:
+    """Write a kubeconfig with a plugin that notes that it runs, and goes on until ``go`` is there."""
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    script = f"echo >> runs; while [ ! -e go ]; do sleep 0.05; done; printf '%s' '{json.dumps(credential)}'"
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {script}"]}
+    return write_kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
+
+
+def hung_plugin(folder: Path, url: str) -> Path:
+    """Write a kubeconfig with a plugin that gives a token once, and then waits for a program that never ends."""
+    credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
+    once = f"[ -e hang ] || {{ printf '%s' '{json.dumps(credential)}'; exit; }}"
+    # Both of them ignore what asks them to end.
+    hang = "trap '' TERM; sleep 1000 & echo $$ $! >> left; wait"
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {once}; {hang}"]}
+    return write_kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
+
+
+def left_of(folder: Path) -> list[int]:
+    """Return the processes of hung plugins that are still there."""
+    return [int(word) for word in (folder / "left").read_text().split() if runs(int(word))]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end_what_is_left_of(folder: Path) -> None:
+    for process in left_of(folder):
+        os.kill(process, signal.SIGKILL)
+
+
+def test_a_plugin_that_takes_too_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is ended, and all that it has started; what it gave before is still used, and it is asked again later."""
+    with FakeApiServer(one_service_cluster()) as server:
+        path, timing = hung_plugin(tmp_path, server.url), Timeouts(plugin=0.5)
+        try:
+            (tmp_path / "hang").touch()
+            with pytest.raises(UsageError, match=r"user\.exec: 'sh' did not finish within 0.5 s"):
+                Connection(ClientSettings(kubeconfig=str(path)), timeouts=timing)
+            wait_until(lambda: not left_of(tmp_path), "nothing is left of it")
+            (tmp_path / "hang").unlink()
+            connection = Connection(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=20))
+            connection._transport._plugin_runner._timeout = 0.5
+            (tmp_path / "hang").touch()
+            for _ in range(2):
+                server.respond_next("", respond_status(401, "who?"))
+                connection.request("GET", "/api/v1/services")
+                wait_until(lambda: not left_of(tmp_path), "nothing is left of it")
+                wait_until(lambda: not plugins_waited_for(), "nobody waits for it")
+            assert len((tmp_path / "left").read_text().splitlines()) == 3
+            assert len([line for line in warnings(caplog) if "stays in use" in line]) == 1
+            connection.close()
+        finally:
+            end_what_is_left_of(tmp_path)
+
+
+def plugins_waited_for() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "plugin"]
+
+
+def test_a_plugin_that_hangs_does_not_outlive_knft(tmp_path: Path) -> None:
+    with FakeApiServer(one_service_cluster()) as server:
+        path = hung_plugin(tmp_path, server.url)
+        try:
+            connection = Connection(ClientSettings(kubeconfig=str(path)))
+            (tmp_path / "hang").touch()
+            server.respond_next("", respond_status(401, "who?"))
+            threading.Timer(0.5, connection.close).start()
+            with pytest.raises(ApiServerError, match="knft is shutting down"):
+                connection.request("GET", "/api/v1/services")
+            wait_until(lambda: not left_of(tmp_path), "nothing is left of it")
+        finally:
+            end_what_is_left_of(tmp_path)
+
+
+def test_a_plugin_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with FakeApiServer(one_service_cluster()) as server:
+        path = slow_plugin(tmp_path, server.url)
+        (tmp_path / "go").touch()
+        try:
+            with running_source(server, settings=ClientSettings(kubeconfig=str(path), qps=0)) as run:
+                assert run.source.wait_synced(20)
+                (tmp_path / "go").unlink()
+                runs = len((tmp_path / "runs").read_text())
+                server.respond_next("watch", respond_status(401, "who?"), times=100)
+                server.end_streams()
+                run.wait_until(lambda: len((tmp_path / "runs").read_text()) > runs, "the plugin is asked again")
+                run.stop.set()
+                # It takes a minute before it counts as hung.
+                assert run.source.join(20)
+        finally:
+            (tmp_path / "go").touch()

@@ -1,0 +1,256 @@
+"""``knft run`` as a DaemonSet runs it, against the small API server: what it follows, answers and counts."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.apiserver.knft_process import NODE, KnftProcess
+from tests.support.fake_api.cluster import endpoint_slice, node, service
+from tests.support.fake_api.responses import ReceivedRequest, never_respond, respond_status
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.lab.namespace import Namespace
+from tests.support.processes import library_processes
+
+pytestmark = pytest.mark.kernel
+
+
+def test_it_follows_answers_counts_and_tells(knft: KnftProcess, server: FakeApiServer) -> None:
+    knft.wait_programmed()
+    assert knft.table_contains("10.96.0.7")
+    assert knft.table_contains("10.244.1.5")
+    server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.6"))
+    knft.wait_until(lambda: knft.table_contains("10.244.1.6"))
+    assert not knft.table_contains("10.244.1.5 .")
+
+    status, body = knft.http_get(10256, "/healthz")
+    assert (status, json.loads(body)["nodeEligible"]) == (200, True)
+    taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    server.cluster.put("nodes", node(NODE, "192.0.2.11", taints=[taint]))
+    knft.wait_until(lambda: knft.http_get(10256, "/healthz")[0] == 503)
+    assert knft.http_get(10256, "/livez")[0] == 200
+
+    host = server.url.removeprefix("http://")
+    counted = f'rest_client_requests_total{{code="200",host="{host}",method="GET"}} '
+    knft.wait_until(lambda: counted in knft.http_get(10249, "/metrics")[1])
+    assert knft.http_get(10249, "/proxyMode") == (200, "nftables")
+    configuration = json.loads(knft.http_get(10249, "/configz")[1])["kubeproxy.config.k8s.io"]
+    assert configuration["hostnameOverride"] == NODE
+
+    event = json.loads(server.wait_for_request("post").body)
+    assert (event["reason"], event["regarding"]["kind"], event["regarding"]["name"]) == ("Starting", "Node", NODE)
+
+    knft.process.send_signal(signal.SIGTERM)
+    assert knft.wait_exit() == 0
+    assert knft.table_contains("10.244.1.6")
+
+
+def test_it_asks_for_nothing_that_its_role_does_not_allow(knft: KnftProcess, server: FakeApiServer) -> None:
+    """And for something by each of the role's rules; a real API server is asked in ``make test-cluster``."""
+    manifest = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+    (role,) = (item for item in yaml.safe_load_all(manifest.read_text()) if item["kind"] == "ClusterRole")
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    knft.wait_programmed()
+    server.wait_for_request("post")
+    request = {_right(each) for each in server.requests}
+    assert request <= allowed
+    assert {resource for _, resource, _ in request} == {resource for _, resource, _ in allowed}
+
+
+def _right(request: ReceivedRequest) -> tuple[str, str, str]:
+    """Return group, resource and verb, as RBAC sees a request."""
+    words = request.path.strip("/").split("/")
+    group, rest = ("", words[2:]) if words[0] == "api" else (words[1], words[3:])
+    verb = "create" if request.method == "POST" else "watch" if request.query.get("watch") == "true" else "list"
+    return group, "/".join(rest[2:] if rest[0] == "namespaces" else rest), verb
+
+
+def test_a_flow_whose_endpoint_goes_is_forgotten(knft: KnftProcess, server: FakeApiServer) -> None:
+    """And counted; one that another protocol has, or that leads to an endpoint that stays, is not."""
+    server.cluster.put("services", service("dns", 8, ports=[{"name": "dns", "port": 53, "protocol": "UDP"}]))
+    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    slices = endpoint_slice("dns-1", "dns", "10.244.1.7", "10.244.1.8")
+    server.cluster.put("endpointslices", {**slices, "ports": ports})
+    knft.wait_until(lambda: knft.table_contains("10.244.1.8"))
+    for client, endpoint in (("10.244.1.50", "10.244.1.7"), ("10.244.1.51", "10.244.1.8")):
+        _add_flow(knft.namespace, client, "10.96.0.8", endpoint)
+    server.cluster.put("endpointslices", {**endpoint_slice("dns-1", "dns", "10.244.1.8"), "ports": ports})
+    deleted = 'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 1'
+    knft.wait_until(lambda: deleted in knft.http_get(10249, "/metrics")[1])
+    flows = knft.namespace.run(["conntrack", "-L", "-p", "udp"]).stdout
+    assert "10.244.1.7" not in flows
+    assert "10.244.1.8" in flows
+
+
+def _add_flow(namespace: Namespace, client: str, dialled: str, endpoint: str) -> None:
+    """Have conntrack know a UDP flow to port 53 that was led to an endpoint."""
+    arguments = f"-I -p udp -s {client} -d {dialled} --sport 5353 --dport 53 -r {endpoint} -q {client}"
+    namespace.run(["conntrack", *arguments.split(), "--reply-port-src", "53", "--reply-port-dst", "5353", "-t", "120"])
+
+
+def test_it_waits_for_its_node_and_ends_with_it(knft: KnftProcess, server: FakeApiServer) -> None:
+    """Rules stay, and whoever supervises it starts it again (J.3)."""
+    server.cluster.put("services", service("later", 9))
+    knft.wait_programmed()
+    server.cluster.remove("nodes", NODE, "")
+    assert knft.wait_exit() == 1
+    assert "Node 'node-1' was deleted" in knft.log_text()
+    assert knft.table_contains("10.96.0.7")
+    assert knft.table_contains("192.0.2.11")
+
+
+def test_another_address_of_the_node_ends_it(knft: KnftProcess, server: FakeApiServer) -> None:
+    knft.wait_programmed()
+    server.cluster.put("nodes", node(NODE, "192.0.2.12"))
+    assert knft.wait_exit() == 1
+    assert "addresses of Node 'node-1' changed from 192.0.2.11 to 192.0.2.12" in knft.log_text()
+
+
+def test_pod_cidrs_are_waited_for_and_end_it_where_they_matter(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path
+) -> None:
+    knft = KnftProcess(namespace, server, tmp_path, "--detect-local-mode=NodeCIDR")
+    knft.wait_until(lambda: "waiting: Node 'node-1' has no podCIDRs" in knft.log_text())
+    server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.1.0/24"]))
+    knft.wait_programmed()
+    assert knft.table_contains("10.244.1.0/24")
+    server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.9.0/24"]))
+    assert knft.wait_exit() == 1
+    assert "podCIDRs of Node 'node-1' changed from 10.244.1.0/24 to 10.244.9.0/24" in knft.log_text()
+    assert not knft.table_contains("10.244.9.0/24")
+
+
+def test_another_zone_of_the_node_is_followed(knft: KnftProcess, server: FakeApiServer) -> None:
+    """By the same process: it says for whom an endpoint is."""
+    found = endpoint_slice("web-1", "web", "10.244.1.5", "10.244.1.6")
+    for endpoint, zone in zip(found["endpoints"], ("a", "b"), strict=True):
+        endpoint["hints"] = {"forZones": [{"name": zone}]}
+    server.cluster.put("endpointslices", found)
+    for zone, here, there in (("a", "10.244.1.5", "10.244.1.6"), ("b", "10.244.1.6", "10.244.1.5")):
+        moved = node(NODE, "192.0.2.11")
+        moved["metadata"]["labels"] = {"topology.kubernetes.io/zone": zone}
+        server.cluster.put("nodes", moved)
+        knft.wait_until(lambda here=here, there=there: knft.table_contains(here) and not knft.table_contains(there))  # type: ignore[misc]
+
+
+def test_it_needs_its_node_first(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    server.cluster.remove("nodes", NODE, "")
+    knft = KnftProcess(namespace, server, tmp_path)
+    knft.wait_until(lambda: "waiting: Node 'node-1' not found" in knft.log_text())
+    assert "full sync" not in knft.log_text()
+    server.cluster.put("nodes", node(NODE, "192.0.2.11"))
+    knft.wait_programmed()
+    knft.process.terminate()
+    assert knft.wait_exit() == 0
+
+
+def test_a_server_that_says_nothing_is_no_missing_node(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """It takes the requests and hangs: nobody is to look for a wrong name, nor do five minutes begin."""
+    server.respond_next("nodes", never_respond)
+    knft = KnftProcess(namespace, server, tmp_path)
+    knft.wait_until(lambda: "waiting: " in knft.log_text())
+    assert "waiting: the API server has not answered yet" in knft.log_text()
+    assert "not found" not in knft.log_text()
+    knft.process.terminate()
+    assert knft.wait_exit() == 0
+
+
+@pytest.mark.parametrize("resource", ["services", "endpointslices", "nodes"])
+def test_nothing_is_programmed_before_all_is_known(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path, resource: str
+) -> None:
+    """A Service whose endpoints are still to come would look like one that has none."""
+    server.respond_next(resource, respond_status(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
+    knft = KnftProcess(namespace, server, tmp_path)
+    text = f"WARNING not allowed to watch {resource}: {resource} is forbidden; apply deploy/rbac.yaml"
+    knft.wait_until(lambda: text in knft.log_text())
+    knft.wait_until(lambda: resource != "nodes" or "waiting: not allowed to watch nodes" in knft.log_text())
+    assert "full sync" not in knft.log_text()
+    assert namespace.run(["nft", "list", "tables"]).stdout == ""
+    server.respond_normally()
+    knft.wait_programmed()
+    assert knft.table_contains("10.244.1.5")
+    knft.process.terminate()
+    assert knft.wait_exit() == 0
+
+
+def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: FakeApiServer) -> None:
+    """And follow when it is back, without a table that was made anew."""
+    knft.wait_programmed()
+    before = knft.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
+    server.close()
+    knft.wait_until(lambda: "rules stay as they are" in knft.log_text())
+    server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.6"))
+    assert knft.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == before
+    assert knft.http_get(10256, "/healthz")[0] == 200
+    with knft.namespace.entered():
+        again = FakeApiServer(server.cluster, port=server.server_port)
+    with again:
+        knft.wait_until(lambda: knft.table_contains("10.244.1.6"))
+        assert again.kinds_of_requests("endpointslices")[0] == "watch"
+        assert knft.log_text().count("full sync") == 2
+
+
+def test_the_privileged_part_alone(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    """Conntrack is set, no rule made, and nobody asked; what runs after it without privileges finds it done."""
+    knft = KnftProcess(
+        namespace,
+        server,
+        tmp_path,
+        "--init-only",
+        "--conntrack-tcp-timeout-established=3h",
+        "--conntrack-tcp-be-liberal",
+    )
+    assert knft.wait_exit() == 0, knft.log_text()
+    assert namespace.read_sysctl("net.netfilter.nf_conntrack_tcp_timeout_established") == "10800"
+    assert namespace.read_sysctl("net.netfilter.nf_conntrack_tcp_be_liberal") == "1"
+    assert namespace.run(["nft", "list", "tables"]).stdout == ""
+    assert server.requests == []
+
+
+def test_memory_settings_are_those_of_the_library_too(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path
+) -> None:
+    knft = KnftProcess(namespace, server, tmp_path, "--oom-score-adj=321")
+    knft.wait_programmed()
+    processes = [knft.process.pid, *library_processes(knft.process.pid)]
+    assert [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in processes] == ["321\n", "321\n"]
+    knft.process.terminate()
+    assert knft.wait_exit() == 0
+
+
+def test_every_line_is_an_object_where_that_is_asked_for(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The last one, too, which says why it ends."""
+    knft = KnftProcess(namespace, server, tmp_path, "--logging-format=json", "-v=2")
+    knft.wait_programmed()
+    server.cluster.remove("nodes", NODE, "")
+    assert knft.wait_exit() == 1
+    lines = [json.loads(line) for line in knft.log_text().splitlines()]
+    assert (lines[-1]["severity"], "was deleted" in lines[-1]["msg"]) == ("error", True)
+
+
+def test_an_api_server_that_is_not_there_is_waited_for(namespace: Namespace, tmp_path: Path) -> None:
+    """The cluster may heal: one warning, no rules, and an end at once when it is asked for."""
+    with namespace.entered():
+        server = FakeApiServer()
+    server.close()
+    knft = KnftProcess(namespace, server, tmp_path)
+    knft.wait_until(lambda: "WARNING" in knft.log_text())
+    time.sleep(2)
+    warnings = [line for line in knft.log_text().splitlines() if "WARNING" in line]
+    assert len(warnings) <= 4, warnings
+    knft.process.terminate()
+    assert knft.wait_exit() == 0

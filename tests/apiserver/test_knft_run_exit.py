@@ -1,0 +1,149 @@
+"""``knft run`` against the small API server: how it ends, by signals and by what cannot be meant."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from knft.apiserver.connection import Connection
+from knft.apiserver.source import ClusterSource
+from knft.app.run import SHUTDOWN_GRACE_SECONDS
+from knft.app.shutdown import Shutdown
+from knft.configuration.settings import ClientSettings
+from tests.apiserver.knft_process import NODE, KnftProcess, kubeconfig_for
+from tests.support.fake_api.cluster import service
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.knft_command import KNFT
+from tests.support.lab.namespace import Namespace
+from tests.support.logged_process import TIMEOUT
+from tests.support.processes import library_processes
+
+pytestmark = pytest.mark.kernel
+
+
+def test_probes_that_cannot_be_served_end_it_where_that_is_asked_for(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path
+) -> None:
+    knft = KnftProcess(
+        namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
+    )
+    assert knft.wait_exit() == 1
+    assert "the health server failed" in knft.log_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--kubeconfig=/nowhere"], "/nowhere"),
+        (["--kubeconfig=/dev/null"], "/dev/null"),
+        (["--master=https://127.0.0.1:1", "--config=/nowhere"], "/nowhere"),
+    ],
+)
+def test_a_cluster_that_cannot_be_meant_is_one_line(namespace: Namespace, flags: list[str], words: str) -> None:
+    done = namespace.run([*KNFT, "run", "--nodeport-addresses=primary", "--node", NODE, *flags], check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("knft: ")
+    assert words in line
+
+
+def test_the_event_of_a_hard_failure_is_sent(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    knft = KnftProcess(
+        namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
+    )
+    assert knft.wait_exit() == 1
+    posted = [json.loads(request.body)["reason"] for request in server.requests if request.kind == "post"]
+    assert "FailedToStartProxierHealthcheck" in posted
+
+
+def test_a_source_that_breaks_unexpectedly_ends_it() -> None:
+    """Loudly: with what happened, and a status that has it started again."""
+    stop = threading.Event()
+    shutdown = Shutdown(stop, grace_seconds=0, exit_process=lambda _: None)
+    source = ClusterSource(
+        Connection(ClientSettings(server="http://127.0.0.1:1")), NODE, _fail, on_failure=shutdown.fail
+    )
+    source._reflectors = {"services": _Broken()}  # type: ignore[dict-item]
+    source._run_reflector(source._reflectors["services"], stop)
+    with pytest.raises(RuntimeError, match="nobody has thought of this"):
+        shutdown.raise_failure()
+
+
+def _fail(_: object) -> None:
+    raise AssertionError
+
+
+class _Broken:
+    def run(self, _: threading.Event) -> None:
+        message = "nobody has thought of this"
+        raise RuntimeError(message)
+
+
+@pytest.mark.parametrize("stuck", ["a signal", "a failure"])
+def test_it_ends_although_libnftables_hangs(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path, stuck: str
+) -> None:
+    """A commit is carried out as a whole or not at all, whether or not anybody waits for it."""
+    # The rest of the second is for the interpreter's lock, and for the kernel to take the memory back.
+    assert SHUTDOWN_GRACE_SECONDS <= 0.5
+    knft = KnftProcess(namespace, server, tmp_path, "--min-sync-period=0")
+    knft.wait_programmed()
+    (worker,) = library_processes(knft.process.pid)
+    before = _changes(knft)
+    os.kill(worker, signal.SIGSTOP)
+    server.cluster.put("services", service("another", 10))
+    knft.wait_until(lambda: _changes(knft) > before)
+    # Of waiting for the library nothing is to be seen.
+    time.sleep(0.5)
+    if stuck == "a signal":
+        knft.process.terminate()
+        assert knft.wait_exit() == 0
+    else:
+        server.cluster.remove("nodes", NODE, "")
+        assert knft.wait_exit() == 1
+        assert "was deleted" in knft.log_text()
+
+
+def _changes(knft: KnftProcess) -> float:
+    name = "kubeproxy_sync_proxy_rules_service_changes_total "
+    lines = knft.http_get(10249, "/metrics")[1].splitlines()
+    return next(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+
+def test_a_signal_ends_it_while_it_starts(namespace: Namespace, tmp_path: Path) -> None:
+    """Also as a container's first process, which ignores what it has no handler for."""
+    plugin = tmp_path / "plugin"
+    plugin.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 60\n")
+    plugin.chmod(0o755)
+    kubeconfig = tmp_path / "kubeconfig"
+    execute = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    content = kubeconfig_for("http://127.0.0.1:1")
+    content["users"][0]["user"] = {"exec": execute}
+    kubeconfig.write_text(json.dumps(content))
+    command = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        *KNFT,
+        "run",
+        f"--kubeconfig={kubeconfig}",
+        "--node=node-1",
+    ]
+    process = namespace.popen(command)
+    namespace.at_close(process.kill)
+    deadline = time.monotonic() + TIMEOUT
+    while not (tmp_path / "plugin.started").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (first,) = _children(process.pid)
+    os.kill(first, signal.SIGTERM)
+    assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

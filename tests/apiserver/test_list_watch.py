@@ -1,0 +1,262 @@
+"""Following resources of an API server: lists and watches, in the ways of new servers and old ones."""
+
+import pytest
+
+from knft.model.names import NamespacedName
+from knft.model.objects import EndpointSlice, Node, Service
+from tests.apiserver.log_records import infos, warnings
+from tests.apiserver.running_source import NODE, running_source, two_service_cluster
+from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service
+from tests.support.fake_api.responses import respond_status, respond_stream
+from tests.support.fake_api.server import FakeApiServer
+
+pytestmark = pytest.mark.usefixtures("info")
+
+
+def test_lists_as_a_stream_and_watches_on_the_same() -> None:
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        run.changes.wait_names(NODE, kind="Node")
+        assert run.changes.names() == {"web", "shop"}
+        assert run.changes.names("EndpointSlice") == {"web-1"}
+        assert run.changes.names("ServiceCIDR") == {"kubernetes"}
+        server.cluster.put("services", service("new", 3))
+        server.cluster.remove("services", "web")
+        server.cluster.put("services", service("shop", 2, externalIPs=["198.51.100.1"]))
+        run.changes.wait(lambda: len(run.changes.received) == 8, "three changes")
+        assert run.changes.names() == {"shop", "new"}
+        assert server.kinds_of_requests() == ["stream"]
+        request = server.requests_for("services")[0]
+        assert request.headers["User-Agent"].startswith("knft/")
+        assert request.headers["Accept"] == "application/json"
+        assert request.query == {
+            "labelSelector": "!service.kubernetes.io/service-proxy-name",
+            "fieldSelector": "spec.clusterIP!=None",
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+            "timeoutSeconds": "450",
+        }
+        assert server.requests_for("endpointslices")[0].query["labelSelector"] == "!service.kubernetes.io/headless"
+        assert server.requests_for("nodes")[0].query["fieldSelector"] == f"metadata.name={NODE}"
+        assert "labelSelector" not in server.requests_for("servicecidrs")[0].query
+
+
+def test_objects_that_cease_to_match_go_and_those_that_begin_to_come() -> None:
+    foreign = {"service.kubernetes.io/service-proxy-name": "other"}
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        labelled = service("web", 1)
+        labelled["metadata"]["labels"] |= foreign
+        server.cluster.put("services", labelled)
+        run.changes.wait_names("shop")
+        server.cluster.put("services", service("web", 1))
+        run.changes.wait_names("shop", "web")
+        server.cluster.put("services", service("web", 1, clusterIP="None", clusterIPs=["None"]))
+        run.changes.wait_names("shop")
+
+
+def test_what_knft_does_not_read_makes_no_change() -> None:
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        touched = service("web", 1, selector={"app": "other"})
+        touched["metadata"] |= {"labels": {"app": "other"}, "managedFields": [], "finalizers": ["somebody/else"]}
+        server.cluster.put("services", touched)
+        server.cluster.put("services", service("last", 3))
+        run.changes.wait_names("web", "shop", "last")
+        assert [change.current for change in run.changes.received if isinstance(change.previous, Service)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (422, "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList gate is on"),
+        (422, "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch"),
+        (400, "the server rejected our request for an unknown reason"),
+    ],
+)
+def test_an_old_server_is_listed_in_pages(code: int, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = two_service_cluster()
+    for number in range(10, 20):
+        cluster.put("services", service(f"s{number}", number))
+    with FakeApiServer(cluster) as server:
+        server.max_page_size = 5
+        server.respond_next("stream", respond_status(code, text, "Invalid"), times=4)
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert len(run.changes.names()) == 12
+            assert run.changes.batches.count(12) == 1
+            server.wait_for_request("watch services")
+            pages = [request.query for request in server.requests_for("services") if request.kind == "list"]
+            assert [("continue" in query, query["limit"]) for query in pages] == [(False, "500"), *[(True, "500")] * 2]
+            server.cluster.put("services", service("later", 30))
+            run.changes.wait(lambda: "later" in run.changes.names(), "later")
+            assert server.kinds_of_requests()[-1] == "watch"
+    assert not warnings(caplog)
+
+
+def test_a_server_that_does_not_say_when_all_is_listed_is_listed_in_pages() -> None:
+    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}\n'
+    for answer in (respond_stream(bookmark), respond_stream(then="hang"), respond_stream()):
+        with FakeApiServer(two_service_cluster()) as server:
+            server.respond_next("stream services", answer)
+            with running_source(server) as run:
+                assert run.source.wait_synced(20)
+                assert server.kinds_of_requests()[:2] == ["stream", "list"]
+                assert run.changes.names() == {"web", "shop"}
+
+
+def test_a_server_without_the_field_selector() -> None:
+    cluster = two_service_cluster()
+    cluster.put("services", service("headless", 3, clusterIP="None", clusterIPs=["None"]))
+    with FakeApiServer(cluster) as server:
+        server.supports_field_selectors = False
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert run.changes.names() == {"web", "shop"}
+            assert server.kinds_of_requests() == ["stream", "stream"]
+            assert "fieldSelector" not in server.requests_for("services")[-1].query
+
+
+def test_a_server_without_either() -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_field_selectors = server.supports_streaming_lists = False
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert run.changes.names() == {"web", "shop"}
+            server.wait_for_request("watch services")
+
+
+def test_a_watch_goes_on_where_the_last_bookmark_was() -> None:
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        server.cluster.put("nodes", node("node-3", "192.0.2.13"))
+        latest = str(server.cluster.version)
+        run.wait_until(lambda: run.source.synced, "synced")
+        for count in range(1, 4):
+            server.cluster.put("nodes", node("node-3", f"192.0.2.{20 + count}"))
+            latest = str(server.cluster.version)
+            # The bookmark that follows on it has come when the next object has.
+            server.cluster.put("services", service(f"after-{count}", 20 + count))
+            run.changes.wait(lambda name=f"after-{count}": name in run.changes.names(), "the next")  # type: ignore[misc]
+            server.end_streams()
+            assert int(server.wait_for_request("watch services", count).query["resourceVersion"]) >= int(latest)
+        assert server.kinds_of_requests().count("stream") == 1
+
+
+def test_what_happens_between_two_watches_is_not_lost() -> None:
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        server.respond_next("watch services", respond_status(500, "etcdserver: leader changed"), times=3)
+        server.end_streams()
+        server.wait_for_request("watch services", 1)
+        server.cluster.remove("services", "web")
+        server.cluster.put("services", service("new", 3))
+        run.changes.wait_names("shop", "new")
+        assert server.kinds_of_requests().count("stream") == 1
+
+
+def test_forbidden_service_cidrs_hold_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.respond_next("stream servicecidrs", respond_status(403, "no", "Forbidden"), times=1000)
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert not run.changes.names("ServiceCIDR")
+    assert [line for line in warnings(caplog) if "servicecidrs" in line]
+
+
+def test_service_cidrs_of_an_older_version() -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.missing_paths.add("/apis/networking.k8s.io/v1/servicecidrs")
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert run.changes.names("ServiceCIDR") == {"kubernetes"}
+
+
+def test_a_cluster_without_service_cidrs(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        paths = {f"/apis/networking.k8s.io/{version}/servicecidrs" for version in ("v1", "v1beta1")}
+        server.missing_paths |= paths
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert not run.changes.names("ServiceCIDR")
+            # It is looked at again, now and then, and said once.
+            server.wait_for_request("stream servicecidrs", 5)
+            assert run.stop.pauses_of("servicecidrs")[:2] == pytest.approx(
+                [run.timeouts.missing_resource_retry * 1.1] * 2
+            )
+            server.missing_paths.clear()
+            run.changes.wait_names("kubernetes", kind="ServiceCIDR")
+    assert len([line for line in infos(caplog) if "continuing without them" in line]) == 1
+    assert not warnings(caplog)
+
+
+def test_an_object_that_cannot_be_meant_is_named_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = two_service_cluster()
+    cluster.put("services", service("bad", 4, ports=[{"port": 70000}]))
+    cluster.put("services", service("worse", 5, clusterIP="10.96.0.999", clusterIPs=["10.96.0.999"]))
+    for streams_lists in (True, False):
+        caplog.clear()
+        with FakeApiServer(cluster) as server:
+            server.supports_streaming_lists = streams_lists
+            with running_source(server) as run:
+                assert run.source.wait_synced(20)
+                assert run.changes.names() == {"web", "shop"}
+                text = warnings(caplog)
+                assert sorted(text) == [
+                    "Service default/bad: spec.ports[0].port: 70000 is not from 1 to 65535; left out",
+                    "Service default/worse: spec.clusterIPs[0]: '10.96.0.999' is not an IP address; left out",
+                ]
+                # It is said once, also where a list shows it again.
+                with cluster.changed:
+                    cluster.compact()
+                    cluster.put("services", service("other", 8))
+                run.changes.wait(lambda: "other" in run.changes.names(), "other")
+                assert warnings(caplog) == text
+                cluster.put("services", service("bad", 4))
+                run.changes.wait(lambda: "bad" in run.changes.names(), "bad")
+                cluster.put("services", service("bad", 4, ports=[{"port": 0}]))
+                run.changes.wait(lambda: "bad" not in run.changes.names(), "bad is absent")
+                cluster.put("services", service("bad", 4, ports=[{"port": 70000}]))
+                cluster.remove("services", "other")
+                run.changes.wait_names("web", "shop")
+
+
+def test_what_is_passed_over_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.0.1", "127.0.0.1"))
+
+        def addresses() -> list[tuple[str, ...]]:
+            found = run.changes.objects["EndpointSlice", NamespacedName("default", "web-1")]
+            assert isinstance(found, EndpointSlice)
+            return [endpoint.addresses for endpoint in found.endpoints or ()]
+
+        run.changes.wait(lambda: addresses() == [("10.244.0.1",)], "one address")
+    assert any("EndpointSlice default/web-1: endpoints[1].addresses[0]" in line for line in warnings(caplog))
+
+
+def test_events_that_are_there_together_are_one_batch() -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        events = b"".join(
+            b'{"type":"ADDED","object":{"metadata":{"name":"n%d","namespace":"x","resourceVersion":"%d"},"spec":{}}}\n'
+            % (number, 300 + number)
+            for number in range(50)
+        )
+        server.supports_streaming_lists = False
+        server.respond_next("watch services", respond_stream(events, then="end"))
+        with running_source(server) as run:
+            run.changes.wait(lambda: 50 in run.changes.batches, "50 at once")
+
+
+def test_a_node_that_comes_later() -> None:
+    cluster = FakeCluster()
+    with FakeApiServer(cluster) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.1.0/24"]))
+        run.changes.wait_names(NODE, kind="Node")
+        found = run.changes.received[0].current
+        assert isinstance(found, Node)
+        assert found.spec is not None
+        assert found.spec.pod_cidrs == ("10.244.1.0/24",)

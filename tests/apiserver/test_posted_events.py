@@ -1,0 +1,160 @@
+"""What knft tells the cluster of (I.10), from what happens to it to what an API server gets."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from knft.app.feeds import ApiServerFeed
+from knft.app.shutdown import Shutdown
+from knft.config import Config
+from knft.configuration.settings import ClientSettings, Settings
+from knft.families import Family
+from knft.model.names import NamespacedName, ServicePortName
+from knft.serve.monitoring import Monitoring
+from knft.serve.service_health import HealthCheck, HealthCheckChanges
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+from tests.apiserver.running_source import wait_until
+from tests.support.fake_api.cluster import node, service
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.lab.namespace import Namespace
+
+WEB = NamespacedName("shop", "web")
+NOBODYS = "192.0.2.1"
+
+
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    """In a namespace, in which every address but loopback is somebody else's."""
+    namespace = Namespace.create("told")
+    with namespace.entered():
+        namespace.run(["ip", "link", "set", "lo", "up"])
+        with FakeApiServer() as made:
+            yield made
+    namespace.close()
+
+
+class Told:
+    """A feed that works, the servers of a process, and what the API server was told."""
+
+    def __init__(self, server: FakeApiServer, **settings: str) -> None:
+        self._server = server
+        found = Settings(Config("node-1"), client=ClientSettings(server=server.url, qps=0), **settings)  # type: ignore[arg-type]
+        self.feed = ApiServerFeed(found)
+        self.serving = Monitoring(
+            found, node_eligible=self.feed.is_eligible, on_event=self.feed.record_event, on_hard_failure=lambda _: None
+        )
+        self.ending = Shutdown(threading.Event(), 0, exit_process=lambda _: None)
+
+    def start(self) -> None:
+        self.feed.start(_Daemon(), self.ending)  # type: ignore[arg-type] # nothing is synced here
+
+    def stop(self) -> None:
+        self.serving.stop()
+        self.ending.stop.set()
+
+    def events(self, count: int) -> list[dict[str, Any]]:
+        def posted() -> list[dict[str, Any]]:
+            return [json.loads(request.body) for request in self._server.requests if request.kind == "post"]
+
+        wait_until(lambda: len(posted()) >= count, f"{count} events")
+        return posted()
+
+
+class _Daemon:
+    """Takes objects in, and does nothing with them."""
+
+    def handle(self, changes: Any) -> None:
+        list(changes)
+
+
+def _report(family: Family, left_out: dict[ServicePortName, str]) -> SyncReport:
+    return SyncReport(
+        family=family,
+        is_full=True,
+        service_ports=1,
+        elements_added=0,
+        elements_removed=0,
+        chains_written=0,
+        seconds=0.0,
+        kernel_seconds=0.0,
+        changed_service_ports=frozenset(),
+        losing_claims=(),
+        without_affinity=(),
+        quarantined=left_out,
+        orphan_error="",
+        refused_cleanups=0,
+        next_sync_within=None,
+        trigger_times={},
+        conntrack_cleanup_required=False,
+    )
+
+
+def test_each_event_of_the_contract(server: FakeApiServer) -> None:
+    """By object, type, reason and action; each comes of what it is about."""
+    server.cluster.put("nodes", node("node-1", "192.0.2.11"))
+    told = Told(server, healthz_bind_address=f"{NOBODYS}:10256", metrics_bind_address=f"{NOBODYS}:10249")
+    told.start()
+    try:
+        state = ServiceState(Family.IPV4, "node-1", datetime.now(UTC))
+        for observer in told.serving.observers:
+            observer.loop_started(Family.IPV4)
+            observer.sync_succeeded(_report(Family.IPV4, {ServicePortName(*WEB, "http", "TCP"): "too large"}), state)
+        told.serving.start()
+        servers = told.serving.service_health.servers[Family.IPV4]
+        told.serving._thread.call_soon(
+            lambda: servers.apply(HealthCheckChanges({WEB: HealthCheck(30100, 1)}, frozenset({NOBODYS})))
+        )
+        found = told.events(5)
+    finally:
+        told.stop()
+    assert sorted((each["regarding"]["kind"], each["type"], each["reason"], each["action"]) for each in found) == [
+        ("Node", "Normal", "Starting", "StartKubeProxy"),
+        ("Node", "Warning", "FailedToStartMetricServer", "StartKubeProxy"),
+        ("Node", "Warning", "FailedToStartProxierHealthcheck", "StartKubeProxy"),
+        ("Service", "Warning", "FailedToProgramService", "Sync"),
+        ("Service", "Warning", "FailedToStartServiceHealthcheck", "Listen"),
+    ]
+    by_reason = {each["reason"]: each for each in found}
+    first, last = by_reason["Starting"], by_reason["FailedToStartServiceHealthcheck"]
+    assert (first["apiVersion"], first["kind"]) == ("events.k8s.io/v1", "Event")
+    assert (first["reportingController"], first["reportingInstance"]) == ("knft", "node-1")
+    assert first["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    assert (first["note"], first["metadata"]["namespace"]) == ("", "default")
+    assert first["metadata"]["name"].startswith("node-1.")
+    assert first["eventTime"].endswith("Z")
+    assert last["regarding"] == {
+        "apiVersion": "v1", "kind": "Service", "name": "web", "namespace": "shop", "uid": "shop/web",
+    }  # fmt: skip
+    assert last["metadata"]["namespace"] == "shop"
+    assert "node-1 cannot serve health checks of Service shop/web at 192.0.2.1 port 30100" in last["note"]
+    paths = {request.path for request in server.requests if request.kind == "post"}
+    assert paths == {f"/apis/events.k8s.io/v1/namespaces/{name}/events" for name in ("default", "shop")}
+
+
+def test_a_service_that_cannot_be_meant_is_told_of_once(server: FakeApiServer) -> None:
+    """No sync hears of it: it is left out before. Whatever else is wrong with objects is in the log alone."""
+    server.cluster.put("nodes", node("node-1", "192.0.2.11"))
+    twice = [{"name": "http", "port": 80}, {"name": "http", "port": 81}]
+    server.cluster.put("services", service("early", 7, ports=twice))
+    server.cluster.put("endpointslices", {**service("none"), "addressType": 5})
+    told = Told(server)
+    told.start()
+    try:
+        told.events(1)
+        server.cluster.put("services", service("early", 8, ports=twice))
+        server.cluster.put("services", service("odd", 10, externalIPs=["x"]))
+        server.cluster.put("services", service("late", 9, ports=twice))
+        found = told.events(2)
+    finally:
+        told.stop()
+    text = "spec.ports[1].name: 'http' is the name of spec.ports[0], too; left out"
+    assert [(each["type"], each["reason"], each["action"], each["note"]) for each in found] == [
+        ("Warning", "FailedToProgramService", "Sync", f"on node node-1: Service default/{name}: {text}")
+        for name in ("early", "late")
+    ]
+    assert found[0]["regarding"]["uid"] == "default/early"

@@ -1,0 +1,270 @@
+"""Following resources of an API server that fails: each failure is waited for, said once, and nothing is lost."""
+
+import pytest
+from msgspec.structs import replace
+
+from knft.model.objects import Service
+from tests.apiserver.log_records import infos, warnings
+from tests.apiserver.running_source import SHORT_WATCH_TIMEOUTS, running_source, two_service_cluster
+from tests.support.fake_api.cluster import service
+from tests.support.fake_api.responses import (
+    never_respond,
+    reset_connection,
+    respond_bytes,
+    respond_status,
+    respond_stream,
+)
+from tests.support.fake_api.server import FakeApiServer
+
+pytestmark = pytest.mark.usefixtures("info")
+EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
+
+
+@pytest.mark.parametrize("expired", ["event", "status"])
+def test_expired_means_list_again(expired: str, caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        before = len(run.changes.received)
+        if expired == "status":
+            server.respond_next("watch services", respond_status(410, "too old resource version", "Expired"))
+        server.respond_next("watch services", respond_stream(EXPIRED))
+        with server.cluster.changed:
+            server.end_streams()
+            server.cluster.remove("services", "web")
+            server.cluster.put("services", service("new", 3))
+            server.cluster.compact()
+        run.changes.wait_names("shop", "new")
+        assert server.wait_for_request("stream services", 2).query.get("resourceVersion") is None
+        # What is as it was makes no change: one came, one went.
+        assert len([change for change in run.changes.received[before:] if isinstance(change.current, Service)]) == 1
+    assert not warnings(caplog)
+
+
+def test_pages_that_expire_are_listed_without_pages() -> None:
+    cluster = two_service_cluster()
+    with FakeApiServer(cluster) as server:
+        server.supports_streaming_lists, server.max_page_size = False, 1
+        server.respond_next("list services", lambda *_: False)
+        server.respond_next(
+            "list services", respond_status(410, "The provided continue parameter is too old", "Expired")
+        )
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert run.changes.names() == {"web", "shop"}
+            lists = [request.query for request in server.requests_for("services") if request.kind == "list"]
+            assert ["limit" in query for query in lists] == [True, True, False]
+            assert "continue" not in lists[2]
+
+
+def test_a_future_that_the_server_does_not_know_is_forgotten() -> None:
+    """Etcd was put back to an older state: the resource version lies ahead of it."""
+    with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
+        assert run.source.wait_synced(20)
+        server.respond_next(
+            "watch services", respond_status(504, "Too large resource version: 900, current: 100", "Timeout")
+        )
+        server.end_streams()
+        assert "resourceVersion" not in server.wait_for_request("stream services", 2).query
+
+
+FAILURES = {
+    "cut": reset_connection,
+    "no answer": never_respond,
+    "500": respond_status(500, "etcdserver: request timed out", "InternalError"),
+    "503": respond_status(503, "apiserver not ready", "ServiceUnavailable"),
+    "not HTTP": respond_bytes(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "empty": respond_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    "half a list": respond_bytes(
+        b'HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{"metadata":{"resourceVersion":"1"},'
+    ),
+    "not JSON": respond_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>hi</html>"),
+    "a redirect": respond_bytes(b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_list_that_fails_is_waited_for(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("list services", FAILURES[name], times=2)
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert run.changes.names() == {"web", "shop"}
+            # Twice as long the second time; drawn from the middle, three quarters of each.
+            assert run.stop.pauses_of("services")[:2] == pytest.approx([0.6, 1.2])
+    assert len([line for line in warnings(caplog) if "rules stay as they are" in line]) == 1
+    assert len([line for line in infos(caplog) if "watching the API server again after" in line]) == 1
+
+
+EVENT = b'{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"default","resourceVersion":"300"},"spec":{}}}\n'
+ERROR = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"no"}}\n'
+BROKEN_STREAMS = {
+    "closed": (respond_stream(EVENT, then="close"), "300"),
+    "cut": (respond_stream(EVENT[:30], then="reset"), "106"),
+    "half an event": (respond_stream(EVENT, EVENT[:30]), "300"),
+    "half a chunk": (respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + EVENT[:50]), "106"),
+    "not JSON": (respond_stream(b"<html>\n"), "106"),
+    "no event": (respond_stream(b'{"kind":"Status"}\n'), "106"),
+    "not text": (respond_stream(b'{"type":"ADDED","object":"\xff\xfe"}\n'), "106"),
+    "no chunks": (respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + EVENT), "106"),
+    "no encoding that was asked for": (
+        respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: br\r\n\r\n"),
+        "106",
+    ),
+    "an error": (respond_stream(EVENT + ERROR), "300"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_STREAMS)
+def test_a_watch_that_breaks_off_goes_on(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    answer, version = BROKEN_STREAMS[name]
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("watch services", answer)
+        with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
+            assert run.source.wait_synced(20)
+            assert server.wait_for_request("watch services", 2).query["resourceVersion"] == version
+            # It breaks off as soon as it has begun, and that is said.
+            assert len([line for line in warnings(caplog) if "cannot watch the API server" in line]) == 1
+            server.cluster.version = 300
+            server.cluster.put("services", service("later", 9))
+            run.changes.wait(lambda: "later" in run.changes.names(), "later")
+            assert server.kinds_of_requests() == ["stream", "list", "watch", "watch"]
+
+
+def test_a_watch_that_breaks_off_after_a_while_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("watch", respond_stream(EVENT[:30], then="reset"), times=4)
+        with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
+            assert run.source.wait_synced(20)
+            server.wait_for_request("watch services", 2)
+    assert not [line for line in warnings(caplog) if "cannot watch the API server" in line]
+
+
+def test_watches_that_break_off_one_after_the_other_are_one_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("watch services", respond_stream(EVENT[:30], then="reset"), times=4)
+        with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
+            assert run.source.wait_synced(20)
+            server.wait_for_request("watch services", 5)
+            server.cluster.put("services", service("later", 9))
+            run.wait_until(lambda: any("watching the API server again" in line for line in infos(caplog)), "it is over")
+    assert len([line for line in warnings(caplog) if "cannot watch the API server" in line]) == 1
+    assert len([line for line in infos(caplog) if "watching the API server again" in line]) == 1
+
+
+def test_watches_that_end_as_soon_as_they_have_begun_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Properly, and with nothing in them: what happens is seen half a minute late then. One alone is nothing."""
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("watch services", respond_stream(), times=1)
+        with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
+            server.wait_for_request("watch services", 2)
+            server.cluster.put("services", service("later", 9))
+            run.changes.wait(lambda: "later" in run.changes.names(), "later")
+            assert not warnings(caplog)
+            server.respond_next("watch services", respond_stream(), times=4)
+            server.end_streams()
+            server.wait_for_request("watch services", 7)
+            server.cluster.put("services", service("last", 10))
+            run.wait_until(lambda: infos(caplog), "it is over")
+    text = "cannot watch the API server: the server ends watches as soon as they start; rules stay as they are"
+    assert warnings(caplog) == [text]
+    assert len([line for line in infos(caplog) if "watching the API server again after" in line]) == 1
+
+
+def test_half_a_list_counts_for_nothing() -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.respond_next("stream services", respond_stream(EVENT, then="close"))
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            assert run.changes.names() == {"web", "shop"}
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists, server.max_page_size = False, 1
+        server.respond_next("list services", lambda *_: False)
+        server.respond_next("list services", respond_status(500, "no"))
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            # The page that failed is asked for again, and not the one before.
+            lists = [
+                request.query.get("continue", "")
+                for request in server.requests_for("services")
+                if request.kind == "list"
+            ]
+            assert lists == ["", "106-1", "106-1"]
+            assert run.changes.names() == {"web", "shop"}
+
+
+def test_retry_after_is_honoured(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.respond_next(
+            "stream services", respond_status(429, "too many requests", "TooManyRequests", Retry_After="17")
+        )
+        server.respond_next("stream services", respond_status(503, "starting", "ServiceUnavailable", Retry_After="9"))
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            first, second = run.stop.pauses_of("services")[:2]
+            # A tenth longer is the jitter that was drawn.
+            assert [first, second] == pytest.approx([17 * 1.1, 9 * 1.1])
+    # The second is another trouble than the first.
+    assert [line.partition(" the server answered ")[2][:3] for line in warnings(caplog)] == ["429", "503"]
+
+
+def test_the_same_retry_after_again_and_again_is_waited_for_ever_longer() -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        refusal = respond_status(429, "too many requests", "TooManyRequests", Retry_After="1")
+        server.respond_next("stream services", refusal, times=6)
+        with running_source(server) as run:
+            assert run.source.wait_synced(20)
+            # The back-off alone would be 0.6, 1.2, 2.4 ...
+            assert run.stop.pauses_of("services")[:6] == pytest.approx([1.5, 1.5, 2.4, 4.8, 9.6, 19.2])
+
+
+def test_what_expires_again_and_again_is_listed_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("watch services", respond_stream(EXPIRED), times=6)
+        with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
+            server.wait_for_request("watch services", 7)
+            assert run.stop.pauses_of("services")[:6] == pytest.approx([0.5, 0.6, 1.2, 2.4, 4.8, 9.6])
+    (text,) = warnings(caplog)
+    assert text.startswith("resource versions of services expire repeatedly (the watch ended with 410: too old)")
+
+
+def test_a_watch_that_breaks_off_after_a_while_is_asked_for_again_soon() -> None:
+    """However often: what has worked for a while has pauses begin anew."""
+    with FakeApiServer(two_service_cluster()) as server:
+        server.supports_streaming_lists = False
+        server.respond_next("watch services", respond_status(500, "no"), times=3)
+        server.respond_next("watch services", respond_stream(EVENT, then="close"), times=4)
+        server.respond_next("watch services", respond_status(500, "no"), times=1)
+        with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
+            server.wait_for_request("watch services", 9)
+            assert run.stop.pauses_of("services")[:8] == pytest.approx([0.6, 1.2, 2.4, *[0.5] * 4, 0.6])
+
+
+def test_forbidden_names_resource_and_verb_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    text = 'endpointslices is forbidden: User "system:serviceaccount:kube-system:knft" cannot watch resource'
+    with FakeApiServer(two_service_cluster()) as server:
+        server.respond_next("stream endpointslices", respond_status(403, text, "Forbidden"), times=5)
+        with running_source(server) as run:
+            run.changes.wait_names("web", "shop")
+            run.wait_until(lambda: len(run.stop.pauses_of("endpointslices")) >= 3, "three pauses")
+            server.cluster.put("services", service("new", 3))
+            run.changes.wait_names("web", "shop", "new")
+            assert run.source.wait_synced(20)
+            assert run.stop.pauses_of("endpointslices")[:5] == pytest.approx([0.6, 1.2, 2.4, 4.8, 9.6])
+    assert warnings(caplog) == [f"not allowed to watch endpointslices: {text}; apply deploy/rbac.yaml; retrying"]
+    assert "watching endpointslices again" in infos(caplog)
+
+
+def test_something_that_is_no_api_server(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeApiServer(two_service_cluster()) as server:
+        server.missing_paths.add("/api/v1/services")
+        with running_source(server) as run:
+            run.wait_until(lambda: warnings(caplog), "a warning")
+            server.missing_paths.clear()
+            assert run.source.wait_synced(20)
+    assert warnings(caplog)[0].startswith("services not found: the server answered 404")

@@ -1,0 +1,244 @@
+"""How often an API server is asked that answers, that does not, and that comes back: with a clock of the test's own."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from knft.apiserver.limits import MAX_DELAY, RESET_AFTER_SECONDS, Backoff, IdleTimeout, TokenBucket
+from knft.apiserver.list_watch import (
+    ListWatch,
+    Request,
+    RequestKind,
+    RetryDecision,
+    RetryWhen,
+    WatchTimeouts,
+    jittered,
+    retry_delay,
+)
+from knft.apiserver.resources import SERVICES
+from knft.errors import ApiServerError, ApiStatusError
+
+HOUR = 3600.0
+
+
+def seeded_fractions(seed: int) -> Callable[[], float]:
+    return random.Random(seed).random  # noqa: S311 - for a test
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    backoff = Backoff(lambda: 1.0)
+    assert [backoff.next_delay(0) for _ in range(8)] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30])
+
+
+def test_no_two_clients_pause_alike_and_none_less_than_half() -> None:
+    assert Backoff(lambda: 0.0).next_delay(0) == pytest.approx(0.4)
+    assert len({Backoff(seeded_fractions(seed)).next_delay(0) for seed in range(100)}) == 100
+
+
+def test_pauses_begin_anew_after_a_healthy_while() -> None:
+    backoff = Backoff(lambda: 1.0)
+    for now in range(5):
+        backoff.next_delay(now)
+    assert backoff.next_delay(4 + RESET_AFTER_SECONDS - 1) == pytest.approx(25.6)
+    assert backoff.next_delay(4 + 2 * RESET_AFTER_SECONDS) == pytest.approx(0.8)
+
+
+@given(some.lists(some.floats(0, 3), min_size=1, max_size=60), some.integers(1, 10), some.integers(1, 20))
+def test_a_bucket_lets_through_what_it_may(gaps: list[float], qps: int, burst: int) -> None:
+    bucket, now, let = TokenBucket(qps, burst), 0.0, list[float]()
+    for gap in gaps:
+        now += gap
+        let.append(now + bucket.reserve(now))
+    assert let == sorted(let)
+    for start in range(len(let)):
+        for end in range(start, len(let)):
+            assert end - start + 1 <= burst + (let[end] - let[start]) * qps + 1e-6
+
+
+def test_a_bucket_without_a_limit() -> None:
+    bucket = TokenBucket(0, 0)
+    assert all(bucket.reserve(0) == 0 and bucket.allow(0) for _ in range(1000))
+
+
+def test_a_bucket_that_is_asked_and_not_waited_for() -> None:
+    bucket = TokenBucket(0.5, 2)
+    assert [bucket.allow(now) for now in (0, 0, 0, 1, 2, 2, 100, 100, 100)] == [
+        *(True, True, False),
+        *(False, True, False),
+        *(True, True, False),
+    ]
+
+
+class Client:
+    """One follower of Services, without sockets: it has listed, and then nobody answers."""
+
+    def __init__(self, seed: int) -> None:
+        random_fraction = seeded_fractions(seed)
+        self.list_watch, self.backoff, self.random_fraction = (
+            ListWatch(SERVICES, random_fraction),
+            Backoff(random_fraction),
+            random_fraction,
+        )
+        self.list_watch.on_listed("1000")
+
+    def asks_while(self, away: float, error: ApiServerError) -> list[float]:
+        """Return when it asks while the server fails so, and the first time after."""
+        now, request = self.random_fraction(), list[float]()
+        while True:
+            request.append(now)
+            if now >= away:
+                return request
+            decision = self.list_watch.on_error(self.list_watch.next_request(), error, now=now)
+            now += self.pause(decision, now)
+
+    def pause(self, decision: RetryDecision, now: float) -> float:
+        return retry_delay(decision, self.backoff, self.random_fraction, now)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiServerError("connection refused"),
+        ApiStatusError("503", 503),
+        ApiStatusError("429", 429),
+        ApiStatusError("401", 401),
+    ],
+)
+def test_an_hour_away_costs_few_requests_and_no_storm_when_it_is_over(error: ApiServerError) -> None:
+    clients = [Client(seed) for seed in range(1000)]
+    request = [client.asks_while(HOUR, error) for client in clients]
+    assert all(HOUR / MAX_DELAY < len(times) < 2 * HOUR / MAX_DELAY + 20 for times in request)
+    back = Counter(int(times[-1] - HOUR) for times in request)
+    assert max(back) < MAX_DELAY
+    # A thousand within half a minute: far from all at once, in any second.
+    assert max(back.values()) < 100
+    # Nothing is listed: each goes on where it was.
+    assert {client.list_watch.next_request().kind for client in clients} == {RequestKind.WATCH}
+    assert {dict(client.list_watch.next_request().query)["resourceVersion"] for client in clients} == {"1000"}
+
+
+def test_retry_after_spreads_too() -> None:
+    error = ApiStatusError("429", 429, retry_after=10)
+    pauses = [Client(seed).asks_while(20, error)[1] for seed in range(1000)]
+    assert max(Counter(int(pause * 10) for pause in pauses).values()) < 100
+    assert min(pauses) > 10
+
+
+def test_a_short_retry_after_is_waited_for_and_spread_and_grows() -> None:
+    error = ApiStatusError("429", 429, retry_after=1)
+    request = [Client(seed).asks_while(HOUR, error) for seed in range(1000)]
+    pauses = [later - sooner for times in request for sooner, later in itertools.pairwise(times)]
+    assert min(pauses) >= 1
+    assert all(len(times) < 2 * HOUR / MAX_DELAY + 20 for times in request)
+    first = Counter(int((times[1] - times[0]) * 10) for times in request)
+    assert max(first.values()) < 200
+
+
+def test_only_what_breaks_off_soon_makes_pauses_grow() -> None:
+    client, brief = Client(1), WatchTimeouts().short_lived
+    request, error = client.list_watch.next_request(), ApiServerError("it breaks off")
+
+    def pauses(lasted: float | None, count: int) -> list[float]:
+        decisions = [client.list_watch.on_error(request, error, lasted=lasted) for _ in range(count)]
+        return [client.pause(decision, 0) for decision in decisions]
+
+    assert pauses(None, 8)[-1] > MAX_DELAY / 2
+    assert max(pauses(brief, 100)) <= 1
+    assert len(set(pauses(brief, 100))) == 100
+    assert pauses(brief - 0.1, 1)[0] <= 0.8
+    assert pauses(brief - 0.1, 8)[-1] > MAX_DELAY / 2
+
+
+def test_a_list_that_breaks_off_is_not_asked_for_again_at_once() -> None:
+    """It is much work for a server each time."""
+    list_watch = ListWatch(SERVICES, seeded_fractions(1))
+    assert (
+        list_watch.on_error(list_watch.next_request(), ApiServerError("it breaks off"), lasted=20).when
+        is RetryWhen.BACK_OFF
+    )
+
+
+def expire(list_watch: ListWatch, now: float) -> RetryDecision:
+    list_watch.on_listed("1000")
+    return list_watch.on_error(list_watch.next_request(), ApiStatusError("410", 410), lasted=0, now=now)
+
+
+def test_the_first_expiry_is_soon_over_and_the_next_ones_later() -> None:
+    list_watch = ListWatch(SERVICES, seeded_fractions(1))
+    times, decisions = WatchTimeouts(), [expire(list_watch, now) for now in range(5)]
+    assert [decision.when for decision in decisions] == [RetryWhen.AFTER_DELAY, *[RetryWhen.BACK_OFF] * 4]
+    assert [bool(decision.warning) for decision in decisions] == [False, True, False, False, False]
+    assert expire(list_watch, 4 + times.repeated_expiry - 1).when is RetryWhen.BACK_OFF
+    assert expire(list_watch, 4 + 3 * times.repeated_expiry).when is RetryWhen.AFTER_DELAY
+
+
+def send_bookmarks(idle_timeout: IdleTimeout, seconds: float, start: float = 0.0) -> float:
+    """Have something come so often for ten minutes; return when it came last."""
+    now = start
+    idle_timeout.watch_started(now)
+    while now < start + 600:
+        now += seconds
+        idle_timeout.data_received(now)
+    return now
+
+
+def limits(list_watch: ListWatch) -> tuple[Request, float]:
+    list_watch.on_listed("1000")
+    request = list_watch.next_request()
+    return request, request.idle_timeout
+
+
+def test_a_server_with_bookmarks_is_missed_after_three_minutes() -> None:
+    idle_timeout, (request, longest) = (
+        IdleTimeout(WatchTimeouts().regular_idle),
+        limits(ListWatch(SERVICES, seeded_fractions(1))),
+    )
+    assert idle_timeout.seconds(longest) == longest == request.server_timeout + WatchTimeouts().idle_grace
+    now = send_bookmarks(idle_timeout, 60)
+    assert idle_timeout.seconds(longest) == 180
+    # Other watches of the same server are held to it, until one was hung.
+    idle_timeout.watch_started(now + 1)
+    assert idle_timeout.seconds(longest) == 180
+    idle_timeout.forget()
+    assert idle_timeout.seconds(longest) == longest
+
+
+def test_a_server_with_nothing_to_tell_may_be_quiet() -> None:
+    idle_timeout = IdleTimeout(WatchTimeouts().regular_idle)
+    send_bookmarks(idle_timeout, 200)
+    assert idle_timeout.seconds(500) == 500
+    # Many at once are not regular.
+    for _ in range(1000):
+        idle_timeout.data_received(800)
+    assert idle_timeout.seconds(500) == 500
+
+
+def test_watches_end_one_after_the_other() -> None:
+    seconds = [Client(seed).list_watch.next_request().server_timeout for seed in range(1000)]
+    times = WatchTimeouts()
+    assert times.min_watch <= min(seconds) < max(seconds) <= times.max_watch
+    assert max(Counter(int(length) for length in seconds).values()) < 20
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_end() -> None:
+    client, now, count = Client(1), 0.0, 0
+    while now < HOUR:
+        decision = client.list_watch.on_stream_end(client.list_watch.next_request(), 0.01)
+        assert decision.when is RetryWhen.BACK_OFF
+        now += client.backoff.next_delay(now)
+        count += 1
+    assert count < 2 * HOUR / MAX_DELAY + 20
+
+
+def test_a_server_that_goes_down_does_not_get_everybody_back_at_once() -> None:
+    for seed in range(10):
+        client = Client(seed)
+        request = client.list_watch.next_request()
+        assert client.list_watch.on_stream_end(request, 100).when is RetryWhen.AFTER_DELAY
+        assert 0 < jittered(client.list_watch.on_stream_end(request, 100).delay, client.random_fraction) < 1
+        assert client.list_watch.on_stream_end(request, request.server_timeout).when is RetryWhen.IMMEDIATELY

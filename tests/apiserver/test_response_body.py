@@ -1,0 +1,93 @@
+"""The bytes of an answer, however they are cut into pieces."""
+
+import gzip
+import io
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from knft.apiserver.response_body import ResponseBody
+
+CHUNKED = {"Transfer-Encoding": "chunked"}
+
+
+class Pieces(io.BytesIO):
+    """A connection on which bytes come in these pieces."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        super().__init__()
+        self._pieces = [piece for piece in pieces if piece]
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        assert size is not None
+        if not self._pieces:
+            return b""
+        piece = self._pieces.pop(0)
+        if size < len(piece):
+            self._pieces.insert(0, piece[size:])
+        return piece[:size]
+
+
+def chunked(chunks: Sequence[bytes], extension: bytes = b"") -> bytes:
+    return b"".join(b"%x%b\r\n%b\r\n" % (len(chunk), extension, chunk) for chunk in chunks if chunk) + b"0\r\n\r\n"
+
+
+def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
+    ends = sorted({place % (len(data) + 1) for place in places})
+    return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
+
+
+@given(some.lists(some.binary(max_size=40)), some.lists(some.integers(0, 2000)), some.booleans())
+def test_chunks_come_together_however_they_are_cut(chunks: list[bytes], places: list[int], zipped: bool) -> None:  # noqa: FBT001 - drawn
+    whole = b"".join(chunks)
+    sent = chunked([gzip.compress(whole)] if zipped else chunks)
+    headers = CHUNKED | ({"Content-Encoding": "gzip"} if zipped else {})
+    assert b"".join(ResponseBody(Pieces(cut(sent, places)), headers)) == whole
+
+
+@given(some.lists(some.binary(min_size=1, max_size=40), min_size=1), some.integers(0, 2000))
+def test_chunks_that_break_off_are_no_end(chunks: list[bytes], place: int) -> None:
+    sent = chunked(chunks)
+    # The empty line after the last chunk carries nothing.
+    broken = sent[: place % (len(sent) - 3)]
+    with pytest.raises(EOFError, match="closed in the middle"):
+        list(ResponseBody(Pieces([broken]), CHUNKED))
+
+
+def test_all_chunks_that_have_come_are_one_piece() -> None:
+    assert list(ResponseBody(Pieces([chunked([b"one\n", b"two\n", b"three\n"], b";x=1")]), CHUNKED)) == [
+        b"one\ntwo\nthree\n"
+    ]
+
+
+def test_an_answer_of_a_length() -> None:
+    assert list(ResponseBody(Pieces([b"ab", b"cd"]), {"Content-Length": "4"})) == [b"ab", b"cd"]
+    with pytest.raises(EOFError):
+        list(ResponseBody(Pieces([b"ab"]), {"Content-Length": "4"}))
+
+
+def test_an_answer_that_ends_with_its_connection() -> None:
+    assert list(ResponseBody(Pieces([b"ab", b"cd"]), {})) == [b"ab", b"cd"]
+
+
+@pytest.mark.parametrize("size", [b"zz", b"-1", b"1_0", b"", b" ", b"+5", b"x" * 5000])
+def test_chunks_without_sizes(size: bytes) -> None:
+    with pytest.raises(ValueError, match="without a valid size"):
+        list(ResponseBody(Pieces([size + b"\r\nabc\r\n"]), CHUNKED))
+
+
+def test_sizes_without_end() -> None:
+    with pytest.raises(ValueError, match="without a valid size"):
+        list(ResponseBody(Pieces([b"0" * 5000]), CHUNKED))
+
+
+def test_an_encoding_that_was_not_asked_for() -> None:
+    with pytest.raises(ValueError, match="'br'"):
+        ResponseBody(Pieces([]), {"Content-Encoding": "br"})
+
+
+def test_gzip_that_is_none() -> None:
+    with pytest.raises(ValueError, match="gzip"):
+        list(ResponseBody(Pieces([b"not gzip at all"]), {"Content-Encoding": "gzip"}))

@@ -1,0 +1,177 @@
+"""Certificates, of the API server and of knft, by real files and real TLS."""
+
+import base64
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from knft.apiserver.connection import Connection
+from knft.configuration.settings import ClientSettings
+from knft.errors import ApiServerError
+from tests.apiserver.certificates import CertificateAuthority
+from tests.apiserver.kubeconfigs import (
+    PLUGIN_VERSION,
+    one_service_cluster,
+    replace_in_cluster_files,
+    write_in_cluster_files,
+    write_kubeconfig,
+)
+from tests.apiserver.log_records import warnings
+from tests.apiserver.running_source import running_source
+from tests.support.fake_api.responses import respond_status
+from tests.support.fake_api.server import FakeApiServer
+
+pytestmark = pytest.mark.usefixtures("info")
+
+
+def test_a_wrong_ca_is_a_warning_until_it_is_the_right_one(
+    tmp_path: Path,
+    authority: CertificateAuthority,
+    other_authority: CertificateAuthority,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with FakeApiServer(one_service_cluster(), tls=authority.server()) as server:
+        in_cluster = write_in_cluster_files(tmp_path, server, other_authority, "token")
+        with running_source(server, in_cluster=in_cluster) as run:
+            run.wait_until(lambda: warnings(caplog), "a warning")
+            assert "the server's certificate is not trusted" in warnings(caplog)[0]
+            assert not server.requests
+            replace_in_cluster_files(tmp_path, authority, "token")
+            assert run.source.wait_synced(20)
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_ca_in_a_kubeconfig_that_is_exchanged(
+    tmp_path: Path,
+    authority: CertificateAuthority,
+    other_authority: CertificateAuthority,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with FakeApiServer(one_service_cluster(), tls=authority.server()) as server:
+
+        def write(ca: CertificateAuthority) -> Path:
+            data = base64.b64encode(ca.path.read_bytes()).decode()
+            return write_kubeconfig(tmp_path, cluster={"server": server.url, "certificate-authority-data": data})
+
+        settings = ClientSettings(kubeconfig=str(write(other_authority)), qps=0)
+        with running_source(server, settings=settings) as run:
+            run.wait_until(lambda: warnings(caplog), "a warning")
+            write(authority)
+            assert run.source.wait_synced(20)
+
+
+def test_a_certificate_for_another_name(
+    tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
+        in_cluster = write_in_cluster_files(tmp_path, server, authority, "token")
+        with running_source(server, in_cluster=in_cluster) as run:
+            run.wait_until(lambda: warnings(caplog), "a warning")
+            assert "the server's certificate is not trusted: IP address mismatch" in warnings(caplog)[0]
+
+
+def test_client_certificates_of_a_kubeconfig(tmp_path: Path, authority: CertificateAuthority) -> None:
+    mine = authority.sign("me")
+    with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
+        data = base64.b64encode(authority.path.read_bytes()).decode()
+        path = write_kubeconfig(
+            tmp_path,
+            cluster={"server": server.url, "certificate-authority-data": data},
+            user={"client-certificate": os.path.relpath(mine.certificate, tmp_path), "client-key": str(mine.key)},
+        )
+        with running_source(server, settings=ClientSettings(kubeconfig=str(path), qps=0)) as run:
+            assert run.source.wait_synced(20)
+            run.stop.set()
+            assert run.source.join(20)
+
+
+def test_a_server_that_speaks_no_tls(
+    tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeApiServer(one_service_cluster()) as server:
+        in_cluster = write_in_cluster_files(tmp_path, server, authority, "token")
+        with running_source(server, in_cluster=in_cluster) as run:
+            run.wait_until(lambda: warnings(caplog), "a warning")
+    assert "TLS error" in warnings(caplog)[0]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that temporary files go to."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def inline(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def test_nothing_is_left_of_certificates_in_a_kubeconfig(
+    tmp_path: Path, temporary: Path, authority: CertificateAuthority
+) -> None:
+    """And nothing of them is needed any more: each connection is a new one."""
+    mine = authority.sign("me")
+    with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
+        path = write_kubeconfig(
+            tmp_path,
+            cluster={"server": server.url, "certificate-authority-data": inline(authority.path)},
+            user={"client-certificate-data": inline(mine.certificate), "client-key-data": inline(mine.key)},
+        )
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        assert not list(temporary.iterdir())
+        for _ in range(2):
+            with connection.stream("/api/v1/services", [("watch", "true")]):
+                pass
+        connection._transport.reload(connection._transport.endpoint())
+        connection.request("GET", "/api/v1/services")
+        assert not list(temporary.iterdir())
+        assert len(server.requests) == 3
+        connection.close()
+
+
+def test_a_server_that_need_not_be_trusted(tmp_path: Path, authority: CertificateAuthority) -> None:
+    with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
+        for trusting in (True, False):
+            cluster = {"server": server.url, "insecure-skip-tls-verify": trusting}
+            connection = Connection(ClientSettings(kubeconfig=str(write_kubeconfig(tmp_path, cluster=cluster))))
+            if trusting:
+                connection.request("GET", "/api/v1/services")
+            else:
+                with pytest.raises(ApiServerError, match="the server's certificate is not trusted"):
+                    connection.request("GET", "/api/v1/services")
+            connection.close()
+
+
+def test_certificates_of_a_plugin_are_exchanged(
+    tmp_path: Path, temporary: Path, authority: CertificateAuthority
+) -> None:
+    """It is asked again where the server does not take what it gave."""
+
+    def gives(name: str) -> None:
+        mine = authority.sign(name)
+        status = {"clientCertificateData": mine.certificate.read_text(), "clientKeyData": mine.key.read_text()}
+        credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status}
+        (tmp_path / "credential").write_text(json.dumps(credential))
+
+    gives("one")
+    with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
+        plugin = {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "credential")]}
+        path = write_kubeconfig(
+            tmp_path,
+            cluster={"server": server.url, "certificate-authority": str(authority.path)},
+            user={"exec": plugin},
+        )
+        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        connection.request("GET", "/api/v1/services")
+        first = connection._transport.endpoint().pool_manager
+        gives("another")
+        server.respond_next("", respond_status(401, "who?"))
+        connection.request("GET", "/api/v1/services")
+        assert connection._transport.endpoint().pool_manager is not first
+        assert not list(temporary.iterdir())
+        connection.close()

@@ -1,0 +1,93 @@
+"""Hearing: what the kernel says of commits, written down with the time by a process that does nothing else.
+
+``python -m tests.cluster.churn.commit_listener FILE`` listens in the namespace that it is started in, until SIGTERM.
+"""
+
+import math
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from tests.cluster.churn.numbered_endpoints import FIRST
+from tests.support.lab.namespace import Namespace
+from tests.support.processes import die_with_parent
+
+_NETLINK_NETFILTER = 12
+_SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
+_NFNLGRP_NFTABLES = 7
+_SO_RCVBUFFORCE = 33
+_BUFFER = 256 << 20
+_RECORD = struct.Struct("=dI")
+_LIMIT = FIRST + (1 << 23)
+
+
+class CommitListener:
+    """A context manager that listens; ``first_seen`` is read afterwards."""
+
+    def __init__(self, namespace: Namespace, file: Path) -> None:
+        """Prepare to listen in a namespace."""
+        self._namespace, self._file = namespace, file
+
+    def __enter__(self) -> Self:
+        """Return when it listens."""
+        command = [sys.executable, "-m", "tests.cluster.churn.commit_listener", str(self._file)]
+        self._process = self._namespace.popen(command, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "listening\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Return when everything is written down."""
+        self._process.terminate()
+        self._process.communicate()
+        assert self._process.returncode == 0, "the kernel said more than could be heard"
+
+    def first_seen(self, sent: Mapping[int, float]) -> dict[int, float]:
+        """Return when each number's address was heard of first, after it was sent."""
+        heard: dict[int, float] = {}
+        for moment, said in _records(self._file):
+            # Whatever netlink says is made of words of four bytes, and so are addresses, in network order.
+            words = array("I", said[: len(said) & ~3])
+            words.byteswap()
+            for number in (word - FIRST for word in words if FIRST <= word < _LIMIT):
+                if number not in heard and sent.get(number, math.inf) <= moment:
+                    heard[number] = moment
+        return heard
+
+
+def _records(file: Path) -> Iterator[tuple[float, bytes]]:
+    with file.open("rb") as records:
+        while head := records.read(_RECORD.size):
+            moment, length = _RECORD.unpack(head)
+            yield moment, records.read(length)
+
+
+def main() -> None:
+    """Listen, and write down; an overflow of the socket's buffer ends it with an error."""
+    die_with_parent()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
+        kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+        kernel.bind((0, 0))
+        kernel.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _NFNLGRP_NFTABLES)
+        kernel.settimeout(0.2)
+        ended: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+        print("listening", flush=True)
+        with Path(sys.argv[1]).open("wb") as records:
+            while not ended:
+                try:
+                    said = kernel.recv(1 << 20)
+                except TimeoutError:
+                    continue
+                records.write(_RECORD.pack(time.time(), len(said)) + said)
+
+
+if __name__ == "__main__":
+    main()

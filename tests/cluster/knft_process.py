@@ -1,0 +1,51 @@
+"""Reflector: ``knft run`` as a DaemonSet runs it, following the API server as its ServiceAccount."""
+
+from pathlib import Path
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.server_process import ServerProcess
+from tests.cluster.service_account import ServiceAccount, TokenVolume, kubeconfig
+from tests.support.knft_command import KNFT
+from tests.support.lab import plan
+
+# Limits of the whole machine are not the tests' to change.
+_LEAVE_ALONE = ("--conntrack-max-per-core=0", "--conntrack-min=0")
+
+
+class KnftProcess(ServerProcess):
+    """The process, on the node; its credentials are files that tests may change."""
+
+    def __init__(self, cluster: Cluster, account: ServiceAccount, folder: Path, *flags: str) -> None:
+        """Write a kubeconfig with a token; nothing is started."""
+        folder.mkdir(exist_ok=True)
+        ca = Path(cluster.keys.path("ca.crt"))
+        self.volume = TokenVolume(folder / "account", ca, account.token())
+        config = kubeconfig(folder / "kubeconfig", self.volume)
+        self._fixed = [*KNFT, "run", "--kubeconfig", str(config), "--hostname-override", plan.NODE.node_name]
+        super().__init__("knft", [], cluster.namespace, folder / "knft.log")
+        self.set_flags(*flags)
+
+    def set_flags(self, *flags: str) -> None:
+        """Have other flags from the next start on."""
+        self.set_command([*self._fixed, *_LEAVE_ALONE, "-v=2", *flags])
+
+
+# What a pod finds at a fixed place, in a mount namespace of its own.
+_IN_POD = """
+mount -t tmpfs none /var/run
+mkdir -p /var/run/secrets/kubernetes.io
+ln -s "$1" /var/run/secrets/kubernetes.io/serviceaccount
+shift
+exec "$@"
+"""
+
+
+class KnftInPod(KnftProcess):
+    """The same in a pod: without a kubeconfig, by what the kubelet puts there."""
+
+    def use(self, *flags: str) -> None:
+        """Have other flags from the next start on."""
+        entering = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _IN_POD, "sh")
+        variables = ("env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443")
+        knft = [*KNFT, "run", "--hostname-override", plan.NODE.node_name, *_LEAVE_ALONE, "-v=2", *flags]
+        self.set_command([*entering, str(self.volume.folder), *variables, *knft])

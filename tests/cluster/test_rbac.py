@@ -1,0 +1,127 @@
+"""``deploy/rbac.yaml`` is what knft needs, and no more."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Api
+from tests.cluster.applier import Applier
+from tests.cluster.cluster import Cluster
+from tests.cluster.fault_stage import FLAGS
+from tests.cluster.knft_process import KnftProcess
+from tests.cluster.service_account import ServiceAccount, manifest_objects
+from tests.support.knft_command import knft
+from tests.support.lab.namespace import Namespace
+from tests.support.scenario import Scenario
+from tests.support.waiting import wait_until
+
+(ROLE,) = (item for item in manifest_objects() if item["kind"] == "ClusterRole")
+RULES: list[dict[str, Any]] = ROLE["rules"]
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+OTHERS = (("", "pods"), ("", "secrets"), ("", "configmaps"), ("", "endpoints"), ("", "events"), ("", "nodes/status"))
+RESOURCES = sorted({(group, name) for rule in RULES for group in rule["apiGroups"] for name in rule["resources"]})
+ALLOWED = {
+    (group, name, verb)
+    for rule in RULES
+    for group, name, verb in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+}
+
+pytestmark = pytest.mark.kernel
+
+
+def test_the_account_may_do_what_the_file_says_and_no_more(account: ServiceAccount) -> None:
+    """Asked of the API server, verb by verb, in all namespaces."""
+    user = account.client()
+    table = [(*resource, verb) for resource in [*RESOURCES, *OTHERS] for verb in VERBS]
+    assert {place for place in table if _may(user, *place)} == ALLOWED
+
+
+def test_everybody_may_do_the_rest(cluster: Cluster, account: ServiceAccount) -> None:
+    """What the account is told of its rights beside the role, an account without any role is told too."""
+    nobody = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "default"}}
+    cluster.api.ensure(nobody)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    path = "/api/v1/namespaces/default/serviceaccounts/nobody/token"
+    token = cluster.api.call("POST", path, request)["status"]["token"]
+    own, others = (_rights(user) for user in (account.client(), cluster.token_client(token)))
+    assert others <= own
+    assert own - others == ALLOWED
+
+
+@pytest.fixture(scope="module")
+def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server that streams no lists, so that they are read in pages."""
+    namespace = Namespace.create("old")
+    folder = tmp_path_factory.mktemp("old")
+    with closing(namespace), Cluster(namespace, folder, "--feature-gates=WatchList=false") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["resources"][0])
+def test_each_rule_is_needed(cluster: Cluster, account: ServiceAccount, tmp_path: Path, rule: dict[str, Any]) -> None:
+    """Without it knft says what it may not do, goes on, and heals when it may."""
+    _expect_complaint(cluster, account, tmp_path, rule["resources"][0], [other for other in RULES if other != rule])
+
+
+@pytest.mark.parametrize(
+    ("rule", "verb"),
+    [pytest.param(rule, verb, id=f"{verb} {rule['resources'][0]}") for rule in RULES for verb in rule["verbs"]],
+)
+def test_each_verb_is_needed(old_cluster: Cluster, tmp_path: Path, rule: dict[str, Any], verb: str) -> None:
+    """The same of one verb, by an API server that needs each of them: a list that is streamed is a watch."""
+    left = {**rule, "verbs": [other for other in rule["verbs"] if other != verb]}
+    rules = [left if other == rule else other for other in RULES if other != rule or left["verbs"]]
+    _expect_complaint(old_cluster, ServiceAccount(old_cluster), tmp_path, rule["resources"][0], rules)
+
+
+def _expect_complaint(
+    cluster: Cluster, account: ServiceAccount, folder: Path, resource: str, rules: list[dict[str, Any]]
+) -> None:
+    follower = KnftProcess(cluster, account, folder, *FLAGS)
+    cluster.api.ensure({**ROLE, "rules": rules})
+    Applier(cluster).apply(Scenario("", [], ()).manifests())
+    try:
+        follower.start()
+        wait_until(lambda: _complains(follower, resource), f"nothing is said of {resource}", follower.check)
+        cluster.api.ensure(ROLE)
+        wait_until(lambda: "full sync" in follower.log.read_text(), "it does not heal", follower.check)
+    finally:
+        follower.close()
+        cluster.api.ensure(ROLE)
+        knft(cluster.namespace, "cleanup")
+
+
+def _complains(follower: KnftProcess, resource: str) -> bool:
+    said = follower.log.read_text().splitlines()
+    return any(resource in line and "forbidden" in line for line in said)
+
+
+def _may(user: Api, group: str, resource: str, verb: str) -> bool:
+    name, _, part = resource.partition("/")
+    attributes = {"group": group, "resource": name, "subresource": part, "verb": verb}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    asked = user.call("POST", path, {**review, "spec": {"resourceAttributes": attributes}})
+    return bool(asked["status"]["allowed"])
+
+
+def _rights(user: Api) -> set[tuple[str, str, str]]:
+    """Return the rights that a user is told of: group, resource and verb, or "", "" and verb with a path in front."""
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    status = user.call("POST", path, {**review, "spec": {"namespace": "default"}})["status"]
+    assert not status["incomplete"]
+    return {
+        (group, name, verb)
+        for rule in status["resourceRules"]
+        for group, name, verb in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    } | {
+        ("", "", verb + path)
+        for rule in status["nonResourceRules"]
+        for verb in rule["verbs"]
+        for path in rule["nonResourceURLs"]
+    }

@@ -1,0 +1,41 @@
+"""Every scenario through a real API server: what is written there is what happens to packets."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.cluster.api_server_mode import ApiServerMode
+from tests.cluster.cluster import Cluster
+from tests.cluster.service_account import ServiceAccount
+from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
+from tests.support.knft_command import knft
+from tests.support.lab import plan
+from tests.support.lab.topology import Lab
+from tests.support.scenario import Packet, Scenario, read_scenarios
+
+SCENARIOS = read_scenarios()
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture(scope="module")
+def scene(
+    lab: Lab, cluster: Cluster, account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ScenarioRunner]:
+    folder = tmp_path_factory.mktemp("scenarios")
+    with closing(ApiServerMode(cluster, account, folder)) as mode, scenario_runner(lab, folder, mode) as scene:
+        yield scene
+    knft(lab.host("node").namespace, "cleanup")
+
+
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
+def test_packet(
+    scene: ScenarioRunner,
+    cluster: Cluster,  # noqa: ARG001 - its logs are attached to a failure
+    scenario: Scenario,
+    packet: Packet,
+    version: plan.Version,
+) -> None:
+    """The packet has the outcome that its clause says."""
+    scene.try_packet(scenario, packet, version)
