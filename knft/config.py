@@ -1,4 +1,4 @@
-"""What an operator can set, as one frozen value; flag names are kube-proxy's (behaviour.md I)."""
+"""Config: the settings of the proxy; flags are named as kube-proxy's (docs/behaviour/configuration.md)."""
 
 import re
 from fractions import Fraction
@@ -11,16 +11,16 @@ from knft.families import Family
 from knft.model import addresses
 
 DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
-"""How traffic of this node's pods is told from other traffic (I.6)."""
+"""How packets of this node's pods are recognised (docs/behaviour/configuration.md#local-traffic)."""
 
 PRIMARY, ALL = "primary", "all"
-"""Words of ``--nodeport-addresses``: the node's own address; every local address but loopback."""
+"""Keywords of ``--nodeport-addresses``: the node's own address; every local address except loopback."""
 
 
 class Config(Struct, frozen=True):
-    """Settings of one process. Periods are seconds; addresses and CIDRs are canonical text.
+    """The settings. Periods are in seconds; addresses and CIDRs are canonical text.
 
-    ``pod_interface`` is what detection by interface looks for, a name or the beginning of names and ``*``.
+    ``pod_interface`` is the name of the pods' interface, or a prefix of names and ``*``.
     """
 
     node_name: str
@@ -37,31 +37,32 @@ class Config(Struct, frozen=True):
 
     @property
     def masquerade_mark(self) -> int:
-        """The packet mark that asks for masquerading."""
+        """The packet mark that requests masquerading."""
         return 1 << self.masquerade_bit
 
     @property
     def detects_by_interface(self) -> bool:
-        """Whether pods are told by the interface that their packets come in by."""
+        """Whether the input interface, and not the source address, identifies packets of local pods."""
         return self.detect_local_mode in ("BridgeInterface", "InterfaceNamePrefix")
 
     def cluster_cidr(self, family: Family) -> str | None:
-        """Return the range of pod addresses of ``family`` in mode ClusterCIDR, or None where none is set (I.6)."""
+        """Return the pod CIDR of ``family`` in mode ClusterCIDR, or None if none is set."""
         return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)
 
     def static_pod_cidr(self, family: Family) -> str | None:
-        """Return the range of pod addresses of ``family`` where it is known beforehand and is not all there are."""
+        """Return the pod CIDR of ``family`` if flags set it and it does not include all addresses."""
         cidr = self.cluster_cidr(family) if self.detect_local_mode == "ClusterCIDR" else None
         return None if cidr is None or addresses.is_zero_network(cidr) else cidr
 
     def nodeport_cidrs(self, family: Family) -> tuple[str, ...]:
-        """Return the CIDRs of ``family`` whose local addresses accept NodePorts; none where there are only words."""
+        """Return the CIDRs of ``family`` that select NodePort addresses; none if there are only keywords."""
         return addresses.networks_of_family(self.nodeport_addresses, family)
 
     def nodeports_on_all_addresses(self, family: Family) -> bool:
-        """Whether every local address but loopback accepts NodePorts (I.5).
+        """Whether every local address except loopback accepts NodePorts.
 
-        As in kube-proxy, CIDRs of the other family alone leave this family open.
+        As in kube-proxy, CIDRs of only the other family do not restrict this family. See
+        docs/behaviour/configuration.md#node-addresses.
         """
         if ALL in self.nodeport_addresses:
             return True
@@ -106,7 +107,7 @@ def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical addresses, at most one of each family; raise UsageError naming ``flag``."""
     found: dict[Family, str] = {}
     for text in _split(texts):
-        _at_most_one(flag, found, *_address(flag, text))
+        _add_one_per_family(flag, found, *_address(flag, text))
     return tuple(found.values())
 
 
@@ -119,7 +120,7 @@ def parse_cluster_cidrs(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical CIDRs, at most one of each family; raise UsageError naming ``flag``."""
     found: dict[Family, str] = {}
     for text in _split(texts):
-        _at_most_one(flag, found, *_network(flag, text))
+        _add_one_per_family(flag, found, *_network(flag, text))
     return tuple(found.values())
 
 
@@ -129,12 +130,12 @@ def parse_networks(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words and canonical CIDRs of ``--nodeport-addresses``; raise UsageError naming ``flag``."""
+    """Return the keywords and canonical CIDRs of ``--nodeport-addresses``; raise UsageError naming ``flag``."""
     words = tuple(_split(texts))
     if "localhost" in words:
         msg = (
             f"{flag}: NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
-            "leave 'localhost' out and dial a node address or the cluster IP"
+            "leave out 'localhost' and connect to a node address or the cluster IP"
         )
         raise UsageError(msg)
     found = tuple(word if word in (PRIMARY, ALL) else _network(flag, word)[1] for word in words)
@@ -150,16 +151,16 @@ def parse_detect_local(
     prefix: str,
     flags: tuple[str, str, str] = ("--detect-local-mode", "--pod-bridge-interface", "--pod-interface-name-prefix"),
 ) -> str:
-    """Return what detection by interface looks for, "" in the other modes; raise UsageError naming one of ``flags``."""
+    """Return the interface name or prefix for the mode, "" in other modes; raise UsageError naming one of ``flags``."""
     of_mode, of_bridge, of_prefix = flags
     wanted = {"BridgeInterface": (of_bridge, bridge, ""), "InterfaceNamePrefix": (of_prefix, prefix, "*")}
     if mode not in wanted:
         return ""
     flag, name, end = wanted[mode]
     if not name:
-        msg = f"{flag}: it is needed with {of_mode} {mode}"
+        msg = f"{flag}: it is required with {of_mode} {mode}"
         raise UsageError(msg)
-    # A name goes into a rule: what no interface can be called is refused, as are nft's wildcards.
+    # The name becomes part of a rule: only valid names, and no wildcards of nft.
     if not _INTERFACE.fullmatch(name):
         msg = f"{flag}: {name!r} is not the name of an interface (letters, digits and _.@:-, at most 15)"
         raise UsageError(msg)
@@ -186,7 +187,7 @@ def _network(flag: str, text: str) -> tuple[Family, str]:
     return parsed
 
 
-def _at_most_one(flag: str, found: dict[Family, str], family: Family, text: str) -> None:
+def _add_one_per_family(flag: str, found: dict[Family, str], family: Family, text: str) -> None:
     if found.setdefault(family, text) != text:
-        msg = f"{flag}: two values of {family.value}, {found[family]} and {text}; give one of each family"
+        msg = f"{flag}: two {family.value} values, {found[family]} and {text}; give at most one per family"
         raise UsageError(msg)

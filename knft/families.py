@@ -1,10 +1,10 @@
-"""IP families: one type for all of knft, with what nft, netlink and packets call them."""
+"""IP families: one type for all packages, with the names in nftables, netlink and IP headers."""
 
 import enum
 from typing import Literal
 
 NftFamily = Literal["ip", "ip6"]
-"""A family as nft(8) spells it, for tables and for header expressions."""
+"""A family in nftables, as name of a table's family and of the header in expressions."""
 
 IpVersion = Literal[4, 6]
 """A family as the version field of an IP header."""

@@ -127,7 +127,7 @@ class Bad(NamedTuple):
     message: str
 
 
-LOCALHOST = "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; leave 'localhost' out"
+LOCALHOST = "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; leave out 'localhost'"
 BAD = {
     "a name": Bad(parse_addresses, ("node-1",), "'node-1' is not an IP address"),
     "a CIDR for an address": Bad(parse_addresses, ("192.0.2.0/24",), "'192.0.2.0/24' is not an IP address"),
@@ -137,17 +137,17 @@ BAD = {
     "two IPv4 addresses": Bad(
         parse_addresses,
         ("192.0.2.1,fd00::1", "192.0.2.2"),
-        "two values of IPv4, 192.0.2.1 and 192.0.2.2; give one of each family",
+        "two IPv4 values, 192.0.2.1 and 192.0.2.2; give at most one per family",
     ),
     "two IPv6 addresses": Bad(
-        parse_addresses, ("fd00::1,fd00::2",), "two values of IPv6, fd00::1 and fd00::2; give one of each family"
+        parse_addresses, ("fd00::1,fd00::2",), "two IPv6 values, fd00::1 and fd00::2; give at most one per family"
     ),
     "an address for a cluster CIDR": Bad(parse_cluster_cidrs, ("10.244.0.0",), "'10.244.0.0' is not a CIDR such as"),
     "a prefix too long": Bad(parse_cluster_cidrs, ("10.244.0.0/33",), "'10.244.0.0/33' is not a CIDR such as"),
     "two cluster CIDRs": Bad(
         parse_cluster_cidrs,
         ("10.244.0.0/16,10.245.0.0/16",),
-        "two values of IPv4, 10.244.0.0/16 and 10.245.0.0/16; give one of each family",
+        "two IPv4 values, 10.244.0.0/16 and 10.245.0.0/16; give at most one per family",
     ),
     "a mask": Bad(parse_networks, ("10.0.0.0/255.0.0.0",), "'10.0.0.0/255.0.0.0' is not a CIDR such as"),
     "a prefix without an address": Bad(parse_networks, ("/8",), "'/8' is not a CIDR such as"),

@@ -1,4 +1,4 @@
-"""Decisions: which endpoints, which policy, whose frontend. Values in, a ServicePlan out (behaviour.md B, C.6).
+"""Decisions: endpoints, traffic policies and ownership of frontends. Input: tracked objects; output: ServicePlans.
 
-Nothing here performs I/O, logs, reads a clock, or knows nftables.
+No I/O, no logging, no clock, no nftables. See docs/behaviour/endpoints.md.
 """

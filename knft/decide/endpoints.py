@@ -1,4 +1,4 @@
-"""CategorizeEndpoints: which endpoints each kind of traffic may reach (B)."""
+"""Selection of endpoints by kind of traffic, as kube-proxy's CategorizeEndpoints (docs/behaviour/endpoints.md)."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,24 +7,24 @@ from knft.model.plan import CategorizedEndpoints
 from knft.model.service_port import ServicePort
 
 Endpoints = tuple[Endpoint, ...]
-_Usable = Callable[[Endpoint], bool]
+_EndpointFilter = Callable[[Endpoint], bool]
 
 
 def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str, zone: str) -> CategorizedEndpoints:
-    """Choose the endpoints of ``port`` for a node in ``zone`` ("" where the node has no zone label)."""
+    """Select the endpoints of ``port`` for a node in ``zone`` ("" if the node has no zone label)."""
     cluster: Endpoints = ()
-    hinted: _Usable | None = None
+    hinted: _EndpointFilter | None = None
     if port.uses_cluster_endpoints:
         hinted = _topology(endpoints, node_name, zone)
         cluster = tuple(e for e in endpoints if e.ready and (hinted is None or hinted(e)))
-        # The fallback to terminating endpoints looks at no hints: better far than not at all.
-        cluster = cluster or tuple(e for e in endpoints if _last_resort(e))
+        # The fallback to terminating endpoints ignores hints: a distant endpoint is better than none.
+        cluster = cluster or tuple(e for e in endpoints if _is_serving_terminating(e))
     if not port.uses_local_endpoints:
         return CategorizedEndpoints(cluster, (), cluster, bool(cluster))
 
     local_ready = tuple(e for e in endpoints if e.is_local and e.ready)
-    local = local_ready or tuple(e for e in endpoints if e.is_local and _last_resort(e))
-    has_any = bool(cluster) or any(e.ready or _last_resort(e) for e in endpoints)
+    local = local_ready or tuple(e for e in endpoints if e.is_local and _is_serving_terminating(e))
+    has_any = bool(cluster) or any(e.ready or _is_serving_terminating(e) for e in endpoints)
     if not port.uses_cluster_endpoints:
         return CategorizedEndpoints((), local, local, has_any)
     local_is_subset = hinted is None and (bool(local_ready) or not local)
@@ -32,7 +32,7 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
     return CategorizedEndpoints(cluster, local, reachable, has_any)
 
 
-def _last_resort(endpoint: Endpoint) -> bool:
+def _is_serving_terminating(endpoint: Endpoint) -> bool:
     return endpoint.serving and endpoint.terminating
 
 
@@ -41,11 +41,11 @@ def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
     return tuple(found[key] for key in sorted(found))
 
 
-def _topology(endpoints: Endpoints, node_name: str, zone: str) -> _Usable | None:
-    """Return which endpoints the hints leave for this node, or None where hints do not apply.
+def _topology(endpoints: Endpoints, node_name: str, zone: str) -> _EndpointFilter | None:
+    """Return the filter by topology hints for this node, or None if hints do not apply.
 
-    Hints count only when every ready endpoint has one and one of them names this node, or else this zone: a set
-    of hints that is half written must not leave clients without endpoints.
+    Hints apply only if every ready endpoint has some and at least one names this node or, failing that, this zone. A
+    partial set of hints must not leave clients without endpoints.
     """
     ready = [endpoint for endpoint in endpoints if endpoint.ready]
     if not ready:

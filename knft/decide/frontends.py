@@ -1,7 +1,7 @@
-"""Who owns a frontend when two Services claim it (DESIGN.md 1.1).
+"""Ownership of frontends that two Services claim (docs/behaviour/ownership.md).
 
-A cluster IP comes before a load balancer VIP, that before an external IP: an external IP must not be able to
-capture a cluster IP. Then the older Service wins, then the lower name.
+A cluster IP takes precedence over a load balancer VIP, and that over an external IP: an external IP must not capture a
+cluster IP. Among equals the older Service owns the frontend, then the one with the lower name.
 """
 
 from msgspec import Struct
@@ -14,16 +14,17 @@ _Rank = tuple[int, bool, str, ServicePortName]
 
 
 class LosingClaim(Struct, frozen=True):
-    """A claim that another Service holds: ``loser`` does not get ``frontend``, ``winner`` has it."""
+    """A claim that does not count: ``owner`` has the frontend, and not ``loser``."""
 
     frontend: Frontend
     loser: ServicePortName
     owner: ServicePortName
 
     def __str__(self) -> str:
-        """Return the conflict as a sentence."""
+        """Return a log message."""
         frontend = self.frontend
-        return f"{self.loser}: {frontend.address or 'NodePort'} {frontend.port}/{frontend.protocol} is {self.owner}'s"
+        where = f"{frontend.address or 'NodePort'} {frontend.port}/{frontend.protocol}"
+        return f"{self.loser} does not get {where}: it belongs to {self.owner}"
 
 
 class _Claim(Struct, frozen=True):
@@ -32,15 +33,15 @@ class _Claim(Struct, frozen=True):
 
 
 def claimed_frontends(port: ServicePort) -> tuple[Frontend, ...]:
-    """Return what a Service port claims; of duplicates the strongest kind stays."""
+    """Return the frontends that a Service port claims; of duplicates, the one of the strongest kind."""
     claims: dict[FrontendKey, Frontend] = {}
     addressed = (
         (FrontendKind.CLUSTER_IP, (port.cluster_ip,)),
         (FrontendKind.LOAD_BALANCER_VIP, port.load_balancer_vips),
         (FrontendKind.EXTERNAL_IP, port.external_ips),
     )
-    for kind, found in addressed:
-        for address in found:
+    for kind, addresses in addressed:
+        for address in addresses:
             frontend = Frontend(kind, address, port.protocol, port.port)
             claims.setdefault(frontend.key, frontend)
     if port.node_port:
@@ -50,7 +51,7 @@ def claimed_frontends(port: ServicePort) -> tuple[Frontend, ...]:
 
 
 class FrontendClaims:
-    """Every claim to every frontend of one family, and who holds it."""
+    """All claims to the frontends of one family, and the owner of each."""
 
     def __init__(self) -> None:
         """Start without claims."""
@@ -59,41 +60,44 @@ class FrontendClaims:
         self._contested: set[FrontendKey] = set()
 
     def claim(self, name: ServicePortName, port: ServicePort | None) -> set[ServicePortName]:
-        """Replace what ``name`` claims (None: nothing); return the Service ports that gain or lose by it."""
+        """Replace the claims of ``name`` (None: no claims); return the Service ports that gain or lose a frontend."""
         touched: dict[FrontendKey, ServicePortName | None] = {}
-        for place in self._keys.pop(name, ()):
-            touched[place] = self._owner(place)
-            self._remove_claim(place, name)
+        for key in self._keys.pop(name, ()):
+            touched[key] = self._owner(key)
+            self._remove_claim(key, name)
         for frontend in claimed_frontends(port) if port is not None else ():
             touched.setdefault(frontend.key, self._owner(frontend.key))
             self._add_claim(name, frontend, port)
         affected: set[ServicePortName] = set()
-        for place, before in touched.items():
-            after = self._owner(place)
+        for key, before in touched.items():
+            after = self._owner(key)
             if before != after:
                 affected |= {owner for owner in (before, after) if owner is not None}
         return affected
 
     def owned_by(self, name: ServicePortName) -> tuple[Frontend, ...]:
-        """Return the frontends that ``name`` holds, in the order in which it claims them."""
+        """Return the frontends that ``name`` owns, in the order of its claims."""
         return tuple(
-            self._claims[place][name].frontend
-            for place in self._keys.get(name, ())
-            if place not in self._contested or self._owner(place) == name
+            self._claims[key][name].frontend
+            for key in self._keys.get(name, ())
+            if key not in self._contested or self._owner(key) == name
         )
 
     def losing_claims(self) -> tuple[LosingClaim, ...]:
-        """Return every claim that another Service holds, sorted; ports of one Service may well say the same twice."""
-        losses = []
-        for place in self._contested:
-            winner = self._owner(place)
-            for name, claim in self._claims[place].items():
-                if winner is not None and name.service != winner.service:
-                    losses.append(LosingClaim(claim.frontend, name, winner))
-        return tuple(sorted(losses, key=lambda loss: (loss.loser, str(loss.frontend.key))))
+        """Return all claims to frontends that another Service owns, sorted.
 
-    def _owner(self, place: FrontendKey) -> ServicePortName | None:
-        claims = self._claims.get(place)
+        Ports of one Service may claim the same frontend.
+        """
+        losing = []
+        for key in self._contested:
+            owner = self._owner(key)
+            for name, claim in self._claims[key].items():
+                if owner is not None and name.service != owner.service:
+                    losing.append(LosingClaim(claim.frontend, name, owner))
+        return tuple(sorted(losing, key=lambda claim: (claim.loser, str(claim.frontend.key))))
+
+    def _owner(self, key: FrontendKey) -> ServicePortName | None:
+        claims = self._claims.get(key)
         if not claims:
             return None
         if len(claims) == 1:
@@ -103,16 +107,16 @@ class FrontendClaims:
     def _add_claim(self, name: ServicePortName, frontend: Frontend, port: ServicePort | None) -> None:
         created = port.creation_timestamp if port is not None else ""
         claims = self._claims.setdefault(frontend.key, {})
-        # A Service without a timestamp is not in the API server yet: it counts as the youngest.
+        # A Service without a timestamp is not in an API server yet: it counts as the youngest.
         claims[name] = _Claim(frontend, (frontend.kind, not created, created, name))
         self._keys[name] = (*self._keys.get(name, ()), frontend.key)
         if len(claims) > 1:
             self._contested.add(frontend.key)
 
-    def _remove_claim(self, place: FrontendKey, name: ServicePortName) -> None:
-        claims = self._claims[place]
+    def _remove_claim(self, key: FrontendKey, name: ServicePortName) -> None:
+        claims = self._claims[key]
         del claims[name]
-        if len(claims) < 2:  # noqa: PLR2004 - one claimant has no rival
-            self._contested.discard(place)
+        if len(claims) < 2:  # noqa: PLR2004 - a single claim is not contested
+            self._contested.discard(key)
         if not claims:
-            del self._claims[place]
+            del self._claims[key]

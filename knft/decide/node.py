@@ -1,4 +1,4 @@
-"""What the node's own objects and the configuration mean for one family (I.5)."""
+"""The node as one family sees it: Node object, ServiceCIDRs, flags (docs/behaviour/configuration.md#node-addresses)."""
 
 from collections.abc import Iterable
 
@@ -16,10 +16,10 @@ def view_node(
     service_cidrs: Iterable[ServiceCIDR],
     local_addresses: Iterable[str],
 ) -> NodeView:
-    """Return the node as ``family`` sees it.
+    """Return the node's view for ``family``.
 
-    ``local_addresses`` are what NodePort CIDRs choose from: the machine's interface addresses, or those of the Node
-    object where nothing of the machine may be read.
+    ``local_addresses`` are the candidates for NodePort CIDRs: the addresses of the machine's interfaces, or those of
+    the Node object if nothing on the machine may be read.
     """
     node_ip = next(iter(addresses.of_family(_node_ips(config, node), family)), None)
     cidrs = [*config.service_cidrs, *(cidr for item in service_cidrs for cidr in item.spec.cidrs or ())]
@@ -46,12 +46,12 @@ def _pod_cidr(family: Family, config: Config, node: Node | None) -> str | None:
 
 
 def _node_ips(config: Config, node: Node | None) -> tuple[str, ...]:
-    """Return the node's addresses, the primary ones first: flags, then InternalIP, then ExternalIP."""
+    """Return the node's addresses by priority: flags, InternalIP, ExternalIP."""
     return (*config.node_ips, *node_addresses(node))
 
 
 def node_addresses(node: Node | None) -> tuple[str, ...]:
-    """Return the IP addresses of a Node object, InternalIP before ExternalIP."""
+    """Return the IP addresses of a Node object, InternalIPs before ExternalIPs."""
     if node is None or node.status is None:
         return ()
     listed = node.status.addresses or ()

@@ -1,4 +1,4 @@
-"""The plan for one Service port (C.6, 1 to 5)."""
+"""The plan for one Service port (docs/behaviour/nftables.md#service-ports)."""
 
 from knft.decide.endpoints import Endpoints, categorize_endpoints
 from knft.model import addresses
@@ -15,7 +15,7 @@ def plan_service_port(
     frontends: tuple[Frontend, ...],
     node: NodeView,
 ) -> ServicePlan:
-    """Decide what becomes of the traffic to ``frontends``, those that the Service port owns."""
+    """Return the plan for a Service port that owns ``frontends``."""
     chosen = categorize_endpoints(endpoints, port, node.name, node.zone)
     return ServicePlan(
         name,
@@ -29,12 +29,12 @@ def plan_service_port(
 
 
 def _allowed_sources(port: ServicePort, node: NodeView) -> tuple[str, ...]:
-    """Return who may dial the load balancer VIPs, () where everybody may (C.6, 9 and 14)."""
+    """Return the source ranges that may connect to the load balancer VIPs, () for all sources."""
     ranges = port.load_balancer_source_ranges
     if not ranges:
         return ()
     node_allowed = node.node_ip is not None and any(addresses.contains(cidr, node.node_ip) for cidr in ranges)
-    # A node that dials a VIP may be given that VIP as its own address.
+    # If the node itself connects to a VIP, the packet's source address may be that VIP.
     own = tuple(addresses.as_network(vip) for vip in port.load_balancer_vips) if node_allowed else ()
     return addresses.collapse((*ranges, *own))
 

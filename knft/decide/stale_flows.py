@@ -1,6 +1,6 @@
-"""Which UDP flows lead where no endpoint is any more (F.1): conntrack would send them there for ever.
+"""Detection of conntrack entries of removed UDP endpoints (docs/behaviour/conntrack.md#stale-udp-entries).
 
-Ends of flows are bytes here, an address followed by a port, as the kernel writes them: there may be a million of them.
+Addresses with ports are bytes here, as in the kernel's messages: there may be a million entries.
 """
 
 import ipaddress
@@ -11,19 +11,19 @@ from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 
 PackedSocket = bytes
-"""An address and a port, both in network order: 6 bytes of IPv4, 18 of IPv6."""
+"""An address and a port in network byte order: 6 bytes for IPv4, 18 for IPv6."""
 
 _PORT_BYTES = 2
-_Claims = dict[ServicePortName, frozenset[PackedSocket]]
+_EndpointsByPort = dict[ServicePortName, frozenset[PackedSocket]]
 
 
 def packed_socket(address: str, port: int) -> PackedSocket:
-    """Return an address in canonical text and a port as one end of a flow."""
+    """Return a canonical address and a port as bytes."""
     return packed_address(address) + _packed_port(port)
 
 
 def packed_address(address: str) -> bytes:
-    """Return an address in canonical text as the kernel writes it."""
+    """Return a canonical address as bytes."""
     return ipaddress.ip_address(address).packed
 
 
@@ -32,48 +32,48 @@ def _packed_port(port: int) -> bytes:
 
 
 class UdpFrontends:
-    """The frontends of one family's UDP Services, each with the endpoints that still serve, ready or not.
+    """The frontends of one family's UDP Services, with the serving endpoints of each, ready or not.
 
-    One thread notes changes, each in time that depends on its own size alone; others may ask meanwhile, and find every
-    frontend as it was or as it is.
+    One thread updates; the cost depends only on the size of the change. Other threads may call ``is_stale`` meanwhile;
+    they see each frontend before or after the update.
     """
 
     def __init__(self) -> None:
-        """Know no Service."""
-        self._noted: dict[ServicePortName, tuple[frozenset[bytes], frozenset[PackedSocket]]] = {}
-        self._by_key: dict[bytes, _Claims] = {}
-        """By end, for addresses that are dialled, and by port alone for NodePorts."""
+        """Start without Services."""
+        self._service_ports: dict[ServicePortName, tuple[frozenset[bytes], frozenset[PackedSocket]]] = {}
+        self._by_key: dict[bytes, _EndpointsByPort] = {}
+        """Keys are packed sockets and, for NodePorts, packed ports."""
         self._node_ports = 0
-        """How many keys are of NodePorts; counted, since nobody but who notes may go through them."""
+        """How many keys are of NodePorts; counted, because other threads cannot iterate over ``_by_key`` safely."""
 
     def __bool__(self) -> bool:
         """Whether there is any UDP Service."""
         return bool(self._by_key)
 
     def update(self, name: ServicePortName, port: ServicePort | None, endpoints: Collection[Endpoint]) -> bool:
-        """Note what a Service port is now, None where it is gone; return whether a flow may be judged otherwise now.
+        """Replace a Service port (None: removed); return whether an entry may have become stale or current.
 
-        Any policy and any locality: what a new flow may not do, one that lives goes on doing.
+        Traffic policies and locality do not count: an existing connection may continue where a new one may not start.
         """
-        before = self._noted.pop(name, None)
+        before = self._service_ports.pop(name, None)
         if name.protocol != "UDP" or port is None:
             now = None
         else:
             serving = frozenset(packed_socket(each.address, each.port) for each in endpoints if each.serving)
-            now = self._noted[name] = (frozenset(_keys(port)), serving)
+            now = self._service_ports[name] = (frozenset(_keys(port)), serving)
         if now == before:
             return False
         gone = before[0] if before is not None else frozenset[bytes]()
         for key in gone - (now[0] if now is not None else frozenset()):
-            self._unclaim(key, name)
+            self._remove_key(key, name)
         if now is not None:
             for key in now[0]:
                 self._node_ports += _is_node_port(key) and key not in self._by_key
-                # Replaced as a whole, and never changed: somebody may be reading it.
+                # Replaced and never modified: another thread may be reading it.
                 self._by_key[key] = {**self._by_key.get(key, {}), name: now[1]}
         return True
 
-    def _unclaim(self, key: bytes, name: ServicePortName) -> None:
+    def _remove_key(self, key: bytes, name: ServicePortName) -> None:
         left = {other: serving for other, serving in self._by_key[key].items() if other != name}
         if left:
             self._by_key[key] = left
@@ -84,11 +84,11 @@ class UdpFrontends:
     def is_stale(
         self, original_destination: PackedSocket, reply_source: PackedSocket, node_port_addresses: Collection[bytes]
     ) -> bool:
-        """Tell whether a flow that was opened to ``dialled`` has ``answering``, who is no endpoint of its frontend.
+        """Tell whether an entry to ``original_destination`` is answered by an address that is not an endpoint of it.
 
-        One that was never translated answers from where it was dialled, and is stale too: nobody is there. Of flows to
-        a NodePort's number only those to ``node_port_addresses``, since others are to strangers who use that number.
-        Where two Services claim a frontend, the endpoints of both count.
+        An entry that was not translated has the destination itself as ``reply_source``, and is stale too. Entries to
+        the port number of a NodePort count only for ``node_port_addresses``: other hosts may use the same number. If
+        two Services claim a frontend, the endpoints of both are current.
         """
         claims = self._by_key.get(original_destination)
         if claims is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
@@ -97,7 +97,7 @@ class UdpFrontends:
 
     @property
     def has_node_ports(self) -> bool:
-        """Whether any of the Services has a NodePort."""
+        """Whether any Service has a NodePort."""
         return self._node_ports > 0
 
 

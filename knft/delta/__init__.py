@@ -1,4 +1,4 @@
-"""The difference between what is programmed and what is wanted, as the least that has to be sent.
+"""The smallest change from the programmed to the desired contents of a table.
 
-Values in, values out; it knows tables and elements, and neither Kubernetes nor the kernel.
+No I/O. The package knows tables and elements, and neither Kubernetes nor the kernel.
 """

@@ -8,10 +8,10 @@ from knft.nft.objects import Chain, Contents, Key, Value
 
 
 class ContentsDiff(Struct, frozen=True):
-    """Elements to remove and elements to add, by container; an element with a new value is in both.
+    """Elements to remove and to add, by container; an element whose value changes is in both.
 
-    ``written`` are owned chains that have other rules, ``made`` those that are new, to which nothing leads yet, and
-    ``unwanted`` the names of those that nobody owns any more.
+    ``changed_chains`` are owned chains with other rules, ``new_chains`` those that nothing refers to yet, and
+    ``emptied_chains`` the names of those that no longer have an owner.
     """
 
     removed: dict[str, tuple[Key, ...]]
@@ -21,7 +21,7 @@ class ContentsDiff(Struct, frozen=True):
     new_chains: tuple[Chain, ...] = ()
 
 
-class _Collector:
+class _ElementChanges:
     def __init__(self) -> None:
         self.removed: dict[str, list[Key]] = {}
         self.added: dict[str, dict[Key, Value]] = {}
@@ -41,11 +41,11 @@ class _Collector:
 
 
 def diff_contents(old: Contents, new: Contents) -> ContentsDiff:
-    """Return what turns ``old`` into ``new``."""
-    found = _Collector()
+    """Return the changes from ``old`` to ``new``."""
+    found = _ElementChanges()
     _compare_entries(old, new, found)
     _compare_arrays(old, new, found)
-    # Sorted, because the order of a set is another in every process.
+    # Sorted, because the order of a set differs between processes.
     for container, key in sorted(old.members - new.members):
         found.remove(container, key)
     for container, key in sorted(new.members - old.members):
@@ -56,7 +56,7 @@ def diff_contents(old: Contents, new: Contents) -> ContentsDiff:
     return ContentsDiff(removed, found.added, written, tuple(sorted(old.chains.keys() - new.chains.keys())), made)
 
 
-def _compare_entries(old: Contents, new: Contents, found: _Collector) -> None:
+def _compare_entries(old: Contents, new: Contents, found: _ElementChanges) -> None:
     for place, entry in old.entries.items():
         found.replace(*place, entry, new.entries.get(place))
     for place, entry in new.entries.items():
@@ -64,13 +64,13 @@ def _compare_entries(old: Contents, new: Contents, found: _Collector) -> None:
             found.add(*place, entry)
 
 
-def _compare_arrays(old: Contents, new: Contents, found: _Collector) -> None:
+def _compare_arrays(old: Contents, new: Contents, found: _ElementChanges) -> None:
     for name, array in old.arrays.items():
-        wanted = new.arrays.get(name, ())
-        # One comparison in C for the arrays that stay, which are all but one when a Service has many frontends.
-        if array == wanted:
+        desired = new.arrays.get(name, ())
+        # One comparison in C for unchanged arrays: all but one, if a Service has many frontends.
+        if array == desired:
             continue
-        for index, (before, after) in enumerate(zip_longest(array, wanted)):
+        for index, (before, after) in enumerate(zip_longest(array, desired)):
             found.replace(name.container, (*name.prefix, index), before, after)
     for name, array in new.arrays.items():
         if name not in old.arrays:

@@ -1,4 +1,4 @@
-"""The Kubernetes vocabulary: frozen values that the stages hand to each other.
+"""The Kubernetes vocabulary: frozen values that the stages of the pipeline pass to each other.
 
-Nothing here performs I/O, knows nftables, or reads a clock.
+No I/O, no nftables, no clock.
 """

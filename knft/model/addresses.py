@@ -1,8 +1,7 @@
 """IP addresses and networks as canonical text.
 
-Text is what the API sends and what nftables reads, so it is what the stages carry; these functions are the
-only place that parses it. They accept leading zeros in IPv4 octets, as the Kubernetes API does (A.3), and read
-them as decimal.
+The API and nftables both use text, so the stages pass text; only this module parses it. As the Kubernetes API does, it
+accepts leading zeros in IPv4 octets and reads them as decimal (docs/behaviour/tracking.md#service-ports).
 """
 
 import ipaddress
@@ -10,13 +9,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from knft.families import Family
+from knft.families import FAMILY_OF_VERSION, Family
 
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-# Nearly all addresses; ipaddress takes ten times as long to say the same.
+# Nearly all addresses match; ipaddress takes ten times as long.
 _CANONICAL_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
-_VERSIONS = {4: Family.IPV4, 6: Family.IPV6}
 
 
 def _decimal(text: str) -> str:
@@ -37,31 +35,31 @@ def parse_address(text: str) -> tuple[Family, str] | None:
             return None
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-    return _VERSIONS[address.version], str(address)
+    return FAMILY_OF_VERSION[address.version], str(address)
 
 
 @lru_cache(maxsize=1 << 10)
 def parse_network(text: str) -> tuple[Family, str] | None:
     """Return the family and canonical text of a CIDR (host bits cleared), or None if ``text`` is not one."""
     address, slash, length = text.strip().partition("/")
-    # ipaddress also takes "10.0.0.0/255.0.0.0", which no Kubernetes field means.
+    # ipaddress also accepts "10.0.0.0/255.0.0.0", which Kubernetes does not.
     if not slash or not (length.isascii() and length.isdigit()):
         return None
     try:
         network = ipaddress.ip_network(f"{_decimal(address)}/{int(length)}", strict=False)
     except ValueError:
         return None
-    return _VERSIONS[network.version], str(network)
+    return FAMILY_OF_VERSION[network.version], str(network)
 
 
 def of_family(texts: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return the canonical addresses of ``family`` among ``texts``, order kept, the rest left out."""
+    """Return the canonical addresses of ``family`` in ``texts``, in order; others are dropped."""
     parsed = (parse_address(text) for text in texts)
     return tuple(found[1] for found in parsed if found is not None and found[0] is family)
 
 
 def networks_of_family(texts: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return the canonical CIDRs of ``family`` among ``texts``, order kept, the rest left out."""
+    """Return the canonical CIDRs of ``family`` in ``texts``, in order; others are dropped."""
     parsed = (parse_network(text) for text in texts)
     return tuple(found[1] for found in parsed if found is not None and found[0] is family)
 
@@ -69,14 +67,14 @@ def networks_of_family(texts: Iterable[str], family: Family) -> tuple[str, ...]:
 def collapse(networks: Iterable[str]) -> tuple[str, ...]:
     """Return the fewest CIDRs of one family that cover the same addresses, sorted.
 
-    An interval set of the kernel refuses an element that lies inside another.
+    The kernel's interval sets refuse an element that is inside another.
     """
     parsed = [ipaddress.ip_network(text) for text in networks]
     return tuple(str(network) for network in ipaddress.collapse_addresses(parsed))  # type: ignore[type-var]
 
 
 def contains(network: str, address: str) -> bool:
-    """Tell whether ``address`` lies in ``network``; both are canonical texts."""
+    """Tell whether ``address`` is in ``network``; both are canonical."""
     return ipaddress.ip_address(address) in ipaddress.ip_network(network)
 
 
@@ -86,7 +84,7 @@ def as_network(address: str) -> str:
 
 
 def without_host_length(network: str) -> str:
-    """Return a canonical CIDR, or the bare address where it is only one: how the kernel lists an interval."""
+    """Return a canonical CIDR, or the bare address if it has only one: so the kernel lists intervals."""
     return network.removesuffix("/128" if ":" in network else "/32")
 
 
@@ -110,7 +108,7 @@ _ORDINARY_IPV4 = re.compile(rf"{_FIRST_OCTET}(?:\.{_OCTET}){{3}}")
 
 
 def are_ordinary_ipv4(texts: Iterable[str]) -> bool:
-    """Tell quickly that all are canonical IPv4 addresses without a special use; where not, they may be all the same."""
+    """Tell quickly whether all are canonical IPv4 addresses without a special use; False does not exclude it."""
     return all(map(_ORDINARY_IPV4.fullmatch, texts))
 
 
@@ -119,7 +117,7 @@ _SPECIAL_IPV4 = re.compile(r"(?:127|22[4-9]|23[0-9])\.|0\.0\.0\.0\Z|255\.255\.25
 
 @lru_cache(maxsize=1 << 10)
 def special_use(address: str) -> str:
-    """Return what a canonical address is, in words, where it does not name one machine among others; or ""."""
+    """Return a description of an address that does not identify a single host, such as "a loopback address"; or ""."""
     if ":" not in address and _SPECIAL_IPV4.match(address) is None:
         return ""
     parsed = ipaddress.ip_address(address)
@@ -134,7 +132,7 @@ def special_use(address: str) -> str:
 
 
 def overlaps_loopback(network: str) -> bool:
-    """Tell whether a canonical CIDR holds a loopback address."""
+    """Tell whether a canonical CIDR contains a loopback address."""
     parsed = ipaddress.ip_network(network)
     loopback = ipaddress.ip_network("127.0.0.0/8" if parsed.version == 4 else "::1/128")  # noqa: PLR2004 - the IP version
     return parsed.overlaps(loopback)

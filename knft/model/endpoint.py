@@ -1,4 +1,4 @@
-"""Endpoint: one address and port that answers for a Service port."""
+"""Endpoint: one address and port that serves a Service port."""
 
 from msgspec import Struct
 
@@ -8,7 +8,8 @@ _NO_HINTS: frozenset[str] = frozenset()
 class Endpoint(Struct, frozen=True, gc=False):
     """An endpoint in one family, as its EndpointSlice describes it.
 
-    ``key`` is ``ip:port`` with brackets around an IPv6 address: identity and order of endpoints (A.1).
+    ``key`` is ``ip:port``, with brackets for IPv6: the identity and sort key of endpoints
+    (docs/behaviour/tracking.md#keys).
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""Names: who a value is about."""
+"""Names of Services, EndpointSlices and Service ports."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from knft.protocols import Protocol
 
 
 class NamespacedName(NamedTuple):
-    """A namespace and a name: one Service, or one EndpointSlice."""
+    """Namespace and name of an object."""
 
     namespace: str
     name: str
@@ -17,7 +17,7 @@ class NamespacedName(NamedTuple):
 
 
 class ServicePortName(NamedTuple):
-    """One port of one Service; the protocol is part of the key but never of the text (A.1)."""
+    """One port of one Service; the key includes the protocol, the text does not (docs/behaviour/tracking.md#keys)."""
 
     namespace: str
     name: str
@@ -26,7 +26,7 @@ class ServicePortName(NamedTuple):
 
     @property
     def service(self) -> NamespacedName:
-        """The Service that the port belongs to."""
+        """The Service of the port."""
         return NamespacedName(self.namespace, self.name)
 
     def __str__(self) -> str:

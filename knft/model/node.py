@@ -1,4 +1,4 @@
-"""NodeView: what one family's table needs to know about the node it is on."""
+"""NodeView: the node's addresses and ranges in one family."""
 
 from msgspec import Struct
 
@@ -6,12 +6,12 @@ from knft.families import Family
 
 
 class NodeView(Struct, frozen=True):
-    """The node, seen from one family.
+    """The node, as one family sees it.
 
-    ``node_ip`` is the node's own address of the family, or None where it has none. ``nodeport_ips`` are the
-    addresses that accept NodePort traffic, never loopback; they do not count where the configuration says that
-    every local address accepts it. ``service_cidrs`` are the ranges that cluster IPs
-    come from, ``pod_cidr`` the range of pods that count as local, None where addresses do not tell or it is not known.
+    ``node_ip`` is the node's own address of the family, or None. ``nodeport_ips`` are the addresses that accept
+    NodePort traffic, never loopback; they are ignored if the configuration makes every local address accept it.
+    ``service_cidrs`` are the ranges of cluster IPs. ``pod_cidr`` is the range of local pods, None if it is unknown or
+    if interfaces, and not addresses, identify local pods.
     """
 
     family: Family

@@ -1,8 +1,8 @@
-"""The Kubernetes objects knft reads, with the fields knft uses and no others.
+"""The Kubernetes objects that knft reads, with only the fields that knft uses.
 
-Field names are the API's in snake case; msgspec skips everything that is not declared here without building
-it, so that a huge annotation costs nothing. A value that reaches the trackers has passed these types and
-``source.validate``. What is decoded and frozen is part of no cycle: the garbage collector has no business with it.
+Field names are the API's in snake case. msgspec skips all other fields without building them, so that a huge annotation
+costs nothing. Every value that reaches the trackers conforms to these types and to ``source.validate``. Decoded objects
+are never part of a reference cycle, so they are exempt from garbage collection (``gc=False``).
 """
 
 from typing import Annotated, Literal
@@ -45,7 +45,7 @@ TrafficPolicy = Literal["Cluster", "Local"]
 
 
 class Labels(Struct, frozen=True, gc=False):
-    """The labels that mean something to a Service proxy (A.5, A.6, B)."""
+    """The labels that a Service proxy evaluates (docs/behaviour/tracking.md#selection)."""
 
     service_name: str | None = field(name="kubernetes.io/service-name", default=None)
     headless: str | None = field(name="service.kubernetes.io/headless", default=None)
@@ -54,13 +54,13 @@ class Labels(Struct, frozen=True, gc=False):
 
 
 class Annotations(Struct, frozen=True, gc=False):
-    """The one annotation that is read: when an EndpointSlice's change was triggered (A.4)."""
+    """The only annotation that knft reads: when the change of an EndpointSlice was triggered."""
 
     trigger_time: str | None = field(name="endpoints.kubernetes.io/last-change-trigger-time", default=None)
 
 
 class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):
-    """Who an object is; ``namespace`` is ``default`` where a manifest leaves it out, as kubectl does."""
+    """``metadata``; ``namespace`` defaults to ``default``, as in kubectl."""
 
     name: Name
     namespace: Namespace = "default"
@@ -71,7 +71,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def proxy_labels(self) -> Labels:
-        """The labels, also where the object has none."""
+        """The labels; empty ones if the object has none."""
         return self.labels or Labels()
 
 
@@ -146,7 +146,7 @@ class Service(Struct, frozen=True, rename="camel", gc=False):
 
 
 class EndpointPort(Struct, frozen=True, rename="camel", gc=False):
-    """One entry of ``EndpointSlice.ports``; a missing name or number is the API's way to say "all" (A.5)."""
+    """One entry of ``EndpointSlice.ports``; in the API, a missing name or number means all."""
 
     name: PortName | None = None
     port: OptionalPortNumber | None = None
@@ -154,7 +154,7 @@ class EndpointPort(Struct, frozen=True, rename="camel", gc=False):
 
 
 class EndpointConditions(Struct, frozen=True, rename="camel", gc=False):
-    """Conditions; an absent one counts as ready, serving and not terminating (A.5)."""
+    """Conditions; by default an endpoint is ready, serving and not terminating."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -162,20 +162,20 @@ class EndpointConditions(Struct, frozen=True, rename="camel", gc=False):
 
 
 class NamedHint(Struct, frozen=True, rename="camel", gc=False):
-    """The name of a zone or of a node that an endpoint should be used from."""
+    """The name of a zone or node that should use an endpoint."""
 
     name: str
 
 
 class EndpointHints(Struct, frozen=True, rename="camel", gc=False):
-    """Where the endpoint should be used from."""
+    """The zones and nodes that should use an endpoint."""
 
     for_zones: tuple[NamedHint, ...] | None = None
     for_nodes: tuple[NamedHint, ...] | None = None
 
 
 class SliceEndpoint(Struct, frozen=True, rename="camel", gc=False):
-    """One entry of ``EndpointSlice.endpoints``; only the first address counts (A.5)."""
+    """One entry of ``EndpointSlice.endpoints``; knft uses only the first address, as kube-proxy does."""
 
     addresses: tuple[str, ...] = ()
     conditions: EndpointConditions | None = None

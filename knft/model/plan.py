@@ -1,6 +1,6 @@
-"""ServicePlan: what is decided about one Service port, before anyone asks how to write it down.
+"""ServicePlan: all decisions about one Service port, independent of how they are written.
 
-The nftables renderer and the legacy renderers read the same plan.
+The nftables renderer and kube-proxy's legacy renderers read the same plan.
 """
 
 import enum
@@ -14,7 +14,7 @@ from knft.protocols import Protocol
 
 
 class FrontendKind(enum.IntEnum):
-    """What a frontend is; the lower one wins where two Services claim the same (DESIGN.md 1.1)."""
+    """The kind of a frontend; if two Services claim one, the lower kind wins (docs/behaviour/ownership.md)."""
 
     CLUSTER_IP = 0
     LOAD_BALANCER_VIP = 1
@@ -23,7 +23,7 @@ class FrontendKind(enum.IntEnum):
 
 
 class Frontend(Struct, frozen=True, gc=False):
-    """What a client dials: an address and a port, or a NodePort (``address`` is None)."""
+    """What clients connect to: an address and a port, or a NodePort (``address`` is None)."""
 
     kind: FrontendKind
     address: str | None
@@ -32,7 +32,7 @@ class Frontend(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> "FrontendKey":
-        """The frontend without its kind: what two Services cannot both have."""
+        """The frontend without its kind; only one Service can own it."""
         return (self.address, self.protocol, self.port)
 
 
@@ -41,10 +41,10 @@ FrontendKey = tuple[str | None, Protocol, int]
 
 
 class CategorizedEndpoints(Struct, frozen=True):
-    """The endpoints that traffic of each policy may reach (B).
+    """The endpoints for each traffic policy (docs/behaviour/endpoints.md).
 
-    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union; ``has_any_endpoints`` tells
-    whether any endpoint anywhere is usable, also where a policy forbids it.
+    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union.
+    ``has_any_endpoints`` tells whether any endpoint in the cluster is usable, even if a policy excludes it.
     """
 
     cluster: tuple[Endpoint, ...] = ()
@@ -54,24 +54,24 @@ class CategorizedEndpoints(Struct, frozen=True):
 
 
 class TrafficAction(enum.Enum):
-    """What becomes of one class of traffic."""
+    """What happens to traffic of one policy."""
 
     CLUSTER = "cluster"
-    """It goes to the cluster endpoints."""
+    """Send it to the cluster endpoints."""
     LOCAL = "local"
-    """It goes to the endpoints on this node."""
+    """Send it to the endpoints on this node."""
     REJECT = "reject"
-    """The Service has no endpoints: the client is told at once."""
+    """Reject it: the Service has no endpoints."""
     DROP = "drop"
-    """There are endpoints, but policy Local finds none here: the packet is dropped."""
+    """Drop it: policy Local applies, and all endpoints are on other nodes."""
 
 
 class ServicePlan(Struct, frozen=True):
-    """Everything decided about one Service port in one family.
+    """The plan for one Service port in one family.
 
-    ``frontends`` are those that the Service port owns; a frontend lost to another Service is not among them.
-    ``internal`` is for its cluster IP, ``external`` for its other frontends. ``allowed_sources`` are the CIDRs that its
-    load balancer VIPs may be dialled from, () for everybody.
+    ``frontends`` are those that the Service port owns; frontends that another Service owns are not included.
+    ``internal`` applies to its cluster IP, ``external`` to the other frontends. ``allowed_sources`` are the CIDRs that
+    may connect to its load balancer VIPs, () for all.
     """
 
     name: ServicePortName

@@ -1,4 +1,4 @@
-"""ServicePort: what one port of a Service asks for, in one family (A.3)."""
+"""ServicePort: one port of a Service in one family (docs/behaviour/tracking.md#service-ports)."""
 
 from msgspec import Struct
 
@@ -9,8 +9,8 @@ class ServicePort(Struct, frozen=True, gc=False):
     """One port of a Service in one family; every address is canonical text of that family.
 
     ``affinity_seconds`` is the timeout of ClientIP affinity in seconds, 0 without affinity. ``node_port`` and
-    ``health_check_node_port`` are 0 where there is none. ``created`` is the Service's creation timestamp as the
-    API wrote it (RFC 3339, UTC), so that texts compare as times; it settles who owns a frontend.
+    ``health_check_node_port`` are 0 if there is none. ``creation_timestamp`` is the Service's, as the API server writes
+    it (RFC 3339, UTC): these texts sort as times. It decides who owns a contested frontend.
     """
 
     cluster_ip: str
@@ -28,15 +28,15 @@ class ServicePort(Struct, frozen=True, gc=False):
 
     @property
     def is_externally_accessible(self) -> bool:
-        """Whether clients outside the cluster can dial the port at all."""
+        """Whether clients outside the cluster can connect to the port."""
         return bool(self.node_port or self.load_balancer_vips or self.external_ips)
 
     @property
     def uses_cluster_endpoints(self) -> bool:
-        """Whether any traffic may go to endpoints on other nodes; policy Local still short-circuits to them."""
+        """Whether traffic may go to other nodes; with policy Local, pods' traffic to external frontends may, too."""
         return not self.internal_policy_local or self.is_externally_accessible
 
     @property
     def uses_local_endpoints(self) -> bool:
-        """Whether any traffic is confined to endpoints on this node."""
+        """Whether any traffic may only go to endpoints on this node."""
         return self.internal_policy_local or (self.external_policy_local and self.is_externally_accessible)

@@ -1,1 +1,1 @@
-"""When to sync: the BoundedFrequencyRunner. It knows nothing of what it runs."""
+"""The BoundedFrequencyRunner decides when to sync. It does not know what it runs."""

@@ -1,4 +1,4 @@
-"""Time, as the runner sees it; tests hold a clock of their own."""
+"""The clock of the runner; tests use a fake one."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ class Clock(Protocol):
     """A clock that can be waited on."""
 
     def now(self) -> float:
-        """Return seconds since some fixed moment; never goes back."""
+        """Return seconds since a fixed moment; never decreases."""
 
     def wait(self, event: threading.Event, until: float) -> bool:
         """Wait for ``event``, at most until ``now()`` reaches ``until``; return whether the event is set."""
@@ -19,7 +19,7 @@ class MonotonicClock:
     """The machine's monotonic clock."""
 
     def now(self) -> float:
-        """Return seconds since some fixed moment."""
+        """Return seconds since a fixed moment."""
         return time.monotonic()
 
     def wait(self, event: threading.Event, until: float) -> bool:

@@ -12,16 +12,17 @@ from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
 from knft.model.objects import ObjectChange
 from knft.render.names import TABLE
+from knft.runner.bounded import Intervals
 from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.observer import SyncObserver
-from knft.sync.proxier import Proxier
+from knft.sync.proxier import STICKY_GC_SECONDS, Proxier
 from knft.sync.state import ServiceState
 from knft.sync.table_port import TransactionRecorder
 
 
 def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[SyncObserver] = ()) -> Daemon:
-    """Return a daemon that programs this machine's kernel for both families; raise UnsupportedError without nftables."""
+    """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables."""
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
     proxiers = tuple(
@@ -34,11 +35,11 @@ def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[Syn
         )
         for family in Family
     )
-    return _daemon(config, proxiers, _second_way, observers)
+    return _daemon(config, proxiers, _open_audit_table, observers)
 
 
 @contextmanager
-def _second_way(family: Family) -> Iterator[KernelTable]:
+def _open_audit_table(family: Family) -> Iterator[KernelTable]:
     with LibraryProcess() as library:
         yield KernelTable(library, family, TABLE)
 
@@ -73,10 +74,11 @@ def states_after_stages(config: Config, *stages: Iterable[ObjectChange]) -> Iter
 def _daemon(
     config: Config,
     proxiers: tuple[Proxier, ...],
-    auditor: AuditTableOpener | None = None,
+    open_audit_table: AuditTableOpener | None = None,
     observers: Sequence[SyncObserver] = (),
 ) -> Daemon:
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
-    # The flags alone say something about the node, also where no Node object ever comes.
+    # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()
-    return Daemon(proxiers, dispatcher, auditor, observers)
+    intervals = Intervals(config.min_sync_period, config.sync_period, max(STICKY_GC_SECONDS, config.min_sync_period))
+    return Daemon(proxiers, dispatcher, open_audit_table, observers, intervals=intervals)

@@ -1,4 +1,4 @@
-"""The daemon: sources feed the families' states, the runner says when, a failure is reported and tried again."""
+"""Daemon: passes objects to both families' states, syncs when a change is due, and logs and retries failures."""
 
 import logging
 import random
@@ -14,7 +14,7 @@ from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.kernel.process import LibraryProcess
 from knft.model.objects import ObjectChange
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
-from knft.runner.clock import Clock
+from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.invalidation import Invalidation
@@ -28,71 +28,76 @@ log = logging.getLogger("knft")
 
 RECEIVE_TIMEOUT_SECONDS = 60.0
 REOPEN_SECONDS = 10.0
-"""How long it is until notifications that failed are tried again."""
+"""Delay before failed notifications of foreign changes are opened again."""
+DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_GC_SECONDS)
 MAX_LOGGED_NAMES = 5
-"""So many chains and sets that somebody else changed are named in one line."""
+"""How many chains and sets of a foreign change one log line names."""
 AUDIT_SECONDS = 3600.0
-"""How often the kernel's tables are compared with what was committed, beside the syncs."""
+"""Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
-"""How long after an audit that could not compare, because it met a sync, there is another."""
+"""Delay before an audit that a sync prevented is repeated."""
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TablePort]]
-"""Opens a second way to a family's table, on which nothing else waits."""
+"""Opens a connection of its own to a family's table, so that the audit does not block syncs."""
 
 
 class Daemon:
-    """Both families' Proxiers, driven together; one family's failure does not stop the other."""
+    """Runs both families' Proxiers; a failure in one family does not stop the other."""
 
     def __init__(
         self,
         proxiers: Sequence[Proxier],
         dispatcher: Dispatcher,
-        auditor: AuditTableOpener | None = None,
+        open_audit_table: AuditTableOpener | None = None,
         observers: Sequence[SyncObserver] = (),
+        *,
+        intervals: Intervals = DEFAULT_INTERVALS,
+        clock: Clock | None = None,
     ) -> None:
-        """Drive ``proxiers``, whose states the dispatcher feeds; without an ``auditor`` they believe themselves."""
-        self._auditor = auditor
+        """Sync ``proxiers``, whose states the dispatcher updates; without ``open_audit_table`` there are no audits."""
+        self._open_audit_table = open_audit_table
         self._observers = observers
-        self._taking_in = threading.Lock()
+        self._dispatch_lock = threading.Lock()
         self._proxiers = proxiers
         self._dispatcher = dispatcher
-        self._said: dict[Family, set[str]] = {}
-        self._foreign: dict[Family, deque[ForeignChange]] = {proxier.family: deque() for proxier in proxiers}
-        self._large = False
-        """Whether a sync since the last settling compared everything."""
+        self._reported_problems: dict[Family, set[str]] = {}
+        self._unlogged_foreign_changes: dict[Family, deque[ForeignChange]] = {
+            proxier.family: deque() for proxier in proxiers
+        }
+        self._had_full_sync = False
+        """Whether there was a full sync since the last garbage collection."""
         self.foreign_changes = Counter[Family]()
         self.audit_differences = Counter[Family]()
-        self._wake: Callable[[], None] = lambda: None
-        self._wake_within: Callable[[float], None] = lambda _: None
+        self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
 
     @property
     def states(self) -> dict[Family, ServiceState]:
-        """What every family knows of the cluster; only figures are for other threads."""
+        """The state of every family. Threads other than the sync thread may only read counts."""
         return {proxier.family: proxier.state for proxier in self._proxiers}
 
     def handle(self, changes: Iterable[ObjectChange]) -> None:
-        """Take in changed objects, and have them synced if they matter; from any thread."""
-        with self._taking_in:
+        """Handle changed objects, and queue a sync if they matter; from any thread."""
+        with self._dispatch_lock:
             due = self._dispatcher.handle(changes)
         if due:
-            self._queue()
+            self._queue_sync()
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
-        """Take in the machine's interface addresses, and have a change synced; from any thread."""
-        with self._taking_in:
+        """Replace the addresses of the machine's interfaces, and queue a sync if they matter; from any thread."""
+        with self._dispatch_lock:
             due = self._dispatcher.update_local_addresses(local_addresses)
         if due:
-            self._queue()
+            self._queue_sync()
 
-    def _queue(self) -> None:
+    def _queue_sync(self) -> None:
         for proxier in self._proxiers:
-            self._tell(lambda observer, family=proxier.family: observer.sync_queued(family))  # type: ignore[misc]
-        self._wake()
+            self._notify(lambda observer, family=proxier.family: observer.sync_queued(family))  # type: ignore[misc]
+        self._runner.request()
 
-    def _tell(self, what: Callable[[SyncObserver], None]) -> None:
+    def _notify(self, call: Callable[[SyncObserver], None]) -> None:
         for observer in self._observers:
             try:
-                what(observer)
+                call(observer)
             except Exception:
                 log.exception("%s failed unexpectedly; please report this", type(observer).__name__)
 
@@ -100,142 +105,142 @@ class Daemon:
         """Sync every family; return whether all succeeded."""
         with gc_disabled():
             succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
-        if self._large:
+        if self._had_full_sync:
             freeze_and_trim()
-            self._large = False
+            self._had_full_sync = False
         return all(succeeded)
 
     def _sync_one(self, proxier: Proxier) -> bool:
-        self._say_foreign(proxier.family)
-        self._tell(lambda observer: observer.sync_started(proxier.family))
+        self._log_foreign_changes(proxier.family)
+        self._notify(lambda observer: observer.sync_started(proxier.family))
         started = time.monotonic()
         try:
             report = proxier.sync()
         except KernelError as error:
-            log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - ours, with its story
+            log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - an expected error needs no traceback
             log.debug("%s", error.detail)
         except Exception:
-            # A mistake of knft's own must not end the loop (J.1): the rules stay, and the next sync starts anew.
+            # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
-            self._note(report)
-            self._tell(lambda observer: observer.sync_succeeded(report, proxier.state))
+            self._record_success(report)
+            self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
         seconds = time.monotonic() - started
-        log.debug("%s: the sync that failed took %.1f ms", proxier.family.value, seconds * 1e3)
-        self._tell(lambda observer: observer.sync_failed(proxier.family, seconds))
+        log.debug("%s: the failed sync took %.1f ms", proxier.family.value, seconds * 1e3)
+        self._notify(lambda observer: observer.sync_failed(proxier.family, seconds))
         return False
 
-    def _note(self, report: SyncReport) -> None:
+    def _record_success(self, report: SyncReport) -> None:
         log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
-        self._large |= report.is_full
-        self._say_once(report)
+        self._had_full_sync |= report.is_full
+        self._log_new_problems(report)
         if report.next_sync_within is not None:
-            self._wake_within(report.next_sync_within)
+            self._runner.request_within(report.next_sync_within)
 
-    def _say_once(self, report: SyncReport) -> None:
-        """Say what is not as the objects want it, each when it begins to be so."""
-        sentences = {str(lost) for lost in report.losing_claims}
-        sentences |= {f"{name} is left out, and tried again: {reason}" for name, reason in report.quarantined.items()}
-        sentences |= {
-            f"{name} goes without session affinity: every number is taken" for name in report.without_affinity
+    def _log_new_problems(self, report: SyncReport) -> None:
+        """Log the problems of a sync that the last report did not have."""
+        problems = {str(claim) for claim in report.losing_claims}
+        problems |= {f"{name} is quarantined and will be retried: {why}" for name, why in report.quarantined.items()}
+        problems |= {
+            f"{name} has no session affinity: all numbers of sticky Service ports are in use"
+            for name in report.without_affinity
         }
         if report.orphan_error:
-            sentences.add(f"what nobody wants any more is still there, and tried again: {report.orphan_error}")
-        said = self._said.get(report.family, set())
-        self._said[report.family] = sentences
-        for sentence in sorted(sentences - said):
-            log.warning("%s: %s", report.family.value, sentence)
+            problems.add(f"stale objects could not be removed and will be retried: {report.orphan_error}")
+        reported = self._reported_problems.get(report.family, set())
+        self._reported_problems[report.family] = problems
+        for problem in sorted(problems - reported):
+            log.warning("%s: %s", report.family.value, problem)
 
-    def watch_foreign_changes(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
-        """Have mended what others change in knft's tables, until ``stop`` is set; a thread of its own calls this."""
+    def watch_foreign_changes(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
+        """Queue a full sync after each foreign change of knft's tables, until ``stop`` is set. Needs its own thread."""
         while not stop.is_set():
             try:
-                for change in others.receive(RECEIVE_TIMEOUT_SECONDS):
-                    self._note_foreign(change)
+                for change in monitor.receive(RECEIVE_TIMEOUT_SECONDS):
+                    self._record_foreign_change(change)
             except KernelError as error:
-                log.warning("%s; until they are, changes by others are found by the audit alone", error)
-                self._listen_again(others, stop)
+                log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
+                self._reopen_monitor(monitor, stop)
             except Exception:
-                log.exception("listening to others' changes failed unexpectedly; please report this")
-                self._listen_again(others, stop)
+                log.exception("watching foreign changes failed unexpectedly; please report this")
+                self._reopen_monitor(monitor, stop)
 
-    def _listen_again(self, others: ForeignChangeMonitor, stop: threading.Event) -> None:
-        """Open the way for notifications anew, now and then; what was missed meanwhile is found by a comparison."""
+    def _reopen_monitor(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
+        """Reopen the notifications, with retries. A full sync repairs changes that were missed meanwhile."""
         while not stop.wait(REOPEN_SECONDS):
             try:
-                others.reopen()
+                monitor.reopen()
             except KernelError as error:
                 log.debug("%s", error)
                 continue
             for proxier in self._proxiers:
                 proxier.invalidate(Invalidation(declarations=True, every_chain=True))
-            self._wake()
+            self._runner.request()
             return
 
     def watch_library_process(self, library: LibraryProcess, stop: threading.Event) -> None:
-        """Have a sync where the library's idle process has died, until ``stop`` is set; a thread of its own calls this.
+        """Queue a sync if the idle libnftables process dies, until ``stop`` is set. Needs its own thread.
 
-        The table that it owned is anybody's until then.
+        Until then, any process may change the table that it owned.
         """
         while not stop.is_set():
             died = library.has_died_within(RECEIVE_TIMEOUT_SECONDS)
-            if stop.is_set():  # It is this process that ends it.
+            if stop.is_set():  # The shutdown of knft closes the library.
                 return
             if died:
-                log.warning("the idle process for libnftables has died; there is another")
-                self._wake()
+                log.warning("the idle libnftables process died and was replaced")
+                self._runner.request()
             else:
                 stop.wait(1.0)
 
-    def _note_foreign(self, change: ForeignChange) -> None:
+    def _record_foreign_change(self, change: ForeignChange) -> None:
         for proxier in self._proxiers:
             if proxier.family is change.family:
                 self.foreign_changes[proxier.family] += 1
                 proxier.invalidate(Invalidation(change.chains, declarations=True, every_chain=change.overrun))
-                self._foreign[proxier.family].append(change)
-        self._wake()
+                self._unlogged_foreign_changes[proxier.family].append(change)
+        self._runner.request()
 
-    def _say_foreign(self, family: Family) -> None:
-        """Say in one line what others have changed since the last sync."""
-        waiting = self._foreign[family]
+    def _log_foreign_changes(self, family: Family) -> None:
+        """Log the foreign changes since the last sync, in one line."""
+        waiting = self._unlogged_foreign_changes[family]
         changes = [waiting.popleft() for _ in range(len(waiting))]
         if changes:
-            who = sorted({change.process or "somebody" for change in changes})
-            what = sorted({name for change in changes for name in change.chains | change.sets})
-            touched = (
-                f": {', '.join(what[:MAX_LOGGED_NAMES])}{' and more' if len(what) > MAX_LOGGED_NAMES else ''}"
-                if what
-                else ""
-            )
+            processes = sorted({change.process or "an unknown process" for change in changes})
+            names = sorted({name for change in changes for name in change.chains | change.sets})
+            listed = ", ".join(names[:MAX_LOGGED_NAMES]) + (" and more" if len(names) > MAX_LOGGED_NAMES else "")
             verb = "may have changed" if any(change.overrun for change in changes) else "changed"
-            log.warning("%s: %s %s the table%s; it is compared and mended", family.value, ", ".join(who), verb, touched)
+            where = f": {listed}" if names else ""
+            log.warning("%s: %s %s the table%s; repairing it", family.value, ", ".join(processes), verb, where)
 
     def audit(self) -> bool:
-        """Compare every family's table with what was committed, and have a difference mended; from any thread.
+        """Compare every family's table with what was committed, and queue a sync if they differ; from any thread.
 
-        Returns whether no sync was in the way.
+        Returns False if a running or failed sync prevented a comparison.
         """
-        if self._auditor is None:
+        if self._open_audit_table is None:
             return True
-        done = [self._has_audited(proxier, self._auditor) for proxier in self._proxiers]
+        done = [self._audit_table(proxier, self._open_audit_table) for proxier in self._proxiers]
         return all(done)
 
-    def _has_audited(self, proxier: Proxier, auditor: AuditTableOpener) -> bool:
+    def _audit_table(self, proxier: Proxier, open_audit_table: AuditTableOpener) -> bool:
         family = proxier.family.value
         try:
-            with auditor(proxier.family) as port:
+            with open_audit_table(proxier.family) as port:
                 count = proxier.audit(port)
         except KernelError as error:
-            log.warning("%s: the table was not compared with what was committed: %s", family, error)
+            log.warning("%s: audit failed: %s", family, error)
             return True
         if count:
             self.audit_differences[proxier.family] += count
-            log.warning("%s: %d elements or chains are not what was committed; mending them", family, count)
-            self._wake()
+            log.warning(
+                "%s: audit: %d elements or chains differ from what was committed; repairing them", family, count
+            )
+            self._runner.request()
         return count is not None
 
-    def _audit_now_and_then(self, stop: threading.Event) -> None:
+    def _audit_periodically(self, stop: threading.Event) -> None:
         pause = AUDIT_SECONDS
         while not stop.wait(pause):
             pause = AUDIT_SECONDS
@@ -245,19 +250,16 @@ class Daemon:
             except Exception:
                 log.exception("the audit failed unexpectedly; please report this")
 
-    def run(self, min_period: float, sync_period: float, clock: Clock, stop: threading.Event) -> None:
-        """Sync now and after every change until ``stop`` is set; periods are seconds."""
-        intervals = Intervals(min_period, sync_period, max(STICKY_GC_SECONDS, min_period))
-        runner = BoundedFrequencyRunner(self.sync, intervals, clock, random.random)
-        self._wake, self._wake_within = runner.request, runner.request_within
+    def run(self, stop: threading.Event) -> None:
+        """Sync now and after every change, until ``stop`` is set; for one call only."""
         for proxier in self._proxiers:
-            self._tell(lambda observer, family=proxier.family: observer.loop_started(family))  # type: ignore[misc]
-        runner.request()
+            self._notify(lambda observer, family=proxier.family: observer.loop_started(family))  # type: ignore[misc]
+        self._runner.request()
 
         def stop_runner() -> None:
             stop.wait()
-            runner.stop()
+            self._runner.stop()
 
         threading.Thread(target=stop_runner, name="stop", daemon=True).start()
-        threading.Thread(target=self._audit_now_and_then, args=[stop], name="audit", daemon=True).start()
-        runner.loop()
+        threading.Thread(target=self._audit_periodically, args=[stop], name="audit", daemon=True).start()
+        self._runner.loop()

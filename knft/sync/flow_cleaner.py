@@ -1,9 +1,9 @@
-"""FlowCleaner: forgets the UDP flows that lead where no endpoint is any more, beside the syncs (F.1).
+"""FlowCleaner: deletes conntrack entries of removed UDP endpoints (docs/behaviour/conntrack.md#stale-udp-entries).
 
-    synced ──changed ports──▶ UdpFrontends ◀──is it stale?── a thread: list, wait for a settled ledger, forget
+    sync ──changed ports──▶ UdpFrontends ◀──is it stale?── own thread: dump, wait until up to date, delete
 
-Rules are in force before the ledger knows of their endpoints. A flow that was listed meanwhile may lead to one of them,
-so it is judged again once a sync has succeeded that had begun before.
+UdpFrontends learns of new endpoints only after their rules are in force. An entry that was dumped in between may lead
+to a new endpoint. So stale entries are checked again after a sync that started before the dump has succeeded.
 """
 
 import logging
@@ -26,63 +26,63 @@ from knft.sync.state import ServiceState
 log = logging.getLogger("knft")
 
 POLL_SECONDS = 0.5
-"""How long it takes to notice that one has to stop, or that it is time to try again."""
+"""Longest delay until a stop or a due retry is noticed."""
 IDLE_FACTOR = 4.0
-"""So many times as long as it has computed, nothing is done: at most a fifth of a processor is used, whatever comes."""
+"""The pause after a pass, as a multiple of its CPU time: at most a fifth of a CPU is used."""
 UNANSWERED_GRACE_SECONDS = 1.0
-"""How long a flow that nobody has answered yet is left alone: an answer on its way would find no flow, and be lost."""
+"""Minimum age of an entry without a reply: a reply on its way would find no entry, and be dropped."""
 MIN_RETRY_SECONDS = 1.0
-"""When flows are looked at again, of which some could not be; twice as long every time that it happens again."""
+"""First delay before an incomplete pass is repeated; doubles each time."""
 MAX_RETRY_SECONDS = 60.0
 
-NOTHING = DeletedFlows(0, "")
+NO_DELETED_FLOWS = DeletedFlows(0, "")
 
 
-class _Heard:
-    """What was heard of one family's syncs."""
+class _FamilyState:
+    """What the observer learned of one family's syncs, and the state of its passes."""
 
     def __init__(self) -> None:
-        self.ledger = UdpFrontends()
+        self.frontends = UdpFrontends()
         self.nodeport_ips: frozenset[str] = frozenset()
         self.is_due = False
-        """Whether flows may have become stale since they were looked at."""
-        self.is_settled = False
-        """Whether the ledger knows every rule that is in force: no sync is under way, and the last has succeeded."""
+        """Whether flows may have become stale since the last pass."""
+        self.is_current = False
+        """Whether ``frontends`` equals the rules in force: no sync is running, and the last one succeeded."""
         self.is_failed = False
-        """Whether the last sync has failed: nobody knows then what is in force."""
+        """Whether the last sync failed, so that the rules in force are unknown."""
         self.successes = 0
         self.retry_at = math.inf
-        """When to look again, though nothing has changed, since the last look was not the whole of it."""
+        """When to repeat a pass that was incomplete, although nothing has changed."""
         self.retry_seconds = MIN_RETRY_SECONDS
         self.is_after_change = False
-        """Whether the look under way is the first after a change, and not only a repetition."""
+        """Whether the running pass is the first after a change, and not a repetition."""
         self.unanswered: dict[Flow, float] = {}
-        """Since when stale flows are known that nobody has answered yet."""
+        """Stale flows without a reply, and when they were first seen."""
 
-    def ripe(self, stale: list[Flow], now: float, grace: float) -> list[Flow]:
-        """Return those of the stale flows that are to be forgotten now; flows are looked at again for the others.
+    def due_for_deletion(self, stale: list[Flow], now: float, grace: float) -> list[Flow]:
+        """Return the stale flows to delete now, and schedule a repetition for the others.
 
-        What a repetition sees for the first time has come since: whoever goes on dialling where there is no endpoint
-        would have flows looked at for ever.
+        In a repetition, flows that are seen for the first time are deleted at once. Otherwise a client that keeps
+        sending to a removed endpoint would cause passes forever.
         """
         first_seen = now if self.is_after_change else -math.inf
         since = {flow: self.unanswered.get(flow, first_seen) for flow in stale if not flow.has_reply}
-        self.unanswered = {flow: moment for flow, moment in since.items() if now - moment < grace}
+        self.unanswered = {flow: first for flow, first in since.items() if now - first < grace}
         if self.unanswered:
             self.retry_at = min(self.retry_at, now + grace)
         return [flow for flow in stale if flow not in self.unanswered]
 
-    def is_ready(self, now: float) -> bool:
-        """Whether flows are to be looked at."""
+    def is_pass_due(self, now: float) -> bool:
+        """Whether to check the family's flows."""
         return (self.is_due or now >= self.retry_at) and not self.is_failed
 
-    def take(self) -> None:
-        """Note that flows are being looked at."""
+    def start_pass(self) -> None:
+        """Record that a pass starts."""
         self.is_after_change, self.is_due, self.retry_at = self.is_due, False, math.inf
 
-    def note_look(self, now: float, *, is_whole: bool) -> None:
-        """Have flows looked at again, later each time, where something was left out."""
-        if is_whole:
+    def finish_pass(self, now: float, *, is_complete: bool) -> None:
+        """Schedule a repetition, with backoff, if the pass was incomplete."""
+        if is_complete:
             self.retry_seconds = MIN_RETRY_SECONDS
         else:
             self.retry_at = min(self.retry_at, now + self.retry_seconds)
@@ -90,9 +90,9 @@ class _Heard:
 
 
 class FlowCleaner(SyncObserver):
-    """Hears of syncs, and has a thread of its own in ``run``.
+    """Observes syncs, and deletes stale entries in its own thread (``run``).
 
-    ``reconciled`` is told how many seconds each look at a family's flows took, and how many flows were forgotten.
+    ``on_reconciled`` is called after each pass with the family, the seconds it took, and the number of deleted entries.
     """
 
     def __init__(
@@ -105,155 +105,157 @@ class FlowCleaner(SyncObserver):
         thread_time: Callable[[], float] = time.thread_time,
         grace: float = UNANSWERED_GRACE_SECONDS,
     ) -> None:
-        """``local_addresses`` tells the machine's, which may all accept NodePorts; it may raise KernelError.
+        """``local_addresses`` returns the machine's addresses, which may all accept NodePorts, or raises KernelError.
 
-        ``computed`` tells for how many seconds the calling thread has had a processor; ``grace`` is how many seconds a
-        flow is left alone that nobody has answered yet.
+        ``thread_time`` returns the CPU seconds of the calling thread. ``grace`` is the minimum age in seconds of a
+        deleted entry without a reply.
         """
         self._config = config
         self._local_addresses = local_addresses
-        self._reconciled = on_reconciled
+        self._on_reconciled = on_reconciled
         self._clock = clock
-        self._computed = thread_time
+        self._thread_time = thread_time
         self._grace = grace
-        self._families = {family: _Heard() for family in Family}
+        self._families = {family: _FamilyState() for family in Family}
         self._condition = threading.Condition()
         self._stop = threading.Event()
-        self._said: dict[Family, str] = {}
+        self._last_errors: dict[Family, str] = {}
 
     def loop_started(self, family: Family) -> None:
-        """Have nothing to do."""
+        """Do nothing."""
 
     def sync_queued(self, family: Family) -> None:
-        """Have nothing to do."""
+        """Do nothing."""
 
     def sync_started(self, family: Family) -> None:
-        """Note that the ledger may fall behind."""
+        """Record that the frontends may be out of date."""
         with self._condition:
-            self._families[family].is_settled = False
+            self._families[family].is_current = False
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
-        """Note what has changed about UDP Services, and have the flows looked at where that may matter."""
-        heard = self._families[report.family]
+        """Update the UDP frontends, and schedule a pass if entries may have become stale."""
+        pending = self._families[report.family]
         changed = report.conntrack_cleanup_required
         for name in report.changed_service_ports:
             if name.protocol == "UDP":
-                changed |= heard.ledger.update(name, state.service_port(name), state.endpoints(name))
-        changed |= heard.nodeport_ips != state.node.nodeport_ips
+                changed |= pending.frontends.update(name, state.service_port(name), state.endpoints(name))
+        changed |= pending.nodeport_ips != state.node.nodeport_ips
         with self._condition:
-            heard.nodeport_ips = state.node.nodeport_ips
-            heard.is_due |= changed
-            heard.is_settled, heard.is_failed = True, False
-            heard.successes += 1
+            pending.nodeport_ips = state.node.nodeport_ips
+            pending.is_due |= changed
+            pending.is_current, pending.is_failed = True, False
+            pending.successes += 1
             self._condition.notify_all()
 
     def sync_failed(self, family: Family, seconds: float) -> None:
-        """Note that nobody knows which rules are in force."""
+        """Record that the rules in force are unknown."""
         del seconds
         with self._condition:
             self._families[family].is_failed = True
             self._condition.notify_all()
 
     def run(self, stop: threading.Event) -> None:
-        """Look at flows whenever that is due, until ``stop`` is set; a thread of its own calls this."""
+        """Run the due passes until ``stop`` is set. Needs its own thread."""
         self._stop = stop
         while not stop.is_set():
-            due = self._take_due()
-            # Not by the clock: a look may wait for a sync, and nobody is held up by that.
-            before = self._computed()
+            due = self._start_due_passes()
+            # CPU time, not wall time: waiting for a sync costs nothing.
+            before = self._thread_time()
             for family in due:
-                self._reconcile_and_say(family)
+                self._reconcile_and_log(family)
             if due:
-                stop.wait((self._computed() - before) * IDLE_FACTOR)
+                stop.wait((self._thread_time() - before) * IDLE_FACTOR)
 
-    def _take_due(self) -> list[Family]:
-        """Return the families whose flows are to be looked at, waiting a little for one; they are due no longer."""
+    def _start_due_passes(self) -> list[Family]:
+        """Wait shortly for a due family; return all due families, and record that their passes start."""
         with self._condition:
-            self._condition.wait_for(self._ready, POLL_SECONDS)
-            due = self._ready()
+            self._condition.wait_for(self._due_families, POLL_SECONDS)
+            due = self._due_families()
             for family in due:
-                self._families[family].take()
+                self._families[family].start_pass()
             return due
 
-    def _ready(self) -> list[Family]:
+    def _due_families(self) -> list[Family]:
         now = self._clock()
-        return [family for family, heard in self._families.items() if heard.is_ready(now)]
+        return [family for family, pending in self._families.items() if pending.is_pass_due(now)]
 
-    def _reconcile_and_say(self, family: Family) -> None:
-        trouble = ""
+    def _reconcile_and_log(self, family: Family) -> None:
+        message = ""
         try:
             self.reconcile(family)
         except KernelError as error:
-            trouble = str(error)
+            message = str(error)
         except Exception:
-            log.exception("%s: looking at conntrack failed unexpectedly; please report this", family.value)
-        if trouble and self._said.get(family) != trouble:
-            log.error("%s: %s", family.value, trouble)
-        self._said[family] = trouble
+            log.exception("%s: conntrack cleanup failed unexpectedly; please report this", family.value)
+        if message and self._last_errors.get(family) != message:
+            log.error("%s: %s", family.value, message)
+        self._last_errors[family] = message
 
     def reconcile(self, family: Family) -> int:
-        """Forget the stale flows there are in the calling thread's namespace; return how many those were.
+        """Delete the stale entries in the calling thread's network namespace; return how many.
 
-        Nothing is done where syncs fail: it is due again with the next that succeeds. Where some flows could not be
-        looked at or forgotten, it is due again after a while. Raises KernelError, in the end where flows were refused.
+        If the last sync failed, nothing is deleted until the next success. If some entries could not be checked or
+        deleted, another pass is scheduled. Raises KernelError, at the end if only some deletions were refused.
         """
-        heard, is_whole = self._families[family], False
+        pending, is_complete = self._families[family], False
         try:
-            listed, forgotten = self._look(family)
-            is_whole = listed and not forgotten.error
+            listed, deleted = self._delete_stale_flows(family)
+            is_complete = listed and not deleted.error
         finally:
             with self._condition:
-                heard.note_look(self._clock(), is_whole=is_whole)
-        if forgotten.error:
-            raise KernelError(forgotten.error)
-        return forgotten.count
+                pending.finish_pass(self._clock(), is_complete=is_complete)
+        if deleted.error:
+            raise KernelError(deleted.error)
+        return deleted.count
 
-    def _look(self, family: Family) -> tuple[bool, DeletedFlows]:
-        """Forget stale flows; return whether all flows were listed, and what became of the stale ones."""
-        heard, started = self._families[family], self._clock()
-        complete, forgotten = True, NOTHING
-        if heard.ledger:
+    def _delete_stale_flows(self, family: Family) -> tuple[bool, DeletedFlows]:
+        """Delete stale entries; return whether the dump was complete, and the result of the deletions."""
+        pending, started = self._families[family], self._clock()
+        complete, deleted = True, NO_DELETED_FLOWS
+        if pending.frontends:
             node_port_addresses = self._node_port_addresses(family)
 
-            def is_stale(dialled: bytes, answering: bytes) -> bool:
-                return heard.ledger.is_stale(dialled, answering, node_port_addresses)
+            def is_stale(original_destination: bytes, reply_source: bytes) -> bool:
+                return pending.frontends.is_stale(original_destination, reply_source, node_port_addresses)
 
             with open_flow_table(family.number) as table:
-                listing = _listed(family, table, is_stale)
-                complete = listing.complete
-                if listing.flows and not self._is_settled(heard):
-                    return complete, NOTHING
-                stale = [flow for flow in listing.flows if is_stale(flow.original_destination, flow.reply_source)]
-                forgotten = table.delete(heard.ripe(stale, self._clock(), self._grace))
+                dump = _dump_flows(family, table, is_stale)
+                complete = dump.complete
+                if dump.flows and not self._wait_until_current(pending):
+                    return complete, NO_DELETED_FLOWS
+                stale = [flow for flow in dump.flows if is_stale(flow.original_destination, flow.reply_source)]
+                deleted = table.delete(pending.due_for_deletion(stale, self._clock(), self._grace))
         seconds = self._clock() - started
-        if heard.ledger:
-            log.debug("%s: %d stale UDP flows forgotten in %.1f ms", family.value, forgotten.count, seconds * 1e3)
-        self._reconciled(family, seconds, forgotten.count)
-        return complete, forgotten
+        if pending.frontends:
+            log.debug(
+                "%s: deleted %d stale UDP conntrack entries in %.1f ms", family.value, deleted.count, seconds * 1e3
+            )
+        self._on_reconciled(family, seconds, deleted.count)
+        return complete, deleted
 
-    def _is_settled(self, heard: _Heard) -> bool:
-        """Wait until the ledger knows what was in force just now; return whether it does. It does not by failures."""
+    def _wait_until_current(self, pending: _FamilyState) -> bool:
+        """Wait for the end of a running sync; return whether the frontends are up to date then."""
         with self._condition:
-            before = heard.successes
-            while not heard.is_settled and not heard.is_failed and heard.successes == before:
+            before = pending.successes
+            while not pending.is_current and not pending.is_failed and pending.successes == before:
                 if self._stop.is_set():
                     return False
                 self._condition.wait(POLL_SECONDS)
-            known = heard.is_settled or heard.successes > before
-            heard.is_due |= not known
-            return known
+            current = pending.is_current or pending.successes > before
+            pending.is_due |= not current
+            return current
 
     def _node_port_addresses(self, family: Family) -> Collection[bytes]:
-        heard = self._families[family]
-        found: Collection[str] = heard.nodeport_ips
-        if self._config.nodeports_on_all_addresses(family) and heard.ledger.has_node_ports:
+        pending = self._families[family]
+        found: Collection[str] = pending.nodeport_ips
+        if self._config.nodeports_on_all_addresses(family) and pending.frontends.has_node_ports:
             local = addresses.of_family(self._local_addresses(), family)
             found = [address for address in local if not addresses.is_loopback(address)]
         return frozenset(map(packed_address, found))
 
 
-def _listed(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> FlowDump:
-    listing = table.dump(is_stale)
-    if not listing.complete:
-        log.debug("%s: the kernel interrupts listing its flows; some were not looked at", family.value)
-    return listing
+def _dump_flows(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> FlowDump:
+    dump = table.dump(is_stale)
+    if not dump.complete:
+        log.debug("%s: the kernel interrupted the dump of conntrack entries; some were not checked", family.value)
+    return dump

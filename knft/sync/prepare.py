@@ -1,4 +1,4 @@
-"""Preparing a sync: from what is known to the transaction that makes the table equal to it. Values in, values out."""
+"""Preparation of a sync: compute the transaction that turns the known table into the desired one. No I/O."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -24,12 +24,12 @@ Fragments = Mapping[Owner, Fragment | None]
 
 
 class PreparedTransaction(Struct, frozen=True):
-    """A transaction, and what it was made of.
+    """A transaction, and what it was computed from.
 
-    ``sticky`` are the sticky ports that it is about, by identity, None where one is forgotten; ``unsticky`` are Service
-    ports whose affinity is left out, because every number is taken; ``failed`` those that could not be rendered at all.
-    It ``sweeps`` where what nobody wants is removed. ``unwanted`` chains can be deleted after it: that is
-    refused where somebody else's rule needs them, which is to stop nothing else.
+    ``sticky`` are the affected sticky ports by identity, None if the record is removed. ``without_affinity`` are
+    Service ports that go without session affinity, because all numbers are in use; ``render_errors`` those that could
+    not be rendered. ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be
+    deleted in a separate transaction after it, which the kernel refuses if a foreign rule refers to one of them.
     """
 
     desired: Fragments
@@ -42,145 +42,149 @@ class PreparedTransaction(Struct, frozen=True):
     deletable_chains: tuple[str, ...]
 
     def contents(self) -> dict[Owner, Contents | None]:
-        """Return what each owner will have."""
+        """Return the contents that each owner will have."""
         return _contents(self.desired)
 
 
-def prepare_transaction(basis: TableSnapshot, state: ServiceState, config: Config, now: float) -> PreparedTransaction:
-    """Return the transaction that turns ``basis`` into what ``state`` says; ``now`` is in seconds."""
+def prepare_transaction(
+    snapshot: TableSnapshot, state: ServiceState, config: Config, now: float
+) -> PreparedTransaction:
+    """Return the transaction from ``snapshot`` to the contents that ``state`` requires; ``now`` is in seconds."""
     family = state.node.family
-    rendering = _Rendering(basis, state, config, now)
-    wanted = rendering.everything()
-    if basis.is_full:
-        basis.claim_unchanged_sticky_chains(wanted)
-    changes = basis.programmed.diff(_contents(wanted))
-    missing = _missing_shared(basis, wanted)
-    ahead = _led_to(changes)
+    rendering = _Rendering(snapshot, state, config, now)
+    desired = rendering.render_all()
+    if snapshot.is_full:
+        snapshot.claim_unchanged_sticky_chains(desired)
+    diff = snapshot.programmed.diff(_contents(desired))
+    missing_shared = _missing_shared_chains(snapshot, desired)
+    prepared = _goto_targets(diff)
     transaction = Transaction(
         family.nft,
         names.TABLE,
         prepared_chains=(
-            *(shared_chain(spec, family, config) for spec in missing),
-            *(chain for chain in changes.new_chains if chain.name in ahead),
+            *(shared_chain(spec, family, config) for spec in missing_shared),
+            *(chain for chain in diff.new_chains if chain.name in prepared),
         ),
         chains=(
-            *_missing_skeleton(basis, state, config),
-            *(chain for chain in changes.new_chains if chain.name not in ahead),
-            *changes.changed_chains,
-            *(Chain(name) for name in changes.emptied_chains),
+            *_missing_skeleton(snapshot, state, config),
+            *(chain for chain in diff.new_chains if chain.name not in prepared),
+            *diff.changed_chains,
+            *(Chain(name) for name in diff.emptied_chains),
         ),
-        removed={name: keys for name, keys in changes.removed.items() if name != names.HAIRPIN},
-        added=changes.added,
-        # A packet that was led to an endpoint before a commit looks here after it.
-        deferred_removals={name: keys for name, keys in changes.removed.items() if name == names.HAIRPIN},
-        deleted_chains=basis.outdated_chains,
+        removed={name: keys for name, keys in diff.removed.items() if name != names.HAIRPIN},
+        added=diff.added,
+        # A packet that got its endpoint before the commit is looked up in this set after it.
+        deferred_removals={name: keys for name, keys in diff.removed.items() if name == names.HAIRPIN},
+        deleted_chains=snapshot.outdated_chains,
     )
     numbering = rendering.numbering
     return PreparedTransaction(
-        wanted,
-        changes,
+        desired,
+        diff,
         transaction,
         numbering.changed,
         tuple(numbering.without_number),
-        rendering.failed,
-        rendering.sweeps,
-        _long_unwanted(basis, changes, now),
+        rendering.render_errors,
+        rendering.removes_unclaimed,
+        _deletable_chains(snapshot, diff, now),
     )
 
 
-def _contents(wanted: Fragments) -> dict[Owner, Contents | None]:
-    return {owner: fragment.contents if fragment is not None else None for owner, fragment in wanted.items()}
+def _contents(desired: Fragments) -> dict[Owner, Contents | None]:
+    return {owner: fragment.contents if fragment is not None else None for owner, fragment in desired.items()}
 
 
 class _Rendering:
-    """Everything that the owners of a basis want."""
+    """Renders the owners of a snapshot."""
 
-    def __init__(self, basis: TableSnapshot, state: ServiceState, config: Config, now: float) -> None:
-        self._basis = basis
+    def __init__(self, snapshot: TableSnapshot, state: ServiceState, config: Config, now: float) -> None:
+        self._snapshot = snapshot
         self._state = state
         self._config = config
         self._now = now
-        self._orders = basis.programmed.merged_contents(basis.owners).arrays
-        self.numbering = Numbering(basis.sticky, now)
-        self.failed: dict[ServicePortName, Exception] = {}
+        self._orders = snapshot.programmed.merged_contents(snapshot.owners).arrays
+        self.numbering = Numbering(snapshot.sticky, now)
+        self.render_errors: dict[ServicePortName, Exception] = {}
 
     @property
-    def sweeps(self) -> bool:
-        """Whether what nobody wants goes; not while it is not known what somebody wants."""
-        return self._basis.removes_unclaimed and not self.failed
+    def removes_unclaimed(self) -> bool:
+        """Whether unclaimed contents are removed: not if a Service port that may need them could not be rendered."""
+        return self._snapshot.removes_unclaimed and not self.render_errors
 
-    def everything(self) -> dict[Owner, Fragment | None]:
-        """Return what each owner wants, in the order of names: the same objects give the same transaction."""
-        wanted = self._owned(sorted(self._basis.owners, key=_order), self.numbering)
-        spared = self._spared()
-        if self._basis.is_full:
-            self.numbering.retire_unassigned(spared.identities | set(map(identity, self.failed)))
-        elif self._basis.sticky_gc:
+    def render_all(self) -> dict[Owner, Fragment | None]:
+        """Return the desired contents of each owner. Owners are sorted: equal objects give equal transactions."""
+        desired = self._render_owners(sorted(self._snapshot.owners, key=_sort_key), self.numbering)
+        preserved = self._preserved()
+        if self._snapshot.is_full:
+            self.numbering.retire_unassigned(preserved.identities | set(map(identity, self.render_errors)))
+        elif self._snapshot.sticky_gc:
             self.numbering.remove_expired()
-        wanted |= _notes(self.numbering, wanted)
-        found = self._basis.programmed.get(SpecialOwner.UNCLAIMED)
+        desired |= _sticky_records(self.numbering, desired)
+        found = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
         if found is not None:
-            kept = found.without(found.without(spared.contents)) if self.sweeps else found
-            joined = _joined(wanted)
-            left = kept.without(joined)
-            left.members -= _replaced_ranges(left, joined)
-            wanted[SpecialOwner.UNCLAIMED] = Fragment(left) if left != Contents.empty() else None
-        return wanted
+            kept = found.without(found.without(preserved.contents)) if self.removes_unclaimed else found
+            merged = _merged(desired)
+            unclaimed = kept.without(merged)
+            unclaimed.members -= _superseded_ranges(unclaimed, merged)
+            desired[SpecialOwner.UNCLAIMED] = Fragment(unclaimed) if unclaimed != Contents.empty() else None
+        return desired
 
-    def _owned(self, owners: Iterable[Owner], numbering: Numbering) -> dict[Owner, Fragment | None]:
-        wanted: dict[Owner, Fragment | None] = {}
+    def _render_owners(self, owners: Iterable[Owner], numbering: Numbering) -> dict[Owner, Fragment | None]:
+        desired: dict[Owner, Fragment | None] = {}
         for owner in owners:
             match owner:
                 case SpecialOwner.NODE:
-                    wanted[owner] = render_node(self._state.node, self._config)
+                    desired[owner] = render_node(self._state.node, self._config)
                 case ServicePortName():
-                    self._render(owner, numbering, wanted)
+                    self._render_service_port(owner, numbering, desired)
                 case _:
-                    wanted[owner] = None
-        return wanted
+                    desired[owner] = None
+        return desired
 
-    def _render(self, name: ServicePortName, numbering: Numbering, wanted: dict[Owner, Fragment | None]) -> None:
+    def _render_service_port(
+        self, name: ServicePortName, numbering: Numbering, desired: dict[Owner, Fragment | None]
+    ) -> None:
         try:
-            wanted[name] = _render_service_port(self._state, name, self._orders, numbering, self._config)
-        except Exception as error:  # noqa: BLE001 - a mistake of knft's about one Service port is not all the others'
-            self.failed[name] = error
+            desired[name] = _render_service_port(self._state, name, self._orders, numbering, self._config)
+        except Exception as error:  # noqa: BLE001 - a bug that affects one Service port must not stop the others
+            self.render_errors[name] = error
 
-    def _spared(self) -> "_Spared":
-        """Return what the Service ports want that a full sync leaves as they are."""
-        numbering, failed = Numbering(self._basis.sticky, self._now), dict(self.failed)
-        wanted = self._owned(sorted(self._basis.preserved, key=_order), numbering)
-        self.failed = failed  # Nobody tries these now.
-        wanted |= _notes(numbering, wanted)
-        contents = Contents.merged((_joined(wanted), self._basis.last_known))
-        return _Spared(contents, frozenset(numbering.changed) | set(map(identity, self._basis.preserved)))
+    def _preserved(self) -> "_Preserved":
+        """Return the contents of the Service ports that a full sync leaves as they are."""
+        numbering, failed = Numbering(self._snapshot.sticky, self._now), dict(self.render_errors)
+        desired = self._render_owners(sorted(self._snapshot.preserved, key=_sort_key), numbering)
+        self.render_errors = failed  # Errors of Service ports that this sync does not commit do not count.
+        desired |= _sticky_records(numbering, desired)
+        contents = Contents.merged((_merged(desired), self._snapshot.last_known))
+        return _Preserved(contents, frozenset(numbering.changed) | set(map(identity, self._snapshot.preserved)))
 
 
-class _Spared(Struct, frozen=True):
+class _Preserved(Struct, frozen=True):
     contents: Contents
     identities: frozenset[str]
 
 
-def _joined(wanted: Fragments) -> Contents:
-    return Contents.merged(fragment.contents for fragment in wanted.values() if fragment is not None)
+def _merged(desired: Fragments) -> Contents:
+    return Contents.merged(fragment.contents for fragment in desired.values() if fragment is not None)
 
 
-def _replaced_ranges(found: Contents, wanted: Contents) -> set[tuple[str, Key]]:
-    """Return the source ranges that were found for frontends that somebody wants: others may overlap them."""
+def _superseded_ranges(found: Contents, desired: Contents) -> set[tuple[str, Key]]:
+    """Return the found source ranges of desired frontends: the new ranges may overlap them."""
     ranges = {member for member in found.members if member[0] == names.SOURCE_RANGES}
     if not ranges:
         return ranges
-    frontends = {key for _, key in (*wanted.entries, *wanted.members)}
+    frontends = {key for _, key in (*desired.entries, *desired.members)}
     return {member for member in ranges if member[1][:3] in frontends}
 
 
-def _order(owner: Owner) -> tuple[str, ...]:
+def _sort_key(owner: Owner) -> tuple[str, ...]:
     match owner:
         case SpecialOwner():
             return (owner.value,)
         case StickyPortRecord():
             return (owner.identity,)
         case _:
-            return tuple(owner)  # Its text lacks the protocol.
+            return tuple(owner)  # str(owner) lacks the protocol.
 
 
 def _render_service_port(
@@ -191,22 +195,22 @@ def _render_service_port(
         numbering.retire(name)
     if plan is None:
         return None
-    return render_plan(plan, orders, _number(plan, numbering), state.node.family, config)
+    return render_plan(plan, orders, _sticky_port(plan, numbering), state.node.family, config)
 
 
-def _number(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:
-    """Return the numbers of a Service port with session affinity."""
+def _sticky_port(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:
+    """Return the number and indexes of a Service port with session affinity, None without affinity."""
     if not plan.port.affinity_seconds:
         return None
     targets = ((endpoint.address, endpoint.port) for endpoint in plan.endpoints.all_reachable)
     return numbering.assign(plan.name, targets, plan.port.affinity_seconds)
 
 
-def _notes(numbering: Numbering, wanted: Fragments) -> dict[Owner, Fragment | None]:
-    """Return the notes of the sticky ports that a sync is about; None where one is not needed any more."""
+def _sticky_records(numbering: Numbering, desired: Fragments) -> dict[Owner, Fragment | None]:
+    """Return the records of the sticky ports that a sync affects, None if a record is removed."""
     chains = {
         fragment.sticky.identity: fragment.contents.chains
-        for fragment in wanted.values()
+        for fragment in desired.values()
         if fragment is not None and fragment.sticky is not None
     }
     return {
@@ -217,43 +221,44 @@ def _notes(numbering: Numbering, wanted: Fragments) -> dict[Owner, Fragment | No
     }
 
 
-def _missing_skeleton(basis: TableSnapshot, state: ServiceState, config: Config) -> tuple[Chain, ...]:
-    if not basis.is_full:
+def _missing_skeleton(snapshot: TableSnapshot, state: ServiceState, config: Config) -> tuple[Chain, ...]:
+    if not snapshot.is_full:
         return ()
     chains = layout.skeleton(state.node.family, config)
-    return tuple(chain for chain in chains if chain.name not in basis.programmed.chains)
+    return tuple(chain for chain in chains if chain.name not in snapshot.programmed.chains)
 
 
-def _missing_shared(basis: TableSnapshot, wanted: Fragments) -> list[SharedChain]:
-    existing = basis.programmed.chains
-    fragments = (fragment.chains for fragment in wanted.values() if fragment is not None)
+def _missing_shared_chains(snapshot: TableSnapshot, desired: Fragments) -> list[SharedChain]:
+    existing = snapshot.programmed.chains
+    fragments = (fragment.chains for fragment in desired.values() if fragment is not None)
     specs = itertools.chain.from_iterable(
-        (*fragments, (part for spec in basis.stale_shared_chains for part in with_target_pools(spec)))
+        (*fragments, (part for spec in snapshot.stale_shared_chains for part in with_target_pools(spec)))
     )
     needed = {spec.name: spec for spec in specs if spec.name not in existing}
     return with_common_sizes(needed.values(), existing) if needed else []
 
 
-def _led_to(changes: ContentsDiff) -> set[str]:
-    """Return the new chains that packets are led to for good by new verdicts, of those whose rules are not shared.
+def _goto_targets(diff: ContentsDiff) -> set[str]:
+    """Return the new chains that new ``goto`` verdicts lead to, directly or through other chains.
 
-    Packets that jump to one which is empty come back to rules that have them (layout, ``in-flight``).
+    These must have their rules before the verdict exists. A packet that jumps to an empty chain returns, and the next
+    rules handle it (see the chain ``in-flight`` of the layout).
     """
-    made = {chain.name: chain for chain in changes.new_chains}
-    values = (value for added in changes.added.values() for value in added.values())
+    new_chains = {chain.name: chain for chain in diff.new_chains}
+    values = (value for added in diff.added.values() for value in added.values())
     entries = (value.verdict for value in values if isinstance(value, Entry))
-    to_follow = [verdict.chain for verdict in entries if isinstance(verdict, Goto)]
+    to_visit = [verdict.chain for verdict in entries if isinstance(verdict, Goto)]
     found: set[str] = set()
-    while to_follow:
-        name = to_follow.pop()
-        if name in made and name not in found:
+    while to_visit:
+        name = to_visit.pop()
+        if name in new_chains and name not in found:
             found.add(name)
-            to_follow.extend(made[name].target_chains())
+            to_visit.extend(new_chains[name].target_chains())
     return found
 
 
-def _long_unwanted(basis: TableSnapshot, changes: ContentsDiff, now: float) -> tuple[str, ...]:
+def _deletable_chains(snapshot: TableSnapshot, diff: ContentsDiff, now: float) -> tuple[str, ...]:
     """Return the chains that were emptied long enough ago."""
-    written = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)}
-    unwanted = basis.programmed.emptied_chains.items()
-    return tuple(name for name, waiting in unwanted if waiting.deletable_at < now and name not in written)
+    written = {chain.name for chain in (*diff.changed_chains, *diff.new_chains)}
+    emptied = snapshot.programmed.emptied_chains.items()
+    return tuple(name for name, chain in emptied if chain.deletable_at < now and name not in written)

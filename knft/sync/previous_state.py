@@ -23,7 +23,7 @@ class PreviousState(Struct, frozen=True):
     found: Contents = field(default_factory=Contents.empty)
 
     def last_known(self, name: ServicePortName) -> Contents:
-        """Return the contents that a Service port had; after a start, those that comments in the kernel assign to it."""
+        """Return the contents that a Service port had; after a start, those that comments in the kernel name."""
         stored = (self.programmed.get(name), self.programmed.get(StickyPortRecord(identity(name))))
         known = [contents for contents in stored if contents is not None]
         return Contents.merged(known) if known else _contents_by_comment(name, self.found)

@@ -53,12 +53,12 @@ class Proxier:
         self._unreported_changes: PendingChanges | None = None
         self._quarantine = Quarantine(config.sync_period)
         self._last_known: dict[ServicePortName, Contents] = {}
-        """What those that are left out had before, as far as it is known."""
+        """The last known contents of quarantined Service ports."""
         self._orphan_retry: RetryState | None = None
-        """Why what nobody wants is still there."""
+        """Set while the kernel refuses to remove unclaimed contents."""
         self._counters = SyncCounters()
         self._cleanups_reported = 0
-        """How many refused cleanups were in reports."""
+        """How many refused cleanups former reports included."""
 
     def sync(self) -> SyncReport:
         """Bring the table up to date. Raises KernelError if that fails; the next sync then does everything again.
@@ -69,14 +69,14 @@ class Proxier:
         started = self._timer()
         self._counters = SyncCounters()
         try:
-            work = self.state.drain()
-            reported = work if self._unreported_changes is None else self._unreported_changes.merged_with(work)
+            changes = self.state.drain()
+            reported = changes if self._unreported_changes is None else self._unreported_changes.merged_with(changes)
             self._unreported_changes = reported
-            full = self._sync_table(work, started)
+            full = self._sync_table(changes, started)
         except BaseException as error:
             self._writer.detach_programmed()
             if isinstance(error, LibraryDiedError):
-                self._port.ensure_working()  # Or it says why it dies.
+                self._port.ensure_working()  # Raises an error that says why, if the library always dies.
             raise
         self._unreported_changes = None
         refused_before, self._cleanups_reported = self._cleanups_reported, self._writer.refused_cleanups
@@ -112,13 +112,13 @@ class Proxier:
         times += [self._orphan_retry.retry_at - now] if self._orphan_retry is not None else []
         return max(0.0, min(times)) if times else None
 
-    def _sync_table(self, work: PendingChanges, now: float) -> bool:
+    def _sync_table(self, changes: PendingChanges, now: float) -> bool:
         """Commit the changes, or everything that differs; return whether it was a full sync."""
-        due = self._is_full_sync_due(work, now)
-        before = self._writer.detach_programmed()
-        if not due and before is not None and self._commit_changes(before, work, now):
+        due = self._is_full_sync_due(changes, now)
+        programmed = self._writer.detach_programmed()
+        if not due and programmed is not None and self._commit_changes(programmed, changes, now):
             return False
-        self._sync_full(PreviousState(before or ProgrammedContents()), now)
+        self._sync_full(PreviousState(programmed or ProgrammedContents()), now)
         return True
 
     def invalidate(self, invalidation: Invalidation) -> None:
@@ -136,134 +136,140 @@ class Proxier:
             self.invalidate(Invalidation(frozenset(name for name, key in found if not key)))
         return None if found is None else len(found)
 
-    def _is_full_sync_due(self, work: PendingChanges, now: float) -> bool:
+    def _is_full_sync_due(self, changes: PendingChanges, now: float) -> bool:
         """Tell whether an incremental sync is not enough: the kernel may hold contents that knft does not know."""
         gone = [name for name in self._quarantine.names() if not self.state.has_service_port(name)]
         self._release_from_quarantine(frozenset(gone))
-        self._quarantine.reset_delay(work.service_ports)
-        sweep_due = self._orphan_retry is not None and self._orphan_retry.retry_at <= now
-        return bool(gone or self._quarantine.due(now) or sweep_due or self._invalidations)
+        self._quarantine.reset_delay(changes.service_ports)
+        orphan_retry_due = self._orphan_retry is not None and self._orphan_retry.retry_at <= now
+        return bool(gone or self._quarantine.due(now) or orphan_retry_due or self._invalidations)
 
-    def _commit_changes(self, programmed: ProgrammedContents[Owner], work: PendingChanges, now: float) -> bool:
+    def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
         """Commit the changes; return False if the kernel refuses them, since it holds other contents than assumed."""
-        changed = work.service_ports - self._quarantine.names()
-        node = {SpecialOwner.NODE} if work.node is not None else set[SpecialOwner]()
+        changed = changes.service_ports - self._quarantine.names()
+        node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
         tidy = now - self._last_sticky_gc >= STICKY_GC_SECONDS
-        basis = TableSnapshot(
+        snapshot = TableSnapshot(
             programmed, TableState.READY, changed | node, self._writer.sticky, SyncScope.INCREMENTAL, sticky_gc=tidy
         )
         self._last_sticky_gc = now if tidy else self._last_sticky_gc
         try:
-            self._commit(basis, PreviousState(programmed), now)
+            self._commit(snapshot, PreviousState(programmed), now)
         except KernelError:
             return False
         return True
 
-    def _sync_full(self, past: PreviousState, now: float) -> None:
+    def _sync_full(self, previous: PreviousState, now: float) -> None:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
-        doubts, out_before = self._invalidations.take_all(), self._quarantine.names()
+        invalidation, quarantined_before = self._invalidations.take_all(), self._quarantine.names()
         try:
-            past = self._commit_full(doubts, past, now)
+            previous = self._commit_full(invalidation, previous, now)
         except BaseException:
-            self._invalidations.add(doubts)
+            self._invalidations.add(invalidation)
             raise
-        # What stood in their way may be gone, with the table or with what somebody else had done to it.
-        again = (
-            sorted(out_before & self._quarantine.names())
+        # After the table was created anew, the reason for the refusal may be gone: a foreign change, for example.
+        retried = (
+            sorted(quarantined_before & self._quarantine.names())
             if self._counters.table_replaced
             else self._quarantine.due(now)
         )
-        self._commit_service_ports(again, past, now)
-        if again or not self._writer.orphans_removed:
+        self._commit_service_ports(retried, previous, now)
+        if retried or not self._writer.orphans_removed:
             self._remove_orphans(now)
         else:
             self._orphan_retry = None
 
-    def _commit_full(self, doubts: Invalidation, past: PreviousState, now: float) -> PreviousState:
-        """Commit the differences to the table as read back; return ``past`` with what was read."""
+    def _commit_full(self, invalidation: Invalidation, previous: PreviousState, now: float) -> PreviousState:
+        """Commit the differences to the table as read back; return ``previous`` with what was read."""
         try:
-            basis = self._read_table(doubts, now)
-            past = _with_listing(past, basis)
-            self._commit(basis, past, now)
+            snapshot = self._read_table(invalidation, now)
+            previous = _with_listing(previous, snapshot)
+            self._commit(snapshot, previous, now)
         except KernelError:
-            # Somebody may have changed the table since, or the library died; or a set is of another kind: another look
-            # tells.
-            basis = self._read_table(doubts.merged_with(Invalidation(declarations=True)), now)
-            past = _with_listing(past, basis)
+            # The table may have changed since it was read, the library died, or a set has another type: read it again.
+            snapshot = self._read_table(invalidation.merged_with(Invalidation(declarations=True)), now)
+            previous = _with_listing(previous, snapshot)
             try:
-                self._commit(basis, past, now)
+                self._commit(snapshot, previous, now)
             except TableOwnedError:
                 raise
             except KernelError as refusal:
                 if isinstance(refusal, LibraryDiedError):
                     self._port.ensure_working()
-                self._commit_with_bisect(basis, refusal, past, now)
-        return past
+                self._commit_with_bisect(snapshot, refusal, previous, now)
+        return previous
 
-    def _read_table(self, doubts: Invalidation, now: float) -> TableSnapshot:
+    def _read_table(self, invalidation: Invalidation, now: float) -> TableSnapshot:
         """Read the table back and return it as a snapshot."""
-        left_out = self._quarantine.names()
-        names = [name for name in self.state.service_ports() if name not in left_out]
+        quarantined = self._quarantine.names()
+        names = [name for name in self.state.service_ports() if name not in quarantined]
         found = snapshot_from_listing(self._port.read(), self.family, self._config, names, now)
-        had = Contents.merged(self._last_known.values())
-        basis = structs.replace(found, sticky=self._writer.current_sticky_ports(found.sticky), spared=left_out, had=had)
-        if basis.table is not TableState.READY or not doubts.declarations:
-            return basis.invalidated(doubts)
+        last_known = Contents.merged(self._last_known.values())
+        snapshot = structs.replace(
+            found, sticky=self._writer.current_sticky_ports(found.sticky), preserved=quarantined, last_known=last_known
+        )
+        if snapshot.table is not TableState.READY or not invalidation.declarations:
+            return snapshot.invalidated(invalidation)
         try:
             self._port.declare(layout.declarations(self.family))
         except UnavailableError:
             raise
         except KernelError:
-            return basis.for_replacement()  # A set or a map of knft's name is none of knft's kind.
-        return basis.invalidated(doubts)
+            return snapshot.for_replacement()  # A set or map has a name of knft's layout and another type.
+        return snapshot.invalidated(invalidation)
 
-    def _commit_with_bisect(self, basis: TableSnapshot, refusal: KernelError, past: PreviousState, now: float) -> None:
+    def _commit_with_bisect(
+        self, snapshot: TableSnapshot, refusal: KernelError, previous: PreviousState, now: float
+    ) -> None:
         """Commit what all Service ports need, then the Service ports by bisection.
 
         Raises ``refusal`` if no Service port causes it.
         """
-        names = sorted(owner for owner in basis.owners if isinstance(owner, ServicePortName))
-        alone = structs.replace(
-            basis, owners=basis.owners - set(names), spared=basis.preserved | set(names), scope=SyncScope.BASE_ONLY
+        names = sorted(owner for owner in snapshot.owners if isinstance(owner, ServicePortName))
+        base = structs.replace(
+            snapshot,
+            owners=snapshot.owners - set(names),
+            preserved=snapshot.preserved | set(names),
+            scope=SyncScope.BASE_ONLY,
         )
         try:
-            self._commit(alone, past, now)
+            self._commit(base, previous, now)
         except UnavailableError:
             raise
         except KernelError:
-            # What everything stands on is refused: somebody has changed what no transaction can mend.
+            # The kernel refuses the base chains and sets: a foreign change that only replacing the table repairs.
             try:
-                self._commit(basis.for_replacement(), past, now)
+                self._commit(snapshot.for_replacement(), previous, now)
             except KernelError:
                 raise refusal from None
             return
-        self._commit_service_ports(names, past, now)
+        self._commit_service_ports(names, previous, now)
 
-    def _commit_service_ports(self, names: Sequence[ServicePortName], past: PreviousState, now: float) -> None:
+    def _commit_service_ports(self, names: Sequence[ServicePortName], previous: PreviousState, now: float) -> None:
         """Commit these Service ports, and quarantine those that are refused even alone."""
         for name, error in bisect(
-            names, lambda part: self._commit(self._incremental_snapshot(frozenset(part)), past, now)
+            names, lambda batch: self._commit(self._incremental_snapshot(frozenset(batch)), previous, now)
         ).items():
-            self._quarantine_service_port(name, str(error), past, now)
+            self._quarantine_service_port(name, str(error), previous, now)
             if isinstance(error, UnavailableError):
-                self.invalidate(Invalidation())  # It may have been carried out.
+                self.invalidate(Invalidation())  # It may have been committed nevertheless.
 
     def _remove_orphans(self, now: float) -> None:
         """Remove unclaimed contents; if the kernel refuses that, retry with backoff."""
-        sweep = structs.replace(
+        cleanup = structs.replace(
             self._incremental_snapshot(frozenset()),
             scope=SyncScope.CLEANUP,
-            spared=self._quarantine.names(),
-            had=Contents.merged(self._last_known.values()),
+            preserved=self._quarantine.names(),
+            last_known=Contents.merged(self._last_known.values()),
         )
         try:
-            self._commit(sweep, PreviousState(ProgrammedContents()), now)
+            self._commit(cleanup, PreviousState(ProgrammedContents()), now)
         except KernelError as error:
             if isinstance(error, UnavailableError):
                 if not isinstance(error, LibraryDiedError):
                     raise
                 self._port.ensure_working()
-                self.invalidate(Invalidation())  # It may have been carried out.
+                self.invalidate(Invalidation())  # It may have been committed nevertheless.
             self._writer.refused_cleanups += 1
             first = RetryState(str(error), now, self._config.sync_period)
             self._orphan_retry = (
@@ -285,23 +291,23 @@ class Proxier:
             SyncScope.INCREMENTAL,
         )
 
-    def _quarantine_service_port(self, name: ServicePortName, reason: str, past: PreviousState, now: float) -> None:
+    def _quarantine_service_port(self, name: ServicePortName, reason: str, previous: PreviousState, now: float) -> None:
         if name not in self._quarantine:
-            self._last_known[name] = past.last_known(name)
+            self._last_known[name] = previous.last_known(name)
         self._quarantine.add(name, reason, now)
 
-    def _commit(self, basis: TableSnapshot, past: PreviousState, now: float) -> None:
+    def _commit(self, snapshot: TableSnapshot, previous: PreviousState, now: float) -> None:
         """Commit the owners of a snapshot; raise KernelError if the kernel refuses the transaction."""
-        prepared, seconds = self._writer.commit(basis, now)
-        self._counters.add(prepared, seconds, table_replaced=basis.table is not TableState.READY)
-        self._release_from_quarantine(basis.owners - prepared.render_errors.keys())
+        prepared, seconds = self._writer.commit(snapshot, now)
+        self._counters.add(prepared, seconds, table_replaced=snapshot.table is not TableState.READY)
+        self._release_from_quarantine(snapshot.owners - prepared.render_errors.keys())
         for name, error in prepared.render_errors.items():
-            self._quarantine_service_port(name, f"knft fails on it, please report this: {error!r}", past, now)
+            self._quarantine_service_port(name, f"rendering failed, please report this: {error!r}", previous, now)
 
     def _release_from_quarantine(self, owners: Collection[Owner]) -> None:
         self._quarantine.release(owners)
-        self._last_known = {name: had for name, had in self._last_known.items() if name in self._quarantine}
+        self._last_known = {name: last for name, last in self._last_known.items() if name in self._quarantine}
 
 
-def _with_listing(past: PreviousState, basis: TableSnapshot) -> PreviousState:
-    return structs.replace(past, found=basis.listing.contents) if basis.listing is not None else past
+def _with_listing(previous: PreviousState, snapshot: TableSnapshot) -> PreviousState:
+    return structs.replace(previous, found=snapshot.listing.contents) if snapshot.listing is not None else previous

@@ -113,7 +113,7 @@ class TableSnapshot(Struct, frozen=True):
         shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
         rules = {name: digest for name, digest in self.rule_digests.items() if name not in chains}
         return structs.replace(
-            self, found_rules=rules, rewritten=tuple(dict.fromkeys((*self.stale_shared_chains, *shared)))
+            self, rule_digests=rules, stale_shared_chains=tuple(dict.fromkeys((*self.stale_shared_chains, *shared)))
         )
 
     def claim_unchanged_sticky_chains(self, wanted: Mapping[Owner, Fragment | None]) -> None:

@@ -54,9 +54,9 @@ class TableWriter:
     def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
 
-        Raises KernelError if the kernel refuses it; the state before is then known again. Raises UnavailableError if it is
-        unknown whether it was committed; the next commit assumes it was not, which is most likely. If only the deferred
-        removals are refused, the rest is in force, and what they should have removed becomes orphaned.
+        Raises KernelError if the kernel refuses it; the state before is then known again. Raises UnavailableError if it
+        is unknown whether it was committed; the next commit assumes it was not, which is most likely. If only the
+        deferred removals are refused, the rest is in force, and what they should have removed becomes orphaned.
         """
         prepared = prepare_transaction(snapshot, self._state, self._config, now)
         started = self._timer()

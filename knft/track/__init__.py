@@ -1,5 +1,5 @@
-"""Change tracking: what differs since the last sync, for one family.
+"""Change tracking for one family: which Service ports differ since the last sync (docs/behaviour/tracking.md).
 
-Objects come in one at a time and accumulate; a sync checks the accumulated changes out (behaviour.md A).
-Nothing here performs I/O, logs, reads a clock, or knows nftables. Each tracker has one owner, who serialises calls.
+Objects arrive one at a time and accumulate; a sync drains the accumulated changes. No I/O, no logging, no clock, no
+nftables. Callers serialise the calls to a tracker.
 """

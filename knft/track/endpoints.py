@@ -1,4 +1,4 @@
-"""EndpointsChangeTracker and EndpointsMap (A.4)."""
+"""EndpointsChangeTracker and EndpointsMap (docs/behaviour/tracking.md#endpoint-changes)."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ TriggerTimes = dict[NamespacedName, tuple[datetime, ...]]
 
 
 class EndpointsUpdate(Struct, frozen=True):
-    """What one checkout merged.
+    """The result of merging the pending changes.
 
-    ``conntrack_cleanup_required`` is true where a touched Service has, or had, UDP endpoints. ``trigger_times`` are
-    the moments, in UTC, at which the changes happened in the cluster, for the network programming latency.
+    ``conntrack_cleanup_required`` is true if a changed Service has, or had, UDP endpoints. ``trigger_times`` are when,
+    in UTC, the changes happened in the cluster, for the network programming latency.
     """
 
     changed_ports: frozenset[ServicePortName]
@@ -31,7 +31,7 @@ class EndpointsChangeTracker:
     """Accumulates changes of EndpointSlices between two syncs."""
 
     def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
-        """Track slices of ``family``; changes that were triggered before ``start_time`` are not timed."""
+        """Track slices of ``family``; trigger times before ``start_time`` are ignored."""
         self._family = family
         self._start_time = start_time
         self._cache = EndpointSliceCache(node_name)
@@ -40,7 +40,7 @@ class EndpointsChangeTracker:
         self.pending = 0
 
     def endpoint_slice_update(self, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
-        """Note one slice, or its removal; return whether this call changed anything."""
+        """Record a changed or removed slice; return whether that changes anything."""
         label = endpoint_slice.metadata.proxy_labels.service_name
         if endpoint_slice.address_type != self._family.value or not label:
             return False
@@ -52,22 +52,22 @@ class EndpointsChangeTracker:
         if remove:
             self._trigger_times.pop(service, None)
         else:
-            self._note_trigger_time(service, endpoint_slice)
+            self._record_trigger_time(service, endpoint_slice)
         return True
 
-    def _note_trigger_time(self, service: NamespacedName, endpoint_slice: EndpointSlice) -> None:
+    def _record_trigger_time(self, service: NamespacedName, endpoint_slice: EndpointSlice) -> None:
         annotations = endpoint_slice.metadata.annotations
         time = parse_time(annotations.trigger_time if annotations else None)
         if time is not None and time > self._start_time:
             self._trigger_times.setdefault(service, []).append(time)
 
     def local_ready_endpoints(self, service: NamespacedName) -> int:
-        """Return how many distinct addresses of a Service are local and ready, as of the last checkout (A.4)."""
+        """Return how many distinct addresses of a Service are local and ready, as of the last ``drain``."""
         every = itertools.chain.from_iterable(self._cache.current(service).values())
         return len({endpoint.address for endpoint in every if endpoint.is_local and endpoint.ready})
 
     def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
-        """Hand out what is pending, and start anew."""
+        """Return the pending changes and their trigger times, and start anew."""
         times = {service: tuple(moments) for service, moments in self._trigger_times.items()}
         self._trigger_times = {}
         self.pending = 0
@@ -82,7 +82,7 @@ class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
         self._endpoints: dict[ServicePortName, tuple[Endpoint, ...]] = {}
 
     def update(self, tracker: EndpointsChangeTracker) -> EndpointsUpdate:
-        """Merge what the tracker has pending."""
+        """Merge the pending changes of ``tracker``."""
         changes, trigger_times = tracker.drain()
         changed: set[ServicePortName] = set()
         udp = False
@@ -118,7 +118,7 @@ def _by_service_port(
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Return an RFC 3339 time with its offset, or None where there is none that can be read."""
+    """Return an RFC 3339 time with an offset, or None if ``text`` is not one."""
     try:
         time = datetime.fromisoformat(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Expansion of a Service into its ServicePorts, in one family (A.3)."""
+"""Expansion of a Service into its ServicePorts in one family (docs/behaviour/tracking.md#service-ports)."""
 
 from knft.families import Family
 from knft.model import addresses
@@ -7,15 +7,15 @@ from knft.model.objects import Service, ServicePortSpec, ServiceSpec
 from knft.model.service_port import ServicePort
 
 DEFAULT_AFFINITY_SECONDS = 10800
-"""What the API server fills in for ClientIP affinity; manifests may leave it out."""
+"""The API server's default for ClientIP affinity; manifests may omit it."""
 
 ServicePorts = dict[ServicePortName, ServicePort]
 
 
 def expand_service(service: Service | None, family: Family) -> ServicePorts | None:
-    """Return the ServicePorts of ``service`` in ``family``, or None where it has no cluster IP there.
+    """Return the ServicePorts of ``service`` in ``family``, or None if it has no cluster IP there.
 
-    An empty dictionary, a Service without ports, is not the same as None.
+    An empty dictionary means a Service without ports, and differs from None.
     """
     if service is None or service.spec.type == "ExternalName":
         return None

@@ -1,4 +1,4 @@
-"""ServiceChangeTracker and ServicePortMap (A.2)."""
+"""ServiceChangeTracker and ServicePortMap (docs/behaviour/tracking.md#services)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,11 +27,11 @@ class ServiceChangeTracker:
 
     @property
     def pending(self) -> int:
-        """How many Services differ from what the last checkout gave out."""
+        """How many Services differ from the last ``drain``."""
         return len(self._items)
 
     def update(self, previous: Service | None, current: Service | None) -> bool:
-        """Note one change; return whether anything at all is pending, as kube-proxy does (A.2, 8)."""
+        """Record a changed Service; return whether any change at all is pending, as kube-proxy does."""
         named = current or previous
         if named is None:
             return False
@@ -46,7 +46,7 @@ class ServiceChangeTracker:
         return bool(self._items)
 
     def drain(self) -> dict[NamespacedName, _Pending]:
-        """Hand out what is pending, and start anew."""
+        """Return the pending changes, and start anew."""
         items, self._items = self._items, {}
         return items
 

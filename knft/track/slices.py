@@ -1,4 +1,4 @@
-"""EndpointSliceCache: which slices are in effect, and which wait for the next sync (A.5)."""
+"""EndpointSliceCache: applied and pending slices (docs/behaviour/tracking.md#endpoint-slices)."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,7 +14,7 @@ from knft.protocols import Protocol
 
 
 class PortKey(NamedTuple):
-    """A slice port's identity: what pairs it with a Service port."""
+    """Name and protocol of a slice's port; matches it with a Service port."""
 
     name: str
     protocol: Protocol
@@ -23,27 +23,27 @@ class PortKey(NamedTuple):
 EndpointsByPort = dict[PortKey, tuple[Endpoint, ...]]
 
 
-class _Record(Struct, frozen=True):
+class _PendingSlice(Struct, frozen=True):
     slice: EndpointSlice
     removed: bool
 
 
 class _ServiceSlices(Struct):
     applied: dict[str, EndpointSlice]
-    pending: dict[str, _Record]
+    pending: dict[str, _PendingSlice]
     expanded: dict[str, EndpointsByPort]
     current: EndpointsByPort
 
 
 class EndpointsChange(NamedTuple):
-    """The endpoints of one Service, before and after a checkout."""
+    """The endpoints of one Service before and after a ``drain``."""
 
     previous: EndpointsByPort
     current: EndpointsByPort
 
 
 class EndpointSliceCache:
-    """The slices of every Service, applied and pending, for one node's view."""
+    """The slices of every Service, as one node sees them."""
 
     def __init__(self, node_name: str) -> None:
         """Endpoints whose ``nodeName`` is ``node_name`` are local."""
@@ -52,14 +52,14 @@ class EndpointSliceCache:
         self._touched: dict[NamespacedName, None] = {}
 
     def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
-        """Note a slice, or its removal; return whether that changes anything."""
+        """Record a changed or removed slice; return whether that changes anything."""
         slices = self._services.get(service)
         if slices is None:
             if remove:
                 return False
             slices = self._services[service] = _ServiceSlices({}, {}, {}, {})
         name = endpoint_slice.metadata.name
-        record = _Record(endpoint_slice, remove)
+        record = _PendingSlice(endpoint_slice, remove)
         if not _differs(slices, name, record):
             return False
         slices.pending[name] = record
@@ -67,12 +67,12 @@ class EndpointSliceCache:
         return True
 
     def current(self, service: NamespacedName) -> EndpointsByPort:
-        """Return one Service's endpoints as of the last checkout."""
+        """Return one Service's endpoints as of the last ``drain``."""
         slices = self._services.get(service)
         return slices.current if slices is not None else {}
 
     def drain(self) -> dict[NamespacedName, EndpointsChange]:
-        """Apply what is pending; return each touched Service's endpoints before and after."""
+        """Apply the pending changes; return the endpoints of each changed Service before and after."""
         changes = {}
         touched, self._touched = self._touched, {}
         for service in touched:
@@ -96,7 +96,7 @@ class EndpointSliceCache:
         slices.current = merge(slices.expanded[name] for name in sorted(slices.expanded))
 
 
-def _differs(slices: _ServiceSlices, name: str, record: _Record) -> bool:
+def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:
     if name in slices.pending:
         return slices.pending[name] != record
     if name in slices.applied:
@@ -105,7 +105,7 @@ def _differs(slices: _ServiceSlices, name: str, record: _Record) -> bool:
 
 
 def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPort:
-    """Return the endpoints of one slice by port; ports and endpoints that mean nothing are left out (A.5)."""
+    """Return the endpoints of one slice by port, without unusable ports and endpoints."""
     found: EndpointsByPort = {}
     for port in endpoint_slice.ports or ():
         if port.name is None or not port.port:
@@ -116,7 +116,7 @@ def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPo
             for endpoint in endpoint_slice.endpoints or ()
             if endpoint.addresses
         )
-        # One name may have two numbers.
+        # Two ports of a slice may have the same name and different numbers.
         found[key] = found.get(key, ()) + endpoints
     return found
 
@@ -140,21 +140,21 @@ def _endpoint(endpoint: SliceEndpoint, port: int, node_name: str) -> Endpoint:
 
 @lru_cache(maxsize=1 << 10)
 def _shared_names(names: tuple[str, ...]) -> frozenset[str]:
-    # 216 bytes even when empty, and twice for each endpoint, unless endpoints share them.
+    # Shared, because a frozenset takes 216 bytes even if empty, and each endpoint has two.
     return frozenset(names)
 
 
 def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
-    """Join the endpoints of several slices, each list sorted by ``ip:port``.
+    """Merge the endpoints of several slices, sorted by ``ip:port``.
 
-    Of two endpoints with one ``ip:port`` the later wins unless it is terminating; a terminating one never
-    replaces another (a pod that restarts is for a while in two slices).
+    If several slices contain an ``ip:port``, the later wins unless it is terminating; a terminating one never replaces
+    another. (A pod that restarts may be in two slices for a while.)
     """
     merged: dict[PortKey, dict[str, Endpoint]] = {}
     for part in parts:
         for port, endpoints in part.items():
-            known = merged.setdefault(port, {})
+            by_key = merged.setdefault(port, {})
             for endpoint in endpoints:
-                if not endpoint.terminating or endpoint.key not in known:
-                    known[endpoint.key] = endpoint
-    return {port: tuple(known[key] for key in sorted(known)) for port, known in merged.items() if known}
+                if not endpoint.terminating or endpoint.key not in by_key:
+                    by_key[endpoint.key] = endpoint
+    return {port: tuple(by_key[key] for key in sorted(by_key)) for port, by_key in merged.items() if by_key}

@@ -259,7 +259,7 @@ _ports = st.builds(
     node_port=st.sampled_from([0, 30080]),
     external_ips=st.lists(_addresses, max_size=2).map(tuple),
     load_balancer_vips=st.lists(_addresses, max_size=2).map(tuple),
-    created=st.sampled_from(["", OLD, YOUNG]),
+    creation_timestamp=st.sampled_from(["", OLD, YOUNG]),
 )
 _names = st.sampled_from([port_name(port, service=name) for name in "abc" for port in ("x", "y")])
 _Owned = dict[ServicePortName, tuple[Frontend, ...]]

@@ -139,7 +139,7 @@ class NonIterableDict(dict[Any, Any]):
 
 def test_queries_do_not_iterate_over_shared_dictionaries() -> None:
     ledger = _ledger(_endpoint("10.244.1.11"))
-    ledger._by_key, ledger._noted = NonIterableDict(ledger._by_key), NonIterableDict(ledger._noted)
+    ledger._by_key, ledger._service_ports = NonIterableDict(ledger._by_key), NonIterableDict(ledger._service_ports)
     assert ledger
     assert ledger.has_node_ports
     assert not ledger.is_stale(NODE_PORT, HERE, NODE)

@@ -145,7 +145,7 @@ POLICIES = {
         {"external_policy_local": True, "external_ips": ("fd00:e::9",)},
     ),
     "external Cluster on a NodePort": Row({"type": "NodePort", "external_traffic_policy": "Cluster"}, {}),
-    "creation time": Row({"created": "2024-01-01T00:00:00Z"}, {"created": "2024-01-01T00:00:00Z"}),
+    "creation time": Row({"created": "2024-01-01T00:00:00Z"}, {"creation_timestamp": "2024-01-01T00:00:00Z"}),
 }
 
 
