@@ -1,19 +1,18 @@
-"""``knft cleanup``: take away knft's tables."""
+"""``knft cleanup``: removes knft's tables."""
 
 import click
 
+from knft.families import Family
 from knft.kernel.libnftables import Library
 from knft.kernel.probe import require_privilege
 from knft.kernel.table import KernelTable
-from knft.model.names import Family
-from knft.render.names import NFT_FAMILIES, TABLE
+from knft.render.names import TABLE
 
 
 def cleanup() -> None:
-    """Remove the tables of both families, and say what was there."""
+    """Remove the tables of both families, and print which of them existed."""
     require_privilege()
     library = Library()
     for family in Family:
-        nft_family = NFT_FAMILIES[family]
-        removed = KernelTable(library, nft_family, TABLE).remove()
-        click.echo(f"table {nft_family} {TABLE}: {'removed' if removed else 'was not there'}")
+        removed = KernelTable(library, family, TABLE).remove()
+        click.echo(f"table {family.nft} {TABLE}: {'removed' if removed else 'not found'}")

@@ -10,19 +10,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from knft.configuration.rows import INT32, Kind, Row, Verdict
-from knft.configuration.table import ROWS, help_of
+from knft.configuration.options import INT32_RANGE, Kind, Option, Support
+from knft.configuration.table import OPTIONS, help_text
 
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
-_LISTS = (Kind.LIST, Kind.GATES, Kind.VMODULE)
+_LISTS = (Kind.LIST, Kind.FEATURE_GATES, Kind.VMODULE)
 _SWITCHES = (Kind.BOOL, Kind.VERSION)
-_OWN, _KUBE_PROXYS = "knft's own options", "kube-proxy's options"
-_MORE = "All other flags of kube-proxy are taken with a warning, or refused with the reason: the README lists them."
-_METAVARS = {Kind.WHOLE: "NUMBER", Kind.NUMBER: "NUMBER", Kind.DURATION: "DURATION"}
+_KNFT_OPTIONS, _KUBE_PROXY_OPTIONS = "knft's own options", "kube-proxy's options"
+_OTHER_FLAGS = (
+    "All other flags of kube-proxy are taken with a warning, or refused with the reason: the README lists them."
+)
+_METAVARS = {Kind.INTEGER: "NUMBER", Kind.FLOAT: "NUMBER", Kind.DURATION: "DURATION"}
 _SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
 
 
-class _Whole(click.ParamType[int]):
+class _Integer(click.ParamType[int]):
     """A whole number within bounds, which --help does not repeat."""
 
     name = "integer"
@@ -67,42 +69,44 @@ class _Version(_Boolean):
 class GoOption(click.Option):
     """A flag of the table."""
 
-    def __init__(self, flag: str, row: Row) -> None:
+    def __init__(self, flag: str, option: Option) -> None:
         """Make the option of ``flag``, which is one of the row's."""
-        self.flag, self.row = flag, row
-        is_list, is_switch = row.kind in _LISTS, row.kind in _SWITCHES
-        of_list = {"multiple": True} if is_list or row.field == "clusterCIDR" else {"default": None}
+        self.flag, self.option = flag, option
+        is_list, is_switch = option.kind in _LISTS, option.kind in _SWITCHES
+        of_list = {"multiple": True} if is_list or option.field == "clusterCIDR" else {"default": None}
         super().__init__(
-            row.flags if flag == "--v" else [flag],
-            type=_type_of(row),
-            metavar="[=false]" if is_switch else row.metavar or _METAVARS.get(row.kind, "VALUE"),
-            help=help_of(flag) + _default(row),
-            hidden=row.verdict is not Verdict.HONOURED,
+            option.flags if flag == "--v" else [flag],
+            type=_type_of(option),
+            metavar="[=false]" if is_switch else option.metavar or _METAVARS.get(option.kind, "VALUE"),
+            help=help_text(flag) + _default(option),
+            hidden=option.support is not Support.SUPPORTED,
             **of_list,
         )
 
     @property
     def is_switch(self) -> bool:
         """Whether it stands alone: its value, if any, comes after an equals sign."""
-        return self.row.kind in _SWITCHES
+        return self.option.kind in _SWITCHES
 
 
-def _type_of(row: Row) -> click.ParamType[Any]:
-    match row.kind:
+def _type_of(option: Option) -> click.ParamType[Any]:
+    match option.kind:
         case Kind.BOOL:
             return _Boolean()
         case Kind.VERSION:
             return _Version()
-        case Kind.WHOLE:
-            return _Whole(*(row.bounds or INT32))
-        case Kind.NUMBER:
+        case Kind.INTEGER:
+            return _Integer(*(option.value_range or INT32_RANGE))
+        case Kind.FLOAT:
             return click.FLOAT
         case _:
             return click.STRING
 
 
-def _default(row: Row) -> str:
-    return f"  [default: {row.default}]" if row.preset is not None and row.kind is not Kind.BOOL else ""
+def _default(option: Option) -> str:
+    return (
+        f"  [default: {option.default}]" if option.non_zero_default is not None and option.kind is not Kind.BOOL else ""
+    )
 
 
 class GoCommand(click.Command):
@@ -111,27 +115,27 @@ class GoCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take Go's spellings for click's."""
         switches = {name for option in self._options() if option.is_switch for name in option.opts}
-        return super().parse_args(ctx, list(_respelled(args, switches)))
+        return super().parse_args(ctx, list(_normalize_arguments(args, switches)))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write knft's own flags first, then those of kube-proxy that mean something."""
         shown = [option for option in self._options() if not option.hidden]
         helped = [param for param in self.get_params(ctx) if not isinstance(param, GoOption)]
         for title, options in (
-            (_OWN, [*(option for option in shown if option.row.own), *helped]),
-            (_KUBE_PROXYS, [option for option in shown if not option.row.own]),
+            (_KNFT_OPTIONS, [*(option for option in shown if option.option.is_knft_only), *helped]),
+            (_KUBE_PROXY_OPTIONS, [option for option in shown if not option.option.is_knft_only]),
         ):
             records = [record for option in options if (record := option.get_help_record(ctx)) is not None]
             with formatter.section(title):
                 formatter.write_dl(records)
         formatter.write_paragraph()
-        formatter.write_text(_MORE)
+        formatter.write_text(_OTHER_FLAGS)
 
     def _options(self) -> Iterator[GoOption]:
         return (param for param in self.params if isinstance(param, GoOption))
 
 
-def _respelled(args: list[str], switches: set[str]) -> Iterator[str]:
+def _normalize_arguments(args: list[str], switches: set[str]) -> Iterator[str]:
     rest = iter(args)
     for arg in rest:
         if arg == "--":
@@ -140,21 +144,21 @@ def _respelled(args: list[str], switches: set[str]) -> Iterator[str]:
         short = _SHORT_WITH_VALUE.fullmatch(arg)
         if short is not None:
             yield from (f"-{short['name']}", short["value"])
-        elif dashed(arg) in switches:
+        elif normalize_flag_name(arg) in switches:
             yield f"{arg}=true"
         else:
             yield arg
     yield from rest
 
 
-def dashed(name: str) -> str:
+def normalize_flag_name(name: str) -> str:
     """Return a flag's name as the table has it: Kubernetes' programs take underscores for dashes."""
     return name.replace("_", "-")
 
 
 def run_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all flags of the table."""
-    params = [GoOption(flag, row) for row in ROWS for flag in row.flags if flag.startswith("--")]
+    params = [GoOption(flag, row) for row in OPTIONS for flag in row.flags if flag.startswith("--")]
     command.__click_params__ = params[::-1]  # type: ignore[attr-defined] # where click's own decorators put them
     return command
 

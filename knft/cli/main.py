@@ -10,19 +10,19 @@ import click
 from knft.cli.flags import (
     BACKENDS,
     backend_flags,
-    reading_flags,
-    refuse_flags_of_manifests,
-    refuse_foreign_flags,
-    refuse_two_sides,
-    shared_flags_of_modes,
+    node_flags,
+    reject_conflicting_sides,
+    reject_flags_of_other_backends,
+    reject_render_flags,
+    rule_set_flags,
 )
-from knft.cli.go_flags import GoCommand, dashed, given_flags, run_flags
-from knft.errors import ClusterError, ConfigurationChangedError, KernelError, KnftError, ServingError
+from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
+from knft.errors import ApiServerError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
 """Exit statuses: something failed that may go well the next time; or the command, its input or the machine is not
 usable."""
-_FAILURES = (KernelError, ClusterError, ConfigurationChangedError, ServingError)
+_FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingError)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -30,7 +30,7 @@ def cli() -> None:
     """Serve Kubernetes Services with nftables rules that never grow."""
 
 
-@cli.command(cls=GoCommand, context_settings={"token_normalize_func": dashed},
+@cli.command(cls=GoCommand, context_settings={"token_normalize_func": normalize_flag_name},
              short_help="Keep this node's tables equal to the objects.")  # fmt: skip
 @run_flags
 @click.pass_context
@@ -44,13 +44,13 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     if given.get("--version"):
         _print_version()
         return
-    from knft.cli.signals import end_on_signals  # noqa: PLC0415
+    from knft.app.signals import exit_on_signals  # noqa: PLC0415
 
     # A container's first process ignores what it has no handler for, and the imports below take a while.
-    end_on_signals()
-    from knft.cli.start import start  # noqa: PLC0415
+    exit_on_signals()
+    from knft.cli.run import run as run_command  # noqa: PLC0415
 
-    start(given)
+    run_command(given)
 
 
 @cli.command(short_help="Print the ruleset; touches and reads nothing of this machine.")
@@ -58,7 +58,7 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
               help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
               help="nftables: knft's own; iptables, ipvs: what kube-proxy installs in that mode.")  # fmt: skip
-@shared_flags_of_modes
+@node_flags
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: for people and the tools that load it; json: the same, structured.")  # fmt: skip
 @click.option("--family", type=click.Choice(["ipv4", "ipv6"]), help="Print one family alone.")
@@ -73,15 +73,15 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     With --backend iptables or ipvs, print what kube-proxy hands to the kernel in that mode: a shell script that feeds
     each part to its tool, or with --part the input of one tool alone.
     """
-    refuse_foreign_flags(context, backend)
+    reject_flags_of_other_backends(context, backend)
     if backend == "nftables":
         from knft.cli.render import render as render_command  # noqa: PLC0415
 
         render_command(**options)
         return
-    from knft.cli.legacy import render_legacy  # noqa: PLC0415
+    from knft.cli.render_kube_proxy import render_kube_proxy  # noqa: PLC0415
 
-    render_legacy(backend, **options)
+    render_kube_proxy(backend, **options)
 
 
 @cli.command(short_help="Tell what would become of packets with knft in kube-proxy's place.")
@@ -95,7 +95,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
               help="With --live: compare again whenever either side changes, and tell when they part.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
               help="table: for people; json: for programs; html: one page to attach to a change request.")  # fmt: skip
-@reading_flags
+@rule_set_flags
 @click.pass_context
 def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Compare knft's rules with kube-proxy's, by what becomes of every class of packets.
@@ -109,8 +109,8 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     the result, until SIGTERM or SIGINT, and the status is 0; with -o json it is an object a line.
     """
     if not options["paths"]:
-        refuse_flags_of_manifests(context)
-    refuse_two_sides(context)
+        reject_render_flags(context)
+    reject_conflicting_sides(context)
     from knft.cli.diff import diff as diff_command  # noqa: PLC0415
 
     context.exit(diff_command(**options))
@@ -131,7 +131,7 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
               help="With -f: knft's own rules, or what kube-proxy installs in mode iptables or ipvs.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
               help="table: for people; json: for programs, as knft/interpret/trace.schema.json says.")  # fmt: skip
-@reading_flags
+@rule_set_flags
 @click.pass_context
 def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Follow the first packet of a connection through a rule set, rule by rule, and say what becomes of it and why.
@@ -145,7 +145,7 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     Exit status 0 means that the packet was followed, whatever became of it; 2 that a rule set could not be read.
     """
     if not options["paths"]:
-        refuse_flags_of_manifests(context)
+        reject_render_flags(context)
     from knft.cli.trace import trace as trace_command  # noqa: PLC0415
 
     trace_command(**options)
@@ -160,7 +160,7 @@ def cleanup(kube_proxy: str | None) -> None:
     With --kube-proxy, remove kube-proxy's leftovers, and nothing else: knft's tables stay. Stop kube-proxy first.
     """
     if kube_proxy is not None:
-        from knft.cli.takeover import remove_leftovers  # noqa: PLC0415
+        from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
         remove_leftovers(kube_proxy)
         return
@@ -181,16 +181,16 @@ def _print_version() -> None:
     click.echo(f"knft {__version__}")
 
 
-def _say(line: str) -> None:
+def _print_error(message: str) -> None:
     """Say on standard error what is wrong, as an object where the log is one of objects."""
     logs = sys.modules.get("knft.cli.logs")
     if logs is not None and logs.writes_json():
-        logging.getLogger("knft").error("%s", line)
+        logging.getLogger("knft").error("%s", message)
     else:
-        click.echo(f"knft: {line if logs is None else logs.hide_credentials(line)}", err=True)
+        click.echo(f"knft: {message if logs is None else logs.hide_credentials(message)}", err=True)
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """Let what standard output still holds go nowhere: Python 3.13 writes it again at exit, and exits with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
@@ -205,10 +205,10 @@ def main() -> None:
     except OSError as error:
         # Errors of files and the kernel are ours by now: what is left is standard output.
         click.echo(f"knft: the output cannot be written: {error.strerror}", err=True)
-        _forget_output()
+        _discard_output()
         sys.exit(STATUS_FAILED)
     except KnftError as error:
         for line in str(error).splitlines():
-            _say(line)
+            _print_error(line)
         failed = isinstance(error, _FAILURES)
         sys.exit(STATUS_FAILED if failed else STATUS_UNUSABLE)

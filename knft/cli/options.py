@@ -1,4 +1,4 @@
-"""From the words of the command line to a Config."""
+"""Builds a Config from the flags of commands other than ``knft run``."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from knft.errors import UsageError
 
 
 def config_from_options(options: dict[str, Any]) -> Config:
-    """Return the settings; raise UsageError naming the flag where one cannot be meant."""
+    """Return the Config; raise UsageError naming the invalid flag."""
     if options["node"] is None:
-        msg = "--node: it is needed with -f; give the name that nodeName has in EndpointSlices"
+        msg = "--node: it is required with -f; give the node's name, as in nodeName of EndpointSlices"
         raise UsageError(msg)
     node_name = options["node"].strip().lower()
     if not node_name:
-        msg = "--node: the name is empty; give the name that nodeName has in EndpointSlices"
+        msg = "--node: the name is empty; give the node's name, as in nodeName of EndpointSlices"
         raise UsageError(msg)
     return Config(
         node_name=node_name,

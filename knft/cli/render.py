@@ -7,12 +7,12 @@ import click
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.config import Config
-from knft.model.names import Family
+from knft.families import Family
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
 from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
-from knft.render.layout import reachable, whole_table
-from knft.sync.assemble import recorded_daemon
+from knft.render.layout import whole_table, without_unreachable_chains
+from knft.sync.assemble import recording_daemon
 
 
 def render(
@@ -35,7 +35,7 @@ def render(
 def _first_sync(paths: tuple[str, ...], config: Config) -> dict[Family, tuple[Table, Transaction]]:
     """Return what a first sync on a machine without the tables declares, and then sends."""
     changes = read_manifests(paths)
-    daemon, recorders = recorded_daemon(config)
+    daemon, recorders = recording_daemon(config)
     daemon.handle(changes)
     daemon.sync()
     return {family: recorder.first_sync() for family, recorder in recorders.items()}
@@ -48,4 +48,4 @@ def _page(declared: Table, transaction: Transaction, form: str) -> str:
         case "json":
             return transaction_json(transaction).decode() + "\n"
         case _:
-            return table_text(reachable(whole_table(declared, transaction)))
+            return table_text(without_unreachable_chains(whole_table(declared, transaction)))

@@ -1,4 +1,4 @@
-"""``knft trace``: a packet's way through a rule set, which nobody sends."""
+"""``knft trace``: prints the path of a packet through a rule set, without sending it."""
 
 from typing import Any
 
@@ -6,124 +6,125 @@ import click
 import msgspec
 from msgspec import Struct
 
-from knft.cli.captured import captured_texts, rule_sets
-from knft.cli.legacy_clusters import own_addresses
+from knft.cli.capture_files import capture_from_options
+from knft.cli.kube_proxy_options import kube_proxy_options
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
-from knft.cli.packet import Asked, asked, packets
-from knft.cli.rendered import legacy_rules, own_rules
-from knft.cli.sides import own_ranges
-from knft.cli.trace_text import as_text
+from knft.cli.trace_packet import PacketQuery, packet_class, parse_query
+from knft.cli.trace_text import format_trace
+from knft.comparison.captures import Rules, read_capture
+from knft.comparison.rendered import kube_proxy_rules
+from knft.comparison.sides import KnftInput, address_ranges
 from knft.config import parse_addresses, parse_any_addresses
 from knft.errors import CaptureError, UsageError
-from knft.interpret.compare import words
-from knft.interpret.compare.classes import PROTOCOLS
+from knft.families import IpVersion
+from knft.interpret.compare import formatting
 from knft.interpret.compare.services import ServiceNames
-from knft.interpret.outcomes import Packets
-from knft.interpret.ranges import Ranges, without
-from knft.interpret.rules import IpVersion, RuleSet
+from knft.interpret.outcomes import PacketClass
+from knft.interpret.ranges import Ranges, subtract
 from knft.interpret.trace import Client, Trace, Tracer
+from knft.protocols import PROTOCOL_NAMES
+from knft.takeover.names import Mode
 
 
-class Source(Struct, frozen=True):
-    """Where rules come from: their name, the rules, who has names for frontends, and the node's addresses."""
+class RuleSource(Struct, frozen=True):
+    """The rules to trace with their name, rule sets that name the Services, and the node's addresses."""
 
     name: str
-    rules: dict[IpVersion, RuleSet]
-    naming: dict[IpVersion, RuleSet]
-    own: dict[IpVersion, Ranges]
-    remarks: tuple[str, ...] = ()
+    rules: Rules
+    service_names: Rules
+    node_addresses: dict[IpVersion, Ranges]
+    warnings: tuple[str, ...] = ()
 
 
 def trace(*, output: str, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Print the trace; raise UsageError, SourceError, CaptureError or KernelError."""
-    question = asked(options)
-    source = _source(options)
-    found = follow(question, source)
-    click.echo(msgspec.json.encode(found) + b"\n" if output == "json" else as_text(found), nl=False)
+    query = parse_query(options)
+    source = _rule_source(options)
+    found = trace_packet(query, source)
+    click.echo(msgspec.json.encode(found) + b"\n" if output == "json" else format_trace(found), nl=False)
 
 
-def follow(question: Asked, source: Source) -> Trace:
-    """Return what becomes of a packet."""
-    version = question.version
-    rules, own = source.rules.get(version), source.own[version]
+def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
+    """Return the packet's path; raise CaptureError or UsageError."""
+    version = query.version
+    rules, own = source.rules.get(version), source.node_addresses[version]
     if rules is None:
-        msg = f"{source.name}: it has no rules of IPv{version}, the family of --to"
+        msg = f"{source.name}: no IPv{version} rules, the family of --to"
         raise CaptureError(msg)
-    # What the node has anyway is not there because of kube-proxy's device.
-    rules = msgspec.structs.replace(rules, bound=without(rules.bound, own))
-    packet = packets(question, rules, own)
+    # Addresses that other interfaces have too are not there because of kube-proxy's device.
+    rules = msgspec.structs.replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, own))
+    packet = packet_class(query, rules, own)
     tracer = Tracer(rules, own)
-    client = _client(question, packet, tracer)
-    to = question.to
-    listed = [one for one in (source.naming.get(version), rules) if one is not None]
+    client = _client(query, packet, tracer)
+    to = query.to
+    listed = [one for one in (source.service_names.get(version), rules) if one is not None]
     names = ServiceNames(listed)
     return Trace(
         rule_set=source.name,
         family=f"IPv{version}",
-        source=words.address(version, question.source),
+        source=formatting.address(version, query.source),
         sender=packet.origin,
-        interface=question.interface or "",
-        destination=f"{words.socket(version, to.address, to.port)}/{PROTOCOLS[question.protocol]}",
-        service=names.name(to.address, question.protocol, to.port, is_local=packet.is_local),
-        client=client.said,
-        ways=tracer.ways(packet, client),
-        remarks=source.remarks,
+        interface=query.interface or "",
+        destination=f"{formatting.socket(version, to.address, to.port)}/{PROTOCOL_NAMES[query.protocol]}",
+        service=names.name(to.address, query.protocol, to.port, is_local=packet.is_local),
+        client=client.text,
+        ways=tracer.alternatives(packet, client),
+        remarks=source.warnings,
     )
 
 
-def _client(question: Asked, packet: Packets, tracer: Tracer) -> Client:
-    endpoint = question.remembered
+def _client(query: PacketQuery, packet: PacketClass, tracer: Tracer) -> Client:
+    endpoint = query.remembered
     if endpoint is None:
-        return tracer.known(packet, question.source)
-    found = tracer.remembered(packet, endpoint.address, endpoint.port)
+        return tracer.client_in_rule_set(packet, query.source)
+    found = tracer.client_sent_to(packet, endpoint.address, endpoint.port)
     if found is None:
-        where = words.socket(endpoint.version, endpoint.address, endpoint.port)
-        msg = f"--remembered: no rule would remember that this client was sent to {where} for this frontend"
+        where = formatting.socket(endpoint.version, endpoint.address, endpoint.port)
+        msg = f"--remembered: no rule remembers clients of {where} for this frontend"
         raise UsageError(msg)
     return found
 
 
-def _source(options: dict[str, Any]) -> Source:
-    """Return the rules that the command line names: rendered, captured, or this machine's."""
-    texts = captured_texts(options)
-    if texts is None:
-        return _rendered(options) if options["paths"] else _live(options)
+def _rule_source(options: dict[str, Any]) -> RuleSource:
+    """Return the rules that the flags name: rendered, captured, or those in force on this machine."""
+    capture = capture_from_options(options)
+    if capture is None:
+        return _rendered_source(options) if options["paths"] else _live_source(options)
     if options["paths"]:
-        msg = "-f: the captured rules are traced; leave either -f or the captures out"
+        msg = "-f: it cannot be used with captured rules; leave out -f or the captures"
         raise UsageError(msg)
-    said = _said_addresses(options)
-    remarks = () if said else ("no address of the node is known: --local-address names them",)
-    names = ", ".join(texts.names.values())
-    return Source(names, rule_sets(texts), {}, own_ranges(said), remarks)
+    addresses = _addresses_from_flags(options)
+    warnings = () if addresses else ("no address of the node is known; name them with --local-address",)
+    names = ", ".join(capture.source_names.values())
+    return RuleSource(names, read_capture(capture), {}, address_ranges(addresses), warnings)
 
 
-def _said_addresses(options: dict[str, Any]) -> tuple[str, ...]:
+def _addresses_from_flags(options: dict[str, Any]) -> tuple[str, ...]:
     return (
         *parse_addresses("--node-ip", options["node_ip"]),
         *parse_any_addresses("--local-address", options["local_address"]),
     )
 
 
-def _rendered(options: dict[str, Any]) -> Source:
+def _rendered_source(options: dict[str, Any]) -> RuleSource:
     config = config_from_options(options)
     changes = read_manifests(options["paths"])
-    more = parse_any_addresses("--local-address", options["local_address"])
-    own = own_ranges((*own_addresses(changes, config), *more))
-    knft = own_rules(changes, config, more)
+    knft = KnftInput(changes, config, parse_any_addresses("--local-address", options["local_address"]))
+    addresses, knft_rules = knft.node_addresses(), knft.rules()
     if options["backend"] == "nftables":
-        return Source("knft, rendered", knft, knft, own)
-    mode = options["backend"]
-    legacy = legacy_rules(mode, changes, {**options, "family": None})
-    return Source(f"kube-proxy in mode {mode}, rendered", legacy, knft, own)
+        return RuleSource("knft, rendered", knft_rules, knft_rules, addresses)
+    mode = Mode(options["backend"])
+    rules = kube_proxy_rules(changes, kube_proxy_options(mode, options))
+    return RuleSource(f"kube-proxy in mode {mode.value}, rendered", rules, knft_rules, addresses)
 
 
-def _live(options: dict[str, Any]) -> Source:
-    from knft.cli.live import live_knft  # noqa: PLC0415 - netlink
+def _live_source(options: dict[str, Any]) -> RuleSource:
+    from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
-    found = live_knft()
+    found = read_live_knft()
     if not found.rules:
-        msg = "this machine has no table of knft's: name manifests with -f, or captures such as --iptables-save"
+        msg = "this machine has no table of knft: name manifests with -f, or captures such as --iptables-save"
         raise CaptureError(msg)
-    own = own_ranges((*found.addresses, *_said_addresses(options)))
-    return Source("knft's tables on this machine", found.rules, {}, own)
+    own = address_ranges((*found.addresses, *_addresses_from_flags(options)))
+    return RuleSource("knft's tables on this machine", found.rules, {}, own)

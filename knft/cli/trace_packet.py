@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from knft.errors import UsageError
 from knft.families import IpVersion
-from knft.interpret.constants import MentionedValues
+from knft.interpret.mentioned_values import MentionedValues
 from knft.interpret.outcomes import PacketClass, PacketFields
 from knft.interpret.ranges import LOOPBACK, PORTS, Ranges, contains, single
 from knft.interpret.rules import RuleSet

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from knft.interpret.trace import End, Met, Trace, Way
-from knft.present.wording import visible
+from knft.interpret.trace import Alternative, Trace, TracedOutcome, TracedRule
+from knft.present.formatting import escape_invisible
 
 _FATES = {
     "delivered": "is delivered",
@@ -13,34 +13,34 @@ _FATES = {
 }
 
 
-def as_text(trace: Trace) -> str:
+def format_trace(trace: Trace) -> str:
     """Return the trace as lines."""
     return "\n".join(line.rstrip() for line in _lines(trace)) + "\n"
 
 
 def _lines(trace: Trace) -> Iterator[str]:
-    yield from _facts(trace)
+    yield from _header(trace)
     for way in trace.ways:
         yield ""
         if way.when:
-            yield f"Where {visible(' and '.join(way.when))}:"
+            yield f"Where {escape_invisible(' and '.join(way.when))}:"
             yield ""
         yield from _way(way)
 
 
-def _facts(trace: Trace) -> Iterator[str]:
+def _header(trace: Trace) -> Iterator[str]:
     sender = "a process of the node" if trace.sender == "node" else "from another host or a pod"
-    interface = f", in by {visible(trace.interface)}" if trace.interface else ""
+    interface = f", in by {escape_invisible(trace.interface)}" if trace.interface else ""
     yield f"packet   {trace.source} → {trace.destination} ({trace.family}, {sender}{interface}), opens a connection"
-    yield f"rules    {visible(trace.rule_set)}"
-    yield f"service  {visible(trace.service) if trace.service else 'none has this frontend'}"
+    yield f"rules    {escape_invisible(trace.rule_set)}"
+    yield f"service  {escape_invisible(trace.service) if trace.service else 'none has this frontend'}"
     if trace.client != "new":
         yield f"client   {trace.client}"
     for remark in trace.remarks:
-        yield f"remark   {visible(remark)}"
+        yield f"remark   {escape_invisible(remark)}"
 
 
-def _way(way: Way) -> Iterator[str]:
+def _way(way: Alternative) -> Iterator[str]:
     if way.rules:
         yield "It meets"
         yield from _rules(way.rules, "  ")
@@ -56,9 +56,9 @@ def _way(way: Way) -> Iterator[str]:
         yield from _rules(way.then, "  ")
 
 
-def _end(end: End) -> str:
+def _end(end: TracedOutcome) -> str:
     often = "" if end.share == "1" else f"{end.share} ({end.percent:g} %) "
-    why = f": {visible(end.why)}" if end.why else ""
+    why = f": {escape_invisible(end.why)}" if end.why else ""
     if end.fate != "delivered":
         return f"{often}{_FATES[end.fate]}{why}"
     said = f"reaches {end.endpoint}" if end.endpoint else "goes its way, not translated"
@@ -72,7 +72,7 @@ def _end(end: End) -> str:
     return f"{often}{said}{why}"
 
 
-def _rules(rules: Sequence[Met], indent: str) -> Iterator[str]:
+def _rules(rules: Sequence[TracedRule], indent: str) -> Iterator[str]:
     for met in rules:
         rule = f"line {met.line}: {met.rule}" if met.line else met.rule
-        yield f"{indent}{visible(met.chain)}: {visible(', '.join(met.does) or 'meets')}   [{visible(rule)}]"
+        yield f"{indent}{escape_invisible(met.chain)}: {escape_invisible(', '.join(met.does) or 'meets')}   [{escape_invisible(rule)}]"

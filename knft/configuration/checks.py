@@ -16,18 +16,18 @@ from knft.config import (
     parse_nodeport_addresses,
 )
 from knft.configuration import durations
-from knft.configuration.document import KIND, Document, get, split_host_port
+from knft.configuration.document import KIND, Document, get_field, split_host_port
 from knft.configuration.gates import GATES
-from knft.configuration.rows import INT32, NAMES_OF_SECTIONS, Kind, Verdict
-from knft.configuration.table import FIELDS, rows_of
+from knft.configuration.options import INT32_RANGE, SECTION_BY_MODE, Kind, Support
+from knft.configuration.table import FIELDS, options_of_kind
 from knft.errors import UsageError
 from knft.model import addresses
-from knft.source.words import listing, plain, shown
+from knft.source.formatting import format_name, format_value, join_alternatives
 
-_OWN_NAMES = {"syncPeriod": "--sync-period", "minSyncPeriod": "--min-sync-period", "masqueradeBit": "--masquerade-bit"}
+_KNFT_FLAGS = {"syncPeriod": "--sync-period", "minSyncPeriod": "--min-sync-period", "masqueradeBit": "--masquerade-bit"}
 
 
-class Names(NamedTuple):
+class FieldNames(NamedTuple):
     """How messages name fields: by the flag that set one; else as fields of the file, or by a flag that could."""
 
     origins: Mapping[str, str]
@@ -37,17 +37,21 @@ class Names(NamedTuple):
 
     def __call__(self, path: str) -> str:
         """Return the name that a message begins with."""
-        return f"{self.file}: {self.short(path)}" if self.file and path not in self.origins else self.short(path)
+        return (
+            f"{self.file}: {self.without_file(path)}"
+            if self.file and path not in self.origins
+            else self.without_file(path)
+        )
 
-    def short(self, path: str) -> str:
+    def without_file(self, path: str) -> str:
         """Return the name without the file's."""
         origin, field = self.origins.get(path), f"{KIND}.{path}"
         if origin or self.file:
             return origin or field
-        return _OWN_NAMES.get(path.rpartition(".")[2]) or FIELDS[path].flag or field
+        return _KNFT_FLAGS.get(path.rpartition(".")[2]) or FIELDS[path].flag or field
 
 
-_AT_LEAST_0 = (0, INT32[1])
+_AT_LEAST_0 = (0, INT32_RANGE[1])
 _RANGES = {
     "clientConnection.burst": _AT_LEAST_0,
     "conntrack.maxPerCore": _AT_LEAST_0,
@@ -66,65 +70,73 @@ _OTHER_MODES = {
     "userspace": "kube-proxy does not have that mode any more",
 }
 _HIGHEST_PORT = 65535
-_IPS = "an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
+_SOCKET_FORM = "an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 
 
-def problems_of(document: Document, name: Names) -> list[str]:
+def find_problems(document: Document, field_name: FieldNames) -> list[str]:
     """Return what is wrong with a document that fits the schema and has all its fields."""
-    first = [*_durations(document, name)]
+    first = [*_check_durations(document, field_name)]
     mode = document["mode"]
-    checks = (_words, _ranges, _addresses, _networks, _pods, _gates, _refused)
-    found = chain.from_iterable(check(document, name) for check in checks)
+    checks = (
+        _check_words,
+        _check_ranges,
+        _check_addresses,
+        _check_networks,
+        _check_detect_local,
+        _check_feature_gates,
+        _check_rejected,
+    )
+    found = chain.from_iterable(check(document, field_name) for check in checks)
     # What no duration is cannot be compared with another.
-    periods = () if first or mode not in NAMES_OF_SECTIONS else _periods(document, name, mode)
+    periods = () if first or mode not in SECTION_BY_MODE else _check_periods(document, field_name, mode)
     return [*first, *found, *periods]
 
 
-def _durations(document: Document, name: Names) -> Iterator[str]:
-    for row in rows_of(Kind.DURATION):
-        text = get(document, row.field)
+def _check_durations(document: Document, field_name: FieldNames) -> Iterator[str]:
+    for row in options_of_kind(Kind.DURATION):
+        text = get_field(document, row.field)
         if nanoseconds(text.lstrip("+-")) is None:
-            yield f"{name(row.field)}: {shown(text)} is not a duration; write it as in 1s, 500ms or 1m30s"
+            yield f"{field_name(row.field)}: {format_value(text)} is not a duration; write it as in 1s, 500ms or 1m30s"
             continue
         found, is_period = durations.parse(text), bool(row.modes)
         if is_period and (found is None or found > LONGEST_SECONDS * 1e9):
-            yield f"{name(row.field)}: {shown(text)} is longer than a year"
+            yield f"{field_name(row.field)}: {format_value(text)} is longer than a year"
         elif found is None:
-            yield f"{name(row.field)}: {shown(text)} is longer than 292 years, which Go's durations end at"
+            yield f"{field_name(row.field)}: {format_value(text)} is longer than 292 years, which Go's durations end at"
 
 
-def _periods(document: Document, name: Names, mode: str) -> Iterator[str]:
-    section = NAMES_OF_SECTIONS[mode]
+def _check_periods(document: Document, field_name: FieldNames, mode: str) -> Iterator[str]:
+    section = SECTION_BY_MODE[mode]
     longest, shortest = f"{section}.syncPeriod", f"{section}.minSyncPeriod"
     maximum, minimum = _nanoseconds(document, longest), _nanoseconds(document, shortest)
     if minimum < 0:
-        yield f"{name(shortest)}: {get(document, shortest)} is less than 0"
+        yield f"{field_name(shortest)}: {get_field(document, shortest)} is less than 0"
     if maximum <= 0 or minimum > maximum:
-        least = f"{name.short(shortest)}, {get(document, shortest)}"
-        yield f"{name(longest)}: {get(document, longest)} has to be more than 0 and not less than {least}"
+        least = f"{field_name.without_file(shortest)}, {get_field(document, shortest)}"
+        yield f"{field_name(longest)}: {get_field(document, longest)} has to be more than 0 and not less than {least}"
     if _nanoseconds(document, "configSyncPeriod") <= 0:
-        yield f"{name('configSyncPeriod')}: {document['configSyncPeriod']} has to be more than 0"
+        yield f"{field_name('configSyncPeriod')}: {document['configSyncPeriod']} has to be more than 0"
     for path in (*_CONNTRACK_TIMES, *(_IPVS_TIMES if mode == "ipvs" else ())):
         if _nanoseconds(document, path) < 0:
-            yield f"{name(path)}: {get(document, path)} is less than 0"
+            yield f"{field_name(path)}: {get_field(document, path)} is less than 0"
 
 
 def _nanoseconds(document: Document, path: str) -> int:
-    return durations.parse(get(document, path)) or 0
+    return durations.parse(get_field(document, path)) or 0
 
 
-def _words(document: Document, name: Names) -> Iterator[str]:
+def _check_words(document: Document, field_name: FieldNames) -> Iterator[str]:
     mode = document["mode"]
-    if mode not in NAMES_OF_SECTIONS:
+    if mode not in SECTION_BY_MODE:
         otherwise = "it has to be nftables, iptables, ipvs, or nothing"
-        yield f"{name('mode')}: {shown(mode)}: {_OTHER_MODES.get(mode, otherwise)}"
+        yield f"{field_name('mode')}: {format_value(mode)}: {_OTHER_MODES.get(mode, otherwise)}"
     if document["logging"]["format"] not in ("text", "json"):
-        yield f"{name('logging.format')}: {shown(document['logging']['format'])} is not text or json"
+        yield f"{field_name('logging.format')}: {format_value(document['logging']['format'])} is not text or json"
     if document["portRange"] and not _are_ports(document["portRange"]):
-        yield f"{name('portRange')}: {shown(document['portRange'])} is not a range of ports such as 30000-32767"
+        yield f"{field_name('portRange')}: {format_value(document['portRange'])} is not a range of ports such as 30000-32767"
     if not _MINOR_VERSION.fullmatch(document["showHiddenMetricsForVersion"]):
         path = "showHiddenMetricsForVersion"
-        yield f"{name(path)}: {shown(document[path])} is not a version such as 1.36"
+        yield f"{field_name(path)}: {format_value(document[path])} is not a version such as 1.36"
 
 
 def _are_ports(text: str) -> bool:
@@ -135,25 +147,25 @@ def _are_ports(text: str) -> bool:
     return max(first, last) <= _HIGHEST_PORT and (found["sign"] != "-" or first <= last)
 
 
-def _ranges(document: Document, name: Names) -> Iterator[str]:
+def _check_ranges(document: Document, field_name: FieldNames) -> Iterator[str]:
     ranges = dict(_RANGES)
     if document["mode"] == "nftables":
         ranges["nftables.masqueradeBit"] = (0, 31)
     for path, (low, high) in ranges.items():
-        if not low <= get(document, path) <= high:
-            yield f"{name(path)}: {get(document, path)} is not between {low} and {high}"
+        if not low <= get_field(document, path) <= high:
+            yield f"{field_name(path)}: {get_field(document, path)} is not between {low} and {high}"
     if not math.isfinite(document["clientConnection"]["qps"]):
-        yield f"{name('clientConnection.qps')}: it has to be a number"
+        yield f"{field_name('clientConnection.qps')}: it has to be a number"
 
 
-def _addresses(document: Document, name: Names) -> Iterator[str]:
+def _check_addresses(document: Document, field_name: FieldNames) -> Iterator[str]:
     if addresses.parse_address(document["bindAddress"]) is None:
-        yield f"{name('bindAddress')}: {shown(document['bindAddress'])} is not an IP address"
+        yield f"{field_name('bindAddress')}: {format_value(document['bindAddress'])} is not an IP address"
     for path in ("healthzBindAddress", "metricsBindAddress"):
         text = document[path]
         parts = split_host_port(text)
         if text and (parts is None or not _is_address(parts[0]) or not _is_port(parts[1])):
-            yield f"{name(path)}: {shown(text)} is not {_IPS}"
+            yield f"{field_name(path)}: {format_value(text)} is not {_SOCKET_FORM}"
 
 
 def _is_address(text: str) -> bool:
@@ -164,46 +176,50 @@ def _is_port(text: str) -> bool:
     return _PORT.fullmatch(text) is not None and 1 <= int(text) <= _HIGHEST_PORT
 
 
-def _networks(document: Document, name: Names) -> Iterator[str]:
-    yield from _said_by(lambda: parse_nodeport_addresses(name("nodePortAddresses"), (*document["nodePortAddresses"],)))
+def _check_networks(document: Document, field_name: FieldNames) -> Iterator[str]:
+    yield from _usage_errors(
+        lambda: parse_nodeport_addresses(field_name("nodePortAddresses"), (*document["nodePortAddresses"],))
+    )
     if document["mode"] == "ipvs":
-        yield from _said_by(lambda: parse_networks(name("ipvs.excludeCIDRs"), (*document["ipvs"]["excludeCIDRs"],)))
+        yield from _usage_errors(
+            lambda: parse_networks(field_name("ipvs.excludeCIDRs"), (*document["ipvs"]["excludeCIDRs"],))
+        )
 
 
-def _pods(document: Document, name: Names) -> Iterator[str]:
+def _check_detect_local(document: Document, field_name: FieldNames) -> Iterator[str]:
     mode, pods = document["detectLocalMode"], document["detectLocal"]
     if mode not in get_args(DetectLocal):
-        yield f"{name('detectLocalMode')}: {shown(mode)} is not {listing(get_args(DetectLocal))}"
+        yield f"{field_name('detectLocalMode')}: {format_value(mode)} is not {join_alternatives(get_args(DetectLocal))}"
         return
     names = (
-        name.short("detectLocalMode"),
-        name("detectLocal.bridgeInterface"),
-        name("detectLocal.interfaceNamePrefix"),
+        field_name.without_file("detectLocalMode"),
+        field_name("detectLocal.bridgeInterface"),
+        field_name("detectLocal.interfaceNamePrefix"),
     )
-    yield from _said_by(
+    yield from _usage_errors(
         lambda: parse_detect_local(mode, pods["bridgeInterface"], pods["interfaceNamePrefix"], flags=names)
     )
     if mode == "ClusterCIDR":
-        yield from _said_by(lambda: parse_cluster_cidrs(name("clusterCIDR"), (document["clusterCIDR"],)))
+        yield from _usage_errors(lambda: parse_cluster_cidrs(field_name("clusterCIDR"), (document["clusterCIDR"],)))
 
 
-def _said_by(parse: Callable[[], object]) -> Iterator[str]:
+def _usage_errors(parse: Callable[[], object]) -> Iterator[str]:
     try:
         parse()
     except UsageError as error:
         yield str(error)
 
 
-def _gates(document: Document, name: Names) -> Iterator[str]:
+def _check_feature_gates(document: Document, field_name: FieldNames) -> Iterator[str]:
     for gate, on in document["featureGates"].items():
         known = GATES.get(gate)
         if known is None:
-            yield f"{name('featureGates')}: no feature gate is called {plain(gate)}"
-        elif known.locked and on is not known.here:
-            yield f"{name('featureGates')}: {gate} cannot be {shown(on)}: {known.note}"
+            yield f"{field_name('featureGates')}: no feature gate is called {format_name(gate)}"
+        elif known.is_locked and on is not known.fixed_value:
+            yield f"{field_name('featureGates')}: {gate} cannot be {format_value(on)}: {known.description}"
 
 
-def _refused(document: Document, name: Names) -> Iterator[str]:
+def _check_rejected(document: Document, field_name: FieldNames) -> Iterator[str]:
     for path, row in FIELDS.items():
-        if row.verdict is Verdict.REFUSED and get(document, path) != row.default:
-            yield f"{name(path)}: {shown(get(document, path))} is refused: {row.note}"
+        if row.support is Support.REJECTED and get_field(document, path) != row.default:
+            yield f"{field_name(path)}: {format_value(get_field(document, path))} is refused: {row.description}"

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from knft.configuration import durations
-from knft.configuration.rows import Kind, Row
-from knft.configuration.table import FIELDS, rows_of
+from knft.configuration.options import Kind, Option
+from knft.configuration.table import FIELDS, options_of_kind
+from knft.families import Family
 from knft.model import addresses
-from knft.model.names import Family
 
 API_VERSION, KIND = "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration"
 
@@ -16,7 +16,7 @@ HEALTHZ_PORT, METRICS_PORT = 10256, 10249
 Document = dict[str, Any]
 
 
-def get(document: Document, path: str) -> Any:  # noqa: ANN401 - of the field's kind
+def get_field(document: Document, path: str) -> Any:  # noqa: ANN401 - of the field's kind
     """Return a field's value, or None where the document does not have it."""
     value: Any = document
     for part in path.split("."):
@@ -24,7 +24,7 @@ def get(document: Document, path: str) -> Any:  # noqa: ANN401 - of the field's 
     return value
 
 
-def put(document: Document, path: str, value: Any) -> None:  # noqa: ANN401
+def set_field(document: Document, path: str, value: Any) -> None:  # noqa: ANN401
     """Set a field, and make the sections that it lies in."""
     *sections, name = path.split(".")
     for section in sections:
@@ -32,64 +32,64 @@ def put(document: Document, path: str, value: Any) -> None:  # noqa: ANN401
     document[name] = value
 
 
-def defaults() -> Document:
+def default_document() -> Document:
     """Return what holds where nobody says anything."""
-    return defaulted({})
+    return with_defaults({})
 
 
-def defaulted(given: Document) -> Document:
+def with_defaults(given: Document) -> Document:
     """Return the known fields of a document that fits the schema, with defaults for all others."""
     document: Document = {"apiVersion": API_VERSION, "kind": KIND}
     for path, row in FIELDS.items():
-        value = get(given, path)
-        put(document, path, row.default if _is_unset(row, value) else _PLAIN[row.kind](value))
-    is_ipv6 = family_of(document["bindAddress"]) is Family.IPV6
+        value = get_field(given, path)
+        set_field(document, path, row.default if _is_unset(row, value) else _CONVERTERS[row.kind](value))
+    is_ipv6 = address_family(document["bindAddress"]) is Family.IPV6
     for path, ipv4, ipv6, port in (
         ("healthzBindAddress", "0.0.0.0", "[::]", HEALTHZ_PORT),  # noqa: S104 - kube-proxy's default
         ("metricsBindAddress", "127.0.0.1", "[::1]", METRICS_PORT),
     ):
-        found = get(given, path)
-        put(document, path, with_port(found, port) if found else f"{ipv6 if is_ipv6 else ipv4}:{port}")
+        found = get_field(given, path)
+        set_field(document, path, with_port(found, port) if found else f"{ipv6 if is_ipv6 else ipv4}:{port}")
     return document
 
 
-def _is_unset(row: Row, value: object) -> bool:
+def _is_unset(row: Option, value: object) -> bool:
     """Whether kube-proxy takes the default: Go cannot tell 0 from nothing, but where the field is a pointer."""
-    if value is None or row.keeps_zero:
+    if value is None or row.is_zero_valid:
         return value is None
     return not value or (row.kind is Kind.DURATION and isinstance(value, str) and durations.parse(value) == 0)
 
 
-def _level(item: Document) -> Document:
+def _vmodule_item(item: Document) -> Document:
     return {"filePattern": item.get("filePattern") or "", "verbosity": int(item.get("verbosity") or 0)}
 
 
-_PLAIN: dict[Kind, Callable[[Any], Any]] = {
+_CONVERTERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.BOOL: bool,
-    Kind.WHOLE: int,
-    Kind.NUMBER: float,
-    Kind.TEXT: str,
-    Kind.DURATION: lambda value: durations.written(value) if isinstance(value, int) else canonical(value),
+    Kind.INTEGER: int,
+    Kind.FLOAT: float,
+    Kind.STRING: str,
+    Kind.DURATION: lambda value: durations.written(value) if isinstance(value, int) else canonical_duration(value),
     Kind.LIST: list,
-    Kind.GATES: lambda value: {name: bool(on) for name, on in value.items()},
-    Kind.VMODULE: lambda value: [_level(item) for item in value],
+    Kind.FEATURE_GATES: lambda value: {name: bool(on) for name, on in value.items()},
+    Kind.VMODULE: lambda value: [_vmodule_item(item) for item in value],
 }
 """Values as JSON has them: without what the reader remembers of their spelling."""
 
 
-def canonical(duration: str) -> str:
+def canonical_duration(duration: str) -> str:
     """Return a duration as Go writes it; what is none stays as it is, to be told of later."""
     found = durations.parse(duration)
     return duration if found is None else durations.written(found)
 
 
-def canonical_durations(document: Document) -> None:
+def normalize_durations(document: Document) -> None:
     """Write all durations as Go does."""
-    for row in rows_of(Kind.DURATION):
-        put(document, row.field, canonical(get(document, row.field)))
+    for row in options_of_kind(Kind.DURATION):
+        set_field(document, row.field, canonical_duration(get_field(document, row.field)))
 
 
-def family_of(address: str) -> Family | None:
+def address_family(address: str) -> Family | None:
     """Return the family of an address, or None where it is none."""
     parsed = addresses.parse_address(address)
     return None if parsed is None else parsed[0]

@@ -6,35 +6,35 @@ from typing import NamedTuple
 
 from knft.config import parse_addresses, parse_networks
 from knft.configuration import flags
-from knft.configuration.checks import Names, problems_of
-from knft.configuration.conversion import Beside, effective, settings, warnings_of
-from knft.configuration.document import Document, canonical_durations, defaulted
-from knft.configuration.flags import Given, Origins
-from knft.configuration.rows import Verdict
+from knft.configuration.checks import FieldNames, find_problems
+from knft.configuration.conversion import FlagOnlySettings, effective_document, find_warnings, make_settings
+from knft.configuration.document import Document, normalize_durations, with_defaults
+from knft.configuration.flags import GivenFlags, Origins
+from knft.configuration.options import Support
 from knft.configuration.settings import Settings
 from knft.configuration.table import FLAGS
 from knft.errors import ConfigurationError, UsageError
-from knft.source.files import shown_path
-from knft.source.words import plain, shown
+from knft.source.files import format_path
+from knft.source.formatting import format_name, format_value
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 """What the API server takes: a DNS subdomain."""
-_LONGEST_NAME = 253
+_MAX_NODE_NAME = 253
 
 
-_OF_CLUSTER = ("--kubeconfig", "--master")
+_API_SERVER_FLAGS = ("--kubeconfig", "--master")
 
 
-class _Collected(NamedTuple):
+class _LoadedDocument(NamedTuple):
     """A document with kube-proxy's defaults, how its fields are named, and warnings."""
 
     document: Document
-    name: Names
+    field_name: FieldNames
     origins: Origins
     warnings: tuple[str, ...]
 
 
-def settings_from(given: Given, hostname: str, read: Callable[[str], bytes]) -> Settings:
+def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]) -> Settings:
     """Return what the given flags, and the file that they name, come to.
 
     ``given`` holds the flags that somebody has given and no others, by their names in the table (``--v`` for -v);
@@ -42,68 +42,74 @@ def settings_from(given: Given, hostname: str, read: Callable[[str], bytes]) -> 
 
     Raise UsageError or ConfigurationError, with a line for each problem.
     """
-    _refuse(given)
-    collected = _from_file(given, read) if given.get("--config") else _from_flags(given)
+    _reject_flags(given)
+    collected = _load_from_file(given, read) if given.get("--config") else _load_from_flags(given)
     document, name, origins, warnings = collected
-    flags.own(document, given, origins)
-    problems = problems_of(document, name)
+    flags.apply_knft_flags(document, given, origins)
+    problems = find_problems(document, name)
     try:
         node_name = _node_name(given, document, name, hostname)
-        beside = Beside(
+        beside = FlagOnlySettings(
             node_name=node_name,
             node_ips=parse_addresses("--node-ip", given.get("--node-ip", ())),
             service_cidrs=parse_networks("--service-cidr", given.get("--service-cidr", ())),
-            server=_server(given),
+            server=_api_server_address(given),
         )
     except UsageError as error:
         problems.append(str(error))
     if problems:
         raise ConfigurationError("\n".join(problems))
-    canonical_durations(document)
+    normalize_durations(document)
     # Flags alone are a kube-proxy's as well; manifests it does not have, and --cleanup serves nothing.
     of_kube_proxy = bool(given.get("--config")) or not (given.get("--manifests") or given.get("--cleanup"))
-    more = warnings_of(document, name, frozenset(origins), of_kube_proxy=of_kube_proxy)
+    more = find_warnings(document, name, frozenset(origins), is_for_kube_proxy=of_kube_proxy)
     idle = [
-        f"{flag}: {row.note}" for flag in given if (row := FLAGS[flag]).verdict is Verdict.IDLE and _counts(given, flag)
+        f"{flag}: {row.description}"
+        for flag in given
+        if (row := FLAGS[flag]).support is Support.IGNORED and _is_effective(given, flag)
     ]
-    aside = [f"{flag}: it means nothing beside --manifests" for flag in _OF_CLUSTER if _is_aside(given, flag)]
-    return settings(effective(document), beside, (*warnings, *idle, *aside, *more))
+    aside = [f"{flag}: it means nothing beside --manifests" for flag in _API_SERVER_FLAGS if _is_unused(given, flag)]
+    return make_settings(effective_document(document), beside, (*warnings, *idle, *aside, *more))
 
 
-def _is_aside(given: Given, flag: str) -> bool:
-    return bool(given.get("--manifests")) and flag in given and _counts(given, flag)
+def _is_unused(given: GivenFlags, flag: str) -> bool:
+    return bool(given.get("--manifests")) and flag in given and _is_effective(given, flag)
 
 
-def _counts(given: Given, flag: str) -> bool:
+def _is_effective(given: GivenFlags, flag: str) -> bool:
     """Whether a flag is not out of force anyway, which has been said then."""
-    return FLAGS[flag].beside_file or not given.get("--config")
+    return FLAGS[flag].applies_with_file or not given.get("--config")
 
 
-def _refuse(given: Given) -> None:
+def _reject_flags(given: GivenFlags) -> None:
     refused = [
-        f"{flag}: it is refused: {row.note}" for flag in given if (row := FLAGS[flag]).verdict is Verdict.REFUSED
+        f"{flag}: it is refused: {row.description}"
+        for flag in given
+        if (row := FLAGS[flag]).support is Support.REJECTED
     ]
     if refused:
         raise UsageError("\n".join(refused))
 
 
-def _from_flags(given: Given) -> _Collected:
+def _load_from_flags(given: GivenFlags) -> _LoadedDocument:
     origins: Origins = {}
-    document = flags.from_flags(given, origins)
-    return _Collected(document, Names(origins), origins, tuple(flags.without_meaning(given)))
+    document = flags.document_from_flags(given, origins)
+    return _LoadedDocument(document, FieldNames(origins), origins, tuple(flags.ineffective_flag_warnings(given)))
 
 
-def _from_file(given: Given, read: Callable[[str], bytes]) -> _Collected:
-    from knft.configuration.reading import parsed  # noqa: PLC0415 - jsonschema takes longer to load than all else
+def _load_from_file(given: GivenFlags, read: Callable[[str], bytes]) -> _LoadedDocument:
+    from knft.configuration.file_parsing import parse_file  # noqa: PLC0415 - jsonschema takes longer to load than all else
 
     path = given["--config"]
-    given_there, warnings = parsed(path, read(path))
-    document, origins = defaulted(given_there), Origins()
-    flags.beside_file(document, given, origins)
-    return _Collected(document, Names(origins, shown_path(path)), origins, (*warnings, *flags.ignored(given)))
+    given_there, warnings = parse_file(path, read(path))
+    document, origins = with_defaults(given_there), Origins()
+    flags.apply_flags_to_file(document, given, origins)
+    return _LoadedDocument(
+        document, FieldNames(origins, format_path(path)), origins, (*warnings, *flags.ignored_flag_warnings(given))
+    )
 
 
-def _server(given: Given) -> str:
+def _api_server_address(given: GivenFlags) -> str:
     """Return the API server's address as it is given; who may enter does not belong there, and is not shown."""
     server = str(given.get("--master", ""))
     if "@" in server:
@@ -115,41 +121,41 @@ def _server(given: Given) -> str:
     return server
 
 
-def _node_name(given: Given, document: Document, name: Names, hostname: str) -> str:
+def _node_name(given: GivenFlags, document: Document, name: FieldNames, hostname: str) -> str:
     """Return the node's name as the API has it, and note it in the document where one is said."""
     own, override = given.get("--node"), given.get("--hostname-override") or None
     names = {
-        flag: _trimmed(flag, text)
+        flag: _normalize_node_name(flag, text)
         for flag, text in (("--node", own), ("--hostname-override", override))
         if text is not None
     }
     if len(set(names.values())) > 1:
-        said = " and ".join(f"{flag} {plain(name)}" for flag, name in names.items())
+        said = " and ".join(f"{flag} {format_name(name)}" for flag, name in names.items())
         msg = f"--node: {said} say different things; leave one of the two out"
         raise UsageError(msg)
     if names:
         document["hostnameOverride"] = next(iter(names.values()))
-        return _possible(*next(iter(names.items())))
+        return _check_node_name(*next(iter(names.items())))
     if document["hostnameOverride"]:
         said = name("hostnameOverride")
-        return _possible(said, _trimmed(said, document["hostnameOverride"]))
+        return _check_node_name(said, _normalize_node_name(said, document["hostnameOverride"]))
     if given.get("--manifests"):
-        msg = "--node: it is needed with --manifests; give the name that nodeName has in EndpointSlices"
+        msg = "--node: it is required with --manifests; give the node's name, as in nodeName of EndpointSlices"
         raise UsageError(msg)
-    return _trimmed("the host's name", hostname)
+    return _normalize_node_name("the host's name", hostname)
 
 
-def _possible(said: str, name: str) -> str:
+def _check_node_name(said: str, name: str) -> str:
     """Return a name that somebody gave; raise UsageError where no Node can have it, rather than wait for that Node."""
-    if len(name) > _LONGEST_NAME or not _NODE_NAME.fullmatch(name):
-        msg = f"{said}: {shown(name)} is no name of a Node: letters, digits, - and ., at most {_LONGEST_NAME}"
+    if len(name) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(name):
+        msg = f"{said}: {format_value(name)} is no name of a Node: letters, digits, - and ., at most {_MAX_NODE_NAME}"
         raise UsageError(msg)
     return name
 
 
-def _trimmed(name: str, text: str) -> str:
+def _normalize_node_name(name: str, text: str) -> str:
     found = text.strip().lower()
     if not found:
-        msg = f"{name}: the name is empty; give the name that nodeName has in EndpointSlices"
+        msg = f"{name}: the name is empty; give the node's name, as in nodeName of EndpointSlices"
         raise UsageError(msg)
     return found

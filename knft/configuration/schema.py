@@ -10,13 +10,13 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from knft.configuration.document import KIND
-from knft.source.words import plain, shown, sort_of
+from knft.source.formatting import describe_type, format_name, format_value
 
-MAX_TOLD = 20
+MAX_REPORTED = 20
 """How many problems of one sort are told of one file."""
 
 
-class Findings(NamedTuple):
+class SchemaResult(NamedTuple):
     """Sentences that begin with a field's path: what is wrong, and which fields nobody knows."""
 
     problems: tuple[str, ...]
@@ -35,48 +35,52 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(schema())
 
 
-def findings(document: dict[str, Any]) -> Findings:
+def validate(document: dict[str, Any]) -> SchemaResult:
     """Return what the schema has against a document."""
     errors = sorted(_validator().iter_errors(document), key=lambda error: [str(part) for part in error.absolute_path])
-    problems = [_sentence(error) for error in errors if error.validator != "additionalProperties"]
+    problems = [_error_message(error) for error in errors if error.validator != "additionalProperties"]
     unknown = [path for error in errors if error.validator == "additionalProperties" for path in _unknown(error)]
-    return Findings(tuple(limited(problems)), tuple(limited(unknown)))
+    return SchemaResult(tuple(limit_messages(problems)), tuple(limit_messages(unknown)))
 
 
-def limited(sentences: list[str]) -> list[str]:
+def limit_messages(sentences: list[str]) -> list[str]:
     """Return the first of many sentences, and how many are left out."""
-    left = len(sentences) - MAX_TOLD
-    return sentences if left <= 0 else [*sentences[:MAX_TOLD], f"and {left} more"]
+    left = len(sentences) - MAX_REPORTED
+    return sentences if left <= 0 else [*sentences[:MAX_REPORTED], f"and {left} more"]
 
 
-def path_of(parts: Iterable[str | int]) -> str:
+def field_path(parts: Iterable[str | int]) -> str:
     """Return how messages name a field: ``KubeProxyConfiguration.nodePortAddresses[1]``."""
-    return KIND + "".join(f"[{part}]" if isinstance(part, int) else f".{plain(part)}" for part in parts)
+    return KIND + "".join(f"[{part}]" if isinstance(part, int) else f".{format_name(part)}" for part in parts)
 
 
 def _unknown(error: ValidationError) -> list[str]:
     known, instance = _schema_of(error)["properties"], cast("dict[str, Any]", error.instance)
     return [
-        f"{path_of([*error.absolute_path, name])}: no field of that name is known; it is passed over"
+        f"{field_path([*error.absolute_path, name])}: no field of that name is known; it is passed over"
         for name in instance
         if name not in known
     ]
 
 
-def _sentence(error: ValidationError) -> str:
-    path, value, wanted = path_of(error.absolute_path), error.instance, _schema_of(error)
+def _error_message(error: ValidationError) -> str:
+    path, value, wanted = field_path(error.absolute_path), error.instance, _schema_of(error)
     title = wanted.get("title", "text")
     if error.validator in ("minimum", "maximum"):
-        return f"{path}: {shown(value)} is not between {wanted['minimum']} and {wanted['maximum']}"
+        return f"{path}: {format_value(value)} is not between {wanted['minimum']} and {wanted['maximum']}"
     if error.validator == "pattern":
         example = "4Ki" if "bytes" in title else "1s, 500ms or 1m30s"
-        return f"{path}: {shown(value)} is not {title}; write it as in {example}"
-    return f"{path}: it is {_found(value)}, and has to be {title}"
+        return f"{path}: {format_value(value)} is not {title}; write it as in {example}"
+    return f"{path}: it is {_describe_value(value)}, and has to be {title}"
 
 
 def _schema_of(error: ValidationError) -> dict[str, Any]:
     return cast("dict[str, Any]", error.schema)
 
 
-def _found(value: object) -> str:
-    return sort_of(value) if isinstance(value, dict | list) or value is None else f"{sort_of(value)}, {shown(value)}"
+def _describe_value(value: object) -> str:
+    return (
+        describe_type(value)
+        if isinstance(value, dict | list) or value is None
+        else f"{describe_type(value)}, {format_value(value)}"
+    )

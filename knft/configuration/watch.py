@@ -14,7 +14,7 @@ from knft.source.file_watch import watch_folders
 from knft.source.files import Signature, file_signature, format_path
 
 DEBOUNCE_MS = 100
-SETTLED_SECONDS = 0.2
+SETTLE_SECONDS = 0.2
 """How long other content has to last: who writes a file empties it first."""
 CHANGED = "content of the proxy server's configuration file was updated"
 
@@ -22,32 +22,32 @@ CHANGED = "content of the proxy server's configuration file was updated"
 log = logging.getLogger("knft")
 
 
-def wait_for_change(path: str, known: bytes, stop: threading.Event) -> None:
+def wait_for_change(path: str, known_content: bytes, stop: threading.Event) -> None:
     """Return when ``stop`` is set; raise ConfigurationChangedError when the file holds anything but ``known``.
 
     A file that is gone, or cannot be read, is not other content; it is said when that begins, and when it is over.
     """
-    seen: Signature | None = None
-    is_missed = False
+    seen_signature: Signature | None = None
+    is_unreadable = False
     for _ in _checks(Path(path), stop):
         now = file_signature(Path(path))
-        if now is not None and now == seen and not is_missed:
+        if now is not None and now == seen_signature and not is_unreadable:
             continue
         found = _read(path)
-        if is_missed and isinstance(found, bytes):
+        if is_unreadable and isinstance(found, bytes):
             log.info("%s: it can be read again", format_path(path))
-            is_missed = False
-        if found == known:
-            seen = now
-        elif not stop.wait(SETTLED_SECONDS):
+            is_unreadable = False
+        if found == known_content:
+            seen_signature = now
+        elif not stop.wait(SETTLE_SECONDS):
             later = _read(path)
-            if isinstance(found, bytes) and isinstance(later, bytes) and later != known:
+            if isinstance(found, bytes) and isinstance(later, bytes) and later != known_content:
                 raise ConfigurationChangedError(CHANGED)
-            if not isinstance(found, bytes) and not isinstance(later, bytes) and not is_missed:
+            if not isinstance(found, bytes) and not isinstance(later, bytes) and not is_unreadable:
                 log.warning(
                     "%s; knft goes on with what it was told, and hears of no change until it can read it again", later
                 )
-                is_missed = True
+                is_unreadable = True
 
 
 def _read(path: str) -> bytes | ConfigurationError:

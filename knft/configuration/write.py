@@ -6,7 +6,7 @@ import yaml
 
 from knft.configuration.document import Document
 from knft.errors import ConfigurationError
-from knft.source.files import shown_path
+from knft.source.files import format_path
 from knft.source.yaml_documents import is_text
 
 
@@ -22,17 +22,17 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def as_yaml(document: Document) -> bytes:
+def to_yaml(document: Document) -> bytes:
     """Return a document as YAML, its keys sorted, as kube-proxy writes it."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, default_flow_style=False, allow_unicode=True)
     return text.encode()
 
 
-def write(document: Document, path: str) -> None:
+def write_document(document: Document, path: str) -> None:
     """Write a document to a file; raise ConfigurationError where that fails."""
     try:
-        Path(path).write_bytes(as_yaml(document))
+        Path(path).write_bytes(to_yaml(document))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"--write-config-to: {shown_path(path)} cannot be written: {reason}"
+        msg = f"--write-config-to: {format_path(path)} cannot be written: {reason}"
         raise ConfigurationError(msg) from error

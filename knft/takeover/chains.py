@@ -8,22 +8,22 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from knft.takeover.names import SETS, Mode, chain_owners
-from knft.takeover.saved import Rule, Saved, SavedTable
+from knft.takeover.saved import Rule, SavedRules, SavedTable
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPlan:
     """What to remove from one family of one backend, and what has to stay."""
 
-    restore: str
+    restore_input: str
     """For ``iptables-restore --noflush``; empty where there is nothing to do."""
-    chains: int
+    chain_count: int
     """How many chains it deletes."""
-    rules: int
+    rule_count: int
     """How many rules it deletes from chains that stay."""
-    shared: int
+    shared_chain_count: int
     """How many chains stay because another mode, which makes them too, has leftovers here."""
-    pinned: tuple[str, ...]
+    pinned_chains: tuple[str, ...]
     """Chains that stay because a rule of somebody else's chain leads to them: table and name."""
     sets_in_use: frozenset[str]
     """kube-proxy's ipsets that rules name which stay."""
@@ -33,21 +33,21 @@ class ChainPlan:
 class _TablePlan:
     chains: tuple[str, ...]
     rules: tuple[Rule, ...]
-    pinned: tuple[str, ...]
+    pinned_chains: tuple[str, ...]
     sets_in_use: frozenset[str]
 
 
-def plan_chains(saved: Saved, asked: Collection[Mode]) -> ChainPlan:
+def plan_chains(saved: SavedRules, modes: Collection[Mode]) -> ChainPlan:
     """Plan the removal of what the modes ``asked`` for left in ``saved``."""
-    claimable = frozenset(asked)
-    complete = (_modes_present(saved.tables) or {Mode.IPTABLES}) <= claimable
-    plans = {table.name: _plan_table(table, claimable, complete=complete) for table in saved.tables}
+    modes_to_remove = frozenset(modes)
+    removes_shared = (_modes_present(saved.tables) or {Mode.IPTABLES}) <= modes_to_remove
+    plans = {table.name: _plan_table(table, modes_to_remove, removes_shared=removes_shared) for table in saved.tables}
     return ChainPlan(
-        restore="".join(_restore_text(name, plan) for name, plan in plans.items()),
-        chains=sum(len(plan.chains) for plan in plans.values()),
-        rules=sum(len(plan.rules) for plan in plans.values()),
-        shared=0 if complete else sum(_count_shared(table) for table in saved.tables),
-        pinned=tuple(f"{name} {chain}" for name, plan in plans.items() for chain in plan.pinned),
+        restore_input="".join(_restore_text(name, plan) for name, plan in plans.items()),
+        chain_count=sum(len(plan.chains) for plan in plans.values()),
+        rule_count=sum(len(plan.rules) for plan in plans.values()),
+        shared_chain_count=0 if removes_shared else sum(_count_shared(table) for table in saved.tables),
+        pinned_chains=tuple(f"{name} {chain}" for name, plan in plans.items() for chain in plan.pinned_chains),
         sets_in_use=frozenset().union(*(plan.sets_in_use for plan in plans.values())),
     )
 
@@ -62,42 +62,42 @@ def _count_shared(table: SavedTable) -> int:
     return sum(len(chain_owners(table.name, chain)) > 1 for chain in table.chains)
 
 
-def _plan_table(table: SavedTable, asked: frozenset[Mode], *, complete: bool) -> _TablePlan:
+def _plan_table(table: SavedTable, modes: frozenset[Mode], *, removes_shared: bool) -> _TablePlan:
     owners = {chain: modes for chain in table.chains if (modes := chain_owners(table.name, chain))}
-    claimed = {chain for chain, modes in owners.items() if (modes <= asked if len(modes) == 1 else complete)}
-    pinned = _pinned(table, owners, claimed)
+    removable = {chain for chain, modes in owners.items() if (modes <= modes if len(modes) == 1 else removes_shared)}
+    pinned = _pinned_chains(table, owners, removable)
     # A jump out of a built-in chain goes even where its target must stay: nothing of kube-proxy's decides any more.
-    held = table.built_in | (owners.keys() - claimed)
+    remaining_chains = table.built_in | (owners.keys() - removable)
     rules = tuple(
         rule
         for rule in table.rules
-        if rule.chain in held and (rule.target in claimed or _looks_up(rule, owners, asked))
+        if rule.chain in remaining_chains and (rule.target in removable or _is_ipvs_rule(rule, owners, modes))
     )
-    removed = claimed - pinned
-    gone = set(map(id, rules))
-    staying = (rule for rule in table.rules if rule.chain not in removed and id(rule) not in gone)
-    in_use = SETS.intersection(name for rule in staying for name in rule.sets)
+    removed = removable - pinned
+    removed_rules = set(map(id, rules))
+    remaining_rules = (rule for rule in table.rules if rule.chain not in removed and id(rule) not in removed_rules)
+    in_use = SETS.intersection(name for rule in remaining_rules for name in rule.sets)
     chains, kept = ([chain for chain in table.chains if chain in some] for some in (removed, pinned))
     return _TablePlan(tuple(chains), rules, tuple(kept), in_use)
 
 
-def _looks_up(rule: Rule, owners: Collection[str], asked: frozenset[Mode]) -> bool:
+def _is_ipvs_rule(rule: Rule, owners: Collection[str], modes: frozenset[Mode]) -> bool:
     """Tell whether a rule in a chain that the iptables mode keeps is one of the IPVS mode's."""
-    return Mode.IPVS in asked and rule.chain in owners and not rule.sets.isdisjoint(SETS)
+    return Mode.IPVS in modes and rule.chain in owners and not rule.sets.isdisjoint(SETS)
 
 
-def _pinned(table: SavedTable, owners: Collection[str], claimed: Collection[str]) -> frozenset[str]:
+def _pinned_chains(table: SavedTable, owners: Collection[str], removable: Collection[str]) -> frozenset[str]:
     """Return the claimed chains to which a rule in somebody else's chain leads, and all that these lead to."""
-    leads: dict[str, set[str]] = {}
+    jumps: dict[str, set[str]] = {}
     for rule in table.rules:
-        if rule.target is not None and rule.target in claimed:
-            leads.setdefault(rule.chain, set()).add(rule.target)
-    foreign = leads.keys() - table.built_in - set(owners)
+        if rule.target is not None and rule.target in removable:
+            jumps.setdefault(rule.chain, set()).add(rule.target)
+    foreign = jumps.keys() - table.built_in - set(owners)
     found: set[str] = set()
-    waiting = {target for chain in foreign for target in leads[chain]}
-    while waiting:
-        found |= waiting
-        waiting = {target for chain in waiting for target in leads.get(chain, ())} - found
+    pending = {target for chain in foreign for target in jumps[chain]}
+    while pending:
+        found |= pending
+        pending = {target for chain in pending for target in jumps.get(chain, ())} - found
     return frozenset(found)
 
 

@@ -4,7 +4,8 @@ KUBE-FIREWALL, KUBE-KUBELET-CANARY and KUBE-MARK-DROP are not here: they are the
 """
 
 from enum import Enum
-from typing import Literal
+
+from knft.families import Family
 
 
 class Mode(Enum):
@@ -16,22 +17,22 @@ class Mode(Enum):
 
 
 _IPTABLES, _IPVS = frozenset({Mode.IPTABLES}), frozenset({Mode.IPVS})
-_SHARED = _IPTABLES | _IPVS
+_BOTH_MODES = _IPTABLES | _IPVS
 _CANARY = {"KUBE-PROXY-CANARY": _IPTABLES}
 
 _CHAINS: dict[str, dict[str, frozenset[Mode]]] = {
     "nat": {
-        "KUBE-SERVICES": _SHARED,
-        "KUBE-POSTROUTING": _SHARED,
-        "KUBE-MARK-MASQ": _SHARED,
+        "KUBE-SERVICES": _BOTH_MODES,
+        "KUBE-POSTROUTING": _BOTH_MODES,
+        "KUBE-MARK-MASQ": _BOTH_MODES,
         "KUBE-NODEPORTS": _IPTABLES,
         "KUBE-NODE-PORT": _IPVS,
         "KUBE-LOAD-BALANCER": _IPVS,
         **_CANARY,
     },
     "filter": {
-        "KUBE-FORWARD": _SHARED,
-        "KUBE-PROXY-FIREWALL": _SHARED,
+        "KUBE-FORWARD": _BOTH_MODES,
+        "KUBE-PROXY-FIREWALL": _BOTH_MODES,
         "KUBE-SERVICES": _IPTABLES,
         "KUBE-EXTERNAL-SERVICES": _IPTABLES,
         "KUBE-NODEPORTS": _IPTABLES,
@@ -44,14 +45,14 @@ _CHAINS: dict[str, dict[str, frozenset[Mode]]] = {
     "mangle": _CANARY,
 }
 _SERVICE_CHAINS = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-")
-_NOBODY: frozenset[Mode] = frozenset()
+_NO_MODES: frozenset[Mode] = frozenset()
 
 
 def chain_owners(table: str, chain: str) -> frozenset[Mode]:
     """Return the modes that make a chain of this name in this table; none where it is not kube-proxy's."""
     if table == "nat" and chain.startswith(_SERVICE_CHAINS):
         return _IPTABLES
-    return _CHAINS.get(table, {}).get(chain, _NOBODY)
+    return _CHAINS.get(table, {}).get(chain, _NO_MODES)
 
 
 _LONGEST_SET_NAME = 31
@@ -100,5 +101,6 @@ SERVER_SETS = _of_both_families((*NODE_PORT_SETS, *FRONTEND_SETS))
 DEVICE, DEVICE_KIND = "kube-ipvs0", "dummy"
 """The link that holds the addresses of virtual servers; of another kind, it is not kube-proxy's."""
 
-TABLES: tuple[tuple[Literal["ip", "ip6"], str], ...] = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
+TABLE = "kube-proxy"
+TABLES = tuple((family.nft, TABLE) for family in Family)
 """Family and name of the nftables tables."""

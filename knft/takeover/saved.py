@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 # A quoted word with its escapes, or a plain one: iptables-save quotes what has blanks.
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
-_JUMPS = frozenset({"-j", "-g", "--jump", "--goto"})
-_SET_NAMED_BY = frozenset({"--match-set", "--add-set", "--del-set", "--map-set"})
+_JUMP_OPTIONS = frozenset({"-j", "-g", "--jump", "--goto"})
+_SET_OPTIONS = frozenset({"--match-set", "--add-set", "--del-set", "--map-set"})
 # Options whose value is somebody's free text, which may look like an option itself.
-_FREE_TEXT = frozenset({"--comment", "--string", "--log-prefix", "--nflog-prefix"})
+_FREE_TEXT_OPTIONS = frozenset({"--comment", "--string", "--log-prefix", "--nflog-prefix"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,20 @@ class SavedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedRules:
     """All that one backend printed for one family; ``unreadable`` tables hold rules it cannot show."""
 
     tables: tuple[SavedTable, ...]
-    unreadable: tuple[str, ...] = ()
+    unreadable_tables: tuple[str, ...] = ()
 
 
-def parse_saved(text: str) -> Saved:
+def parse_saved(text: str) -> SavedRules:
     """Read what ``iptables-save`` printed, of either backend and family; lines of unknown form are passed over."""
     unreadable = re.findall(r"^# Table `(\w+)' is incompatible", text, re.MULTILINE)
-    return Saved(tuple(_parse_table(lines) for lines in _by_table(text)), tuple(unreadable))
+    return SavedRules(tuple(_parse_table(lines) for lines in _split_tables(text)), tuple(unreadable))
 
 
-def _by_table(text: str) -> Iterator[list[str]]:
+def _split_tables(text: str) -> Iterator[list[str]]:
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("*"):
@@ -75,10 +75,10 @@ def _parse_rule(line: str) -> Rule:
     target, sets = None, set()
     words = iter(_WORD.findall(text))
     for word in words:
-        if word in _FREE_TEXT:
+        if word in _FREE_TEXT_OPTIONS:
             next(words, None)
-        elif word in _SET_NAMED_BY:
+        elif word in _SET_OPTIONS:
             sets.add(next(words, ""))
-        elif word in _JUMPS and target is None:
+        elif word in _JUMP_OPTIONS and target is None:
             target = next(words, None)
     return Rule(chain, text, target, frozenset(sets))

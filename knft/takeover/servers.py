@@ -14,7 +14,9 @@ from knft.takeover.names import NODE_PORT_SETS, ipv6_set
 
 # As net/netfilter/ipvs/ip_vs_ctl.c prints them: hexadecimal, IPv6 addresses with all their digits.
 _SERVER = re.compile(r"^(TCP|UDP|SCTP) +(?:([0-9A-F]{8})|\[([0-9a-f:]{39})\]):([0-9A-F]{4}) ", re.MULTILINE)
-_BITMAPS = {name: protocol for ipv4, protocol in NODE_PORT_SETS.items() for name in (ipv4, ipv6_set(ipv4))}
+_NODE_PORT_SET_PROTOCOLS = {
+    name: protocol for ipv4, protocol in NODE_PORT_SETS.items() for name in (ipv4, ipv6_set(ipv4))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def plan_servers(
     servers: Collection[VirtualServer],
     device_addresses: Collection[str],
     local_addresses: Collection[str],
-    members: Mapping[str, str],
+    set_members: Mapping[str, str],
 ) -> ServerPlan:
     """Tell kube-proxy's servers from others'.
 
@@ -58,12 +60,17 @@ def plan_servers(
     """
     on_device = set(map(ip_address, device_addresses))
     local = set(map(ip_address, local_addresses))
-    written = {server for text in members.values() for server in _frontends(text)}
-    node_ports = {found for name, text in members.items() if name in _BITMAPS for found in _node_ports(name, text)}
+    in_frontend_sets = {server for text in set_members.values() for server in _frontends(text)}
+    node_ports = {
+        found
+        for name, text in set_members.items()
+        if name in _NODE_PORT_SET_PROTOCOLS
+        for found in _node_ports(name, text)
+    }
 
     def is_kube_proxys(server: VirtualServer) -> bool:
         at_node_port = server.address in local and (server.address.version, server.protocol, server.port) in node_ports
-        return server.address in on_device or server in written or at_node_port
+        return server.address in on_device or server in in_frontend_sets or at_node_port
 
     return ServerPlan(
         remove=tuple(server for server in servers if is_kube_proxys(server)),
@@ -79,4 +86,4 @@ def _frontends(text: str) -> Iterator[VirtualServer]:
 def _node_ports(name: str, text: str) -> Iterator[tuple[int, str, int]]:
     version = 6 if name.startswith("KUBE-6-") else 4
     for port in re.findall(r"^add \S+ (\d+)$", text, re.MULTILINE):
-        yield version, _BITMAPS[name], int(port)
+        yield version, _NODE_PORT_SET_PROTOCOLS[name], int(port)

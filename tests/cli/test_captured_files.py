@@ -48,7 +48,7 @@ def captures(tmp_path: Path) -> Captures:
 @pytest.mark.parametrize("name", ["iptables_save", "ip6tables_save"])
 def test_an_empty_capture_of_iptables_is_none(captures: Captures, name: str, text: str) -> None:
     flag = name.replace("_", "-")
-    with pytest.raises(CaptureError, match=rf"^--{flag} .*/{name}: it is empty: was it taken as root\?$"):
+    with pytest.raises(CaptureError, match=rf"^--{flag} .*/{name}: the capture is empty; run the tool as root$"):
         captures.diff(**{name: text})
 
 

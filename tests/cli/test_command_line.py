@@ -11,9 +11,9 @@ import pytest
 from knft import __version__
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
-from tests.kernel.nft_process import library_in
-from tests.packets.node import KNFT
+from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.library_process import library_in
 
 NODE = ("--node", "node-1")
 
@@ -62,11 +62,11 @@ def test_version() -> None:
     [
         (["render", "-f", "-"], "Missing option '--node'"),
         (["render", *NODE], "Missing option '-f'"),
-        (["run", *NODE], "there is no way to an API server: this is no pod"),
-        (["run", "--manifests", "."], "--node: it is needed with --manifests"),
+        (["run", *NODE], "no API server configured: KUBERNETES_SERVICE_HOST is not set, so this is not a pod"),
+        (["run", "--manifests", "."], "--node: it is required with --manifests"),
         (["render", "-f", "-", "--node", " "], "--node: the name is empty"),
         (["render", "-f", "-", *NODE, "--node-ip", "10.0.0"], "--node-ip: '10.0.0' is not an IP address"),
-        (["render", "-f", "-", *NODE, "--node-ip", "::1,::2"], "--node-ip: two values of IPv6, ::1 and ::2"),
+        (["render", "-f", "-", *NODE, "--node-ip", "::1,::2"], "--node-ip: two IPv6 values, ::1 and ::2"),
         (["render", "-f", "-", *NODE, "--cluster-cidr", "10.0.0.0/33"], "--cluster-cidr: '10.0.0.0/33' is not a CIDR"),
         (["render", "-f", "-", *NODE, "--service-cidr", "x"], "--service-cidr: 'x' is not a CIDR"),
         (["render", "-f", "-", *NODE, "--nodeport-addresses", "localhost"], "are not served"),
@@ -113,7 +113,7 @@ def test_a_missing_library_is_said(tmp_path: Path) -> None:
     command = ["unshare", "-m", "sh", "-c", script, "sh", str(empty), str(library), *KNFT, "cleanup"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("knft: libnftables is missing (")
+    assert done.stderr.startswith("knft: cannot load libnftables (")
     assert "install the package libnftables1" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -146,7 +146,9 @@ class _KernelWithout:
 @pytest.mark.parametrize("feature", ["numgen", "fib", "reject"])
 def test_a_missing_kernel_feature_is_said(feature: str) -> None:
     """Which one, and the option that has it."""
-    with pytest.raises(UnsupportedError, match=rf"the kernel lacks {feature} \(CONFIG_NFT_{feature.upper()}"):
+    with pytest.raises(
+        UnsupportedError, match=rf"does not support {feature}: use a kernel with CONFIG_NFT_{feature.upper()}"
+    ):
         probe(_KernelWithout(feature))
 
 
@@ -187,7 +189,7 @@ def test_cleanup_removes_what_knft_made_and_nothing_else() -> None:
     assert said == "table ip knft: removed\ntable ip6 knft: removed\n"
     assert before == namespace.run(["nft", "list", "ruleset"]).stdout
     again = namespace.run([*KNFT, "cleanup"]).stdout
-    assert again == "table ip knft: was not there\ntable ip6 knft: was not there\n"
+    assert again == "table ip knft: not found\ntable ip6 knft: not found\n"
     namespace.close()
 
 

@@ -13,11 +13,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.kernel.harness import check_schema
-from tests.kernel.owning import CAN_OWN
-from tests.kernel.strategies import NAMES, endpoint_slices, nodes, services
-from tests.packets.node import KNFT
+from tests.support.cluster_strategies import NAMES, endpoint_slices, nodes, services
+from tests.support.kernel_harness import check_schema
+from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.library_version import CAN_OWN_TABLES
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
@@ -40,7 +40,7 @@ def test_text_loads_as_it_is_and_the_daemon_finds_nothing_to_add() -> None:
     """``knft render | nft -f -`` makes exactly the table that a first sync makes, but for unused pools."""
     namespace = Namespace.create("render")
     text = rendered("-f", str(EXAMPLES), *FLAGS)
-    if CAN_OWN:
+    if CAN_OWN_TABLES:
         # Left behind by its maker, it is taken over; a table that never had an owner would be replaced.
         text = text.replace(" knft {\n", " knft {\n\tflags owner,persist\n")
     namespace.run(["nft", "-f", "-"], stdin=text)

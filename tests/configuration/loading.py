@@ -8,8 +8,8 @@ import yaml
 
 from knft.cli.go_flags import given_flags
 from knft.cli.main import run
-from knft.configuration.document import API_VERSION, KIND, put
-from knft.configuration.load import settings_from
+from knft.configuration.document import API_VERSION, KIND, set_field
+from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
 
 KUBEADM = Path(__file__).parent / "kubeadm.yaml"
@@ -29,7 +29,7 @@ def load(*flags: str, text: str | bytes | None = None) -> Settings:
     """Return the Settings of some flags, and of a file with ``text`` where it is given."""
     arguments = [*flags, f"--config={FILE}"] if text is not None else flags
     data = text.encode() if isinstance(text, str) else text or b""
-    return settings_from(given(*arguments), HOST, lambda _: data)
+    return load_settings(given(*arguments), HOST, lambda _: data)
 
 
 def config(fields: str = "") -> str:
@@ -41,7 +41,7 @@ def of_fields(**fields: Any) -> str:
     """Return a configuration with some fields, named by their paths, ``__`` for a dot."""
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for name, value in fields.items():
-        put(document, name.replace("__", "."), value)
+        set_field(document, name.replace("__", "."), value)
     return yaml.safe_dump(document, default_style='"')  # whatever a text looks like, it stays text
 
 

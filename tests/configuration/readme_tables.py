@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from knft.configuration.gates import GATES
-from knft.configuration.rows import Row
-from knft.configuration.table import ROWS
+from knft.configuration.options import Option
+from knft.configuration.table import OPTIONS
 
 README = Path(__file__).parent.parent.parent / "README.md"
 MARKS = {
@@ -21,8 +21,8 @@ def settings_table() -> Iterator[str]:
     """Yield the lines of the table of flags and fields."""
     yield "| field | flag | is | |"
     yield "| --- | --- | --- | --- |"
-    for row in ROWS:
-        cells = (f"`{row.field}`" if row.field else "", _flags(row), row.verdict.value, _note(row))
+    for row in OPTIONS:
+        cells = (f"`{row.field}`" if row.field else "", _flags(row), row.support.value, _note(row))
         yield f"| {' | '.join(cells)} |"
 
 
@@ -31,17 +31,17 @@ def gates_table() -> Iterator[str]:
     yield "| gate | here |"
     yield "| --- | --- |"
     for name, gate in GATES.items():
-        refused = "; false is refused" if gate.locked else ""
-        yield f"| `{name}` | {gate.note}{refused} |"
+        refused = "; false is refused" if gate.is_locked else ""
+        yield f"| `{name}` | {gate.description}{refused} |"
 
 
-def _flags(row: Row) -> str:
+def _flags(row: Option) -> str:
     return ", ".join(f"`{flag}`" for flag in row.flags)
 
 
-def _note(row: Row) -> str:
-    own = "*knft's own*: " if row.own else ""
-    return f"{own}{row.note}{'; ' if row.more else ''}{row.more}".replace("|", "\\|")
+def _note(row: Option) -> str:
+    own = "*knft's own*: " if row.is_knft_only else ""
+    return f"{own}{row.description}{'; ' if row.field_note else ''}{row.field_note}".replace("|", "\\|")
 
 
 def wanted(text: str) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from knft.configuration.durations import written
 from knft.configuration.gates import GATES
-from knft.configuration.rows import INT32, Kind
+from knft.configuration.options import INT32_RANGE, Kind
 from knft.configuration.table import FIELDS
 
 SECOND = 10**9
@@ -32,17 +32,17 @@ _PERIOD = st.integers(60 * SECOND, 300 * 86400 * SECOND).map(written) | st.just(
 _PAUSE = st.integers(0, 30 * SECOND).map(written) | st.sampled_from(["0", "1ns", "999ns", "1us"])
 _NAME = st.from_regex(r"[A-Za-z0-9_.@:-]{1,15}", fullmatch=True)
 _GATES = st.dictionaries(st.sampled_from(sorted(GATES)), st.booleans()).map(
-    lambda gates: {name: on or GATES[name].locked for name, on in gates.items()}
+    lambda gates: {name: on or GATES[name].is_locked for name, on in gates.items()}
 )
 
 _OF_KINDS: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.BOOL: st.booleans(),
-    Kind.WHOLE: st.integers(0, INT32[1]),
-    Kind.NUMBER: st.floats(-1e6, 1e6, width=32) | st.integers(-5, 5),
-    Kind.TEXT: _TEXT,
+    Kind.INTEGER: st.integers(0, INT32_RANGE[1]),
+    Kind.FLOAT: st.floats(-1e6, 1e6, width=32) | st.integers(-5, 5),
+    Kind.STRING: _TEXT,
     Kind.DURATION: _DURATION,
     Kind.LIST: st.lists(_CIDR4 | _CIDR6, max_size=3),
-    Kind.GATES: _GATES,
+    Kind.FEATURE_GATES: _GATES,
     Kind.VMODULE: st.lists(st.fixed_dictionaries({"filePattern": _TEXT, "verbosity": st.integers(0, 9)}), max_size=2),
 }
 _OF_FIELDS: dict[str, st.SearchStrategy[Any]] = {

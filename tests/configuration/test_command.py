@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from knft.configuration.content import MAX_BYTES
-from tests.bad_input import strange
-from tests.bad_input.serving import service, text
+from knft.configuration.file_content import MAX_BYTES
 from tests.configuration.loading import KUBEADM, config
-from tests.kernel.nft_process import library_in
-from tests.packets.node import KNFT
+from tests.support import special_files
+from tests.support.bad_manifests import service, text
+from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.library_process import library_in
 
 HANG = 60.0
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -40,10 +40,10 @@ LAUGHS = "".join(
 )
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (_missing, "No such file or directory"),
-    "a directory": (strange.directory, "it is a directory, not a file"),
-    "a FIFO": (strange.fifo, "it is a FIFO, not a file"),
-    "a socket": (strange.unix_socket, "it is a socket, not a file"),
-    "a device without end": (strange.device, "it is a device, not a file"),
+    "a directory": (special_files.directory, "it is a directory, not a file"),
+    "a FIFO": (special_files.fifo, "it is a FIFO, not a file"),
+    "a socket": (special_files.unix_socket, "it is a socket, not a file"),
+    "a device without end": (special_files.device, "it is a device, not a file"),
     "huge": (_huge, f"it has {MAX_BYTES + 1} bytes, and {MAX_BYTES} are the most that are read"),
     "empty": (_holds(""), f"it is empty, and has to be a {FIELD} (kubeproxy.config.k8s.io/v1alpha1)"),
     "junk": (_holds(b"\x7fELF\x00\x01"), "not YAML: byte 1: control characters are not allowed (is it text in UTF-8?)"),
@@ -58,7 +58,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a bridge that nobody names": (
         _holds(config("detectLocalMode: BridgeInterface\nnodePortAddresses: [primary]")),
-        f"{FIELD}.detectLocal.bridgeInterface: it is needed with {FIELD}.detectLocalMode BridgeInterface",
+        f"{FIELD}.detectLocal.bridgeInterface: it is required with {FIELD}.detectLocalMode BridgeInterface",
     ),
 }
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from knft.configuration.table import FIELDS
 from knft.errors import ConfigurationError, KnftError
-from tests.bad_input.broken import BROKEN
 from tests.configuration.loading import KUBEADM, config, load
+from tests.support.broken_files import BROKEN
 
 WANTED = "KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1)"
 FOREIGN = {

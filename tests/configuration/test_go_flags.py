@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from knft import __version__
 from knft.cli.main import cli
 from tests.configuration.loading import given, load
-from tests.packets.node import KNFT
+from tests.support.knft_command import KNFT
 
 SPELLED: dict[str, dict[str, Any]] = {
     "--masquerade-all": {"--masquerade-all": True},
@@ -95,4 +95,4 @@ def test_several_problems_are_a_line_each_with_status_2() -> None:
 
 def test_once_needs_manifests() -> None:
     done = subprocess.run([*KNFT, "run", "--once"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "knft: --once: it means nothing without --manifests\n")
+    assert (done.returncode, done.stderr) == (2, "knft: --once: it needs --manifests\n")

@@ -9,7 +9,7 @@ from knft.configuration.document import split_host_port, with_port
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings
 from knft.errors import KnftError
 from tests.configuration.loading import HOST, KUBEADM, PRIMARY, config, load, of_fields
-from tests.unit.objects import table
+from tests.support.kube_objects import table
 
 
 def test_what_kubeadm_writes_is_kube_proxys_defaults_but_for_the_mode() -> None:
@@ -251,7 +251,7 @@ NAMES = {
     ),
     "manifests need one": Named(
         ("--manifests=.",), None, "",
-        "--node: it is needed with --manifests; give the name that nodeName has in EndpointSlices",
+        "--node: it is required with --manifests; give the node's name, as in nodeName of EndpointSlices",
     ),
     "manifests, and the file's": Named(("--manifests=.",), "file-node", "file-node"),
 }  # fmt: skip

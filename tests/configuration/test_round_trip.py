@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from knft.configuration import durations
 from knft.configuration.settings import Settings
-from knft.configuration.write import as_yaml
+from knft.configuration.write import to_yaml
 from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
 from tests.configuration.strategies import CONFIGURATIONS
-from tests.packets.node import KNFT
+from tests.support.knft_command import KNFT
 
 
 def without_warnings(found: Settings) -> dict[str, Any]:
@@ -28,10 +28,10 @@ def without_warnings(found: Settings) -> dict[str, Any]:
 @example({"nodePortAddresses": ["all"], "mode": "iptables", "iptables.masqueradeAll": True})
 def test_what_is_written_means_the_same(fields: dict[str, Any]) -> None:
     first = load(text=of_paths(fields))
-    data = as_yaml(first.document)
+    data = to_yaml(first.document)
     second = load(text=data)
     assert without_warnings(second) == without_warnings(first)
-    assert as_yaml(second.document) == data
+    assert to_yaml(second.document) == data
 
 
 @given(CONFIGURATIONS)
@@ -52,7 +52,7 @@ def test_the_document_is_plain_json(fields: dict[str, Any]) -> None:
 )
 def test_what_flags_mean_can_be_written(flags: tuple[str, ...]) -> None:
     first = load(*flags)
-    assert without_warnings(load(text=as_yaml(first.document))) == without_warnings(first)
+    assert without_warnings(load(text=to_yaml(first.document))) == without_warnings(first)
 
 
 def test_no_pause_is_written_as_the_least_that_is_one() -> None:
@@ -78,7 +78,7 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
         command = [*KNFT, "run", f"--config={source}", f"--write-config-to={target}", "--hostname-override=node-1"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-        assert f"INFO the configuration is written to {target}\n" in done.stderr
+        assert f"INFO wrote the configuration to {target}\n" in done.stderr
     assert first.read_bytes() == second.read_bytes()
     assert load(text=first.read_bytes()).config == load("--node=node-1", text=KUBEADM.read_bytes()).config
 

@@ -7,21 +7,21 @@ from click.testing import CliRunner
 
 from knft.cli.go_flags import GoOption
 from knft.cli.main import cli, run
-from knft.configuration.document import defaults, get
+from knft.configuration.document import default_document, get_field
 from knft.configuration.gates import GATES
-from knft.configuration.rows import Kind, Verdict
+from knft.configuration.options import Kind, Support
 from knft.configuration.schema import schema
 from knft.configuration.settings import Settings
-from knft.configuration.table import FIELDS, FLAGS, ROWS
+from knft.configuration.table import FIELDS, FLAGS, OPTIONS
 from knft.errors import ConfigurationError, KnftError, UsageError
 from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
 from tests.configuration.readme_tables import README, wanted
 
 EXAMPLES: dict[Kind, Any] = {
     Kind.BOOL: True,
-    Kind.WHOLE: 7,
-    Kind.NUMBER: 2.5,
-    Kind.TEXT: "1.2",
+    Kind.INTEGER: 7,
+    Kind.FLOAT: 2.5,
+    Kind.STRING: "1.2",
     Kind.DURATION: "40s",
     Kind.LIST: ["10.0.0.0/8"],
     Kind.VMODULE: [{"filePattern": "proxier", "verbosity": 4}],
@@ -95,24 +95,24 @@ def without(settings: Settings) -> Settings:
     )
 
 
-@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.verdict is Verdict.HONOURED])
+@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.SUPPORTED])
 def test_an_honoured_field_changes_settings(path: str) -> None:
     assert without(of_field(path, OTHER.get(path))) != without(of_field(path, example(path)))
 
 
-@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.verdict is Verdict.IDLE])
+@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.IGNORED])
 def test_an_accepted_field_changes_nothing_and_warns(path: str) -> None:
     settings = of_field(path, example(path))
     assert without(settings) == without(load(text=of_paths({})))
     told = [sentence for sentence in settings.warnings if f"KubeProxyConfiguration.{path}: " in sentence]
     assert len(told) == (path not in SILENT)
-    assert all(sentence.endswith(f"means nothing here: {FIELDS[path].note}") for sentence in told)
+    assert all(sentence.endswith(f"means nothing here: {FIELDS[path].description}") for sentence in told)
 
 
-@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.verdict is Verdict.REFUSED])
+@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.REJECTED])
 def test_a_refused_field_fails_with_the_reason(path: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=f"KubeProxyConfiguration.{path}: true is refused: {FIELDS[path].note}"
+        ConfigurationError, match=f"KubeProxyConfiguration.{path}: true is refused: {FIELDS[path].description}"
     ):
         of_field(path, example(path))
 
@@ -154,34 +154,34 @@ def with_flag(flag: str) -> OfFlag:
     return OfFlag(load(*needed, *other), load(*needed, *f"{name}{text}".split(" ")))
 
 
-def flags_of(verdict: Verdict) -> list[str]:
-    return [flag for flag, row in FLAGS.items() if row.verdict is verdict and flag not in ELSEWHERE]
+def flags_of(verdict: Support) -> list[str]:
+    return [flag for flag, row in FLAGS.items() if row.support is verdict and flag not in ELSEWHERE]
 
 
-@pytest.mark.parametrize("flag", flags_of(Verdict.HONOURED))
+@pytest.mark.parametrize("flag", flags_of(Support.SUPPORTED))
 def test_an_honoured_flag_changes_settings(flag: str) -> None:
     before, after = with_flag(flag)
     assert without(before) != without(after)
 
 
-@pytest.mark.parametrize("flag", flags_of(Verdict.IDLE))
+@pytest.mark.parametrize("flag", flags_of(Support.IGNORED))
 def test_an_accepted_flag_changes_nothing_and_warns(flag: str) -> None:
     before, after = with_flag(flag)
     assert without(before) == without(after)
-    assert [*after.warnings, *before.warnings] == [f"{flag}: {FLAGS[flag].note}", *2 * before.warnings]
+    assert [*after.warnings, *before.warnings] == [f"{flag}: {FLAGS[flag].description}", *2 * before.warnings]
 
 
-@pytest.mark.parametrize("flag", flags_of(Verdict.REFUSED))
+@pytest.mark.parametrize("flag", flags_of(Support.REJECTED))
 def test_a_refused_flag_fails_with_the_reason(flag: str) -> None:
-    with pytest.raises(UsageError, match=f"^{flag}: it is refused: {FLAGS[flag].note}$"):
+    with pytest.raises(UsageError, match=f"^{flag}: it is refused: {FLAGS[flag].description}$"):
         with_flag(flag)
 
 
 def test_no_row_is_left_out_and_none_stands_twice() -> None:
-    fields = [row.field for row in ROWS if row.field]
-    flags = [flag for row in ROWS for flag in row.flags]
+    fields = [row.field for row in OPTIONS if row.field]
+    flags = [flag for row in OPTIONS for flag in row.flags]
     assert (len(fields), len(flags)) == (len(FIELDS), len(FLAGS))
-    assert all((row.field or row.flags) and row.note for row in ROWS)
+    assert all((row.field or row.flags) and row.description for row in OPTIONS)
 
 
 def test_the_command_line_has_the_flags_of_the_table() -> None:
@@ -235,8 +235,8 @@ def test_the_schema_has_the_fields_of_the_table() -> None:
 
 def test_the_schema_has_the_types_of_the_table() -> None:
     types = {
-        Kind.BOOL: "boolean", Kind.WHOLE: "int32", Kind.NUMBER: "float32", Kind.TEXT: "text", Kind.DURATION: "duration",
-        Kind.LIST: "texts", Kind.GATES: "gates", Kind.VMODULE: "vmodule",
+        Kind.BOOL: "boolean", Kind.INTEGER: "int32", Kind.FLOAT: "float32", Kind.STRING: "text", Kind.DURATION: "duration",
+        Kind.LIST: "texts", Kind.FEATURE_GATES: "gates", Kind.VMODULE: "vmodule",
     }  # fmt: skip
     others = {
         "logging.flushFrequency": "durationOrNanoseconds",
@@ -259,11 +259,13 @@ def test_the_readme_has_the_table() -> None:
 def test_what_means_nothing_is_not_in_the_help() -> None:
     text = CliRunner().invoke(cli, ["run", "--help"]).output
     for flag, row in FLAGS.items():
-        assert (f" {flag} " in text.replace(",", " ")) is (row.verdict is Verdict.HONOURED), flag
+        assert (f" {flag} " in text.replace(",", " ")) is (row.support is Support.SUPPORTED), flag
 
 
 def test_the_defaults_are_a_configuration() -> None:
-    assert load(text=of_paths({path: get(defaults(), path) for path in FIELDS})).document == load().document
+    assert (
+        load(text=of_paths({path: get_field(default_document(), path) for path in FIELDS})).document == load().document
+    )
     assert without(load(text=KUBEADM.read_text())) != without(load())
 
 
@@ -272,14 +274,14 @@ def test_the_defaults_are_a_configuration() -> None:
 def test_a_known_gate_is_taken_with_a_warning_or_refused(gate: str, on: bool) -> None:  # noqa: FBT001
     known = GATES[gate]
     flag = f"--feature-gates={gate}={str(on).lower()}"
-    if known.locked and not on:
-        with pytest.raises(ConfigurationError, match=f"^--feature-gates: {gate} cannot be false: {known.note}$"):
+    if known.is_locked and not on:
+        with pytest.raises(ConfigurationError, match=f"^--feature-gates: {gate} cannot be false: {known.description}$"):
             load(flag)
         return
     told = (
         ()
-        if on is (known.here or False)
-        else (f"--feature-gates: {gate}={str(on).lower()} changes nothing: {known.note}",)
+        if on is (known.fixed_value or False)
+        else (f"--feature-gates: {gate}={str(on).lower()} changes nothing: {known.description}",)
     )
     settings = load(flag, PRIMARY)
     assert (settings.warnings, settings.feature_gates) == (told, {gate: on})

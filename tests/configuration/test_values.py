@@ -6,11 +6,11 @@ import pytest
 
 from knft.errors import ConfigurationError, KnftError
 from tests.configuration.loading import config, load, of_paths
-from tests.unit.objects import table
+from tests.support.kube_objects import table
 
 LOCALHOST = (
     "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
-    "leave 'localhost' out and dial a node address or the cluster IP"
+    "leave out 'localhost' and connect to a node address or the cluster IP"
 )
 PORTS = "is not an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 A_CIDR = "is not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48"
@@ -84,10 +84,10 @@ BAD = {
     "detectLocalMode": bad("detectLocalMode", "ClusterCidr",
                            "'ClusterCidr' is not ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix"),
     "a bridge that is missing": bad("detectLocal.bridgeInterface", "",
-                                    "it is needed with {}detectLocalMode BridgeInterface",
+                                    "it is required with {}detectLocalMode BridgeInterface",
                                     detectLocalMode="BridgeInterface"),
     "a prefix that is missing": bad("detectLocal.interfaceNamePrefix", "",
-                                    "it is needed with {}detectLocalMode InterfaceNamePrefix",
+                                    "it is required with {}detectLocalMode InterfaceNamePrefix",
                                     detectLocalMode="InterfaceNamePrefix"),
     "a bridge that no interface is called": bad(
         "detectLocal.bridgeInterface", "br 0; drop",
@@ -97,7 +97,7 @@ BAD = {
     "clusterCIDR": bad("clusterCIDR", "10.244.0.0", f"'10.244.0.0' {A_CIDR}"),
     "clusterCIDR, two of a family": bad(
         "clusterCIDR", "10.244.0.0/16,10.245.0.0/16",
-        "two values of IPv4, 10.244.0.0/16 and 10.245.0.0/16; give one of each family",
+        "two IPv4 values, 10.244.0.0/16 and 10.245.0.0/16; give at most one per family",
     ),
     "excludeCIDRs in mode ipvs": bad("ipvs.excludeCIDRs", ["x"], f"'x' {A_CIDR}", mode="ipvs"),
     "a time of IPVS in mode ipvs": bad("ipvs.udpTimeout", "-1s", "-1s is less than 0", mode="ipvs"),
@@ -269,12 +269,12 @@ OF_FLAGS = {
     ),
     "--nodeport-addresses=localhost": f"--nodeport-addresses: {LOCALHOST}",
     "--detect-local-mode=BridgeInterface": (
-        "--pod-bridge-interface: it is needed with --detect-local-mode BridgeInterface"
+        "--pod-bridge-interface: it is required with --detect-local-mode BridgeInterface"
     ),
     "--detect-local-mode=x": (
         "--detect-local-mode: 'x' is not ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix"
     ),
-    "--cluster-cidr=::/0,::/1": "--cluster-cidr: two values of IPv6, ::/0 and ::/1; give one of each family",
+    "--cluster-cidr=::/0,::/1": "--cluster-cidr: two IPv6 values, ::/0 and ::/1; give at most one per family",
     "--feature-gates=X": "--feature-gates: 'X' is not of the form NAME=true or NAME=false",
     "--feature-gates=AllAlpha=maybe": "--feature-gates: 'AllAlpha=maybe' is not of the form NAME=true or NAME=false",
     "--vmodule=a": "--vmodule: 'a' is not of the form PATTERN=LEVEL",

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from knft.configuration.content import read_configuration
-from knft.configuration.watch import CHANGED, TICK_MS, wait_for_change
+from knft.configuration.file_content import read_configuration
+from knft.configuration.watch import CHANGED, wait_for_change
 from knft.errors import ConfigurationChangedError
+from knft.source.file_watch import POLL_MS
 
 HANG = 60.0
 KNOWN, OTHER = b"mode: nftables\n", b"mode: iptables\n"
@@ -52,7 +53,7 @@ class Watch:
     def goes_on(self) -> None:
         """Give it several looks at the file; it must not end."""
         with pytest.raises(queue.Empty):
-            self._ended.get(timeout=1.5 * TICK_MS / 1000)
+            self._ended.get(timeout=1.5 * POLL_MS / 1000)
 
     def close(self) -> None:
         self._stop.set()

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.packets.node import KNFT
+from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

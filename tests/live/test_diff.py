@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.examples import DIFF, EXAMPLES, NODE, in_force, legacy_programs, load_iptables
-from tests.packets.node import KNFT, knft
+from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -34,7 +34,7 @@ def test_without_manifests_the_other_side_is_knfts_own_table(served: Namespace) 
     """And where there is none, that is said."""
     alone = served.run([*KNFT, "diff", "--live"], check=False)
     assert (alone.returncode, alone.stdout) == (2, "")
-    assert "this machine has no table of knft's" in alone.stderr
+    assert "this machine has no table of knft" in alone.stderr
     knft(served, "run", "--once", "--manifests", str(EXAMPLES), *NODE)
     both = served.run([*KNFT, "diff", "--live"], check=False)
     assert both.returncode == 0, both.stdout + both.stderr
@@ -55,7 +55,7 @@ def test_a_node_without_any_of_both_has_nothing_to_compare(node: Namespace) -> N
     before = in_force(node)
     done = node.run(DIFF, check=False)
     assert done.returncode == 2
-    assert "rules neither of kube-proxy nor of knft" in done.stderr
+    assert "no rules of kube-proxy and no table of knft" in done.stderr
     assert in_force(node) == before
     assert node.run(["nft", "list", "tables"]).stdout == ""
 
@@ -93,7 +93,7 @@ def test_a_machine_without_the_programs_says_so(node: Namespace, tmp_path: Path)
     code = "from knft.kernel import programs\nprograms._ADMIN_FOLDERS = ()\nfrom knft.cli.main import main\nmain()"
     command = ["env", f"PATH={tmp_path}", KNFT[0], "-c", code, *DIFF[len(KNFT) :]]
     done = node.run(command, check=False)
-    assert "iptables is not installed: what it would show was not read" in done.stdout
+    assert "iptables is not installed; its rules were not read" in done.stdout
 
 
 def test_who_may_not_read_the_rules_is_told(served: Namespace) -> None:
@@ -105,11 +105,11 @@ def test_who_may_not_read_the_rules_is_told(served: Namespace) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--watch"], "--watch: only what is in force on this machine changes; give --live too"),
+        (["--watch"], "--watch: it needs --live"),
         (["--live", "--watch", "-o", "html"], "--watch: it prints lines"),
-        (["--live", "--iptables-save", os.devnull], "--iptables-save: --live captures this machine itself"),
+        (["--live", "--iptables-save", os.devnull], "--iptables-save: it cannot be used with --live"),
         (["--live", "--masquerade-all"], "--masquerade-all: it means nothing without -f"),
-        (["--live", "-f", str(EXAMPLES)], "--node: it is needed with -f"),
+        (["--live", "-f", str(EXAMPLES)], "--node: it is required with -f"),
         ([], "-f: knft's rules are rendered from manifests"),
     ],
 )

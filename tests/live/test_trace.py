@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live.examples import EXAMPLES, NODE, in_force
-from tests.packets.node import KNFT, knft
+from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -76,7 +76,7 @@ def test_who_is_remembered_is_read_from_the_table(node: Namespace, tmp_path: Pat
 def test_a_machine_without_tables_has_nothing_to_trace_through(node: Namespace) -> None:
     done = node.run([*KNFT, "trace", "--from", "192.0.2.99", "--to", "10.96.0.10:80"], check=False)
     assert done.returncode == 2
-    assert "this machine has no table of knft's: name manifests with -f" in done.stderr
+    assert "this machine has no table of knft: name manifests with -f" in done.stderr
 
 
 def test_of_chains_with_one_priority_the_youngest_is_met_first(node: Namespace, tmp_path: Path) -> None:

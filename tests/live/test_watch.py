@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.live.examples import EXAMPLES, NODE, in_force, legacy_programs, load_iptables
-from tests.packets.node import KNFT, knft
+from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -62,7 +62,7 @@ def _watching(node: Namespace, folder: Path, *flags: str) -> Iterator[Watching]:
 
 
 def test_a_rule_that_goes_is_told_and_when_it_is_back(served: Namespace, tmp_path: Path) -> None:
-    """Beside knft's own table; nothing is told in between, and nothing of the machine is changed."""
+    """knft's own table is there too; nothing is printed in between, and nothing on the machine changes."""
     knft(served, "run", "--once", "--manifests", str(EXAMPLES), *NODE)
     before = in_force(served)
     rules = served.run(["iptables-nft-save", "-t", "nat"]).stdout.splitlines()
@@ -112,7 +112,7 @@ def test_what_no_notification_tells_of_is_looked_at(node: Namespace, tmp_path: P
     (tmp_path / "programs").mkdir()
     programs = legacy_programs(tmp_path / "programs")
     with _watching(node, tmp_path, "-f", str(EXAMPLES), *NODE) as watch:
-        assert "rules neither of kube-proxy nor of knft" in watch.next()["error"]
+        assert "no rules of kube-proxy and no table of knft" in watch.next()["error"]
         load_iptables(node, programs)
         while (found := watch.next())["state"] != "equal":
             pass
@@ -133,4 +133,4 @@ def test_people_get_a_line_with_the_time(served: Namespace, tmp_path: Path) -> N
     assert process.wait(HANG) == 0
     (line,) = log.read_text().splitlines()
     assert line[:4].isdigit()
-    assert " equal: packets fare alike in kube-proxy on this machine" in line
+    assert " equal: packets have the same outcome in kube-proxy on this machine" in line

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.packets.node import knft
+from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
 from tests.takeover import leftovers
 from tests.takeover.leftovers import FAMILIES

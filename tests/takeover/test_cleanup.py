@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.node import KNFT, knft
+from tests.support.knft_command import KNFT, knft
 from tests.support.lab.links import netlink
 from tests.takeover import leftovers
 from tests.takeover.conftest import OldNode
@@ -42,15 +42,15 @@ def test_a_second_cleanup_says_that_nothing_was_there(old_node: OldNode) -> None
     old_node.cleanup("all")
     before = old_node.state()
     assert old_node.cleanup("all") == (
-        "virtual servers: this kernel has no IPVS loaded, skipped\n"
-        "device kube-ipvs0: was not there\n"
-        "iptables-nft: nothing was there\n"
-        "ip6tables-nft: nothing was there\n"
-        "iptables-legacy: nothing was there\n"
-        "ip6tables-legacy: nothing was there\n"
-        "ipsets: none was there\n"
-        "table ip kube-proxy: was not there\n"
-        "table ip6 kube-proxy: was not there\n"
+        "virtual servers: skipped, IPVS is not loaded\n"
+        "device kube-ipvs0: not found\n"
+        "iptables-nft: nothing found\n"
+        "ip6tables-nft: nothing found\n"
+        "iptables-legacy: nothing found\n"
+        "ip6tables-legacy: nothing found\n"
+        "ipsets: none found\n"
+        "table ip kube-proxy: not found\n"
+        "table ip6 kube-proxy: not found\n"
     )
     assert before == old_node.state()
 
@@ -125,7 +125,7 @@ def test_the_other_order_too(old_node: OldNode, backend: str) -> None:
     old_node.add_ipvs_mode(backend)
     old_node.add_iptables_mode(backend)
     said = old_node.cleanup("iptables")
-    assert f"iptables-{backend}: 5 chains that another mode of kube-proxy makes too and still needs: left\n" in said
+    assert f"iptables-{backend}: kept 5 chains that another mode of kube-proxy uses too\n" in said
     between = old_node.rules()[f"iptables-{backend}"]
     chains = set(re.findall(r"^:(KUBE-\S+)|-[jg] (KUBE-\S+)", between, re.MULTILINE))
     names = {name for pair in chains for name in pair}
@@ -145,7 +145,7 @@ def test_what_somebody_elses_chain_leads_to_stays_and_is_named(old_node: OldNode
     theirs = "*nat\n-A CNI-HOSTPORT-DNAT -p tcp --dport 8443 -j KUBE-MARK-MASQ\n-A OUTPUT -j KUBE-MARK-MASQ\nCOMMIT\n"
     old_node.restore(backend, leftovers.IPV4, theirs)
     said = old_node.cleanup("iptables")
-    assert f"iptables-{backend}: nat KUBE-MARK-MASQ stays, as a chain that is not kube-proxy's leads to it\n" in said
+    assert f"iptables-{backend}: kept nat KUBE-MARK-MASQ, since a chain of another program jumps to it\n" in said
     left = {line for line in old_node.rules()[f"iptables-{backend}"].splitlines() if "KUBE-MARK-MASQ" in line}
     assert left == {
         ":KUBE-MARK-MASQ - [0:0]",
@@ -161,7 +161,7 @@ def test_a_set_that_somebody_elses_rule_names_stays_and_is_named(old_node: OldNo
     old_node.restore("nft", leftovers.IPV4, theirs)
     said = old_node.cleanup("ipvs")
     assert "ipsets: 33 removed\n" in said
-    assert "ipset KUBE-CLUSTER-IP: stays, as a rule that is not kube-proxy's names it\n" in said
+    assert "ipset KUBE-CLUSTER-IP: kept, since a rule of another program uses it\n" in said
     assert old_node.set_names() == {*MINE, "KUBE-CLUSTER-IP-MINE", "KUBE-CLUSTER-IP"}
 
 
@@ -169,7 +169,7 @@ def test_a_device_of_that_name_but_another_kind_stays(old_node: OldNode) -> None
     with netlink(old_node.namespace) as link:
         link.add_bridge("kube-ipvs0", "02:00:00:00:00:09")
     said = old_node.cleanup("ipvs")
-    assert "device kube-ipvs0: stays, as it is not kube-proxy's but of kind bridge\n" in said
+    assert "device kube-ipvs0: kept, its kind is bridge, so it is not kube-proxy's\n" in said
     assert "kube-ipvs0" in old_node.namespace.run(["cat", "/proc/net/dev"]).stdout
 
 
@@ -201,13 +201,13 @@ def _without(old_node: OldNode, tmp_path: Path, *programs: str) -> subprocess.Co
 def test_missing_programs_are_said_and_are_no_errors(old_node: OldNode, tmp_path: Path) -> None:
     done = _without(old_node, tmp_path, "iptables", "ip6tables", "xtables", "ipset")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "iptables: not installed, skipped\n" in done.stdout
-    assert "ipsets: this machine has no ipset, skipped\n" in done.stdout
+    assert "iptables: skipped, not installed\n" in done.stdout
+    assert "ipsets: skipped, ipset is not installed\n" in done.stdout
 
 
 def test_ipvs_asked_for_on_a_kernel_without_it_is_said_and_is_no_error(old_node: OldNode) -> None:
     said = old_node.cleanup("ipvs")
-    assert said.startswith("virtual servers: this kernel has no IPVS loaded, skipped\n")
+    assert said.startswith("virtual servers: skipped, IPVS is not loaded\n")
 
 
 def test_what_a_program_refuses_is_said_in_its_words_and_the_rest_goes(old_node: OldNode, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_what_a_program_refuses_is_said_in_its_words_and_the_rest_goes(old_node:
     done = old_node.namespace.run(command, check=False)
     assert done.returncode == 1
     assert "knft: iptables-legacy-restore -w 10 --noflush: iptables-restore: the moon is full\n" in done.stderr
-    assert "kube-proxy's leftovers are not all gone: 1 failure, see above" in done.stderr
+    assert "could not remove all of kube-proxy's leftovers: 1 failure, see above" in done.stderr
     left = {name for name, text in old_node.rules().items() if KUBE_PROXYS.search(text)}
     assert left == {"iptables-legacy"}
     assert old_node.tables() == set()

@@ -3,11 +3,11 @@
 import pytest
 
 from knft.takeover.chains import plan_chains
+from knft.takeover.messages import leftover_warning
 from knft.takeover.names import SETS, Mode, chain_owners
 from knft.takeover.saved import parse_saved
 from knft.takeover.servers import VirtualServer, parse_servers, plan_servers
 from knft.takeover.sets import plan_sets
-from knft.takeover.words import warning
 from tests.takeover.leftovers import FAMILIES, IPV4, SET_TYPES, service_hash, set_name
 
 
@@ -80,7 +80,7 @@ def test_rules_are_read_word_by_word(text: str, target: str | None, sets: set[st
 def test_tables_that_only_nft_can_show_are_noticed() -> None:
     text = "# Table `nat' is incompatible, use 'nft' tool.\n*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
     saved = parse_saved(text)
-    assert saved.unreadable == ("nat",)
+    assert saved.unreadable_tables == ("nat",)
     assert [table.name for table in saved.tables] == ["filter"]
 
 
@@ -93,13 +93,13 @@ def test_the_input_of_iptables_restore() -> None:
         "*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACCEPT\nCOMMIT\n"
     )
     plan = plan_chains(saved, {Mode.IPTABLES})
-    assert plan.restore == (
+    assert plan.restore_input == (
         "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n"
         '-D PREROUTING -m comment --comment "somebody\'s own words" -j KUBE-SERVICES\n'
         "-X KUBE-SERVICES\n-X KUBE-MARK-MASQ\nCOMMIT\n"
     )
-    assert (plan.chains, plan.rules, plan.pinned) == (2, 1, ())
-    assert plan_chains(saved, {Mode.IPVS}).restore == ""
+    assert (plan.chain_count, plan.rule_count, plan.pinned_chains) == (2, 1, ())
+    assert plan_chains(saved, {Mode.IPVS}).restore_input == ""
 
 
 def test_a_chain_that_others_need_keeps_what_it_leads_to() -> None:
@@ -110,8 +110,8 @@ def test_a_chain_that_others_need_keeps_what_it_leads_to() -> None:
         "-A KUBE-SEP-A -j KUBE-MARK-MASQ\n-A MINE -g KUBE-SVC-A\nCOMMIT\n"
     )
     plan = plan_chains(saved, {Mode.IPTABLES, Mode.IPVS})
-    assert plan.pinned == ("nat KUBE-SVC-A", "nat KUBE-SEP-A", "nat KUBE-MARK-MASQ")
-    assert plan.restore == (
+    assert plan.pinned_chains == ("nat KUBE-SVC-A", "nat KUBE-SEP-A", "nat KUBE-MARK-MASQ")
+    assert plan.restore_input == (
         "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-POSTROUTING - [0:0]\n-D OUTPUT -j KUBE-SVC-A\n"
         "-X KUBE-SERVICES\n-X KUBE-POSTROUTING\nCOMMIT\n"
     )
@@ -181,8 +181,8 @@ def test_servers_stay_where_nothing_shows_that_they_are_kube_proxys() -> None:
 
 
 def test_a_warning_is_one_line_that_says_what_to_do() -> None:
-    assert warning(Mode.IPTABLES, ["12 chains in iptables-nft"]) == (
-        "kube-proxy's iptables rules are still here (12 chains in iptables-nft): knft decides first, but remove them "
+    assert leftover_warning(Mode.IPTABLES, ["12 chains in iptables-nft"]) == (
+        "kube-proxy's iptables rules are still in force (12 chains in iptables-nft): knft's rules come first, but remove them "
         "with `knft cleanup --kube-proxy iptables`"
     )
 
@@ -191,5 +191,5 @@ def test_others_rules_are_never_planned_away() -> None:
     from tests.takeover import leftovers
 
     for family in FAMILIES:
-        assert plan_chains(parse_saved(leftovers.foreign(family)), set(Mode)).restore == ""
-    assert plan_chains(parse_saved(leftovers.iptables_mode(IPV4)), set(Mode)).restore != ""
+        assert plan_chains(parse_saved(leftovers.foreign(family)), set(Mode)).restore_input == ""
+    assert plan_chains(parse_saved(leftovers.iptables_mode(IPV4)), set(Mode)).restore_input != ""

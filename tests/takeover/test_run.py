@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from knft.takeover.messages import leftover_warning
 from knft.takeover.names import Mode
-from knft.takeover.words import warning
-from tests.kernel.following import Daemon
-from tests.packets.node import KNFT, NODE_FLAG, knft, sync_once
-from tests.packets.running import workers_of
+from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
+from tests.support.knft_run import KnftRun
+from tests.support.processes import library_processes
 from tests.takeover.conftest import OldNode
 
 pytestmark = pytest.mark.kernel
@@ -27,9 +27,9 @@ def test_one_line_for_each_mode_with_counts_and_what_to_do(old_node: OldNode) ->
     old_node.add_nftables_mode()
     before = old_node.rules()
     assert _warnings(sync_once(old_node.namespace, EXAMPLES)) == [
-        warning(Mode.IPTABLES, ["18 chains in iptables-nft", "18 chains in ip6tables-nft"]),
-        warning(Mode.IPVS, ["11 chains in iptables-legacy", "11 chains in ip6tables-legacy", "34 ipsets"]),
-        warning(Mode.NFTABLES, ["ip kube-proxy", "ip6 kube-proxy"]),
+        leftover_warning(Mode.IPTABLES, ["18 chains in iptables-nft", "18 chains in ip6tables-nft"]),
+        leftover_warning(Mode.IPVS, ["11 chains in iptables-legacy", "11 chains in ip6tables-legacy", "34 ipsets"]),
+        leftover_warning(Mode.NFTABLES, ["ip kube-proxy", "ip6 kube-proxy"]),
     ]
     assert before == old_node.rules()
 
@@ -37,11 +37,11 @@ def test_one_line_for_each_mode_with_counts_and_what_to_do(old_node: OldNode) ->
 def test_one_that_goes_on_finds_what_takes_more_than_it_keeps(old_node: OldNode, tmp_path: Path) -> None:
     """iptables-legacy-save needs CAP_NET_RAW, which a daemon gives up; nobody is left behind who has it."""
     old_node.add_iptables_mode("legacy")
-    with Daemon(old_node.namespace, tmp_path) as daemon:
-        daemon.until(lambda: "WARNING" in daemon.said())
-        daemon.until(lambda: _children(daemon.process.pid) == set(workers_of(daemon.process.pid)))
-        assert _warnings(daemon.said()) == [
-            warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])
+    with KnftRun(old_node.namespace, tmp_path) as daemon:
+        daemon.wait_until(lambda: "WARNING" in daemon.log_text())
+        daemon.wait_until(lambda: _children(daemon.process.pid) == set(library_processes(daemon.process.pid)))
+        assert _warnings(daemon.log_text()) == [
+            leftover_warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])
         ]
 
 
@@ -68,6 +68,6 @@ def test_what_cannot_be_read_is_said_and_never_stops_it(old_node: OldNode, tmp_p
     command = ["env", path, *KNFT, "run", "--once", "--manifests", str(EXAMPLES), *NODE_FLAG]
     done = old_node.namespace.run(command)
     first, second = _warnings(done.stderr)
-    assert first == "leftovers of kube-proxy cannot all be looked for: ip6tables-nft-save: no such luck"
+    assert first == "cannot look for kube-proxy's leftovers: ip6tables-nft-save: no such luck"
     assert "(18 chains in iptables-nft)" in second
     assert old_node.tables() == {"table ip knft", "table ip6 knft"}

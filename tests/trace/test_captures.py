@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from knft.cli.flags import defaults_of_syncs
-from knft.cli.legacy_clusters import Objects, clusters_of
-from knft.cli.legacy_options import ipvs_settings
+from knft.cli.kube_proxy_options import kube_proxy_options
 from knft.cli.main import cli
-from knft.cli.options import config_from_options
-from knft.model.names import Family
+from knft.comparison.kube_proxy_inputs import ObjectVersions, sync_inputs
+from knft.families import Family
 from knft.source.directory import read_paths
+from knft.takeover.names import Mode
 from knft_compat import ipvs
-from knft_compat.saved import captures
+from knft_compat.captures import captures_after_first_sync
 from tests.trace.cluster import FLAGS, ends, trace, written
 
 
@@ -18,10 +17,11 @@ def test_virtual_servers_answer_at_addresses_that_nobody_has_named(tmp_path: Pat
     """No tool prints what is on kube-proxy's device: it has every virtual server's address."""
     manifests = str(written(tmp_path))
     options = cli.commands["diff"].make_context("diff", ["-f", manifests, *FLAGS]).params
-    options = {**defaults_of_syncs(), **options, "family": None, "nodeport_addresses": ()}
-    objects = Objects(tuple(read_paths([manifests], None).changes), None)
-    cluster = dict(clusters_of(objects, config_from_options(options), options))[Family.IPV4]
-    texts = captures(ipvs.sync(cluster, ipvs_settings(options)))
+    kube_proxy = kube_proxy_options(Mode.IPVS, {**options, "nodeport_addresses": ()})
+    objects = ObjectVersions(tuple(read_paths([manifests], None).changes), None)
+    cluster = dict(sync_inputs(objects, kube_proxy))[Family.IPV4]
+    assert isinstance(kube_proxy.settings, ipvs.Settings)
+    texts = captures_after_first_sync(ipvs.sync(cluster, kube_proxy.settings))
     for name, text in (("rules", texts.rules), ("sets", texts.sets), ("servers", texts.servers)):
         (tmp_path / name).write_text(text)
     flags = ("--iptables-save", str(tmp_path / "rules"), "--ipset-save", str(tmp_path / "sets"))

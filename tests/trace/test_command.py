@@ -83,9 +83,9 @@ def schema() -> dict[str, Any]:
         (["--from", "192.0.2.11", "--in-interface", "eth0"], "its own packets come in by no interface"),
         (["--in-interface", "a/b"], "--in-interface: 'a/b' is not the name of an interface"),
         (["--to", "127.0.0.1:80"], "the kernel takes no packet to a loopback address from outside"),
-        (["--remembered", "10.244.1.11:8080"], "--remembered: no rule would remember"),
+        (["--remembered", "10.244.1.11:8080"], "--remembered: no rule remembers"),
         (["--remembered", "10.244.1.11"], "--remembered: '10.244.1.11' is not an address with a port"),
-        (["--nft-json", "/dev/null"], "-f: the captured rules are traced"),
+        (["--nft-json", "/dev/null"], "-f: it cannot be used with captured rules"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(cluster: Path, arguments: list[str], words: str) -> None:
@@ -119,11 +119,11 @@ def test_a_policy_that_drops_is_the_reason(tmp_path: Path) -> None:
     saved.write_text("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n")
     found = trace("--iptables-save", str(saved), *PACKET)
     assert found["ways"][0]["ends"][0]["why"] == "no rule of the chain accepts the packet, and its policy is drop"
-    assert found["remarks"] == ["no address of the node is known: --local-address names them"]
+    assert found["remarks"] == ["no address of the node is known; name them with --local-address"]
 
 
 def test_a_capture_of_the_other_family_is_no_use(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     saved.write_text("*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n")
-    with pytest.raises(KnftError, match="it has no rules of IPv4, the family of --to"):
+    with pytest.raises(KnftError, match="no IPv4 rules, the family of --to"):
         invoked("--ip6tables-save", str(saved), *PACKET)

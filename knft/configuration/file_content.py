@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from knft.errors import ConfigurationError, SourceError
-from knft.source.files import read_manifest, reason, shown_path
+from knft.source.files import error_reason, format_path, read_manifest
 
 MAX_BYTES = 4 << 20
 """The largest configuration that is read; a ConfigMap holds a quarter of it."""
@@ -15,9 +15,9 @@ def read_configuration(path: str) -> bytes:
     try:
         return read_manifest(Path(path), MAX_BYTES)
     except (OSError, SourceError, ValueError) as error:
-        raise problems(path, [reason(error)]) from error
+        raise file_error(path, [error_reason(error)]) from error
 
 
-def problems(path: str, sentences: Iterable[str]) -> ConfigurationError:
+def file_error(path: str, sentences: Iterable[str]) -> ConfigurationError:
     """Return the error that says so of a file, a line each."""
-    return ConfigurationError("\n".join(f"{shown_path(path)}: {sentence}" for sentence in sentences))
+    return ConfigurationError("\n".join(f"{format_path(path)}: {sentence}" for sentence in sentences))

@@ -9,70 +9,71 @@ from knft.kernel import ipvs, xtables
 from knft.kernel.addresses import local_addresses
 from knft.takeover.chains import ChainPlan, plan_chains
 from knft.takeover.names import DEVICE, DEVICE_KIND, SERVER_SETS, Mode
-from knft.takeover.saved import Saved, parse_saved
+from knft.takeover.saved import SavedRules, parse_saved
 from knft.takeover.servers import ServerPlan, parse_servers, plan_servers
 from knft.takeover.sets import SetPlan, plan_sets
 
 Value = TypeVar("Value")
 
 
-class Node:
+class KubeProxyLeftovers:
     """The machine at hand. What cannot be read is handed to ``report`` and then counts as not there."""
 
-    def __init__(self, report: Callable[[KernelError], None], seconds: float) -> None:
+    def __init__(self, on_error: Callable[[KernelError], None], timeout_seconds: float) -> None:
         """Give each program so many ``seconds`` to print what it has."""
-        self._report = report
-        self._seconds = seconds
+        self._on_error = on_error
+        self._timeout_seconds = timeout_seconds
 
     @cached_property
-    def saved(self) -> tuple[tuple[xtables.Backend, Saved], ...]:
+    def saved_rules(self) -> tuple[tuple[xtables.Backend, SavedRules], ...]:
         """The rules of every backend that is installed and could be read."""
         texts = (
-            (backend, self._read(partial(xtables.save, backend, self._seconds), None)) for backend in xtables.backends()
+            (backend, self._read(partial(xtables.save, backend, self._timeout_seconds), None))
+            for backend in xtables.backends()
         )
         return tuple((backend, parse_saved(text)) for backend, text in texts if text is not None)
 
-    def chains(self, modes: Collection[Mode]) -> tuple[tuple[xtables.Backend, ChainPlan], ...]:
+    def chain_plans(self, modes: Collection[Mode]) -> tuple[tuple[xtables.Backend, ChainPlan], ...]:
         """Return what is to be removed of some modes, by backend."""
-        return tuple((backend, plan_chains(saved, modes)) for backend, saved in self.saved)
+        return tuple((backend, plan_chains(saved, modes)) for backend, saved in self.saved_rules)
 
     @cached_property
-    def listed_sets(self) -> str | None:
+    def ipset_names(self) -> str | None:
         """The names of all ipsets; None where the machine has no ipset."""
-        return self._read(partial(xtables.list_sets, self._seconds), None)
+        return self._read(partial(xtables.list_sets, self._timeout_seconds), None)
 
-    def sets(self, in_use: Collection[str]) -> SetPlan:
+    def set_plan(self, in_use: Collection[str]) -> SetPlan:
         """Return what is to be destroyed when rules that stay name the sets ``in_use``."""
-        return plan_sets(self.listed_sets or "", in_use)
+        return plan_sets(self.ipset_names or "", in_use)
 
     @cached_property
-    def device(self) -> ipvs.Device | None:
+    def ipvs_device(self) -> ipvs.Device | None:
         """The link of the device's name, of whatever kind."""
         return self._read(partial(ipvs.read_device, DEVICE), None)
 
     @property
-    def has_device(self) -> bool:
+    def has_ipvs_device(self) -> bool:
         """Whether there is a link of that name that is kube-proxy's."""
-        return self.device is not None and self.device.kind == DEVICE_KIND
+        return self.ipvs_device is not None and self.ipvs_device.kind == DEVICE_KIND
 
     @cached_property
-    def servers(self) -> ServerPlan | None:
+    def server_plan(self) -> ServerPlan | None:
         """Whose the virtual servers are; None where this kernel has no IPVS, or has not loaded it."""
         text = self._read(ipvs.read_servers, None)
         servers = parse_servers(text or "")
         if not servers:
             return None if text is None else ServerPlan((), ())
         nothing: frozenset[str] = frozenset()
-        device = self.device.addresses if self.device is not None and self.has_device else nothing
-        return plan_servers(servers, device, self._read(local_addresses, nothing), self._members())
+        device = self.ipvs_device.addresses if self.ipvs_device is not None and self.has_ipvs_device else nothing
+        return plan_servers(servers, device, self._read(local_addresses, nothing), self._set_members())
 
-    def _members(self) -> dict[str, str]:
-        names = SERVER_SETS.intersection((self.listed_sets or "").split())
-        return {name: self._read(partial(xtables.save_set, name, self._seconds), "") for name in names}
+    def _set_members(self) -> dict[str, str]:
+        names = SERVER_SETS.intersection((self.ipset_names or "").split())
+        return {name: self._read(partial(xtables.save_set, name, self._timeout_seconds), "") for name in names}
 
-    def _read(self, read: Callable[[], Value], otherwise: Value) -> Value:
+    def _read(self, read: Callable[[], Value], default: Value) -> Value:
         try:
             return read()
         except KernelError as error:
-            self._report(error)
-            return otherwise
+            self._on_error(error)
+            return default

@@ -9,37 +9,37 @@ class Kind(Enum):
     """What a setting's value is: in a file, and as a flag."""
 
     BOOL = "true or false"
-    WHOLE = "a whole number"
-    NUMBER = "a number"
-    TEXT = "text"
+    INTEGER = "a whole number"
+    FLOAT = "a number"
+    STRING = "text"
     DURATION = "a duration such as 30s or 1h30m"
     LIST = "a list of texts"
-    GATES = "a mapping of names to true or false"
+    FEATURE_GATES = "a mapping of names to true or false"
     VMODULE = "a list of file patterns and levels"
     VERSION = "true, false or raw"
 
 
 _ZEROS: dict[Kind, Any] = {
     Kind.BOOL: False,
-    Kind.WHOLE: 0,
-    Kind.NUMBER: 0.0,
+    Kind.INTEGER: 0,
+    Kind.FLOAT: 0.0,
     Kind.DURATION: "0s",
     Kind.LIST: [],
-    Kind.GATES: {},
+    Kind.FEATURE_GATES: {},
     Kind.VMODULE: [],
 }
 
 
-class Verdict(Enum):
+class Support(Enum):
     """What becomes of a setting that somebody has set."""
 
-    HONOURED = "honoured"
-    IDLE = "accepted"
+    SUPPORTED = "honoured"
+    IGNORED = "accepted"
     """It is taken with a warning: it means nothing here, and nothing is lost by it."""
-    REFUSED = "refused"
+    REJECTED = "refused"
 
 
-class Row(NamedTuple):
+class Option(NamedTuple):
     """One setting: a field of KubeProxyConfiguration, the flags that mean the same, or either alone.
 
     ``note`` says what it does, or why it means nothing, or why it is refused; --help and the README show it.
@@ -48,29 +48,29 @@ class Row(NamedTuple):
     field: str
     flags: tuple[str, ...]
     kind: Kind
-    verdict: Verdict
-    note: str
-    preset: Any = None
+    support: Support
+    description: str
+    non_zero_default: Any = None
     """The default, where it is not the kind's zero."""
-    keeps_zero: bool = False
+    is_zero_valid: bool = False
     """Whether 0 means 0; in all other fields Go cannot tell it from nothing, and kube-proxy takes the default."""
     modes: tuple[str, ...] = ()
     """The modes whose section this is; () where every mode has it."""
-    beside_file: bool = False
+    applies_with_file: bool = False
     """Whether the flag counts beside --config; all others are then ignored (I.3)."""
-    own: bool = False
+    is_knft_only: bool = False
     """Whether the flag is knft's own, so that no command line of kube-proxy has it."""
-    quiet: tuple[Any, ...] = ()
+    silent_values: tuple[Any, ...] = ()
     """Values beside the default that need no warning, as knft does the same."""
-    bounds: tuple[int, int] | None = None
+    value_range: tuple[int, int] | None = None
     metavar: str = ""
-    more: str = ""
+    field_note: str = ""
     """What the README says of the field beside the note."""
 
     @property
     def default(self) -> Any:  # noqa: ANN401 - of the row's kind
         """What holds where nobody says anything."""
-        return copy(_ZEROS.get(self.kind, "") if self.preset is None else self.preset)
+        return copy(_ZEROS.get(self.kind, "") if self.non_zero_default is None else self.non_zero_default)
 
     @property
     def flag(self) -> str:
@@ -78,6 +78,6 @@ class Row(NamedTuple):
         return next((flag for flag in self.flags if flag.startswith("--")), "")
 
 
-INT32 = (-(1 << 31), (1 << 31) - 1)
-NAMES_OF_SECTIONS = {"": "iptables", "iptables": "iptables", "ipvs": "ipvs", "nftables": "nftables"}
+INT32_RANGE = (-(1 << 31), (1 << 31) - 1)
+SECTION_BY_MODE = {"": "iptables", "iptables": "iptables", "ipvs": "ipvs", "nftables": "nftables"}
 """The section of a file that each mode reads its periods from (I.1); kube-proxy without a mode is in mode iptables."""

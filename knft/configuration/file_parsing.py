@@ -2,48 +2,48 @@
 
 from typing import Any, NamedTuple
 
-from knft.configuration.content import problems
 from knft.configuration.document import API_VERSION, KIND, Document
-from knft.configuration.schema import findings
+from knft.configuration.file_content import file_error
+from knft.configuration.schema import validate
 from knft.errors import SourceError
 from knft.source import yaml_documents
-from knft.source.files import shown_path
-from knft.source.words import shown, sort_of
+from knft.source.files import format_path
+from knft.source.formatting import describe_type, format_value
 
 
-class Read(NamedTuple):
+class ParsedFile(NamedTuple):
     """A document that fits the schema but for fields that nobody knows, and sentences about what is odd in it."""
 
     document: Document
     warnings: tuple[str, ...]
 
 
-def parsed(path: str, data: bytes) -> Read:
+def parse_file(path: str, data: bytes) -> ParsedFile:
     """Return the document in ``data``, which is the content of ``path``; raise ConfigurationError, a line a problem."""
-    name = shown_path(path)
+    name = format_path(path)
     try:
         documents = yaml_documents.load(data)
     except SourceError as error:
-        raise problems(path, [str(error)]) from error
+        raise file_error(path, [str(error)]) from error
     if not documents or documents[0].value in (None, ""):
-        raise problems(path, [f"it is empty, and has to be a {KIND} ({API_VERSION})"])
+        raise file_error(path, [f"it is empty, and has to be a {KIND} ({API_VERSION})"])
     document = documents[0].value
     _check_version(path, document)
-    found = findings(document)
+    found = validate(document)
     if found.problems:
-        raise problems(path, found.problems)
-    warnings = [*documents[0].remarks, *found.unknown]
+        raise file_error(path, found.problems)
+    warnings = [*documents[0].warnings, *found.unknown]
     if len(documents) > 1:
         warnings.append(f"it holds {len(documents)} documents, and the first alone counts")
-    return Read(document, tuple(f"{name}: {warning}" for warning in warnings))
+    return ParsedFile(document, tuple(f"{name}: {warning}" for warning in warnings))
 
 
 def _check_version(path: str, document: Any) -> None:  # noqa: ANN401 - whatever YAML holds
     if not isinstance(document, dict):
-        raise problems(path, [f"it holds {sort_of(document)}, and has to be a {KIND} ({API_VERSION})"])
+        raise file_error(path, [f"it holds {describe_type(document)}, and has to be a {KIND} ({API_VERSION})"])
     version, kind = document.get("apiVersion"), document.get("kind")
     for name, found, wanted in (("apiVersion", version, API_VERSION), ("kind", kind, KIND)):
         if found is None:
-            raise problems(path, [f"{name} is missing; it has to be {wanted}"])
+            raise file_error(path, [f"{name} is missing; it has to be {wanted}"])
         if found != wanted:
-            raise problems(path, [f"{name} is {shown(found)}, and knft knows {wanted} alone"])
+            raise file_error(path, [f"{name} is {format_value(found)}, and knft knows {wanted} alone"])

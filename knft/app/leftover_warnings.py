@@ -1,0 +1,73 @@
+"""Warnings at the start of ``knft run`` about rules that kube-proxy left on this node."""
+
+import logging
+import os
+from collections.abc import Iterator
+
+from knft.app.leftovers import KubeProxyLeftovers
+from knft.errors import KernelError
+from knft.kernel.privileges import die_with_parent
+from knft.kernel.table_flags import table_flags
+from knft.takeover.messages import count_noun, describe_found_chains, leftover_warning
+from knft.takeover.names import DEVICE, TABLES, Mode
+
+log = logging.getLogger("knft")
+
+READ_TIMEOUT_SECONDS = 10.0
+"""Time limit of each program."""
+
+
+def warn_of_leftovers() -> None:
+    """Log a warning for each mode of kube-proxy that left something, and for each read that fails; never raise."""
+
+    def report(error: KernelError) -> None:
+        log.warning("cannot look for kube-proxy's leftovers: %s", error)
+
+    leftovers = KubeProxyLeftovers(report, READ_TIMEOUT_SECONDS)
+    for mode in Mode:
+        try:
+            found = _find_leftovers(leftovers, mode)
+        except KernelError as error:
+            report(error)
+            continue
+        if found:
+            log.warning("%s", leftover_warning(mode, found))
+
+
+def warn_of_leftovers_in_child() -> int:
+    """Log the warnings in a child process, so that the start does not wait for them; return its process ID.
+
+    Call it while the process has one thread and all its capabilities: iptables-legacy-save needs CAP_NET_RAW.
+    """
+    process = os.fork()
+    if process:
+        return process
+    try:
+        die_with_parent()
+        warn_of_leftovers()
+    except BaseException:
+        log.exception("unexpected error while looking for kube-proxy's leftovers; please report this")
+    finally:
+        os._exit(0)
+
+
+def _find_leftovers(leftovers: KubeProxyLeftovers, mode: Mode) -> list[str]:
+    if mode is Mode.NFTABLES:
+        existing = table_flags()
+        return [" ".join(table) for table in TABLES if table in existing]
+    return [*_chains(leftovers, mode), *(_ipvs_leftovers(leftovers) if mode is Mode.IPVS else ())]
+
+
+def _chains(leftovers: KubeProxyLeftovers, mode: Mode) -> Iterator[str]:
+    for backend, plan in leftovers.chain_plans({mode}):
+        if plan.restore_input:
+            yield describe_found_chains(backend.name, plan)
+
+
+def _ipvs_leftovers(leftovers: KubeProxyLeftovers) -> Iterator[str]:
+    if sets := leftovers.set_plan(()).destroy:
+        yield count_noun(len(sets), "ipset")
+    if leftovers.server_plan is not None and leftovers.server_plan.remove:
+        yield count_noun(len(leftovers.server_plan.remove), "virtual server")
+    if leftovers.has_ipvs_device:
+        yield f"the device {DEVICE}"

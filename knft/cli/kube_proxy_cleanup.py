@@ -1,0 +1,131 @@
+"""``knft cleanup --kube-proxy``: removes what kube-proxy left on this node."""
+
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+
+import click
+
+from knft.app.leftovers import KubeProxyLeftovers
+from knft.errors import KernelError
+from knft.families import Family
+from knft.kernel import ipvs, xtables
+from knft.kernel.probe import require_privilege
+from knft.kernel.process import LibraryProcess
+from knft.kernel.table import KernelTable
+from knft.takeover.messages import count_noun, describe_removed_chains
+from knft.takeover.names import DEVICE, Mode
+from knft.takeover.names import TABLE as KUBE_PROXY_TABLE
+
+IPSET_RELEASE_SECONDS = 5.0
+"""How long deleted rules may keep ipsets in use: the kernel frees rules of iptables-nft after the transaction."""
+_MAX_NAMED_SERVERS = 3
+"""How many of the virtual servers that stay are named."""
+
+
+def remove_leftovers(mode_name: str) -> None:
+    """Remove what kube-proxy left in one mode, or in "all", and print what was removed.
+
+    A failure is printed at once, and the rest is still removed. Raise KernelError at the end if anything failed.
+    """
+    require_privilege()
+    _Cleanup(frozenset(Mode) if mode_name == "all" else frozenset({Mode(mode_name)})).run()
+
+
+class _Cleanup:
+    """Removes virtual servers, then rules, then the ipsets that the rules used, then nftables tables."""
+
+    def __init__(self, modes: Collection[Mode]) -> None:
+        self._modes = modes
+        self._failures = 0
+        self._leftovers = KubeProxyLeftovers(self._fail, xtables.CHANGE_SECONDS)
+
+    def run(self) -> None:
+        """Remove all; raise KernelError at the end if anything failed."""
+        if Mode.IPVS in self._modes:
+            self._remove_servers()
+            self._remove_device()
+        if self._modes != {Mode.NFTABLES}:
+            self._remove_chains()
+        if Mode.IPVS in self._modes:
+            self._remove_sets()
+        if Mode.NFTABLES in self._modes:
+            self._remove_tables()
+        if self._failures:
+            msg = f"could not remove all of kube-proxy's leftovers: {count_noun(self._failures, 'failure')}, see above"
+            raise KernelError(msg)
+
+    def _fail(self, error: KernelError) -> None:
+        self._failures += 1
+        click.echo(f"knft: {error}", err=True)
+
+    def _try(self, action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except KernelError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _remove_servers(self) -> None:
+        plan = self._leftovers.server_plan
+        if plan is None:
+            click.echo("virtual servers: skipped, IPVS is not loaded")
+            return
+        removed = [
+            self._try(partial(ipvs.delete_server, str(server.address), server.protocol, server.port))
+            for server in plan.remove
+        ]
+        click.echo(f"virtual servers: {sum(removed)} removed" if removed else "virtual servers: none found")
+        if plan.keep:
+            named = ", ".join(map(str, plan.keep[:_MAX_NAMED_SERVERS])) + (
+                ", ..." if plan.keep[_MAX_NAMED_SERVERS:] else ""
+            )
+            click.echo(f"virtual servers: {len(plan.keep)} kept, not known to be kube-proxy's: {named}")
+
+    def _remove_device(self) -> None:
+        device = self._leftovers.ipvs_device
+        if device is None:
+            click.echo(f"device {DEVICE}: not found")
+        elif not self._leftovers.has_ipvs_device:
+            click.echo(f"device {DEVICE}: kept, its kind is {device.kind or 'unknown'}, so it is not kube-proxy's")
+        elif self._try(partial(ipvs.delete_device, DEVICE)):
+            click.echo(f"device {DEVICE}: removed")
+
+    def _remove_chains(self) -> None:
+        plans = self._leftovers.chain_plans(self._modes)
+        if not plans and not self._failures:
+            click.echo("iptables: skipped, not installed")
+        for (backend, plan), (_, saved) in zip(plans, self._leftovers.saved_rules, strict=True):
+            for table in saved.unreadable_tables:
+                click.echo(f"{backend.name}: kept table {table}, since it has rules that only nft can show")
+            if not plan.restore_input or self._try(partial(xtables.restore, backend, plan.restore_input)):
+                click.echo(describe_removed_chains(backend.name, plan))
+            if plan.shared_chain_count:
+                kept = count_noun(plan.shared_chain_count, "chain")
+                click.echo(f"{backend.name}: kept {kept} that another mode of kube-proxy uses too")
+            for chain in plan.pinned_chains:
+                click.echo(f"{backend.name}: kept {chain}, since a chain of another program jumps to it")
+
+    def _remove_sets(self) -> None:
+        if self._leftovers.ipset_names is None:
+            click.echo("ipsets: skipped, ipset is not installed")
+            return
+        in_use = frozenset().union(*(plan.sets_in_use for _, plan in self._leftovers.chain_plans(self._modes)))
+        plan = self._leftovers.set_plan(in_use)
+        deadline = time.monotonic() + IPSET_RELEASE_SECONDS
+        removed = [self._try(partial(xtables.destroy_set, name, deadline)) for name in plan.destroy]
+        click.echo(f"ipsets: {sum(removed)} removed" if removed else "ipsets: none found")
+        for name in plan.keep:
+            click.echo(f"ipset {name}: kept, since a rule of another program uses it")
+
+    def _remove_tables(self) -> None:
+        library = LibraryProcess()
+        for family in Family:
+            table = KernelTable(library, family, KUBE_PROXY_TABLE)
+            try:
+                removed = table.remove()
+            except KernelError as error:
+                self._fail(error)
+            else:
+                click.echo(f"table {family.nft} {KUBE_PROXY_TABLE}: {'removed' if removed else 'not found'}")

@@ -1,0 +1,80 @@
+"""Renders rule sets without loading them: knft's and kube-proxy's, for the same objects."""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+from knft.comparison.captures import Capture, Rules, read_capture
+from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectVersions, node_addresses, sync_inputs
+from knft.config import Config
+from knft.decide.frontends import LosingClaim
+from knft.interpret import nftables
+from knft.interpret.compare.edit import with_collection
+from knft.interpret.compare.expected_differences.ipvs_edits import CONTESTED_FRONTENDS
+from knft.interpret.compare.expected_differences.knft_edits import NODE_ENDPOINTS
+from knft.interpret.rules import Collection, Element
+from knft.model.objects import ObjectChange
+from knft.nft.codec.listed_table import listed_table
+from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS
+from knft.render.layout import whole_table
+from knft.sync.assemble import recording_daemon
+from knft.sync.state import ServiceState
+from knft_compat import iptables, ipvs
+from knft_compat.captures import captures_after_first_sync
+from knft_compat.sync_input import SyncInput
+from knft_compat.sync_output import SyncOutput
+
+
+def knft_rules(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()) -> Rules:
+    """Return knft's rule sets on a node that has ``local_addresses`` beside those of its Node object."""
+    daemon, recorders = recording_daemon(config)
+    # --nodeport-addresses selects from all addresses of the host, as in kube-proxy.
+    daemon.update_local_addresses(frozenset((*node_addresses(changes, config), *local_addresses)))
+    daemon.handle(changes)
+    daemon.sync()
+    found = {}
+    for family, recorder in recorders.items():
+        listed = listed_table(whole_table(*recorder.first_sync()))
+        rules = nftables.read(listed, family.version)
+        state = daemon.states[family]
+        for collection in (_contested_frontends(state), _local_endpoints(state)):
+            rules = with_collection(rules, collection)
+        found[family.version] = rules
+    return found
+
+
+def _contested_frontends(state: ServiceState) -> Collection:
+    """Return the frontends that several Services claim."""
+    keys = sorted({_frontend_key(claim) for claim in state.losing_claims()})
+    return Collection(CONTESTED_FRONTENDS, tuple(Element(key) for key in keys))
+
+
+def _local_endpoints(state: ServiceState) -> Collection:
+    """Return the addresses of endpoints on the node."""
+    listed = (endpoint for name in state.service_ports() for endpoint in state.endpoints(name) if endpoint.is_local)
+    addresses = {int(ip_address(endpoint.address)) for endpoint in listed}
+    return Collection(NODE_ENDPOINTS, tuple(Element((address,)) for address in sorted(addresses)))
+
+
+def _frontend_key(claim: LosingClaim) -> tuple[int, ...]:
+    frontend = claim.frontend
+    address = () if frontend.address is None else (int(ip_address(frontend.address)),)
+    return (*address, PROTOCOL_NUMBERS[NFT_PROTOCOLS[frontend.protocol]], frontend.port)
+
+
+def kube_proxy_rules(changes: tuple[ObjectChange, ...], options: KubeProxyOptions) -> Rules:
+    """Return kube-proxy's rule sets, in the mode whose settings ``options`` hold; raise UsageError naming a flag."""
+    found: Rules = {}
+    for family, sync_input in sync_inputs(ObjectVersions(changes, None), options):
+        saved = captures_after_first_sync(_sync(sync_input, options))
+        capture = Capture({family.version: saved.rules}, saved.sets, saved.servers, bound=saved.bound_addresses)
+        found |= read_capture(capture)
+    return found
+
+
+def _sync(sync_input: SyncInput, options: KubeProxyOptions) -> SyncOutput:
+    settings = options.settings
+    return (
+        iptables.sync(sync_input, settings)
+        if isinstance(settings, iptables.Settings)
+        else ipvs.sync(sync_input, settings)
+    )

@@ -1,0 +1,37 @@
+"""Messages about kube-proxy's leftovers."""
+
+from collections.abc import Sequence
+
+from knft.takeover.chains import ChainPlan
+from knft.takeover.names import Mode
+
+_LEFTOVERS = {
+    Mode.IPTABLES: "iptables rules",
+    Mode.IPVS: "IPVS rules, sets and servers",
+    Mode.NFTABLES: "nftables tables",
+}
+
+
+def count_noun(number: int, noun: str) -> str:
+    """Return ``1 chain``, ``2 chains``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def describe_found_chains(backend: str, plan: ChainPlan) -> str:
+    """Return how many of kube-proxy's chains a backend has, or how many rules if no chain is left."""
+    return f"{count_noun(plan.chain_count, 'chain') if plan.chain_count else count_noun(plan.rule_count, 'rule')} in {backend}"
+
+
+def describe_removed_chains(backend: str, plan: ChainPlan) -> str:
+    """Return what was removed from a backend."""
+    if not plan.restore_input:
+        return f"{backend}: nothing found"
+    return f"{backend}: {count_noun(plan.chain_count, 'chain')} and {count_noun(plan.rule_count, 'jump')} removed"
+
+
+def leftover_warning(mode: Mode, found: Sequence[str]) -> str:
+    """Return the warning about what kube-proxy left in a mode."""
+    return (
+        f"kube-proxy's {_LEFTOVERS[mode]} are still in force ({', '.join(found)}): knft's rules come first, but remove them with "
+        f"`knft cleanup --kube-proxy {mode.value}`"
+    )
