@@ -1,7 +1,9 @@
-"""What a rule asks, as alternatives: a packet passes by exactly one of the ways, or by none.
+"""Alternatives: the lists of steps that stand for one match of a rule.
 
-The steps of a rule must all be passed. An option that asks for one thing or another (a port at either end, a state or
-a translation) makes two rules of one; the second asks that the first did not apply, so that nothing happens twice.
+A packet passes the match if it passes all steps of one alternative. Alternatives exclude each other, so a packet passes
+at most one of them. A match with one alternative is the usual case. An option that tests one thing or another (the port
+at either end, a state or a translation) has several, and the reader makes a rule of each. Every alternative after the
+first also tests that the earlier ones failed, so that no packet is handled twice.
 """
 
 from collections.abc import Iterable
@@ -9,28 +11,31 @@ from itertools import product
 
 from knft.interpret.rules import Never, Step
 
-Alternatives = tuple[tuple[Step, ...], ...]
+Alternative = tuple[Step, ...]
+Alternatives = tuple[Alternative, ...]
 
 ALWAYS: Alternatives = ((),)
+"""A match that every packet passes."""
 NEVER: Alternatives = ((Never(),),)
+"""A match that no packet passes."""
 
 
 def any_of(tests: Iterable[tuple[Step, Step]]) -> Alternatives:
-    """Return what is passed by any of some tests; each comes with its opposite."""
-    ways = []
-    failed: tuple[Step, ...] = ()
-    for test, opposite in tests:
-        ways.append((*failed, test))
-        failed = (*failed, opposite)
-    return tuple(ways)
+    """Return the match that passes if any of the tests passes; each test comes with its inverse."""
+    alternatives = []
+    failed: Alternative = ()
+    for test, inverse in tests:
+        alternatives.append((*failed, test))
+        failed = (*failed, inverse)
+    return tuple(alternatives)
 
 
-def all_of(asked: Iterable[Alternatives]) -> Alternatives:
-    """Return what asks all of it."""
-    found: Alternatives = ALWAYS
-    for ways in asked:
-        if len(ways) == 1 and len(found) == 1:  # nearly always
-            found = ((*found[0], *ways[0]),)
+def all_of(matches: Iterable[Alternatives]) -> Alternatives:
+    """Return the match that passes if all of the matches pass."""
+    combined: Alternatives = ALWAYS
+    for alternatives in matches:
+        if len(alternatives) == 1 and len(combined) == 1:  # almost always
+            combined = ((*combined[0], *alternatives[0]),)
         else:
-            found = tuple([(*before, *steps) for before, steps in product(found, ways)])
-    return found
+            combined = tuple([(*before, *steps) for before, steps in product(combined, alternatives)])
+    return combined

@@ -1,5 +1,8 @@
-"""What is no error of the capture: an option that iptables takes and this package does not interpret."""
+"""The error of the readers of captures for a form that they do not interpret.
+
+Text that no tool prints is a ``knft.errors.CaptureError`` instead.
+"""
 
 
 class NotInterpretedError(Exception):
-    """An option, or a value of one, that is not interpreted; it becomes ``Unknown``, and is seen nowhere else."""
+    """An option or an expression is valid but not interpreted; the reader catches this and adds an ``Unknown`` step."""

@@ -1,7 +1,7 @@
-"""Takes a rule's words apart: its header, its matches and its target, each with its options and their values.
+"""Parses the words of a rule into its header, its matches and its target, each with its options.
 
-Options may stand anywhere behind the match that they belong to, as kube-proxy's ``-m tcp -p tcp -d ... --dport`` do.
-How many values an option has is in ``VALUES``; one that is not there has all words up to the next option.
+An option may come anywhere after its match, as in kube-proxy's ``-m tcp -p tcp -d ... --dport``.
+``OPTION_VALUE_COUNTS`` has the number of values of each option; any other option takes all words up to the next one.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from knft.errors import CaptureError
-from knft.interpret.iptables.words import plain, quoted, spelled
+from knft.interpret.iptables.quoting import abbreviated, join_words, unquote
 
-_LONG = {
+_SHORT_NAMES = {
     "--source": "-s",
     "--src": "-s",
     "--destination": "-d",
@@ -28,17 +28,23 @@ _LONG = {
     "--ipv4": "-4",
     "--ipv6": "-6",
 }
-_OF_PORTS = {"--source-port": "--sport", "--destination-port": "--dport"}
-_OF_MULTIPORT = {"--source-ports": "--sports", "--destination-ports": "--dports"}
-_SAME = {"tcp": _OF_PORTS, "udp": _OF_PORTS, "sctp": _OF_PORTS, "dccp": _OF_PORTS, "multiport": _OF_MULTIPORT}
-"""Other names of a match's options."""
+_PORT_ALIASES = {"--source-port": "--sport", "--destination-port": "--dport"}
+_MULTIPORT_ALIASES = {"--source-ports": "--sports", "--destination-ports": "--dports"}
+_ALIASES = {
+    "tcp": _PORT_ALIASES,
+    "udp": _PORT_ALIASES,
+    "sctp": _PORT_ALIASES,
+    "dccp": _PORT_ALIASES,
+    "multiport": _MULTIPORT_ALIASES,
+}
+"""Other names of options, by match."""
 
 _HEADER = {"-s": 1, "-d": 1, "-p": 1, "-i": 1, "-o": 1, "-f": 0}
-_ORDER = "-s-d-i-o-p-f"
+_HEADER_ORDER = "-s-d-i-o-p-f"
 _IGNORED = {"-c": 2, "-4": 0, "-6": 0}
 
 _PORTS = {"--sport": 1, "--dport": 1}
-VALUES: Mapping[str, Mapping[str, int]] = {
+OPTION_VALUE_COUNTS: Mapping[str, Mapping[str, int]] = {
     "comment": {"--comment": 1},
     "tcp": {**_PORTS, "--tcp-flags": 2, "--syn": 0, "--tcp-option": 1},
     "udp": _PORTS,
@@ -53,7 +59,12 @@ VALUES: Mapping[str, Mapping[str, int]] = {
     "state": {"--state": 1},
     "conntrack": {
         **dict.fromkeys(("--ctstate", "--ctproto", "--ctstatus", "--ctexpire", "--ctdir"), 1),
-        **{f"--ct{way}{end}{port}": 1 for way in ("orig", "repl") for end in ("src", "dst") for port in ("", "port")},
+        **{
+            f"--ct{direction}{end}{port}": 1
+            for direction in ("orig", "repl")
+            for end in ("src", "dst")
+            for port in ("", "port")
+        },
     },
     "addrtype": {"--src-type": 1, "--dst-type": 1, "--limit-iface-in": 0, "--limit-iface-out": 0},
     "statistic": {"--mode": 1, "--probability": 1, "--every": 1, "--packet": 1},
@@ -64,7 +75,7 @@ VALUES: Mapping[str, Mapping[str, int]] = {
     "set": {
         "--match-set": 2,
         **dict.fromkeys(("--return-nomatch", "--update-counters", "--update-subcounters"), 0),
-        **{f"--{what}-{how}": 1 for what in ("packets", "bytes") for how in ("eq", "lt", "gt")},
+        **{f"--{counter}-{operator}": 1 for counter in ("packets", "bytes") for operator in ("eq", "lt", "gt")},
     },
     "physdev": {
         **dict.fromkeys(("--physdev-in", "--physdev-out"), 1),
@@ -90,9 +101,9 @@ VALUES: Mapping[str, Mapping[str, int]] = {
         "--timeout": 1,
     },
 }
-"""How many values the options of matches and targets have."""
+"""The number of values of each option, by match or target."""
 
-_IMPLIED = {
+_IMPLIED_MATCHES = {
     "tcp": "tcp",
     "6": "tcp",
     "udp": "udp",
@@ -105,11 +116,11 @@ _IMPLIED = {
     "icmpv6": "icmp6",
     "ipv6-icmp": "icmp6",
 }
-"""The match that a protocol brings along."""
+"""The match that iptables loads for ``-p``, by protocol."""
 
 
 class Option(NamedTuple):
-    """An option as it stands, its name in the form that is printed."""
+    """An option of a rule; ``name`` is in the form that iptables-save prints."""
 
     inverted: bool
     name: str
@@ -117,148 +128,159 @@ class Option(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The option as a line has it."""
-        return spelled((*("!",) * self.inverted, self.name, *self.values))
+        """The option as in a line of the capture."""
+        return join_words((*("!",) * self.inverted, self.name, *self.values))
 
 
-class Part(NamedTuple):
-    """A match or a target with its options; ``jump`` is ``-m``, ``-j`` or ``-g``."""
+class Extension(NamedTuple):
+    """A match or a target (iptables-extensions(8)) with its options; ``flag`` is ``-m``, ``-j`` or ``-g``."""
 
-    jump: str
+    flag: str
     name: str
     options: tuple[Option, ...]
 
     @property
     def text(self) -> str:
-        """The part as a line has it."""
-        return " ".join((self.jump, self.name, *(option.text for option in self.options)))
+        """The match or target as in a line of the capture."""
+        return " ".join((self.flag, self.name, *(option.text for option in self.options)))
 
 
-class Arguments(NamedTuple):
-    """A rule."""
+class RuleArguments(NamedTuple):
+    """The arguments of a rule: header options, matches, the target, and the comment."""
 
     header: tuple[Option, ...]
-    matches: tuple[Part, ...]
-    target: Part | None
+    matches: tuple[Extension, ...]
+    target: Extension | None
     comment: str
 
 
-class _Open(NamedTuple):
-    """A part to which options are still added."""
+class _OpenExtension(NamedTuple):
+    """An extension while its options are parsed."""
 
     jump: str
     name: str
     options: list[Option]
 
 
-def arguments(words: list[str]) -> Arguments:
-    """Take apart what follows the chain's name in a rule; raise CaptureError where it is no rule."""
-    return _Splitter(words).split()
+def parse_arguments(words: list[str]) -> RuleArguments:
+    """Return the arguments of a rule, given the words after its chain; raise CaptureError if they are invalid."""
+    return _Parser(words).parse()
 
 
-class _Splitter:
-    """Goes through a rule's words once."""
+class _Parser:
+    """Parses the words of one rule."""
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
-        self._at = 0
+        self._position = 0
         self._header: list[Option] = []
-        self._parts: list[_Open] = []
+        self._extensions: list[_OpenExtension] = []
 
-    def split(self) -> Arguments:
+    def parse(self) -> RuleArguments:
         words = self._words
-        while self._at < len(words):
-            word = words[self._at]
-            self._at += 1
+        while self._position < len(words):
+            word = words[self._position]
+            self._position += 1
             inverted = word == "!"
-            self._option(self._take("an option", 1)[0] if inverted else word, inverted=inverted)
-        matches = [part for part in self._parts if part.jump == "-m"]
-        targets = [part for part in self._parts if part.jump != "-m"]
+            self._read_option(self._next_words("an option", 1)[0] if inverted else word, inverted=inverted)
+        matches = [extension for extension in self._extensions if extension.jump == "-m"]
+        targets = [extension for extension in self._extensions if extension.jump != "-m"]
         if len(targets) > 1:
             msg = f"two targets, {targets[0].name} and {targets[1].name}"
             raise CaptureError(msg)
-        return Arguments(
-            tuple(sorted(self._header, key=_printed_first)),
-            tuple([Part(part.jump, part.name, tuple(part.options)) for part in matches if not _is_comment(part)]),
-            Part(targets[0].jump, targets[0].name, tuple(targets[0].options)) if targets else None,
+        return RuleArguments(
+            tuple(sorted(self._header, key=_print_order)),
+            tuple(
+                [
+                    Extension(extension.jump, extension.name, tuple(extension.options))
+                    for extension in matches
+                    if not _is_comment(extension)
+                ]
+            ),
+            Extension(targets[0].jump, targets[0].name, tuple(targets[0].options)) if targets else None,
             _comment(matches),
         )
 
-    def _take(self, name: str, count: int) -> tuple[str, ...]:
-        taken = tuple(self._words[self._at : self._at + count])
-        if len(taken) < count:
-            msg = f"the line ends where {name} is needed"
+    def _next_words(self, name: str, count: int) -> tuple[str, ...]:
+        words = tuple(self._words[self._position : self._position + count])
+        if len(words) < count:
+            msg = f"expected {name} at the end of the line"
             raise CaptureError(msg)
-        self._at += count
-        return taken
+        self._position += count
+        return words
 
-    def _option(self, word: str, *, inverted: bool) -> None:
-        name = _LONG.get(word, word)
+    def _read_option(self, word: str, *, inverted: bool) -> None:
+        name = _SHORT_NAMES.get(word, word)
         if name in _HEADER:
-            self._header.append(Option(inverted, name, self._take(f"a value of {name}", _HEADER[name])))
+            self._header.append(Option(inverted, name, self._next_words(f"a value for {name}", _HEADER[name])))
         elif name in ("-m", "-j", "-g"):
             if inverted:
-                msg = f"! before {name}"
+                msg = f"! is not allowed before {name}"
                 raise CaptureError(msg)
-            self._parts.append(_Open(name, plain(self._take(f"a name for {name}", 1)[0]), []))
+            self._extensions.append(_OpenExtension(name, unquote(self._next_words(f"a name for {name}", 1)[0]), []))
         elif name in _IGNORED:
-            self._take(f"a value of {name}", _IGNORED[name])
+            self._next_words(f"a value for {name}", _IGNORED[name])
         else:
-            self._of_part(name, inverted=inverted)
+            self._read_extension_option(name, inverted=inverted)
 
-    def _of_part(self, word: str, *, inverted: bool) -> None:
-        if not word.startswith(("-", "[")):  # iptables-save remarks on what it cannot print: [unsupported revision]
-            msg = f"{quoted(word)} belongs to no option"
+    def _read_extension_option(self, word: str, *, inverted: bool) -> None:
+        if not word.startswith(
+            ("-", "[")
+        ):  # iptables-save prints [unsupported revision] if it does not know an extension
+            msg = f"unexpected word {abbreviated(word)}"
             raise CaptureError(msg)
         name, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
         owner = self._owner(name)
-        name = _SAME.get(owner.name, {}).get(name, name)
-        count = VALUES.get(owner.name, {}).get(name)
+        name = _ALIASES.get(owner.name, {}).get(name, name)
+        count = OPTION_VALUE_COUNTS.get(owner.name, {}).get(name)
         if has_value:
-            values: tuple[str, ...] = (value, *self._take(f"a value of {name}", max((count or 1) - 1, 0)))
+            values: tuple[str, ...] = (value, *self._next_words(f"a value for {name}", max((count or 1) - 1, 0)))
         else:
-            values = self._values() if count is None else self._take(f"a value of {name}", count)
+            values = self._words_to_next_option() if count is None else self._next_words(f"a value for {name}", count)
         owner.options.append(Option(inverted, name, values))
 
-    def _owner(self, name: str) -> _Open:
-        """Return the part that an option belongs to: the last that knows it, or the last of which nothing is known."""
-        for part in reversed(self._parts):
-            if _SAME.get(part.name, {}).get(name, name) in VALUES.get(part.name, {}):
-                return part
+    def _owner(self, name: str) -> _OpenExtension:
+        """Return the match or target of an option: the last one that has it, else the last one with unknown options."""
+        for extension in reversed(self._extensions):
+            if _ALIASES.get(extension.name, {}).get(name, name) in OPTION_VALUE_COUNTS.get(extension.name, {}):
+                return extension
         for protocol in self._protocols():
-            known = VALUES[protocol]
-            if _SAME.get(protocol, {}).get(name, name) in known:
-                self._parts.append(_Open("-m", protocol, []))
-                return self._parts[-1]
-        if not self._parts:
-            msg = f"{quoted(name)} is no option of a rule, and follows no match"
+            options = OPTION_VALUE_COUNTS[protocol]
+            if _ALIASES.get(protocol, {}).get(name, name) in options:
+                self._extensions.append(_OpenExtension("-m", protocol, []))
+                return self._extensions[-1]
+        if not self._extensions:
+            msg = f"unknown option {abbreviated(name)}, and no match precedes it"
             raise CaptureError(msg)
-        return next((part for part in reversed(self._parts) if part.name not in VALUES), self._parts[-1])
+        return next(
+            (extension for extension in reversed(self._extensions) if extension.name not in OPTION_VALUE_COUNTS),
+            self._extensions[-1],
+        )
 
     def _protocols(self) -> list[str]:
         values = [option.values[0].lower() for option in self._header if option.name == "-p"]
-        return [_IMPLIED[value] for value in values if value in _IMPLIED]
+        return [_IMPLIED_MATCHES[value] for value in values if value in _IMPLIED_MATCHES]
 
-    def _values(self) -> tuple[str, ...]:
-        """Take all words up to the next option."""
-        values = tuple(takewhile(lambda word: word != "!" and not word.startswith("-"), self._words[self._at :]))
-        self._at += len(values)
+    def _words_to_next_option(self) -> tuple[str, ...]:
+        """Return all words up to the next option."""
+        values = tuple(takewhile(lambda word: word != "!" and not word.startswith("-"), self._words[self._position :]))
+        self._position += len(values)
         return values
 
 
-def _printed_first(option: Option) -> int:
-    """Sort options of the header as iptables-save prints them: rules that say the same are the same."""
-    return _ORDER.find(option.name)
+def _print_order(option: Option) -> int:
+    """Return the position of a header option in the output of iptables-save, so that equal rules compare equal."""
+    return _HEADER_ORDER.find(option.name)
 
 
-def _is_comment(part: _Open) -> bool:
-    return part.name == "comment" and all(option.name == "--comment" for option in part.options)
+def _is_comment(extension: _OpenExtension) -> bool:
+    return extension.name == "comment" and all(option.name == "--comment" for option in extension.options)
 
 
-def _comment(matches: list[_Open]) -> str:
-    for part in matches:
-        if part.name == "comment":
-            for option in part.options:
+def _comment(matches: list[_OpenExtension]) -> str:
+    for extension in matches:
+        if extension.name == "comment":
+            for option in extension.options:
                 if option.values:
-                    return plain(option.values[0])
+                    return unquote(option.values[0])
     return ""

@@ -1,4 +1,4 @@
-"""The kernel's own chains: which table has which, where they hook in, and when."""
+"""The built-in chains of iptables: their tables, hooks and priorities."""
 
 from knft.interpret.rules import BaseChain, Hook
 
@@ -18,20 +18,20 @@ TABLES: dict[str, tuple[str, ...]] = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
     "security": ("INPUT", "FORWARD", "OUTPUT"),
 }
-"""The tables, and the chains that each has from the start."""
+"""The built-in chains of each table."""
 
 _PRIORITIES = {"raw": -300, "mangle": -150, "filter": 0, "security": 50}
 _NAT_PRIORITIES = {"PREROUTING": -100, "OUTPUT": -100, "INPUT": 100, "POSTROUTING": 100}
-"""As include/uapi/linux/netfilter_ipv4.h numbers them."""
+"""NF_IP_PRI_* of include/uapi/linux/netfilter_ipv4.h."""
 
 
 def base_chain(table: str, chain: str, policy: str) -> BaseChain:
-    """Return where the kernel enters a chain of its own."""
+    """Return a built-in chain with its hook, type, priority and policy."""
     is_nat = table == "nat"
     return BaseChain(
         chain=f"{table} {chain}",
         hook=_HOOKS[chain],
-        # What mangle does to a packet of the node itself can change its route.
+        # Changes in mangle OUTPUT can change the route of a packet that the node sends.
         kind="nat" if is_nat else "route" if (table, chain) == ("mangle", "OUTPUT") else "filter",
         priority=_NAT_PRIORITIES[chain] if is_nat else _PRIORITIES[table],
         policy="drop" if policy == "DROP" else "accept",

@@ -1,12 +1,13 @@
-"""What the matches ``conntrack`` and ``state`` ask."""
+"""Reads the options of the matches ``conntrack`` and ``state``."""
 
+from knft.families import IpVersion
+from knft.interpret.alternatives import Alternatives, any_of
+from knft.interpret.errors import NotInterpretedError
 from knft.interpret.iptables.arguments import Option
-from knft.interpret.iptables.errors import NotInterpretedError
 from knft.interpret.iptables.numbers import networks, ports, protocol
-from knft.interpret.iptables.ways import Ways, either
-from knft.interpret.iptables.words import plain
+from knft.interpret.iptables.quoting import unquote
 from knft.interpret.ranges import single
-from knft.interpret.rules import Field, HasState, IpVersion, State, Step, Translated, Within
+from knft.interpret.rules import Field, HasState, State, Step, Translated, Within
 
 _STATES: dict[str, State] = {
     "NEW": "new",
@@ -17,41 +18,41 @@ _STATES: dict[str, State] = {
 }
 
 
-def read_state(option: Option, _: IpVersion) -> Ways:
+def read_state(option: Option, _: IpVersion) -> Alternatives:
     """Read ``--ctstate`` and ``--state``: any of the states, or a translation of the connection (xt_conntrack.c)."""
-    asked = set(plain(option.values[0]).upper().split(","))
-    states = frozenset(_STATES[name] for name in asked if name in _STATES)
+    names = set(unquote(option.values[0]).upper().split(","))
+    states = frozenset(_STATES[name] for name in names if name in _STATES)
     tests: list[tuple[Step, Step]] = []
     if states:
         tests.append((HasState(states), HasState(states, inverted=True)))
-    if "SNAT" in asked:
+    if "SNAT" in names:
         tests.append((Translated("snat"), Translated("snat", inverted=True)))
-    if "DNAT" in asked:
+    if "DNAT" in names:
         tests.append((Translated("dnat"), Translated("dnat", inverted=True)))
-    if not asked <= {*_STATES, "SNAT", "DNAT"}:
+    if not names <= {*_STATES, "SNAT", "DNAT"}:
         raise NotInterpretedError(option.name)
-    return (tuple(opposite for _, opposite in tests),) if option.inverted else either(tests)
+    return (tuple(inverse for _, inverse in tests),) if option.inverted else any_of(tests)
 
 
-def _original(field: Field, option: Option, version: IpVersion) -> Ways:
-    return ((Within(field, networks(plain(option.values[0]), version), option.inverted),),)
+def _original_tuple(field: Field, option: Option, version: IpVersion) -> Alternatives:
+    return ((Within(field, networks(unquote(option.values[0]), version), option.inverted),),)
 
 
-def read_original_source(option: Option, version: IpVersion) -> Ways:
+def read_original_source(option: Option, version: IpVersion) -> Alternatives:
     """Read ``--ctorigsrc``."""
-    return _original(Field.ORIGINAL_SOURCE, option, version)
+    return _original_tuple(Field.ORIGINAL_SOURCE, option, version)
 
 
-def read_original_destination(option: Option, version: IpVersion) -> Ways:
+def read_original_destination(option: Option, version: IpVersion) -> Alternatives:
     """Read ``--ctorigdst``."""
-    return _original(Field.ORIGINAL_DESTINATION, option, version)
+    return _original_tuple(Field.ORIGINAL_DESTINATION, option, version)
 
 
-def read_original_port(option: Option, _: IpVersion) -> Ways:
+def read_original_port(option: Option, _: IpVersion) -> Alternatives:
     """Read ``--ctorigdstport``."""
-    return ((Within(Field.ORIGINAL_PORT, ports(plain(option.values[0])), option.inverted),),)
+    return ((Within(Field.ORIGINAL_PORT, ports(unquote(option.values[0])), option.inverted),),)
 
 
-def read_protocol(option: Option, _: IpVersion) -> Ways:
+def read_protocol(option: Option, _: IpVersion) -> Alternatives:
     """Read ``--ctproto``: a packet's protocol is its connection's."""
-    return ((Within(Field.PROTOCOL, single(protocol(plain(option.values[0]))), option.inverted),),)
+    return ((Within(Field.PROTOCOL, single(protocol(unquote(option.values[0]))), option.inverted),),)

@@ -1,20 +1,21 @@
-"""What a rule's header asks: addresses, protocol, interfaces, fragments."""
+"""Reads the header options of a rule: addresses, protocol, interfaces, fragments."""
 
+from knft.families import IpVersion
+from knft.interpret.alternatives import ALWAYS, NEVER, Alternatives
+from knft.interpret.errors import NotInterpretedError
 from knft.interpret.iptables.arguments import Option
-from knft.interpret.iptables.errors import NotInterpretedError
 from knft.interpret.iptables.numbers import networks, protocol
-from knft.interpret.iptables.ways import ALWAYS, NEVER, Ways
-from knft.interpret.iptables.words import plain
+from knft.interpret.iptables.quoting import unquote
 from knft.interpret.ranges import ADDRESSES, single
-from knft.interpret.rules import Field, Interface, IpVersion, Within
+from knft.interpret.rules import Field, Interface, Within
 
 
-def read_header(option: Option, version: IpVersion) -> Ways:
-    """Return what an option asks; raise NotInterpretedError or CaptureError."""
+def read_header_option(option: Option, version: IpVersion) -> Alternatives:
+    """Return the test of an option; raise NotInterpretedError or CaptureError."""
     if option.name == "-f":
-        # conntrack puts fragments together before any chain of these but raw's sees them.
+        # conntrack reassembles packets before all chains except those of raw.
         return ALWAYS if option.inverted else NEVER
-    value = plain(option.values[0])
+    value = unquote(option.values[0])
     if option.name == "-p":
         return _protocol(value, inverted=option.inverted)
     if option.name in ("-i", "-o"):
@@ -22,9 +23,9 @@ def read_header(option: Option, version: IpVersion) -> Ways:
     return _addresses(option, value, version)
 
 
-def _addresses(option: Option, text: str, version: IpVersion) -> Ways:
+def _addresses(option: Option, text: str, version: IpVersion) -> Alternatives:
     if option.inverted and "," in text:
-        raise NotInterpretedError(text)  # the programs refuse it: it would be passed by everybody
+        raise NotInterpretedError(text)  # iptables refuses it: all packets would pass
     ranges = networks(text, version)
     if ranges == ADDRESSES[version]:
         return NEVER if option.inverted else ALWAYS
@@ -32,15 +33,15 @@ def _addresses(option: Option, text: str, version: IpVersion) -> Ways:
     return ((Within(field, ranges, option.inverted),),)
 
 
-def _protocol(text: str, *, inverted: bool) -> Ways:
-    asked = 0 if text.lower() == "all" else protocol(text)
-    if not asked:  # ip6tables' 0 is no hop-by-hop header, either: it is everything
+def _protocol(text: str, *, inverted: bool) -> Alternatives:
+    number = 0 if text.lower() == "all" else protocol(text)
+    if not number:  # ip6tables, too, takes 0 for all protocols, not for the hop-by-hop header
         return NEVER if inverted else ALWAYS
-    return ((Within(Field.PROTOCOL, single(asked), inverted),),)
+    return ((Within(Field.PROTOCOL, single(number), inverted),),)
 
 
-def _interface(option: Option, name: str) -> Ways:
-    """Read a name: ``+`` at its end stands for anything, even for no interface at all."""
+def _interface(option: Option, name: str) -> Alternatives:
+    """Read an interface name; a final ``+`` matches any suffix, and ``+`` alone also matches no interface."""
     if name == "+":
         return NEVER if option.inverted else ALWAYS
     if name.endswith("*") or not name:

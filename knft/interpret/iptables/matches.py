@@ -1,104 +1,116 @@
-"""What each match asks. ``MATCHES`` is the list of all that are interpreted; any other becomes ``Unknown``.
+"""Reads matches: a match with its options in, alternatives out; a match that is not in ``MATCHES`` becomes ``Unknown``.
 
-Packets are taken for what a Service's are: routed, to one host, on a path that the machine answers by.
+Packets are assumed to be routed, sent to one host, and to arrive on the interface by which the node would answer.
 
-- ``rpfilter`` is passed: an answer would go out where the packet came in.
-- ``physdev`` finds nothing: what is routed has no port of a bridge. Under br_netfilter the packets of pods behind a
-  bridge do have one before they are routed; of kube-proxy's rules only the ACCEPT of external IPs in IPVS mode asks,
-  and what it lets through early, the rules behind it let through as well.
-- ``pkttype`` goes by the destination: a link's broadcast is an address' too.
-- ``nfacct`` counts, and is always passed.
+- ``rpfilter`` always passes: the answer would leave by the interface of the packet.
+- ``physdev`` never passes: routed packets have no bridge port. Under br_netfilter, packets of pods behind a bridge have
+  one before they are routed. kube-proxy uses it only in IPVS mode, to accept packets to external IPs that later rules
+  accept as well.
+- ``pkttype`` tests the destination address: a link-layer broadcast has a broadcast address, too.
+- ``nfacct`` only counts packets.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
-from knft.interpret.iptables import conntrack, flags
-from knft.interpret.iptables.arguments import VALUES, Option, Part
-from knft.interpret.iptables.errors import NotInterpretedError
+from knft.families import IpVersion
+from knft.interpret.alternatives import ALWAYS, NEVER, Alternatives, all_of, any_of
+from knft.interpret.errors import NotInterpretedError
+from knft.interpret.iptables import conntrack, tcp_flags
+from knft.interpret.iptables.arguments import OPTION_VALUE_COUNTS, Extension, Option
 from knft.interpret.iptables.lookups import Lookups
-from knft.interpret.iptables.numbers import address, chance, masked, number, port, ports, protocol, span
-from knft.interpret.iptables.ways import ALWAYS, NEVER, Ways, either, together
-from knft.interpret.iptables.words import plain
+from knft.interpret.iptables.numbers import (
+    address,
+    address_range,
+    mark_and_mask,
+    number,
+    port,
+    ports,
+    probability,
+    protocol,
+)
+from knft.interpret.iptables.quoting import unquote
 from knft.interpret.ranges import Ranges, ranges, single
-from knft.interpret.rules import AddressType, Chance, Field, IpVersion, Marked, ThroughServer, Unknown, Within
+from knft.interpret.rules import AddressType, Field, Marked, Probability, Unknown, ViaVirtualServer, Within
 
-OptionReader = Callable[[Option, IpVersion], Ways]
-PartReader = Callable[[Part, Lookups], Ways]
+OptionReader = Callable[[Option, IpVersion], Alternatives]
+MatchReader = Callable[[Extension, Lookups], Alternatives]
 
 
-def read_match(part: Part, lookups: Lookups) -> Ways:
-    """Return what a match asks; what is not interpreted is Unknown."""
-    read = MATCHES.get(part.name)
-    known = VALUES.get(part.name, {})
-    # Options of other versions may say anything; where each option stands for itself, _each sees to it.
-    if read is None or (part.name in _WHOLE and any(option.name not in known for option in part.options)):
-        return _unknown(part.text)
+def read_match(extension: Extension, lookups: Lookups) -> Alternatives:
+    """Return the test of a match; one that is not interpreted becomes ``Unknown``."""
+    read = MATCHES.get(extension.name)
+    options = OPTION_VALUE_COUNTS.get(extension.name, {})
+    # An unknown option may change the others; matches of independent options handle it option by option.
+    if read is None or (
+        extension.name in _WHOLE_MATCHES and any(option.name not in options for option in extension.options)
+    ):
+        return _unknown(extension.text)
     try:
-        return read(part, lookups)
+        return read(extension, lookups)
     except NotInterpretedError:
-        return _unknown(part.text)
+        return _unknown(extension.text)
 
 
-def _unknown(text: str) -> Ways:
+def _unknown(text: str) -> Alternatives:
     return ((Unknown(text),),)
 
 
-def _each(readers: Mapping[str, OptionReader]) -> PartReader:
-    """Return what reads a match whose options ask one thing each."""
+def _options_reader(readers: Mapping[str, OptionReader]) -> MatchReader:
+    """Return a reader of a match whose options are independent tests."""
 
-    def read(part: Part, lookups: Lookups) -> Ways:
-        return together([one(part, option, lookups.version) for option in part.options])
+    def read(extension: Extension, lookups: Lookups) -> Alternatives:
+        return all_of([one(extension, option, lookups.version) for option in extension.options])
 
-    def one(part: Part, option: Option, version: IpVersion) -> Ways:
+    def one(extension: Extension, option: Option, version: IpVersion) -> Alternatives:
         reader = readers.get(option.name)
         try:
             if reader is not None:
                 return reader(option, version)
         except NotInterpretedError:
             pass
-        return _unknown(f"-m {part.name} {option.text}")
+        return _unknown(f"-m {extension.name} {option.text}")
 
     return read
 
 
-def _always(_: Option, __: IpVersion) -> Ways:
+def _always(_: Option, __: IpVersion) -> Alternatives:
     return ALWAYS
 
 
-def _source_port(option: Option, _: IpVersion) -> Ways:
-    return ((Within(Field.SOURCE_PORT, ports(plain(option.values[0])), option.inverted),),)
+def _source_port(option: Option, _: IpVersion) -> Alternatives:
+    return ((Within(Field.SOURCE_PORT, ports(unquote(option.values[0])), option.inverted),),)
 
 
-def _destination_port(option: Option, _: IpVersion) -> Ways:
-    return ((Within(Field.DESTINATION_PORT, ports(plain(option.values[0])), option.inverted),),)
+def _destination_port(option: Option, _: IpVersion) -> Alternatives:
+    return ((Within(Field.DESTINATION_PORT, ports(unquote(option.values[0])), option.inverted),),)
 
 
 _PORTS: Mapping[str, OptionReader] = {"--sport": _source_port, "--dport": _destination_port}
 
 
-def _listed(option: Option) -> Ranges:
-    return ranges(pair for item in plain(option.values[0]).split(",") for pair in ports(item))
+def _port_list(option: Option) -> Ranges:
+    return ranges(pair for item in unquote(option.values[0]).split(",") for pair in ports(item))
 
 
-def _source_ports(option: Option, _: IpVersion) -> Ways:
-    return ((Within(Field.SOURCE_PORT, _listed(option), option.inverted),),)
+def _source_ports(option: Option, _: IpVersion) -> Alternatives:
+    return ((Within(Field.SOURCE_PORT, _port_list(option), option.inverted),),)
 
 
-def _destination_ports(option: Option, _: IpVersion) -> Ways:
-    return ((Within(Field.DESTINATION_PORT, _listed(option), option.inverted),),)
+def _destination_ports(option: Option, _: IpVersion) -> Alternatives:
+    return ((Within(Field.DESTINATION_PORT, _port_list(option), option.inverted),),)
 
 
-def _ports_of_either_end(option: Option, _: IpVersion) -> Ways:
-    listed = _listed(option)
+def _either_port(option: Option, _: IpVersion) -> Alternatives:
+    port_ranges = _port_list(option)
     tests = [
-        (Within(field, listed), Within(field, listed, inverted=True))
+        (Within(field, port_ranges), Within(field, port_ranges, inverted=True))
         for field in (Field.SOURCE_PORT, Field.DESTINATION_PORT)
     ]
-    return (tuple(opposite for _, opposite in tests),) if option.inverted else either(tests)
+    return (tuple(inverse for _, inverse in tests),) if option.inverted else any_of(tests)
 
 
-def _mark(option: Option, _: IpVersion) -> Ways:
-    value, mask = masked(plain(option.values[0]))
+def _mark(option: Option, _: IpVersion) -> Alternatives:
+    value, mask = mark_and_mask(unquote(option.values[0]))
     return ((Marked(mask, single(value), option.inverted),),)
 
 
@@ -107,24 +119,24 @@ _ADDRESS_TYPES = frozenset(
 )
 
 
-def _address_type(option: Option, _: IpVersion) -> Ways:
-    types = frozenset(plain(option.values[0]).lower().split(","))
+def _address_type(option: Option, _: IpVersion) -> Alternatives:
+    types = frozenset(unquote(option.values[0]).lower().split(","))
     if not types <= _ADDRESS_TYPES:
         raise NotInterpretedError(option.name)
     field: Field = Field.SOURCE if option.name == "--src-type" else Field.DESTINATION
     return ((AddressType(field, types, option.inverted),),)  # type: ignore[arg-type]
 
 
-def _source_range(option: Option, version: IpVersion) -> Ways:
-    return ((Within(Field.SOURCE, span(plain(option.values[0]), version), option.inverted),),)
+def _source_range(option: Option, version: IpVersion) -> Alternatives:
+    return ((Within(Field.SOURCE, address_range(unquote(option.values[0]), version), option.inverted),),)
 
 
-def _destination_range(option: Option, version: IpVersion) -> Ways:
-    return ((Within(Field.DESTINATION, span(plain(option.values[0]), version), option.inverted),),)
+def _destination_range(option: Option, version: IpVersion) -> Alternatives:
+    return ((Within(Field.DESTINATION, address_range(unquote(option.values[0]), version), option.inverted),),)
 
 
-def _packet_type(option: Option, _: IpVersion) -> Ways:
-    kind = plain(option.values[0]).lower()
+def _packet_type(option: Option, _: IpVersion) -> Alternatives:
+    kind = unquote(option.values[0]).lower()
     if kind in ("unicast", "host"):
         others = frozenset({"broadcast", "multicast"})
         return ((AddressType(Field.DESTINATION, others, not option.inverted),),)
@@ -133,46 +145,46 @@ def _packet_type(option: Option, _: IpVersion) -> Ways:
     return ((AddressType(Field.DESTINATION, frozenset({kind}), option.inverted),),)
 
 
-def _icmp_type(option: Option, _: IpVersion) -> Ways:
-    if plain(option.values[0]) != "any":
+def _icmp_type(option: Option, _: IpVersion) -> Alternatives:
+    if unquote(option.values[0]) != "any":
         raise NotInterpretedError(option.name)
     return NEVER if option.inverted else ALWAYS
 
 
-def _statistic(part: Part, _: Lookups) -> Ways:
-    """Read a share of all packets: drawn, or every so many."""
-    options = {option.name: option for option in part.options}
+def _statistic(extension: Extension, _: Lookups) -> Alternatives:
+    """Read ``statistic``: a random share of the packets, or every n-th packet."""
+    options = {option.name: option for option in extension.options}
     option = options.get("--probability") or options.get("--every")
     if option is None:
-        raise NotInterpretedError(part.name)
-    text = plain(option.values[0])
+        raise NotInterpretedError(extension.name)
+    text = unquote(option.values[0])
     if option.name == "--every":
         every = number(text, (1 << 32) - 1)
-        share = chance(f"0.{'0' * 12}") if not every else chance("1") / every
+        share = probability(f"0.{'0' * 12}") if not every else probability("1") / every
     else:
-        share = chance(text)
-    return ((Chance(1 - share if option.inverted else share),),)
+        share = probability(text)
+    return ((Probability(1 - share if option.inverted else share),),)
 
 
-def _physdev(part: Part, _: Lookups) -> Ways:
-    """Read what is asked of a packet without a bridge: only what is not so is so (xt_physdev.c)."""
-    return ALWAYS if all(option.inverted for option in part.options) else NEVER
+def _physdev(extension: Extension, _: Lookups) -> Alternatives:
+    """Read ``physdev`` for a packet without a bridge port: only inverted tests pass (xt_physdev.c)."""
+    return ALWAYS if all(option.inverted for option in extension.options) else NEVER
 
 
-def _rpfilter(part: Part, _: Lookups) -> Ways:
-    return NEVER if any(option.name == "--invert" for option in part.options) else ALWAYS
+def _rpfilter(extension: Extension, _: Lookups) -> Alternatives:
+    return NEVER if any(option.name == "--invert" for option in extension.options) else ALWAYS
 
 
-def _ipvs(part: Part, lookups: Lookups) -> Ways:
-    """Read which virtual server a packet is sent for; fewer than all three of its parts say less than a server."""
-    options = {option.name: option for option in part.options}
+def _ipvs(extension: Extension, lookups: Lookups) -> Alternatives:
+    """Read ``ipvs``: the virtual server of a packet; it is not interpreted without address, protocol and port."""
+    options = {option.name: option for option in extension.options}
     others = options.keys() - {"--ipvs", "--vaddr", "--vproto", "--vport"}
-    if others or len(options) < len(("--vaddr", "--vproto", "--vport")) or any(o.inverted for o in part.options):
-        raise NotInterpretedError(part.name)
+    if others or len(options) < len(("--vaddr", "--vproto", "--vport")) or any(o.inverted for o in extension.options):
+        raise NotInterpretedError(extension.name)
     where, has_mask, mask = _value(options, "--vaddr").partition("/")
     if has_mask and mask not in ("32", "128", "255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"):
-        raise NotInterpretedError(part.name)
-    server = ThroughServer(
+        raise NotInterpretedError(extension.name)
+    server = ViaVirtualServer(
         address(where, lookups.version), protocol(_value(options, "--vproto")), port(_value(options, "--vport"))
     )
     return ((server,),)
@@ -181,20 +193,20 @@ def _ipvs(part: Part, lookups: Lookups) -> Ways:
 def _value(options: Mapping[str, Option], name: str) -> str:
     if name not in options:
         raise NotInterpretedError(name)
-    return plain(options[name].values[0])
+    return unquote(options[name].values[0])
 
 
-def _match_set(part: Part, lookups: Lookups) -> Ways:
-    return lookups.match_set(part)
+def _match_set(extension: Extension, lookups: Lookups) -> Alternatives:
+    return lookups.match_set(extension)
 
 
-def _recent(part: Part, lookups: Lookups) -> Ways:
-    return lookups.recent(part)
+def _recent(extension: Extension, lookups: Lookups) -> Alternatives:
+    return lookups.match_recent(extension)
 
 
-_TCP: Mapping[str, OptionReader] = {**_PORTS, "--tcp-flags": flags.read_flags, "--syn": flags.read_syn}
+_TCP: Mapping[str, OptionReader] = {**_PORTS, "--tcp-flags": tcp_flags.read_flags, "--syn": tcp_flags.read_syn}
 _MULTIPORT: Mapping[str, OptionReader] = {
-    "--ports": _ports_of_either_end,
+    "--ports": _either_port,
     "--sports": _source_ports,
     "--dports": _destination_ports,
 }
@@ -207,11 +219,11 @@ _CONNTRACK: Mapping[str, OptionReader] = {
 }
 
 
-def _table(of_options: Iterable[tuple[str, Mapping[str, OptionReader]]]) -> dict[str, PartReader]:
-    return {name: _each(readers) for name, readers in of_options}
+def _option_matches(of_options: Iterable[tuple[str, Mapping[str, OptionReader]]]) -> dict[str, MatchReader]:
+    return {name: _options_reader(readers) for name, readers in of_options}
 
 
-_WHOLE: Mapping[str, PartReader] = {
+_WHOLE_MATCHES: Mapping[str, MatchReader] = {
     "statistic": _statistic,
     "recent": _recent,
     "set": _match_set,
@@ -219,10 +231,10 @@ _WHOLE: Mapping[str, PartReader] = {
     "rpfilter": _rpfilter,
     "ipvs": _ipvs,
 }
-"""Matches whose options say something together."""
+"""Matches whose options depend on each other."""
 
-MATCHES: Mapping[str, PartReader] = {
-    **_table(
+MATCHES: Mapping[str, MatchReader] = {
+    **_option_matches(
         (
             ("comment", {"--comment": _always}),
             ("nfacct", {"--nfacct-name": _always}),
@@ -242,5 +254,5 @@ MATCHES: Mapping[str, PartReader] = {
             ("pkttype", {"--pkt-type": _packet_type}),
         )
     ),
-    **_WHOLE,
+    **_WHOLE_MATCHES,
 }

@@ -1,14 +1,15 @@
-"""What each target does. ``NO_EFFECT`` are those that change nothing of a packet's fate."""
+"""Reads targets: a target with its options in, its steps out. ``NO_EFFECT`` are targets without effect on packets."""
 
 from collections.abc import Callable, Mapping
 
-from knft.interpret.iptables.arguments import Part
-from knft.interpret.iptables.errors import NotInterpretedError
+from knft.families import IpVersion
+from knft.interpret.errors import NotInterpretedError
+from knft.interpret.iptables.arguments import Extension
 from knft.interpret.iptables.lookups import Lookups
-from knft.interpret.iptables.numbers import ALL_BITS, masked, number, ports, span
-from knft.interpret.iptables.words import plain
-from knft.interpret.ranges import NOTHING, Ranges
-from knft.interpret.rules import IpVersion, SetMark, Step, Translate, Unknown, Verdict
+from knft.interpret.iptables.numbers import ALL_BITS, address_range, mark_and_mask, number, ports
+from knft.interpret.iptables.quoting import unquote
+from knft.interpret.ranges import EMPTY, Ranges
+from knft.interpret.rules import SetMark, Step, Translate, Unknown, Verdict
 
 NO_EFFECT = frozenset(
     (
@@ -32,9 +33,9 @@ NO_EFFECT = frozenset(
         "ULOG",
     )
 )
-"""They write logs, fields that no rule here looks at, or copies."""
+"""They log, copy packets, or change fields that no interpreted rule tests."""
 
-_OTHERS = frozenset(
+_NOT_INTERPRETED = frozenset(
     (
         "CLUSTERIP",
         "CT",
@@ -52,7 +53,7 @@ _OTHERS = frozenset(
         "TTL",
     )
 )
-"""Known as no chain's names, and not interpreted."""
+"""Targets that are not interpreted; other names without options are chains."""
 
 _VERDICTS = {
     "ACCEPT": Verdict("accept"),
@@ -61,35 +62,35 @@ _VERDICTS = {
     "RETURN": Verdict("return"),
 }
 
-TargetReader = Callable[[Part, Lookups], tuple[Step, ...]]
+TargetReader = Callable[[Extension, Lookups], tuple[Step, ...]]
 
 
-def read_target(part: Part, lookups: Lookups) -> tuple[Step, ...] | None:
-    """Return what a target does, nothing where that has no effect, or None where it is no target but a chain."""
-    if part.jump == "-g":
+def read_target(extension: Extension, lookups: Lookups) -> tuple[Step, ...] | None:
+    """Return the steps of a target; none if it has no effect, None if it is a chain."""
+    if extension.flag == "-g":
         return None
-    verdict = _VERDICTS.get(part.name)
+    verdict = _VERDICTS.get(extension.name)
     if verdict is not None:
         return (verdict,)
-    if part.name in NO_EFFECT:
+    if extension.name in NO_EFFECT:
         return ()
-    read = _TARGETS.get(part.name)
+    read = _TARGETS.get(extension.name)
     try:
         if read is not None:
-            return read(part, lookups)
+            return read(extension, lookups)
     except NotInterpretedError:
-        return (Unknown(part.text),)
-    # What has options is no chain, whatever its name.
-    return (Unknown(part.text),) if part.name in _OTHERS or part.options else None
+        return (Unknown(extension.text),)
+    # A name with options is a target, not a chain.
+    return (Unknown(extension.text),) if extension.name in _NOT_INTERPRETED or extension.options else None
 
 
-def _mark(part: Part, _: Lookups) -> tuple[Step, ...]:
-    if len(part.options) != 1:
-        raise NotInterpretedError(part.name)
-    (option,) = part.options
-    text = plain(option.values[0]) if option.values else ""
+def _mark(extension: Extension, _: Lookups) -> tuple[Step, ...]:
+    if len(extension.options) != 1:
+        raise NotInterpretedError(extension.name)
+    (option,) = extension.options
+    text = unquote(option.values[0]) if option.values else ""
     if option.name in ("--set-mark", "--set-xmark"):
-        value, mask = masked(text)
+        value, mask = mark_and_mask(text)
         cleared = mask | value if option.name == "--set-mark" else mask
         return (SetMark(ALL_BITS & ~cleared, value),)
     bits = number(text, ALL_BITS)
@@ -103,76 +104,76 @@ def _mark(part: Part, _: Lookups) -> tuple[Step, ...]:
     raise NotInterpretedError(option.name)
 
 
-def _destination(part: Part, lookups: Lookups) -> tuple[Step, ...]:
-    addresses, new_ports = _to(part, "--to-destination", lookups.version)
+def _destination(extension: Extension, lookups: Lookups) -> tuple[Step, ...]:
+    addresses, new_ports = _nat_target(extension, "--to-destination", lookups.version)
     return (Translate("dnat", addresses, new_ports),)
 
 
-def _source(part: Part, lookups: Lookups) -> tuple[Step, ...]:
-    addresses, new_ports = _to(part, "--to-source", lookups.version)
+def _source(extension: Extension, lookups: Lookups) -> tuple[Step, ...]:
+    addresses, new_ports = _nat_target(extension, "--to-source", lookups.version)
     return (Translate("snat", addresses, new_ports),)
 
 
-def _masquerade(part: Part, _: Lookups) -> tuple[Step, ...]:
-    return (Translate("snat", ports=_to_ports(part), to_self=True),)
+def _masquerade(extension: Extension, _: Lookups) -> tuple[Step, ...]:
+    return (Translate("snat", ports=_redirect_ports(extension), to_interface_address=True),)
 
 
-def _redirect(part: Part, _: Lookups) -> tuple[Step, ...]:
-    return (Translate("dnat", ports=_to_ports(part), to_self=True),)
+def _redirect(extension: Extension, _: Lookups) -> tuple[Step, ...]:
+    return (Translate("dnat", ports=_redirect_ports(extension), to_interface_address=True),)
 
 
-def _values(part: Part, name: str) -> list[str]:
-    """Return the values of an option; all others must be such as change only who gets which of them."""
-    if any(option.name not in (name, "--random", "--random-fully", "--persistent") for option in part.options):
-        raise NotInterpretedError(part.name)
-    return [plain(option.values[0]) for option in part.options if option.name == name]
+def _option_values(extension: Extension, name: str) -> list[str]:
+    """Return the values of one option; other options may only change how an address or port is chosen."""
+    if any(option.name not in (name, "--random", "--random-fully", "--persistent") for option in extension.options):
+        raise NotInterpretedError(extension.name)
+    return [unquote(option.values[0]) for option in extension.options if option.name == name]
 
 
-def _to_ports(part: Part) -> Ranges:
-    values = _values(part, "--to-ports")
+def _redirect_ports(extension: Extension) -> Ranges:
+    values = _option_values(extension, "--to-ports")
     if len(values) > 1:
-        raise NotInterpretedError(part.name)
-    return ports(values[0], "-") if values else NOTHING
+        raise NotInterpretedError(extension.name)
+    return ports(values[0], "-") if values else EMPTY
 
 
-def _to(part: Part, name: str, version: IpVersion) -> tuple[Ranges, Ranges]:
-    """Return the addresses and ports of a translation; a shifted range (``80-90/8080``) is not interpreted."""
-    values = _values(part, name)
-    if len(values) != 1:  # kernels before 2.6.11 took more
-        raise NotInterpretedError(part.name)
-    where, port = _apart(values[0], version)
-    return span(where, version) if where else NOTHING, ports(port, "-") if port else NOTHING
+def _nat_target(extension: Extension, name: str, version: IpVersion) -> tuple[Ranges, Ranges]:
+    """Return the addresses and ports of a NAT target; a shifted range (``80-90/8080``) is not interpreted."""
+    values = _option_values(extension, name)
+    if len(values) != 1:  # Linux before 2.6.11 accepted several
+        raise NotInterpretedError(extension.name)
+    addresses, port = _split_address(values[0], version)
+    return address_range(addresses, version) if addresses else EMPTY, ports(port, "-") if port else EMPTY
 
 
-def _apart(text: str, version: IpVersion) -> tuple[str, str]:
-    """Return the addresses and the ports in a text, as libxt_NAT.c tells them apart."""
+def _split_address(text: str, version: IpVersion) -> tuple[str, str]:
+    """Return the address part and the port part of a NAT target, as libxt_NAT.c splits it."""
     if text.startswith("["):
-        where, _, rest = text[1:].partition("]")
-        return where, rest.removeprefix(":")
-    if version == 6 and text.count(":") != 1:  # noqa: PLR2004 - one colon only stands before a port
+        addresses, _, rest = text[1:].partition("]")
+        return addresses, rest.removeprefix(":")
+    if version == 6 and text.count(":") != 1:  # noqa: PLR2004 - a single colon precedes a port
         return text, ""
-    where, _, port = text.partition(":")
-    return where, port
+    addresses, _, port = text.partition(":")
+    return addresses, port
 
 
-def _connmark(part: Part, _: Lookups) -> tuple[Step, ...]:
-    """Read what is done to a connection's mark; only its return to the packet changes that."""
-    if any(option.name == "--restore-mark" for option in part.options):
-        raise NotInterpretedError(part.name)
+def _connmark(extension: Extension, _: Lookups) -> tuple[Step, ...]:
+    """Read ``CONNMARK``: only ``--restore-mark`` changes the packet."""
+    if any(option.name == "--restore-mark" for option in extension.options):
+        raise NotInterpretedError(extension.name)
     return ()
 
 
-_HARMLESS_FOR_CONNTRACK = frozenset({"--helper", "--timeout", "--ctevents", "--expevents"})
+_CT_OPTIONS_WITHOUT_EFFECT = frozenset({"--helper", "--timeout", "--ctevents", "--expevents"})
 
 
-def _conntrack(part: Part, _: Lookups) -> tuple[Step, ...]:
-    if not part.options or any(option.name not in _HARMLESS_FOR_CONNTRACK for option in part.options):
-        raise NotInterpretedError(part.name)
+def _conntrack(extension: Extension, _: Lookups) -> tuple[Step, ...]:
+    if not extension.options or any(option.name not in _CT_OPTIONS_WITHOUT_EFFECT for option in extension.options):
+        raise NotInterpretedError(extension.name)
     return ()
 
 
-def _set(part: Part, lookups: Lookups) -> tuple[Step, ...]:
-    return lookups.write_set(part)
+def _set(extension: Extension, lookups: Lookups) -> tuple[Step, ...]:
+    return lookups.write_set(extension)
 
 
 _TARGETS: Mapping[str, TargetReader] = {

@@ -1,50 +1,50 @@
-"""Base chains: where the kernel enters a table, as it is listed, and as a value."""
+"""Reads base chains: a chain of the listing in, its hook, type, priority and policy out."""
 
 import re
 from typing import Literal, cast, get_args
 
+from knft.errors import CaptureError
 from knft.interpret.nftables.document import ListedChain
-from knft.interpret.nftables.problems import Malformed
 from knft.interpret.nftables.scope import full_name
 from knft.interpret.rules import BaseChain, Hook
 
 _HOOKS = frozenset(get_args(Hook))
-_KINDS: dict[str | None, Literal["filter", "nat", "route"]] = {"filter": "filter", "nat": "nat", "route": "route"}
+_TYPES: dict[str | None, Literal["filter", "nat", "route"]] = {"filter": "filter", "nat": "nat", "route": "route"}
 _POLICIES: dict[str | None, Literal["accept", "drop"]] = {None: "accept", "accept": "accept", "drop": "drop"}
-# linux/netfilter_ipv4.h, NF_IP_PRI_*, by nft's names.
+# NF_IP_PRI_* of linux/netfilter_ipv4.h, by the names in nft(8).
 _PRIORITIES = {"raw": -300, "mangle": -150, "dstnat": -100, "filter": 0, "security": 50, "srcnat": 100}
 _PRIORITY = re.compile(r"(?P<name>[a-z]+)?\s*(?:(?P<sign>[+-])?\s*(?P<number>[0-9]{1,10}))?")
 
 
-def base_chain(chain: ListedChain) -> BaseChain | None:
-    """Return where a chain is entered; None for one that is reached by jumps alone, or before IP."""
+def read_base_chain(chain: ListedChain) -> BaseChain | None:
+    """Return the base chain; None for a regular chain, and for one at a hook before IP."""
     if chain.hook is None or chain.hook in ("ingress", "egress"):
         return None
     if chain.hook not in _HOOKS:
-        msg = f'"{chain.hook}" is no hook'
-        raise Malformed(msg)
-    if chain.type not in _KINDS:
-        msg = f'"{chain.type}" is no type of a chain'
-        raise Malformed(msg)
+        msg = f'unknown hook "{chain.hook}"'
+        raise CaptureError(msg)
+    if chain.type not in _TYPES:
+        msg = f'unknown chain type "{chain.type}"'
+        raise CaptureError(msg)
     if chain.policy not in _POLICIES:
-        msg = f'"{chain.policy}" is no policy'
-        raise Malformed(msg)
+        msg = f'unknown policy "{chain.policy}"'
+        raise CaptureError(msg)
     name = full_name(chain.family, chain.table, chain.name)
     hook = cast("Hook", chain.hook)
-    return BaseChain(name, hook, _KINDS[chain.type], _priority(chain.prio), _POLICIES[chain.policy])
+    return BaseChain(name, hook, _TYPES[chain.type], _read_priority(chain.prio), _POLICIES[chain.policy])
 
 
-def _priority(listed: int | str | None) -> int:
-    """Return a priority: a number, a name, or a name and what is added to it."""
+def _read_priority(listed: int | str | None) -> int:
+    """Return a priority that is listed as a number, a name, or a name with an offset."""
     if isinstance(listed, int):
         return listed
-    found = _PRIORITY.fullmatch(listed.strip()) if listed else None
-    name = found["name"] if found else None
+    match = _PRIORITY.fullmatch(listed.strip()) if listed else None
+    name = match["name"] if match else None
     if (
-        found is None
+        match is None
         or (name is not None and name not in _PRIORITIES)
-        or (name and found["number"] and not found["sign"])
+        or (name and match["number"] and not match["sign"])
     ):
-        msg = f"{listed!r} is no priority"
-        raise Malformed(msg)
-    return (_PRIORITIES[name] if name else 0) + int(f"{found['sign'] or ''}{found['number'] or 0}")
+        msg = f"invalid priority {listed!r}"
+        raise CaptureError(msg)
+    return (_PRIORITIES[name] if name else 0) + int(f"{match['sign'] or ''}{match['number'] or 0}")

@@ -1,7 +1,7 @@
-"""Sets and maps: what is listed of them in, collections and single elements out.
+"""Sets and maps of the listing, and how a rule's lookup makes a collection of one.
 
-A container becomes a collection when a rule looks something up in it whose key is numbers; the rule says what the
-numbers are, so that what the container says of its own type is not needed. What rules write is known beforehand.
+A set or a map becomes a ``Collection`` when a rule looks up a key of numbers in it. The rule's expressions give the
+type of each part of the key, so the type that is listed with the set or map is not needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,110 +9,119 @@ from typing import Any
 
 from msgspec import Struct
 
+from knft.errors import CaptureError
+from knft.interpret.errors import NotInterpretedError
 from knft.interpret.nftables.document import ListedContainer
-from knft.interpret.nftables.problems import Malformed, Uninterpreted
 from knft.interpret.nftables.selectors import Number, Selector
 from knft.interpret.nftables.values import Span, span
-from knft.interpret.rules import Collection, Element, Field, Part, Verdict
+from knft.interpret.rules import Collection, Element, Field, KeyPart, Verdict
 
-Value = Verdict | tuple[int, ...] | None
+MapValue = Verdict | tuple[int, ...] | None
 Key = tuple[Number, ...]
 CATCH_ALL = "*"
 
 
-class Listed(Struct, frozen=True):
-    """An element as it is listed: its key, a map's value, its comment."""
+class ListedElement(Struct, frozen=True):
+    """An element as nft lists it: its key, its value if it is a map's, its comment."""
 
     key: Any
     value: Any = None
     comment: str = ""
 
-    def parts(self, count: int) -> list[Any]:
-        """Return the parts of its key; libnftables 1.0.6 loses some."""
-        found = self.key["concat"] if isinstance(self.key, dict) and "concat" in self.key else [self.key]
-        if not isinstance(found, list):
-            msg = f"{found!r} is no concatenation"
-            raise Malformed(msg)
-        if len(found) != count:
-            raise Uninterpreted
-        return found
+    def key_parts(self, count: int) -> list[Any]:
+        """Return the parts of the key; raise NotInterpretedError if there are not ``count``.
+
+        libnftables 1.0.6 omits parts of some concatenations.
+        """
+        parts = self.key["concat"] if isinstance(self.key, dict) and "concat" in self.key else [self.key]
+        if not isinstance(parts, list):
+            msg = f"invalid concatenation {parts!r}"
+            raise CaptureError(msg)
+        if len(parts) != count:
+            raise NotInterpretedError
+        return parts
 
 
 class Container(Struct, frozen=True):
-    """A set or a map that a rule names or holds itself; ``blurred`` is one whose content rules change unseen."""
+    """A set or a map, named or anonymous.
+
+    ``is_dynamic``: rules add keys to it. ``has_unknown_content``: rules change it in a way that is not interpreted.
+    """
 
     name: str
-    held: tuple[Listed, ...] | ListedContainer
-    remembers: bool = False
-    blurred: bool = False
+    content: tuple[ListedElement, ...] | ListedContainer
+    is_dynamic: bool = False
+    has_unknown_content: bool = False
 
     @property
-    def seconds(self) -> int | None:
-        """How long it remembers."""
-        return self.held.timeout if isinstance(self.held, ListedContainer) else None
+    def timeout_seconds(self) -> int | None:
+        """The default timeout of its elements, in seconds."""
+        return self.content.timeout if isinstance(self.content, ListedContainer) else None
 
-    def elements(self) -> tuple[Listed, ...]:
-        """Return what it holds."""
-        return self.held if isinstance(self.held, tuple) else read_elements(self.held.elements())
-
-
-def read_elements(listed: list[Any]) -> tuple[Listed, ...]:
-    """Return elements apart from what they are wrapped in."""
-    return tuple(_element(item) for item in listed)
+    def read_elements(self) -> tuple[ListedElement, ...]:
+        """Return its elements."""
+        return self.content if isinstance(self.content, tuple) else read_elements(self.content.elements())
 
 
-def _element(item: Any) -> Listed:
+def read_elements(listed: list[Any]) -> tuple[ListedElement, ...]:
+    """Return elements without the objects that nft wraps them in."""
+    return tuple(_read_element(item) for item in listed)
+
+
+def _read_element(item: Any) -> ListedElement:
     value = None
     if isinstance(item, list):
         if len(item) != 2:  # noqa: PLR2004 - a key and a value
-            msg = f"{item!r} is no element of a map"
-            raise Malformed(msg)
+            msg = f"invalid map element {item!r}"
+            raise CaptureError(msg)
         item, value = item
     comment = ""
     if isinstance(item, dict) and isinstance(wrapped := item.get("elem"), dict):
         comment = wrapped.get("comment", "")
         item = wrapped.get("val")
     if not isinstance(comment, str) or not isinstance(item, dict | str | int):
-        msg = f"{item!r} is no element"
-        raise Malformed(msg)
-    return Listed(item, value, comment)
+        msg = f"invalid element {item!r}"
+        raise CaptureError(msg)
+    return ListedElement(item, value, comment)
 
 
-def numbers_only(selectors: Iterable[Selector]) -> Key:
-    """Return selectors as a key of a collection, where all of them are numbers as they are."""
-    found = tuple(selectors)
-    if any(not isinstance(part, Number) or part.mask is not None for part in found):
-        raise Uninterpreted
-    return found  # type: ignore[return-value]
+def numeric_key(selectors: Iterable[Selector]) -> Key:
+    """Return selectors as the key of a collection; raise NotInterpretedError unless all are unmasked numbers."""
+    key = tuple(selectors)
+    if any(not isinstance(part, Number) or part.mask is not None for part in key):
+        raise NotInterpretedError
+    return key  # type: ignore[return-value]
 
 
-def parts_of(key: Key) -> tuple[Part, ...]:
-    """Return a key as a lookup has it."""
+def key_parts(key: Key) -> tuple[KeyPart, ...]:
+    """Return the key as steps of ``knft.interpret.rules`` have it."""
     return tuple(part.part for part in key)
 
 
-def is_random(key: Key) -> bool:
-    """Tell whether two lookups of the key may differ."""
+def is_random_key(key: Key) -> bool:
+    """Tell whether a part of the key is a random number, so that two lookups may differ."""
     return not all(isinstance(part.part, Field | int) for part in key)
 
 
-def collection(
-    container: Container, elements: Iterable[Listed], key: Key, read_value: Callable[[Any], Value]
+def build_collection(
+    container: Container, elements: Iterable[ListedElement], key: Key, read_value: Callable[[Any], MapValue]
 ) -> Collection:
-    """Return the collection of all elements but a map's catch-all one."""
-    collected = tuple(_collected(elements, key, read_value))
+    """Return the collection of all elements, except a map's catch-all element."""
+    collected = tuple(_collection_elements(elements, key, read_value))
     return Collection(
-        container.name, collected, container.remembers, container.seconds if container.remembers else None
+        container.name, collected, container.is_dynamic, container.timeout_seconds if container.is_dynamic else None
     )
 
 
-def _collected(listed: Iterable[Listed], key: Key, read_value: Callable[[Any], Value]) -> Iterator[Element]:
+def _collection_elements(
+    listed: Iterable[ListedElement], key: Key, read_value: Callable[[Any], MapValue]
+) -> Iterator[Element]:
     for element in listed:
         if element.key == CATCH_ALL:
             if element.value is None:
-                yield Element(tuple(part.kind.all for part in key), None, element.comment)
+                yield Element(tuple(part.kind.full_range for part in key), None, element.comment)
             continue
-        spans = map(span, element.parts(len(key)), (part.kind for part in key))
+        spans = map(span, element.key_parts(len(key)), (part.kind for part in key))
         yield Element(tuple(map(_compact, spans)), read_value(element.value), element.comment)
 
 
@@ -120,8 +129,11 @@ def _compact(numbers: Span) -> int | Span:
     return numbers[0] if numbers[0] == numbers[1] else numbers
 
 
-class Written(Struct, frozen=True):
-    """What rules do to containers of their table: the names of those that they fill, and of those that are blurred."""
+class RuleWrites(Struct, frozen=True):
+    """What the rules of a table do to its sets and maps, by name.
 
-    remembering: frozenset[str] = frozenset()
-    blurred: frozenset[str] = frozenset()
+    They add keys of numbers to ``dynamic_sets``, and change ``unknown_containers`` in ways that are not interpreted.
+    """
+
+    dynamic_sets: frozenset[str] = frozenset()
+    unknown_containers: frozenset[str] = frozenset()

@@ -1,7 +1,6 @@
-"""The listing as typed objects: JSON in, tables, chains, rules and containers out, or an error with its place.
+"""Decodes the JSON of a listing into tables, chains, rules, sets and maps; an error names the object.
 
-It knows what objects look like and nothing of what their expressions mean. Elements stay undecoded until they are asked
-for: most of a large capture is elements.
+Expressions stay as they are. Elements stay undecoded until they are needed: they are most of a large capture.
 """
 
 from typing import Any, NoReturn
@@ -10,7 +9,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from knft.errors import CaptureError
-from knft.interpret.nftables.problems import capture_error
 
 SCHEMA_VERSION = 1
 TableId = tuple[str, str]
@@ -18,13 +16,13 @@ TableId = tuple[str, str]
 
 
 class Metainfo(Struct, frozen=True):
-    """What the listing says of itself."""
+    """The version of the listing's schema."""
 
     json_schema_version: int = SCHEMA_VERSION
 
 
 class ListedTable(Struct, frozen=True):
-    """A table; ``flags`` is a word or a list of them."""
+    """A table; ``flags`` is one flag or a list of flags."""
 
     family: str
     name: str
@@ -36,14 +34,14 @@ class ListedTable(Struct, frozen=True):
         return self.family, self.name
 
     @property
-    def dormant(self) -> bool:
-        """Whether its base chains are switched off; libnftables 1.0.6 lists the first letter of the word alone."""
+    def is_dormant(self) -> bool:
+        """Whether the kernel skips its base chains; libnftables 1.0.6 lists only the first letter of the flag."""
         words = [self.flags] if isinstance(self.flags, str) else self.flags
         return any(word in ("dormant", "d") for word in words)
 
 
 class ListedChain(Struct, frozen=True):
-    """A chain; one without ``hook`` is reached by jumps alone."""
+    """A chain; a regular chain has no ``hook``."""
 
     family: str
     table: str
@@ -55,7 +53,7 @@ class ListedChain(Struct, frozen=True):
 
 
 class ListedRule(Struct, frozen=True):
-    """A rule: its statements as they are listed."""
+    """A rule; ``expr`` are its statements."""
 
     family: str
     table: str
@@ -66,7 +64,7 @@ class ListedRule(Struct, frozen=True):
 
 
 class ListedContainer(Struct, frozen=True):
-    """A set or a map; ``elem`` is decoded by ``elements``."""
+    """A set or a map; ``elements`` decodes ``elem``."""
 
     family: str
     table: str
@@ -76,17 +74,17 @@ class ListedContainer(Struct, frozen=True):
     elem: Raw = Raw(b"[]")
 
     @property
-    def dynamic(self) -> bool:
-        """Whether it says that rules write it; libnftables 1.0.6 says so of none."""
+    def is_dynamic(self) -> bool:
+        """Whether it has the flag ``dynamic``, which libnftables 1.0.6 never lists."""
         return "dynamic" in ([self.flags] if isinstance(self.flags, str) else self.flags)
 
     def elements(self) -> list[Any]:
-        """Return what it holds, as it is listed."""
+        """Return its elements as nft lists them."""
         return msgspec.json.decode(self.elem, type=list[Any])
 
 
 class _Item(Struct, frozen=True):
-    """One object of the listing; kinds that cannot decide a packet's fate by themselves are passed over."""
+    """One object of the listing; kinds that have no effect on packets by themselves are ignored."""
 
     metainfo: Metainfo | UnsetType = UNSET
     table: ListedTable | UnsetType = UNSET
@@ -101,8 +99,8 @@ class _Document(Struct, frozen=True):
     nftables: list[Raw]
 
 
-class Listing(Struct, frozen=True):
-    """All objects of the families that were asked for, in their order; numbers count the listing's objects from 1."""
+class ListedRuleset(Struct, frozen=True):
+    """The objects of some families, in order, each with its number in the listing, from 1."""
 
     tables: tuple[ListedTable, ...]
     chains: tuple[tuple[int, ListedChain], ...]
@@ -112,13 +110,13 @@ class Listing(Struct, frozen=True):
 
 _COMMANDS = frozenset({"add", "insert", "replace", "create", "delete", "destroy", "flush", "list", "reset", "rename"})
 _item_decoder = msgspec.json.Decoder(_Item)
-# What decoding can raise: nesting is limited by the interpreter's stack, text by UTF-8.
-_DECODING = (msgspec.MsgspecError, UnicodeError, RecursionError)
+# RecursionError: the nesting exceeds the interpreter's stack. UnicodeError: the text is not UTF-8.
+_DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def decode(document: bytes | str, families: frozenset[str]) -> Listing:
-    """Return what is listed of tables of these families; raises CaptureError."""
-    items = [(number, _item(number, raw)) for number, raw in enumerate(_objects(document), start=1)]
+def decode_ruleset(document: bytes | str, families: frozenset[str]) -> ListedRuleset:
+    """Return the listed objects of these families; raise CaptureError."""
+    items = [(number, _decode_item(number, raw)) for number, raw in enumerate(_decode_objects(document), start=1)]
     if all(item.metainfo is UNSET for _, item in items):
         msg = "empty, without the metainfo that `nft -j list ruleset` prints first: was it taken as root?"
         raise CaptureError(msg)
@@ -126,8 +124,8 @@ def decode(document: bytes | str, families: frozenset[str]) -> Listing:
         version = item.metainfo.json_schema_version if item.metainfo is not UNSET else SCHEMA_VERSION
         if version != SCHEMA_VERSION:
             place = f"object {number} (metainfo)"
-            raise capture_error(place, f"json_schema_version is {version}, and only {SCHEMA_VERSION} is known")
-    return Listing(
+            raise capture_error(place, f"json_schema_version is {version}, only {SCHEMA_VERSION} is supported")
+    return ListedRuleset(
         tuple(it.table for _, it in items if it.table is not UNSET and it.table.family in families),
         tuple((n, it.chain) for n, it in items if it.chain is not UNSET and it.chain.family in families),
         tuple((n, it.rule) for n, it in items if it.rule is not UNSET and it.rule.family in families),
@@ -140,8 +138,8 @@ def decode(document: bytes | str, families: frozenset[str]) -> Listing:
     )
 
 
-def _objects(document: bytes | str) -> list[Raw]:
-    """Return the listing's objects, undecoded."""
+def _decode_objects(document: bytes | str) -> list[Raw]:
+    """Return the objects of the listing, undecoded."""
     if not document.strip():
         msg = "empty: not what `nft -j list ruleset` prints"
         raise CaptureError(msg)
@@ -150,53 +148,53 @@ def _objects(document: bytes | str) -> list[Raw]:
     except msgspec.ValidationError as error:
         msg = f'not what `nft -j list ruleset` prints, {{"nftables": [...]}}: {error}'
         raise CaptureError(msg) from error
-    except _DECODING as error:
-        raise CaptureError(_said(error)) from error
+    except _DECODING_ERRORS as error:
+        raise CaptureError(_decoding_error_text(error)) from error
 
 
-def _said(error: BaseException) -> str:
+def _decoding_error_text(error: BaseException) -> str:
     if isinstance(error, RecursionError):
-        return "nested too deeply for a listing of nft"
+        return "nested too deeply for the output of nft"
     if "truncated" in str(error):
         return "the JSON ends in the middle: was the capture truncated?"
-    return f"not JSON, which is what `nft -j list ruleset` prints: {error}"
+    return f"not JSON, expected the output of `nft -j list ruleset`: {error}"
 
 
-def _item(number: int, raw: Raw) -> _Item:
+def _decode_item(number: int, raw: Raw) -> _Item:
     try:
         item = _item_decoder.decode(raw)
-    except _DECODING as error:
-        _fail(number, raw, error)
-    if item == _NO_ITEM:
+    except _DECODING_ERRORS as error:
+        _raise_decoding_error(number, raw, error)
+    if item == _EMPTY_ITEM:
         _check_kind(number, raw)
     return item
 
 
-_NO_ITEM = _Item()
+_EMPTY_ITEM = _Item()
 
 
 def _check_kind(number: int, raw: Raw) -> None:
-    """Raise where an object without a known kind is a command, or nothing at all."""
+    """Raise CaptureError if an object without a known kind is a command, or has not exactly one name."""
     try:
         kinds = set(msgspec.json.decode(raw, type=dict[str, Raw]))
-    except _DECODING as error:
-        _fail(number, raw, error)
+    except _DECODING_ERRORS as error:
+        _raise_decoding_error(number, raw, error)
     if commands := sorted(kinds & _COMMANDS):
         place = f"object {number}"
-        raise capture_error(place, f'"{commands[0]}" is a command for nft, not a part of what it lists')
+        raise capture_error(place, f'"{commands[0]}" is a command for nft, not an object of a listing')
     if len(kinds) != 1:
         place = f"object {number}"
-        raise capture_error(place, f"has {len(kinds)} names where nft lists one")
+        raise capture_error(place, f"has {len(kinds)} names, expected one")
 
 
-def _fail(number: int, raw: Raw, error: BaseException) -> NoReturn:
-    """Raise with the object's number, and its names where they can be had."""
+def _raise_decoding_error(number: int, raw: Raw, error: BaseException) -> NoReturn:
+    """Raise CaptureError with the object's number, and with its names if they can be decoded."""
     what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-    raise capture_error(_named(number, raw), what) from error
+    raise capture_error(_undecoded_object_place(number, raw), what) from error
 
 
-class _Names(Struct, frozen=True):
-    """What identifies an object, whatever else is wrong with it."""
+class _Identity(Struct, frozen=True):
+    """The names of an object, decoded apart from its other fields."""
 
     family: Any = None
     table: Any = None
@@ -205,17 +203,22 @@ class _Names(Struct, frozen=True):
     handle: Any = None
 
 
-def _named(number: int, raw: Raw) -> str:
+def _undecoded_object_place(number: int, raw: Raw) -> str:
     try:
-        kind, names = next(iter(msgspec.json.decode(raw, type=dict[str, _Names]).items()))
-    except (*_DECODING, StopIteration):
+        kind, names = next(iter(msgspec.json.decode(raw, type=dict[str, _Identity]).items()))
+    except (*_DECODING_ERRORS, StopIteration):
         return f"object {number}"
-    return place(number, kind, (names.family, names.table, names.chain or names.name), names.handle)
+    return object_place(number, kind, (names.family, names.table, names.chain or names.name), names.handle)
 
 
-def place(number: int, kind: str, names: tuple[object, ...], handle: object = None) -> str:
-    """Return where in a listing something stands, for people."""
+def object_place(number: int, kind: str, names: tuple[object, ...], handle: object = None) -> str:
+    """Return the place of an object in the listing, such as ``object 2 (chain ip t c)``."""
     words = [word for word in names if isinstance(word, str)]
     if isinstance(handle, int) and handle:
         words.append(f"handle {handle}")
     return f"object {number} ({' '.join([kind, *words])})"
+
+
+def capture_error(place: str, what: object) -> CaptureError:
+    """Return an error whose message starts with the place of the object."""
+    return CaptureError(f"{place}: {what}")

@@ -1,7 +1,7 @@
-"""Sets and maps in rules: whether a key is in one, and what one has for it.
+"""Lookups in sets and maps: a rule's key and its set or map in, alternatives out.
 
-Where all parts of a key are numbers, the kernel's lookup is a lookup here. Where not (interfaces, states, marks), each
-element becomes a way of its own.
+If all parts of the key are numbers, the lookup becomes a step that looks the key up in a collection. If not (for
+interfaces, states and marks), each element becomes an alternative.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,165 +10,181 @@ from typing import Any
 
 from msgspec import Struct
 
+from knft.errors import CaptureError
+from knft.interpret.alternatives import Alternative, Alternatives
+from knft.interpret.errors import NotInterpretedError
 from knft.interpret.nftables.containers import (
     CATCH_ALL,
     Container,
     Key,
-    Listed,
-    Value,
-    is_random,
-    numbers_only,
-    parts_of,
+    ListedElement,
+    MapValue,
+    is_random_key,
+    key_parts,
+    numeric_key,
 )
 from knft.interpret.nftables.marks import Mark
-from knft.interpret.nftables.matching import Way, Ways, equal
-from knft.interpret.nftables.problems import Malformed, Uninterpreted
+from knft.interpret.nftables.matching import equals_any
 from knft.interpret.nftables.scope import Scope
-from knft.interpret.nftables.selectors import Number, Opaque, Selector
+from knft.interpret.nftables.selectors import Number, Selector, UninterpretedSelector
 from knft.interpret.rules import InSet, Step, Unknown, Verdict
 
-MOST_WAYS = 256
-"""How many elements are said one by one; a rule with more is not interpreted."""
+MAX_ALTERNATIVES = 256
+"""The most alternatives of a rule; a match that needs more is not interpreted."""
 
 
-def in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inverted: bool, text: str) -> Ways:
+def match_in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inverted: bool, text: str) -> Alternatives:
     """Return the test that a key is in a set."""
     container = scope.container(data)
-    if (needs := _opaque(selectors)) is not None:
-        return ((*needs, Unknown(text)),)
+    if (dependencies := _uninterpreted_dependencies(selectors)) is not None:
+        return ((*dependencies, Unknown(text)),)
     if len(selectors) == 1 and not _is_collection(selectors[0], container):
-        keys = [element.key for element in scope.names.fixed_elements(container)]
-        return equal(selectors[0], keys, inverted=inverted, text=text)
+        keys = [element.key for element in scope.objects.constant_elements(container)]
+        return equals_any(selectors[0], keys, inverted=inverted, text=text)
     try:
-        key = numbers_only(selectors)
-    except Uninterpreted:
-        return _one_by_one(scope, selectors, container, text=text, inverted=inverted)
-    name = scope.names.collected(container, key, _no_value)
-    return ((*_needs(selectors), InSet(name, parts_of(key), inverted)),)
+        key = numeric_key(selectors)
+    except NotInterpretedError:
+        return _expand_set(scope, selectors, container, text=text, inverted=inverted)
+    name = scope.objects.add_collection(container, key, _no_value)
+    return ((*_dependencies(selectors), InSet(name, key_parts(key), inverted)),)
 
 
 def _is_collection(selector: Selector, container: Container) -> bool:
-    named = not isinstance(container.held, tuple)
-    return named and isinstance(selector, Number) and selector.mask is None
+    is_named = not isinstance(container.content, tuple)
+    return is_named and isinstance(selector, Number) and selector.mask is None
 
 
 def _no_value(listed: Any) -> None:
-    """Return the value of a set's element; a map that is used as a set is not interpreted."""
+    """Accept an element of a set; a map that is used as a set is not interpreted."""
     if listed is not None:
-        raise Uninterpreted
+        raise NotInterpretedError
 
 
-def _needs(selectors: Iterable[Selector]) -> Way:
-    return tuple(step for part in selectors if isinstance(part, Number) for step in part.needs)
+def _dependencies(selectors: Iterable[Selector]) -> Alternative:
+    return tuple(step for part in selectors if isinstance(part, Number) for step in part.dependencies)
 
 
-def _opaque(selectors: Sequence[Selector]) -> Way | None:
-    """Return what is known to be tested where a part is not interpreted."""
-    if not any(isinstance(part, Opaque) for part in selectors):
+def _uninterpreted_dependencies(selectors: Sequence[Selector]) -> Alternative | None:
+    """Return the dependencies of a key if a part of it is not interpreted; None if all parts are."""
+    if not any(isinstance(part, UninterpretedSelector) for part in selectors):
         return None
-    return tuple(step for part in selectors if isinstance(part, Opaque | Number) for step in part.needs)
-
-
-def _one_by_one(
-    scope: Scope, selectors: Sequence[Selector], container: Container, *, inverted: bool, text: str
-) -> Ways:
-    elements = scope.names.fixed_elements(container)
-    if inverted or len(elements) > MOST_WAYS:
-        raise Uninterpreted
-    return tuple(way for element in elements for way in _way_of(selectors, element, text))
-
-
-def _way_of(selectors: Sequence[Selector], element: Listed, text: str) -> Ways:
-    """Return the test that a key is that of one element."""
-    if any(isinstance(part, Number) and is_random((part,)) for part in selectors):
-        raise Uninterpreted
-    tests = (
-        equal(part, [value], inverted=False, text=text)
-        for part, value in zip(selectors, element.parts(len(selectors)), strict=True)
+    return tuple(
+        step for part in selectors if isinstance(part, UninterpretedSelector | Number) for step in part.dependencies
     )
-    return tuple(tuple(step for way in ways for step in way) for ways in product(*tests))
 
 
-class Use(Struct, frozen=True):
-    """What a rule does with a map's value: as a value of a collection, as a step that asks it, as steps of its own."""
+def _expand_set(
+    scope: Scope, selectors: Sequence[Selector], container: Container, *, inverted: bool, text: str
+) -> Alternatives:
+    """Return an alternative for each element."""
+    elements = scope.objects.constant_elements(container)
+    if inverted or len(elements) > MAX_ALTERNATIVES:
+        raise NotInterpretedError
+    return tuple(steps for element in elements for steps in _match_element(selectors, element, text))
 
-    read_value: Callable[[Any], Value]
+
+def _match_element(selectors: Sequence[Selector], element: ListedElement, text: str) -> Alternatives:
+    """Return the test that the key equals an element's."""
+    if any(isinstance(part, Number) and is_random_key((part,)) for part in selectors):
+        raise NotInterpretedError
+    tests = (
+        equals_any(part, [value], inverted=False, text=text)
+        for part, value in zip(selectors, element.key_parts(len(selectors)), strict=True)
+    )
+    return tuple(tuple(step for steps in alternatives for step in steps) for alternatives in product(*tests))
+
+
+class MapUse(Struct, frozen=True):
+    """What a statement does with the value that it finds in a map.
+
+    ``read_value`` makes the listed value a value of a collection, ``by_collection`` makes the step that looks a key up
+    in a collection, and ``by_value`` makes the steps for one listed value. ``suffix`` goes after the collection's name.
+    """
+
+    read_value: Callable[[Any], MapValue]
     by_collection: Callable[[str, Key], Step]
-    by_value: Callable[[Any], Way]
+    by_value: Callable[[Any], Alternative]
     suffix: str = ""
 
 
-def choose(scope: Scope, selectors: Sequence[Selector], data: Any, use: Use, text: str) -> Ways:
-    """Return what becomes of a key for which a map has a value; the rule ends where it has none."""
+def look_up(scope: Scope, selectors: Sequence[Selector], data: Any, use: MapUse, text: str) -> Alternatives:
+    """Return the steps for the value that a map has for a key; the rule ends if it has none."""
     container = scope.container(data)
-    if (needs := _opaque(selectors)) is not None:
-        return ((*needs, Unknown(text)),)
-    if container.remembers or container.blurred:
-        raise Uninterpreted
+    if (dependencies := _uninterpreted_dependencies(selectors)) is not None:
+        return ((*dependencies, Unknown(text)),)
+    if container.is_dynamic or container.has_unknown_content:
+        raise NotInterpretedError
     try:
         return _by_collection(scope, selectors, container, use)
-    except Uninterpreted:
-        return _by_value(scope, selectors, container, use, text)
+    except NotInterpretedError:
+        return _expand_map(scope, selectors, container, use, text)
 
 
-def _by_collection(scope: Scope, selectors: Sequence[Selector], container: Container, use: Use) -> Ways:
-    key = numbers_only(selectors)
-    renamed = Container(f"{container.name}{use.suffix}", container.held)
-    name = scope.names.collected(renamed, key, use.read_value)
-    other = scope.names.catch_all(name)
-    if other is not None and is_random(key):
-        raise Uninterpreted
-    needs = _needs(selectors)
-    found: Way = (*needs, use.by_collection(name, key))
-    if other is None:
+def _by_collection(scope: Scope, selectors: Sequence[Selector], container: Container, use: MapUse) -> Alternatives:
+    key = numeric_key(selectors)
+    renamed = Container(f"{container.name}{use.suffix}", container.content)
+    name = scope.objects.add_collection(renamed, key, use.read_value)
+    catch_all = scope.objects.catch_all_element(name)
+    if catch_all is not None and is_random_key(key):
+        raise NotInterpretedError
+    dependencies = _dependencies(selectors)
+    found: Alternative = (*dependencies, use.by_collection(name, key))
+    if catch_all is None:
         return (found,)
-    return found, (*needs, InSet(name, parts_of(key), inverted=True), *use.by_value(other.value))
+    return found, (*dependencies, InSet(name, key_parts(key), inverted=True), *use.by_value(catch_all.value))
 
 
-def _by_value(scope: Scope, selectors: Sequence[Selector], container: Container, use: Use, text: str) -> Ways:
-    elements = scope.names.fixed_elements(container)
-    if len(elements) > MOST_WAYS:
-        raise Uninterpreted
+def _expand_map(
+    scope: Scope, selectors: Sequence[Selector], container: Container, use: MapUse, text: str
+) -> Alternatives:
+    """Return an alternative for each element, or for each value if the key has one part."""
+    elements = scope.objects.constant_elements(container)
+    if len(elements) > MAX_ALTERNATIVES:
+        raise NotInterpretedError
     if len(selectors) == 1:
-        found = _grouped(selectors[0], elements, use, text)
+        alternatives = _group_by_value(selectors[0], elements, use, text)
     else:
-        found = [(*way, *use.by_value(it.value)) for it in elements for way in _way_of(selectors, it, text)]
-    if any(isinstance(part, Mark) for part in selectors) and any(map(_comes_back, found)):
-        # What is jumped to may change the mark, and another element would be found when it returns.
-        raise Uninterpreted
-    return tuple(found)
+        alternatives = [
+            (*tests, *use.by_value(element.value))
+            for element in elements
+            for tests in _match_element(selectors, element, text)
+        ]
+    if any(isinstance(part, Mark) for part in selectors) and any(map(_has_jump, alternatives)):
+        # The chain may change the mark, so that the next alternative would match when the chain returns.
+        raise NotInterpretedError
+    return tuple(alternatives)
 
 
-def _comes_back(way: Way) -> bool:
-    return any(isinstance(step, Verdict) and step.kind == "jump" for step in way)
+def _has_jump(steps: Alternative) -> bool:
+    return any(isinstance(step, Verdict) and step.kind == "jump" for step in steps)
 
 
-def _grouped(selector: Selector, elements: Iterable[Listed], use: Use, text: str) -> list[Way]:
-    """Return a way for each value of a map whose key has one part."""
-    if isinstance(selector, Number) and is_random((selector,)):
-        raise Uninterpreted
-    keys: dict[Way, list[Any]] = {}
-    others: list[Way] = []
+def _group_by_value(selector: Selector, elements: Iterable[ListedElement], use: MapUse, text: str) -> list[Alternative]:
+    """Return an alternative for each value of a map whose key has one part."""
+    if isinstance(selector, Number) and is_random_key((selector,)):
+        raise NotInterpretedError
+    keys: dict[Alternative, list[Any]] = {}
+    catch_all: list[Alternative] = []
     for element in elements:
         if element.key == CATCH_ALL:
-            others.append(use.by_value(element.value))
+            catch_all.append(use.by_value(element.value))
         else:
             keys.setdefault(use.by_value(element.value), []).append(element.key)
-    tests = [(equal(selector, values, inverted=False, text=text), steps) for steps, values in keys.items()]
-    if others:
-        named = [key for values in keys.values() for key in values]
-        tests += [(equal(selector, named, inverted=True, text=text), steps) for steps in others]
-    return [(*way, *steps) for ways, steps in tests for way in ways]
+    tests = [(equals_any(selector, values, inverted=False, text=text), steps) for steps, values in keys.items()]
+    if catch_all:
+        all_keys = [key for values in keys.values() for key in values]
+        tests += [(equals_any(selector, all_keys, inverted=True, text=text), steps) for steps in catch_all]
+    return [(*test, *steps) for alternatives, steps in tests for test in alternatives]
 
 
-def value_parts(listed: Any) -> list[Any]:
+def map_value_parts(listed: Any) -> list[Any]:
     """Return the parts of a map's value."""
     if isinstance(listed, dict) and "concat" in listed:
         if not isinstance(listed["concat"], list):
-            msg = f"{listed!r} is no concatenation"
-            raise Malformed(msg)
+            msg = f"invalid concatenation {listed!r}"
+            raise CaptureError(msg)
         return list(listed["concat"])
     if listed is None:
-        msg = "an element of a map has no value"
-        raise Malformed(msg)
+        msg = "map element without a value"
+        raise CaptureError(msg)
     return [listed]

@@ -1,4 +1,4 @@
-"""Calculations with the packet's mark: an expression in, ``(mark & keep) ^ flip`` out, whatever its nesting."""
+"""Reads expressions that calculate with the packet's mark: each, however nested, becomes ``(mark & keep) ^ flip``."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ ALL = (1 << 32) - 1
 
 
 class Mark(Struct, frozen=True):
-    """The mark, calculated with; a constant keeps nothing."""
+    """The value ``(mark & keep) ^ flip``; a constant has ``keep=0``."""
 
     keep: int = ALL
     flip: int = 0
 
 
 def read_mark(value: Any) -> Mark | None:
-    """Return what a value makes of the mark; None where it is made of something else, such as conntrack's mark."""
+    """Return the calculation of an expression; None if it has other inputs, such as the conntrack mark."""
     match value:
         case int() if type(value) is int and 0 <= value <= ALL:
             return Mark(0, value)
@@ -23,27 +23,27 @@ def read_mark(value: Any) -> Mark | None:
             return Mark()
         case dict() if len(value) == 1:
             ((operator, operands),) = value.items()
-            if operator in _JOINED and isinstance(operands, list) and operands:
-                return _joined(operator, operands)
+            if operator in _OPERATORS and isinstance(operands, list) and operands:
+                return _combine(operator, operands)
     return None
 
 
-def _joined(operator: str, operands: list[Any]) -> Mark | None:
-    """Return several operands joined; libnftables 1.1 lists more than two where it can."""
-    joined = read_mark(operands[0])
+def _combine(operator: str, operands: list[Any]) -> Mark | None:
+    """Return an operator applied to its operands; libnftables 1.1 may list more than two."""
+    combined = read_mark(operands[0])
     for operand in operands[1:]:
         other = read_mark(operand)
-        if joined is None or other is None:
+        if combined is None or other is None:
             return None
         if other.keep:
-            joined, other = other, joined
+            combined, other = other, combined
         if other.keep:
             return None
-        joined = _JOINED[operator](joined, other.flip)
-    return joined
+        combined = _OPERATORS[operator](combined, other.flip)
+    return combined
 
 
-_JOINED = {
+_OPERATORS = {
     "&": lambda mark, constant: Mark(mark.keep & constant, mark.flip & constant),
     "|": lambda mark, constant: Mark(mark.keep & ~constant, mark.flip & ~constant | constant),
     "^": lambda mark, constant: Mark(mark.keep, mark.flip ^ constant),

@@ -1,70 +1,78 @@
-"""From a listing to a rule set: the order of the steps, and where errors get their place."""
+"""Reads a listing into a ``RuleSet``, and adds the place in the listing to errors."""
 
 from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
-from knft.interpret.nftables.chains import base_chain
-from knft.interpret.nftables.document import ListedChain, ListedRule, Listing, decode, place
-from knft.interpret.nftables.problems import Malformed, capture_error
+from knft.errors import CaptureError
+from knft.families import IpVersion
+from knft.interpret.nftables.chains import read_base_chain
+from knft.interpret.nftables.document import (
+    ListedChain,
+    ListedRule,
+    ListedRuleset,
+    capture_error,
+    decode_ruleset,
+    object_place,
+)
 from knft.interpret.nftables.rule import RuleReader
-from knft.interpret.nftables.scope import Names, full_name
-from knft.interpret.nftables.written import written
-from knft.interpret.rules import BaseChain, Chain, IpVersion, Rule, RuleSet
+from knft.interpret.nftables.rule_writes import find_rule_writes
+from knft.interpret.nftables.scope import NamedObjects, full_name
+from knft.interpret.rules import BaseChain, Chain, Rule, RuleSet
 
 _FAMILIES: dict[int, frozenset[str]] = {4: frozenset({"ip", "inet"}), 6: frozenset({"ip6", "inet"})}
 _Result = TypeVar("_Result")
 
 
 def read(document: bytes | str, version: IpVersion) -> RuleSet:
-    """Return the rules of one IP family that ``nft -j list ruleset`` lists; raises CaptureError."""
-    listing = decode(document, _FAMILIES[version])
-    names = _names(listing, version)
-    reader = RuleReader(names)
+    """Return the rules of one IP family in the output of ``nft -j list ruleset``; raise CaptureError."""
+    listing = decode_ruleset(document, _FAMILIES[version])
+    objects = _named_objects(listing, version)
+    reader = RuleReader(objects)
     rules: dict[str, list[Rule]] = {_chain_name(chain): [] for _, chain in listing.chains}
     for number, listed in listing.rules:
         chain = full_name(listed.family, listed.table, listed.chain)
         if chain not in rules:
-            raise capture_error(_place_of_rule(number, listed), f"there is no chain {chain}")
-        rules[chain] += _placed(reader.read, listed, lambda: _place_of_rule(number, listed))  # noqa: B023 - called here
+            raise capture_error(_rule_place(number, listed), f'no chain "{chain}" in the listing')
+        rules[chain] += _read_at(reader.read, listed, lambda: _rule_place(number, listed))  # noqa: B023 - called here
     chains = {name: Chain(name, tuple(found)) for name, found in rules.items()}
-    return RuleSet(version=version, bases=_bases(listing), chains=chains, collections=names.collections)
+    return RuleSet(version=version, base_chains=_base_chains(listing), chains=chains, collections=objects.collections)
 
 
-def _names(listing: Listing, version: IpVersion) -> Names:
-    held = {full_name(it.family, it.table, it.name): it for _, it in listing.containers}
-    changes = written((rule for _, rule in listing.rules), version)
-    return Names(version, map(_chain_name, (chain for _, chain in listing.chains)), held, changes)
+def _named_objects(listing: ListedRuleset, version: IpVersion) -> NamedObjects:
+    containers = {full_name(it.family, it.table, it.name): it for _, it in listing.containers}
+    writes = find_rule_writes((rule for _, rule in listing.rules), version)
+    return NamedObjects(version, map(_chain_name, (chain for _, chain in listing.chains)), containers, writes)
 
 
 def _chain_name(chain: ListedChain) -> str:
     return full_name(chain.family, chain.table, chain.name)
 
 
-def _bases(listing: Listing) -> tuple[BaseChain, ...]:
-    """Return base chains, the youngest first; those of a dormant table are not entered.
+def _base_chains(listing: ListedRuleset) -> tuple[BaseChain, ...]:
+    """Return base chains, the newest first, without those of dormant tables.
 
-    Listings have them in the order in which they were made; of one priority, the kernel enters the youngest first.
+    nft lists them in the order of their creation. The kernel runs the newest of equal priority first.
     """
-    dormant = {table.id for table in listing.tables if table.dormant}
+    dormant = {table.id for table in listing.tables if table.is_dormant}
     found = (
-        _placed(base_chain, chain, lambda: place(number, "chain", (chain.family, chain.table, chain.name)))  # noqa: B023
+        _read_at(read_base_chain, chain, lambda: object_place(number, "chain", (chain.family, chain.table, chain.name)))  # noqa: B023
         for number, chain in reversed(listing.chains)
         if (chain.family, chain.table) not in dormant
     )
     return tuple(base for base in found if base is not None)
 
 
-def _place_of_rule(number: int, rule: ListedRule) -> str:
-    return place(number, "rule", (rule.family, rule.table, rule.chain), rule.handle)
+def _rule_place(number: int, rule: ListedRule) -> str:
+    return object_place(number, "rule", (rule.family, rule.table, rule.chain), rule.handle)
 
 
-def _placed(read_one: Callable[..., _Result], listed: ListedChain | ListedRule, where: Callable[[], str]) -> _Result:
-    """Read one object; say where it stands if it cannot be."""
+def _read_at(read_one: Callable[..., _Result], listed: ListedChain | ListedRule, place: Callable[[], str]) -> _Result:
+    """Read one object; add its place to an error."""
     try:
         return read_one(listed)
-    except (Malformed, msgspec.MsgspecError, UnicodeError) as error:
-        raise capture_error(where(), error) from error
+    except (CaptureError, msgspec.MsgspecError, UnicodeError) as error:
+        raise capture_error(place(), error) from error
     except RecursionError as error:
-        raise capture_error(where(), "nested too deeply") from error
+        raise capture_error(place(), "nested too deeply") from error

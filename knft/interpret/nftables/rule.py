@@ -1,4 +1,4 @@
-"""One rule: its statements in, rules of the vocabulary out (several, where its tests have several ways to be said)."""
+"""One rule of the listing in, rules of ``knft.interpret.rules`` out: one for each alternative of its matches."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -6,128 +6,135 @@ from typing import Any, get_args
 
 from msgspec import Struct
 
+from knft.interpret.alternatives import Alternative
 from knft.interpret.nftables.document import ListedRule
-from knft.interpret.nftables.lookups import MOST_WAYS
-from knft.interpret.nftables.matching import Way
-from knft.interpret.nftables.scope import Names, Scope
+from knft.interpret.nftables.lookups import MAX_ALTERNATIVES
+from knft.interpret.nftables.scope import NamedObjects, Scope
 from knft.interpret.nftables.statements import Effect, read_statement
 from knft.interpret.nftables.text import rule_text, statement_text
 from knft.interpret.rules import (
     AddressType,
-    Chance,
-    Choose,
+    DnatMapLookup,
     HasState,
     InSet,
     Interface,
     Marked,
     Never,
-    Random,
+    Probability,
+    RandomNumber,
     Rule,
     State,
     Step,
-    TranslateBy,
     Translated,
     Unknown,
     Verdict,
+    VmapLookup,
     Within,
 )
 
-_TESTS = (Within, Marked, Interface, HasState, Translated, AddressType, InSet, Chance)
+_TESTS = (Within, Marked, Interface, HasState, Translated, AddressType, InSet, Probability)
 _STATES: frozenset[State] = frozenset(get_args(State))
-_ENDS = frozenset({"accept", "drop", "reject", "return", "goto"})
+_TERMINAL_VERDICTS = frozenset({"accept", "drop", "reject", "return", "goto"})
 
 
-class _Part(Struct, frozen=True):
-    """One way of one statement."""
+class _StatementSteps(Struct, frozen=True):
+    """One alternative of one statement."""
 
-    steps: Way
-    acts: bool
+    steps: Alternative
+    is_action: bool
 
 
 class RuleReader:
-    """Reads rules; equal steps are shared between them, as large rule sets repeat few."""
+    """Reads rules; equal sequences of steps are one object, as large rule sets repeat a few."""
 
-    def __init__(self, names: Names) -> None:
-        """Read rules that name what is in ``names``."""
-        self._names = names
-        self._shared: dict[Way, Way] = {}
+    def __init__(self, objects: NamedObjects) -> None:
+        """Read rules that refer to chains, sets and maps in ``objects``."""
+        self._objects = objects
+        self._interned: dict[Alternative, Alternative] = {}
 
     def read(self, listed: ListedRule) -> tuple[Rule, ...]:
-        """Return a rule; one that decides nothing has no steps."""
-        scope = Scope(self._names, listed)
-        effects = _sayable([read_statement(it, scope) for it in listed.expr], listed.expr)
+        """Return the rules for one listed rule; a rule without effect on packets has no steps."""
+        scope = Scope(self._objects, listed)
+        effects = _limit_alternatives([read_statement(it, scope) for it in listed.expr], listed.expr)
         text = rule_text(listed.expr, listed.comment, listed.handle)
-        if not any(effect.acts for effect in effects):
+        if not any(effect.is_action for effect in effects):
             return (Rule((), text, comment=listed.comment),)
-        ways = product(*([_Part(way, effect.acts) for way in effect.ways] for effect in effects))
-        # Ways that nothing passes, or that do nothing, are needed by nobody, unless there is no other.
-        found = list(dict.fromkeys(map(_steps, ways)))
-        kept = [steps for steps in found if steps not in _IDLE] or found[:1]
-        return tuple(Rule(self._shared.setdefault(steps, steps), text, comment=listed.comment) for steps in kept)
+        combinations = product(
+            *([_StatementSteps(steps, effect.is_action) for steps in effect.alternatives] for effect in effects)
+        )
+        # Alternatives that no packet passes, or that do nothing, are left out if there is another.
+        found = list(dict.fromkeys(map(_join, combinations)))
+        kept = [steps for steps in found if steps not in _WITHOUT_EFFECT] or found[:1]
+        return tuple(Rule(self._interned.setdefault(steps, steps), text, comment=listed.comment) for steps in kept)
 
 
-_NOTHING_PASSES: Way = (Never(),)
-_IDLE: tuple[Way, ...] = ((), _NOTHING_PASSES)
+_NOTHING_PASSES: Alternative = (Never(),)
+_WITHOUT_EFFECT: tuple[Alternative, ...] = ((), _NOTHING_PASSES)
 
 
-def _sayable(effects: list[Effect], statements: list[Any]) -> list[Effect]:
-    """Return what statements do, where several ways are as good as the one rule that they come from.
+def _limit_alternatives(effects: list[Effect], statements: list[Any]) -> list[Effect]:
+    """Return the effects of statements, with ``Unknown`` for those whose alternatives cannot become rules of their own.
 
-    They are tried one after the other: what stands before must neither act nor be drawn, and too many are none.
+    The rules are tried one after the other. That equals the listed rule only if the statements before the alternatives
+    neither act nor depend on a random number. The number of rules is limited, too.
     """
-    found: list[Effect] = []
-    count, repeatable = 1, True
+    limited: list[Effect] = []
+    count, is_repeatable = 1, True
     for effect, statement in zip(effects, statements, strict=True):
-        ways = len(effect.ways)
-        count *= max(ways, 1)
-        if ways > 1 and (not repeatable or count > MOST_WAYS):
-            found.append(Effect(((Unknown(statement_text(statement)),),), effect.acts))
-            count //= ways
+        own_count = len(effect.alternatives)
+        count *= max(own_count, 1)
+        if own_count > 1 and (not is_repeatable or count > MAX_ALTERNATIVES):
+            limited.append(Effect(((Unknown(statement_text(statement)),),), effect.is_action))
+            count //= own_count
         else:
-            found.append(effect)
-        repeatable = repeatable and not effect.acts and not any(_is_drawn(step) for way in effect.ways for step in way)
-    return found
+            limited.append(effect)
+        is_repeatable = (
+            is_repeatable
+            and not effect.is_action
+            and not any(_is_random(step) for steps in effect.alternatives for step in steps)
+        )
+    return limited
 
 
-def _is_drawn(step: Step) -> bool:
+def _is_random(step: Step) -> bool:
     match step:
-        case Chance():
+        case Probability():
             return True
-        case InSet(key=key) | Choose(key=key) | TranslateBy(key=key):
-            return any(isinstance(part, Random) for part in key)
+        case InSet(key=key) | VmapLookup(key=key) | DnatMapLookup(key=key):
+            return any(isinstance(part, RandomNumber) for part in key)
     return False
 
 
-def _steps(parts: tuple[_Part, ...]) -> Way:
-    """Return the steps of one way through a rule, up to where it ends, without tests that nothing follows."""
-    found: list[Step] = []
+def _join(statements: tuple[_StatementSteps, ...]) -> Alternative:
+    """Return the steps of statements up to the one that ends the rule, without tests that no action follows."""
+    joined: list[Step] = []
     tests: list[Step] = []
-    for part in parts:
-        if not part.acts:
-            tests += (step for step in part.steps if step not in tests)
+    for statement in statements:
+        if not statement.is_action:
+            tests += (step for step in statement.steps if step not in tests)
             continue
-        found += _certain_first(tests, part.steps)
+        joined += _known_tests_first(tests, statement.steps)
         tests = []
-        if Never() in found:
-            return tuple(found[: found.index(Never())]) or _NOTHING_PASSES
-        if found and isinstance(found[-1], Verdict) and found[-1].kind in _ENDS:
+        if Never() in joined:
+            return tuple(joined[: joined.index(Never())]) or _NOTHING_PASSES
+        if joined and isinstance(joined[-1], Verdict) and joined[-1].kind in _TERMINAL_VERDICTS:
             break
-    while found and isinstance(found[-1], _TESTS):
-        found.pop()
-    return tuple(found)
+    while joined and isinstance(joined[-1], _TESTS):
+        joined.pop()
+    return tuple(joined)
 
 
 def _possible_states(tests: Iterable[Step]) -> frozenset[State]:
-    """Return the states that a packet may have that passes tests: they may exclude each other."""
-    left = _STATES
+    """Return the conntrack states of packets that pass the tests; none if the tests contradict each other."""
+    possible = _STATES
     for test in tests:
         if isinstance(test, HasState):
-            left = left - test.states if test.inverted else left & test.states
-    return left
+            possible = possible - test.states if test.inverted else possible & test.states
+    return possible
 
 
-def _certain_first(tests: list[Step], steps: Way) -> list[Step]:
-    """Return tests and what follows; what is not interpreted is last, as a packet may fail another test before."""
+def _known_tests_first(tests: list[Step], steps: Alternative) -> list[Step]:
+    """Return the tests, then ``steps``; ``Unknown`` tests come last, as a packet may fail a known test anyway."""
     known = [step for step in tests if not isinstance(step, Unknown)]
     if Never() in known or Never() in steps or not _possible_states(known):
         return [Never()]

@@ -1,146 +1,158 @@
-"""What a rule's words refer to: chains, containers, and the collections that are made of them so far."""
+"""What the names in a rule refer to: chains, sets, maps, and the collections made of them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from knft.errors import CaptureError
+from knft.families import IpVersion
+from knft.interpret.errors import NotInterpretedError
 from knft.interpret.nftables import containers
-from knft.interpret.nftables.containers import CATCH_ALL, Container, Key, Listed, Value, Written, read_elements
+from knft.interpret.nftables.containers import (
+    CATCH_ALL,
+    Container,
+    Key,
+    ListedElement,
+    MapValue,
+    RuleWrites,
+    read_elements,
+)
 from knft.interpret.nftables.document import ListedContainer, ListedRule, TableId
-from knft.interpret.nftables.problems import Malformed, Uninterpreted
-from knft.interpret.nftables.values import Kind
-from knft.interpret.rules import Collection, IpVersion, Verdict
+from knft.interpret.nftables.values import ValueKind
+from knft.interpret.rules import Collection, Verdict
 
-MOST_ELEMENTS = 4096
-"""How many elements of a named set are looked at one by one, for a test that is no lookup here."""
+MAX_ELEMENTS = 4096
+"""The most elements of a named set that one rule tests one by one."""
 
 
 def full_name(family: str, table: str, name: str) -> str:
-    """Return what a chain or a container of a table is called in a rule set."""
+    """Return the name of a chain, set or map in a ``RuleSet``: with its table, such as ``ip knft services``."""
     return f"{family} {table} {name}"
 
 
-class Names:
-    """Everything that rules can name, and the collections that they have asked for."""
+class NamedObjects:
+    """The chains, sets and maps of a listing, and the collections that rules use."""
 
     def __init__(
         self,
         version: IpVersion,
         chains: Iterable[str],
-        held: dict[str, ListedContainer],
-        written: dict[TableId, Written],
+        containers: dict[str, ListedContainer],
+        writes: dict[TableId, RuleWrites],
     ) -> None:
-        """Take what is listed, by its full name; ``written`` is by table."""
+        """Take chains, sets and maps by full name, and what rules write, by table."""
         self.version = version
         self.collections: dict[str, Collection] = {}
         self._chains = {name: name for name in chains}
-        self._held = held
-        self._written = written
-        self._kinds: dict[str, tuple[Kind, ...]] = {}
-        self._given: set[str] = set()
-        self._refused: set[str] = set()
-        self._others: dict[str, Listed | None] = {}
-        self._few: dict[str, tuple[Listed, ...] | None] = {}
+        self._containers = containers
+        self._writes = writes
+        self._key_kinds: dict[str, tuple[ValueKind, ...]] = {}
+        self._used_names: set[str] = set()
+        self._not_interpreted: set[str] = set()
+        self._catch_all: dict[str, ListedElement | None] = {}
+        self._elements: dict[str, tuple[ListedElement, ...] | None] = {}
 
-    def chain(self, name: str) -> str:
-        """Return the full name of a chain that is there."""
+    def chain_name(self, name: str) -> str:
+        """Return the full name of a chain; raise CaptureError if the listing does not have it."""
         if name not in self._chains:
-            msg = f"there is no chain {name}"
-            raise Malformed(msg)
+            msg = f'no chain "{name}" in the listing'
+            raise CaptureError(msg)
         return self._chains[name]
 
     def container(self, table: TableId, name: str) -> Container:
-        """Return a named set or map."""
+        """Return a named set or map; raise CaptureError if the listing does not have it."""
         found = full_name(*table, name)
-        if found not in self._held:
-            msg = f"there is no set or map {found}"
-            raise Malformed(msg)
-        held, written = self._held[found], self._written.get(table, Written())
-        return Container(found, held, held.dynamic or name in written.remembering, name in written.blurred)
+        if found not in self._containers:
+            msg = f'no set or map "{found}" in the listing'
+            raise CaptureError(msg)
+        listed, writes = self._containers[found], self._writes.get(table, RuleWrites())
+        return Container(
+            found, listed, listed.is_dynamic or name in writes.dynamic_sets, name in writes.unknown_containers
+        )
 
-    def fresh(self, prefix: str) -> str:
-        """Return a name that no set can have, as nft's own have no ``#``, and that is given once."""
+    def unique_name(self, prefix: str) -> str:
+        """Return a new name for an anonymous set; names in nft have no ``#``."""
         count = 1
-        while (name := f"{prefix} #{count}") in self._given:
+        while (name := f"{prefix} #{count}") in self._used_names:
             count += 1
-        self._given.add(name)
+        self._used_names.add(name)
         return name
 
-    def collected(self, container: Container, key: Key, read_value: Callable[[Any], Value]) -> str:
-        """Return the name of the collection that a container is, for a key of these kinds."""
+    def add_collection(self, container: Container, key: Key, read_value: Callable[[Any], MapValue]) -> str:
+        """Return the name of the collection of a set or map, and add it to ``collections`` if it is not there yet."""
         kinds = tuple(part.kind for part in key)
-        if container.blurred or self._kinds.get(container.name, kinds) != kinds:
-            raise Uninterpreted
-        if container.name in self._refused:
-            raise Uninterpreted
+        if container.has_unknown_content or self._key_kinds.get(container.name, kinds) != kinds:
+            raise NotInterpretedError
+        if container.name in self._not_interpreted:
+            raise NotInterpretedError
         if container.name not in self.collections:
-            self._collect(container, key, read_value)
-            self._kinds[container.name] = kinds
+            self._build_collection(container, key, read_value)
+            self._key_kinds[container.name] = kinds
         return container.name
 
-    def _collect(self, container: Container, key: Key, read_value: Callable[[Any], Value]) -> None:
-        """Read all elements, once: many rules name the same large maps."""
-        elements = container.elements()
-        self._refused.add(container.name)
-        self.collections[container.name] = containers.collection(container, elements, key, read_value)
-        self._refused.remove(container.name)
-        self._others[container.name] = next((it for it in elements if it.key == CATCH_ALL), None)
+    def _build_collection(self, container: Container, key: Key, read_value: Callable[[Any], MapValue]) -> None:
+        """Read all elements, only once: many rules look into the same large maps."""
+        elements = container.read_elements()
+        self._not_interpreted.add(container.name)
+        self.collections[container.name] = containers.build_collection(container, elements, key, read_value)
+        self._not_interpreted.remove(container.name)
+        self._catch_all[container.name] = next((it for it in elements if it.key == CATCH_ALL), None)
 
-    def catch_all(self, collection: str) -> Listed | None:
-        """Return a map's element for all other keys."""
-        return self._others[collection]
+    def catch_all_element(self, collection: str) -> ListedElement | None:
+        """Return the element ``*`` of a map."""
+        return self._catch_all[collection]
 
-    def fixed_elements(self, container: Container) -> tuple[Listed, ...]:
-        """Return what a container holds for good, where that is little enough to be said one by one."""
-        if container.remembers or container.blurred:
-            raise Uninterpreted
-        if isinstance(container.held, tuple):
-            return container.held
-        if container.name not in self._few:
-            elements = container.elements()
-            self._few[container.name] = elements if len(elements) <= MOST_ELEMENTS else None
-        found = self._few[container.name]
+    def constant_elements(self, container: Container) -> tuple[ListedElement, ...]:
+        """Return the elements of a set or map that rules do not write; raise NotInterpretedError if they are many."""
+        if container.is_dynamic or container.has_unknown_content:
+            raise NotInterpretedError
+        if isinstance(container.content, tuple):
+            return container.content
+        if container.name not in self._elements:
+            elements = container.read_elements()
+            self._elements[container.name] = elements if len(elements) <= MAX_ELEMENTS else None
+        found = self._elements[container.name]
         if found is None:
-            raise Uninterpreted
+            raise NotInterpretedError
         return found
 
 
 class Scope:
-    """Where one rule stands."""
+    """The table and the rule in which a name is looked up."""
 
-    def __init__(self, names: Names, rule: ListedRule) -> None:
+    def __init__(self, objects: NamedObjects, rule: ListedRule) -> None:
         """Look names up in the rule's table."""
-        self.names = names
-        self.version = names.version
+        self.objects = objects
+        self.version = objects.version
         self.table: TableId = (rule.family, rule.table)
-        self._owner = f"{rule.chain} handle {rule.handle}"
+        self._rule_name = f"{rule.chain} handle {rule.handle}"
 
     def verdict(self, listed: Any) -> Verdict:
-        """Return a verdict; the chain that it names is there."""
+        """Return a verdict; raise CaptureError if the listing does not have the chain of a jump or goto."""
         match listed:
             case {"jump": {"target": str(target)}}:
-                return Verdict("jump", self.names.chain(full_name(*self.table, target)))
+                return Verdict("jump", self.objects.chain_name(full_name(*self.table, target)))
             case {"goto": {"target": str(target)}}:
-                return Verdict("goto", self.names.chain(full_name(*self.table, target)))
+                return Verdict("goto", self.objects.chain_name(full_name(*self.table, target)))
             case {"accept": _} | {"drop": _} | {"return": _} | {"continue": _} if len(listed) == 1:
                 return Verdict(next(iter(listed)))
         if isinstance(listed, str) or (isinstance(listed, dict) and next(iter(listed), "") not in ("jump", "goto")):
-            raise Uninterpreted
-        msg = f"{listed!r} is no verdict"
-        raise Malformed(msg)
+            raise NotInterpretedError
+        msg = f"invalid verdict {listed!r}"
+        raise CaptureError(msg)
 
     def container(self, data: Any) -> Container:
-        """Return the set or the map that a rule holds, or names with ``@``."""
+        """Return the anonymous set or map of a rule, or the one that it names with ``@``."""
         match data:
             case str() if data.startswith("@"):
-                return self.names.container(self.table, data[1:])
+                return self.objects.container(self.table, data[1:])
             case {"set": list(elements)}:
-                return Container(self._anonymous(), read_elements(elements))
+                return Container(self._anonymous_name(), read_elements(elements))
             case {"set": single} if isinstance(single, dict | str | int):
-                return Container(self._anonymous(), read_elements([single]))
+                return Container(self._anonymous_name(), read_elements([single]))
         if isinstance(data, dict):
-            raise Uninterpreted
-        msg = f"{data!r} is no set or map"
-        raise Malformed(msg)
+            raise NotInterpretedError
+        msg = f"invalid set or map {data!r}"
+        raise CaptureError(msg)
 
-    def _anonymous(self) -> str:
-        return self.names.fresh(full_name(*self.table, self._owner))
+    def _anonymous_name(self) -> str:
+        return self.objects.unique_name(full_name(*self.table, self._rule_name))

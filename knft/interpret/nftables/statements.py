@@ -1,55 +1,57 @@
-"""Statements: what each does to a packet, as steps, or that it does nothing."""
+"""Statements: a statement of the listing in, its alternatives out, and whether it is an action or a test."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from knft.interpret.nftables.containers import Key, numbers_only, parts_of
-from knft.interpret.nftables.lookups import Use, choose, in_set
+from knft.errors import CaptureError
+from knft.interpret.alternatives import ALWAYS, NEVER, Alternative, Alternatives
+from knft.interpret.errors import NotInterpretedError
+from knft.interpret.nftables.containers import Key, key_parts, numeric_key
+from knft.interpret.nftables.lookups import MapUse, look_up, match_in_set
 from knft.interpret.nftables.marks import read_mark
-from knft.interpret.nftables.matching import FAILS, PASSES, Way, Ways, any_bit, equal, number_within
-from knft.interpret.nftables.problems import Malformed, Uninterpreted
+from knft.interpret.nftables.matching import equals_any, has_any_flag, number_in_ranges
 from knft.interpret.nftables.scope import Scope
-from knft.interpret.nftables.selectors import Number, Opaque, Selector, read_key
+from knft.interpret.nftables.selectors import Number, Selector, UninterpretedSelector, read_key
 from knft.interpret.nftables.text import statement_text
-from knft.interpret.nftables.translation import to_address, to_self
-from knft.interpret.nftables.values import Kind, number
+from knft.interpret.nftables.translation import translate_to_address, translate_to_self
+from knft.interpret.nftables.values import ValueKind, number
 from knft.interpret.ranges import ranges
-from knft.interpret.rules import Choose, Remember, SetMark, Step, TranslateBy, Unknown, Verdict
+from knft.interpret.rules import AddToSet, DnatMapLookup, SetMark, Step, Unknown, Verdict, VmapLookup
 
 
 class Effect(NamedTuple):
-    """What a statement says: its ways, and whether it acts or only tests."""
+    """What a statement does: its alternatives, and whether it is an action or only a test."""
 
-    ways: Ways
-    acts: bool
+    alternatives: Alternatives
+    is_action: bool
 
 
-NOTHING = Effect(PASSES, acts=False)
-Reader = Callable[[Any, Scope, str], Ways]
+NO_EFFECT = Effect(ALWAYS, is_action=False)
+Reader = Callable[[Any, Scope, str], Alternatives]
 
 
 def read_statement(listed: Any, scope: Scope) -> Effect:
-    """Return what a statement does; what is not interpreted is an ``Unknown`` that acts."""
+    """Return what a statement does; a form that is not interpreted becomes ``Unknown``."""
     if isinstance(listed, str):
-        # libnftables lists as text what it has no JSON for.
-        return Effect(((Unknown(statement_text(listed)),),), acts=True)
+        # libnftables lists statements for which it has no JSON as text.
+        return Effect(((Unknown(statement_text(listed)),),), is_action=True)
     if not isinstance(listed, dict) or len(listed) != 1:
-        msg = f"{listed!r} is no statement"
-        raise Malformed(msg)
+        msg = f"invalid statement {listed!r}"
+        raise CaptureError(msg)
     ((form, inner),) = listed.items()
     if form in _WITHOUT_EFFECT or (form == "xt" and _extension(inner) in _EXTENSIONS_WITHOUT_EFFECT):
-        return NOTHING
+        return NO_EFFECT
     text = statement_text(listed)
-    acts = form not in _TESTS and not (form == "xt" and _extension(inner)[0] == "match")
+    is_action = form not in _TESTS and not (form == "xt" and _extension(inner)[0] == "match")
     try:
-        ways = _READERS[form](inner, scope, text) if form in _READERS else ((Unknown(text),),)
-    except Uninterpreted:
-        ways = ((Unknown(text),),)
-    return Effect(ways, acts) if ways != PASSES or not acts else NOTHING
+        alternatives = _READERS[form](inner, scope, text) if form in _READERS else ((Unknown(text),),)
+    except NotInterpretedError:
+        alternatives = ((Unknown(text),),)
+    return Effect(alternatives, is_action) if alternatives != ALWAYS or not is_action else NO_EFFECT
 
 
-# Sending a copy, marking for tc or SELinux, and what conntrack shall know of a connection do not decide its fate.
-# "flow" and "offload" are for later packets; maps that a rule writes are taken care of where they are looked up.
+# Copies, marks for tc or SELinux, and conntrack attributes do not change where the packet goes. "flow" is for later
+# packets. For maps that rules write, see rule_writes.py.
 _WITHOUT_EFFECT = frozenset({
     "counter", "log", "last", "dup", "secmark", "ct helper", "ct timeout", "ct expectation", "flow", "map", "continue",
 })  # fmt: skip
@@ -61,105 +63,107 @@ _EXTENSIONS_WITHOUT_EFFECT = frozenset({
 
 
 def _extension(inner: Any) -> tuple[str, str]:
-    """Return what iptables-nft has put there; old versions of nft do not say."""
+    """Return the type and the name of an extension of iptables-nft; old versions of nft list neither."""
     match inner:
         case {"type": str(kind), "name": str(name)}:
             return kind, name
     return "", ""
 
 
-_ORDERS = frozenset({"<", ">", "<=", ">="})
+_COMPARISONS = frozenset({"<", ">", "<=", ">="})
 
 
-def _match(inner: Any, scope: Scope, text: str) -> Ways:
+def _read_match(inner: Any, scope: Scope, text: str) -> Alternatives:
     match inner:
         case {"op": str(operator), "left": left, "right": right}:
             selectors = read_key(left, scope.version)
         case _:
-            msg = f"{inner!r} is no match"
-            raise Malformed(msg)
+            msg = f"invalid match {inner!r}"
+            raise CaptureError(msg)
     found = selectors[0]
-    if _is_set(right) or len(selectors) > 1:
-        return _in_set(scope, selectors, operator, right, text)
-    if isinstance(found, Opaque):
-        return ((*found.needs, Unknown(text)),)
-    if operator in _ORDERS:
-        return _ordered(found, operator, right)
+    if _is_set_reference(right) or len(selectors) > 1:
+        return _match_in_set(scope, selectors, operator, right, text)
+    if isinstance(found, UninterpretedSelector):
+        return ((*found.dependencies, Unknown(text)),)
+    if operator in _COMPARISONS:
+        return _compare(found, operator, right)
     if operator in ("in", "!"):
         values = right if isinstance(right, list) else [right]
-        return any_bit(found, values, inverted=operator == "!", text=text)
-    return equal(found, [right], inverted=_inverted(operator), text=text)
+        return has_any_flag(found, values, inverted=operator == "!", text=text)
+    return equals_any(found, [right], inverted=_is_inverted(operator), text=text)
 
 
-def _is_set(right: Any) -> bool:
+def _is_set_reference(right: Any) -> bool:
     return (isinstance(right, str) and right.startswith("@")) or (isinstance(right, dict) and "set" in right)
 
 
-def _inverted(operator: str) -> bool:
+def _is_inverted(operator: str) -> bool:
     if operator not in ("==", "!=", "in"):
-        raise Uninterpreted
+        raise NotInterpretedError
     return operator == "!="
 
 
-def _in_set(scope: Scope, selectors: tuple[Selector, ...], operator: str, right: Any, text: str) -> Ways:
-    data = right if _is_set(right) else {"set": [right]}
-    return in_set(scope, selectors, data, inverted=_inverted(operator), text=text)
+def _match_in_set(scope: Scope, selectors: tuple[Selector, ...], operator: str, right: Any, text: str) -> Alternatives:
+    data = right if _is_set_reference(right) else {"set": [right]}
+    return match_in_set(scope, selectors, data, inverted=_is_inverted(operator), text=text)
 
 
-def _ordered(selector: Selector, operator: str, right: Any) -> Ways:
+def _compare(selector: Selector, operator: str, right: Any) -> Alternatives:
     if not isinstance(selector, Number) or selector.mask is not None:
-        raise Uninterpreted
-    low, high = selector.kind.all
+        raise NotInterpretedError
+    low, high = selector.kind.full_range
     bound = number(right, selector.kind)
     first, last = {
         "<": (low, bound - 1), "<=": (low, bound), ">": (bound + 1, high), ">=": (bound, high),
     }[operator]  # fmt: skip
-    return number_within(selector, ranges([(first, last)])) if first <= last else FAILS
+    return number_in_ranges(selector, ranges([(first, last)])) if first <= last else NEVER
 
 
-def _verdict(form: str) -> Reader:
-    def read(inner: Any, scope: Scope, _text: str) -> Ways:
+def _verdict_reader(form: str) -> Reader:
+    def read(inner: Any, scope: Scope, _text: str) -> Alternatives:
         return ((scope.verdict({form: inner}),),)
 
     return read
 
 
-def _reject(_inner: Any, _scope: Scope, _text: str) -> Ways:
+def _read_reject(_inner: Any, _scope: Scope, _text: str) -> Alternatives:
     return ((Verdict("reject"),),)
 
 
-def _vmap(inner: Any, scope: Scope, text: str) -> Ways:
-    def by_value(listed: Any) -> Way:
+def _read_vmap(inner: Any, scope: Scope, text: str) -> Alternatives:
+    def by_value(listed: Any) -> Alternative:
         verdict = scope.verdict(listed)
         return () if verdict.kind == "continue" else (verdict,)
 
     def by_collection(name: str, key: Key) -> Step:
-        return Choose(name, parts_of(key))
+        return VmapLookup(name, key_parts(key))
 
     match inner:
         case {"key": key, "data": data}:
-            return choose(scope, read_key(key, scope.version), data, Use(scope.verdict, by_collection, by_value), text)
-    msg = f"{inner!r} is no verdict map"
-    raise Malformed(msg)
+            return look_up(
+                scope, read_key(key, scope.version), data, MapUse(scope.verdict, by_collection, by_value), text
+            )
+    msg = f"invalid verdict map {inner!r}"
+    raise CaptureError(msg)
 
 
-def _mangle(inner: Any, scope: Scope, text: str) -> Ways:
+def _read_mangle(inner: Any, scope: Scope, text: str) -> Alternatives:
     match inner:
         case {"key": {"meta": {"key": "mark"}}, "value": value}:
             return _set_mark(value, scope, text)
-        case {"key": dict(key), "value": _} if _harmless(key):
-            return PASSES
+        case {"key": dict(key), "value": _} if _has_no_effect(key):
+            return ALWAYS
         case {"key": dict(), "value": _}:
-            raise Uninterpreted
-    msg = f"{inner!r} changes nothing"
-    raise Malformed(msg)
+            raise NotInterpretedError
+    msg = f"invalid mangle statement {inner!r}"
+    raise CaptureError(msg)
 
 
-def _harmless(key: dict[str, Any]) -> bool:
-    """Tell whether what is changed decides nothing.
+def _has_no_effect(key: dict[str, Any]) -> bool:
+    """Tell whether changing a field has no effect on where the packet goes.
 
-    Tests of it are not interpreted, wherever they are. A connection's zone, however, decides which connection it is,
-    and ``pkttype``, addresses, ports, time to live decide where a packet goes.
+    No test of these fields is interpreted. Fields that have an effect are the conntrack zone, which selects the
+    connection, and ``pkttype``, addresses, ports and TTL.
     """
     match key:
         case {"meta": {"key": "priority" | "nftrace" | "secmark"}} | {
@@ -171,52 +175,52 @@ def _harmless(key: dict[str, Any]) -> bool:
     return False
 
 
-def _set_mark(value: Any, scope: Scope, text: str) -> Ways:
+def _set_mark(value: Any, scope: Scope, text: str) -> Alternatives:
     match value:
         case {"map": {"key": key, "data": data}}:
-            use = Use(_no_collection, lambda name, key: TranslateBy(name, parts_of(key)), _marking)
-            return choose(scope, read_key(key, scope.version), data, use, text)
+            use = MapUse(_not_a_collection, lambda name, key: DnatMapLookup(name, key_parts(key)), _set_constant_mark)
+            return look_up(scope, read_key(key, scope.version), data, use, text)
     mark = read_mark(value)
     if mark is None:
-        raise Uninterpreted
+        raise NotInterpretedError
     return ((SetMark(mark.keep, mark.flip),),)
 
 
-def _no_collection(_listed: Any) -> None:
-    raise Uninterpreted
+def _not_a_collection(_listed: Any) -> None:
+    raise NotInterpretedError
 
 
-def _marking(listed: Any) -> Way:
-    return (SetMark(0, number(listed, Kind.MARK)),)
+def _set_constant_mark(listed: Any) -> Alternative:
+    return (SetMark(0, number(listed, ValueKind.MARK)),)
 
 
-def _remember(inner: Any, scope: Scope, text: str) -> Ways:
+def _update_set(inner: Any, scope: Scope, text: str) -> Alternatives:
     match inner:
         case {"op": "add" | "update", "elem": element, "set": str(name)}:
             pass
         case {"op": "delete"}:
-            # Lookups of such a set are not interpreted.
-            return PASSES
+            # rule_writes.py marks the set as unknown, so that lookups in it are not interpreted.
+            return ALWAYS
         case _:
-            msg = f"{inner!r} is no statement on a set"
-            raise Malformed(msg)
-    key, seconds = remembered_key(element)
-    parts = numbers_only(read_key(key, scope.version))
-    collection = scope.names.collected(scope.container(name), parts, _no_value)
-    step = Remember(collection, parts_of(parts), seconds)
-    # A limit for each element is a test.
+            msg = f"invalid set statement {inner!r}"
+            raise CaptureError(msg)
+    key, seconds = updated_key(element)
+    parts = numeric_key(read_key(key, scope.version))
+    collection = scope.objects.add_collection(scope.container(name), parts, _no_value)
+    step = AddToSet(collection, key_parts(parts), seconds)
+    # Statements for each element, such as a limit, are tests.
     tests = [next(iter(it), "") for it in inner.get("stmt") or [] if isinstance(it, dict)]
-    needs = tuple(need for part in parts for need in part.needs)
-    return ((*needs, step, *(() if set(tests) <= {"counter", "last"} else (Unknown(text),))),)
+    dependencies = tuple(dependency for part in parts for dependency in part.dependencies)
+    return ((*dependencies, step, *(() if set(tests) <= {"counter", "last"} else (Unknown(text),))),)
 
 
 def _no_value(listed: Any) -> None:
     if listed is not None:
-        raise Uninterpreted
+        raise NotInterpretedError
 
 
-def remembered_key(element: Any) -> tuple[Any, int | None]:
-    """Return the key that a rule puts into a set, and for how many seconds, where it says so."""
+def updated_key(element: Any) -> tuple[Any, int | None]:
+    """Return the key that a rule adds to a set, and the timeout in seconds; None if it gives none."""
     if not isinstance(element, dict) or "elem" not in element:
         return element, None
     match element["elem"]:
@@ -224,23 +228,23 @@ def remembered_key(element: Any) -> tuple[Any, int | None]:
             return key, seconds
         case {"val": key}:
             return key, None
-    msg = f"{element!r} is no element"
-    raise Malformed(msg)
+    msg = f"invalid element {element!r}"
+    raise CaptureError(msg)
 
 
 _READERS: dict[str, Reader] = {
-    "match": _match,
-    "accept": _verdict("accept"),
-    "drop": _verdict("drop"),
-    "return": _verdict("return"),
-    "jump": _verdict("jump"),
-    "goto": _verdict("goto"),
-    "reject": _reject,
-    "vmap": _vmap,
-    "mangle": _mangle,
-    "set": _remember,
-    "dnat": lambda inner, scope, text: to_address("dnat", inner, scope, text),
-    "snat": lambda inner, scope, text: to_address("snat", inner, scope, text),
-    "redirect": lambda inner, scope, text: to_self("dnat", inner, scope, text),
-    "masquerade": lambda inner, scope, text: to_self("snat", inner, scope, text),
+    "match": _read_match,
+    "accept": _verdict_reader("accept"),
+    "drop": _verdict_reader("drop"),
+    "return": _verdict_reader("return"),
+    "jump": _verdict_reader("jump"),
+    "goto": _verdict_reader("goto"),
+    "reject": _read_reject,
+    "vmap": _read_vmap,
+    "mangle": _read_mangle,
+    "set": _update_set,
+    "dnat": lambda inner, scope, text: translate_to_address("dnat", inner, scope, text),
+    "snat": lambda inner, scope, text: translate_to_address("snat", inner, scope, text),
+    "redirect": lambda inner, scope, text: translate_to_self("dnat", inner, scope, text),
+    "masquerade": lambda inner, scope, text: translate_to_self("snat", inner, scope, text),
 }

@@ -1,4 +1,4 @@
-"""Rules as nft writes them, for people; what has no short way to be written is left as compact JSON."""
+"""The text of rules, as nft(8) writes them, for reports; forms without a case here stay compact JSON."""
 
 from typing import Any
 

@@ -1,21 +1,22 @@
-"""Constants of expressions and elements as numbers: addresses, protocols, ports, marks, ranges of them.
+"""Constants in expressions and elements: JSON in, numbers or inclusive ranges out.
 
-JSON in, inclusive ranges out. A constant that is spelled in a way nft does not print by default (a host's name, a
-service's) is ``Uninterpreted``; one that is of no type a constant has is ``Malformed``.
+Constants are addresses, protocols, ports and marks. A name that nft does not print by default (of a host, a service)
+raises NotInterpretedError. A value that has no type of a constant raises CaptureError.
 """
 
 import enum
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from knft.interpret.nftables.problems import Malformed, Uninterpreted
+from knft.errors import CaptureError
+from knft.interpret.errors import NotInterpretedError
 from knft.interpret.ranges import Ranges, network, ranges
 
 Span = tuple[int, int]
 
 
-class Kind(enum.Enum):
-    """What a number is; the value is how many bits it has."""
+class ValueKind(enum.Enum):
+    """The type of a number: its name, and its width in bits."""
 
     ADDRESS4 = "IPv4 address", 32
     ADDRESS6 = "IPv6 address", 128
@@ -26,16 +27,16 @@ class Kind(enum.Enum):
 
     @property
     def width(self) -> int:
-        """How many bits it has."""
+        """The width in bits."""
         return self.value[1]
 
     @property
-    def all(self) -> Span:
-        """Every number of the kind."""
+    def full_range(self) -> Span:
+        """The range of all numbers of the kind."""
         return 0, (1 << self.width) - 1
 
 
-# /etc/protocols of Debian, and the names that nft brings along: libnftables asks the machine on which it lists.
+# libnftables prints names of /etc/protocols; these are Debian's, and those built into nft.
 _PROTOCOLS = {
     "ip": 0, "hopopt": 0, "icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "ipip": 4, "ipv4": 4, "st": 5, "tcp": 6,
     "egp": 8, "igp": 9, "pup": 12, "udp": 17, "hmp": 20, "xns-idp": 22, "rdp": 27, "iso-tp4": 29, "dccp": 33,
@@ -48,67 +49,67 @@ _PROTOCOLS = {
 }  # fmt: skip
 
 
-def number(value: Any, kind: Kind) -> int:
+def number(value: Any, kind: ValueKind) -> int:
     """Return a constant as a number."""
     if isinstance(value, str):
-        return _spelled(value, kind)
+        return _number_of_name(value, kind)
     if type(value) is not int:
-        msg = f"{value!r} is no {kind.value[0]}"
-        raise Malformed(msg)
-    if not 0 <= value <= kind.all[1]:
-        msg = f"{value} is beyond any {kind.value[0]}"
-        raise Malformed(msg)
+        msg = f"invalid {kind.value[0]} {value!r}"
+        raise CaptureError(msg)
+    if not 0 <= value <= kind.full_range[1]:
+        msg = f"{kind.value[0]} {value} is out of range"
+        raise CaptureError(msg)
     return value
 
 
-def _spelled(text: str, kind: Kind) -> int:
-    if kind is Kind.PROTOCOL and text in _PROTOCOLS:
+def _number_of_name(text: str, kind: ValueKind) -> int:
+    if kind is ValueKind.PROTOCOL and text in _PROTOCOLS:
         return number(_PROTOCOLS[text], kind)
     try:
-        if kind is Kind.ADDRESS4:
+        if kind is ValueKind.ADDRESS4:
             return int(IPv4Address(text))
-        if kind is Kind.ADDRESS6:
+        if kind is ValueKind.ADDRESS6:
             return int(IPv6Address(text))
     except ValueError as error:
-        raise Uninterpreted(text) from error
-    raise Uninterpreted(text)
+        raise NotInterpretedError(text) from error
+    raise NotInterpretedError(text)
 
 
-def span(value: Any, kind: Kind) -> Span:
-    """Return a constant, a prefix, a range, or the ``*`` of a catch-all element, as the numbers that it covers."""
+def span(value: Any, kind: ValueKind) -> Span:
+    """Return the range of a constant, a prefix, a range, or the ``*`` of a catch-all element."""
     match value:
         case {"prefix": {"addr": address, "len": length}}:
             if type(length) is not int or not 0 <= length <= kind.width:
-                msg = f"{length!r} is no prefix length of an {kind.value[0]}"
-                raise Malformed(msg)
+                msg = f"invalid prefix length {length!r} of an {kind.value[0]}"
+                raise CaptureError(msg)
             return network(number(address, kind), length, kind.width)[0]
         case {"range": [first, last]}:
             low, high = number(first, kind), number(last, kind)
             if low > high:
-                msg = f"the range {first!r} to {last!r} is empty"
-                raise Malformed(msg)
+                msg = f"empty range {first!r} to {last!r}"
+                raise CaptureError(msg)
             return low, high
         case dict():
-            raise Uninterpreted
+            raise NotInterpretedError
         case "*":
-            return kind.all
+            return kind.full_range
     only = number(value, kind)
     return only, only
 
 
-def spans(values: list[Any], kind: Kind) -> Ranges:
-    """Return what several constants cover together."""
+def spans(values: list[Any], kind: ValueKind) -> Ranges:
+    """Return the ranges of several constants."""
     return ranges(span(value, kind) for value in values)
 
 
-def as_address(text: Any) -> Kind:
-    """Return which kind of address a constant, a prefix or a range is."""
+def address_kind_of(text: Any) -> ValueKind:
+    """Return the kind of address of a constant, a prefix or a range."""
     match text:
         case {"prefix": {"addr": str(inner)}} | {"range": [str(inner), _]}:
-            return as_address(inner)
+            return address_kind_of(inner)
         case str():
-            return Kind.ADDRESS6 if ":" in text else Kind.ADDRESS4
+            return ValueKind.ADDRESS6 if ":" in text else ValueKind.ADDRESS4
         case dict():
-            raise Uninterpreted
-    msg = f"{text!r} is no address"
-    raise Malformed(msg)
+            raise NotInterpretedError
+    msg = f"invalid address {text!r}"
+    raise CaptureError(msg)

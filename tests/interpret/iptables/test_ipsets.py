@@ -8,7 +8,7 @@ from knft.interpret.iptables.ipsets import read_sets
 from knft.interpret.rules import Element, InSet, Never, Step, Unknown
 from tests.compat.iptables_programs import namespace
 
-AGAIN = "the capture is not whole, take it again"
+AGAIN = "the capture is incomplete, take it again"
 A, B = 0x0A000001, 0x0A000002
 NET = (0x0A010000, 0x0A01FFFF)
 
@@ -113,10 +113,10 @@ def _steps(rule: str, sets: str) -> tuple[Step, ...]:
     ("text", "message"),
     [
         ("add s 10.0.0.1", f"line 1: the set 's' was not created above: {AGAIN}"),
-        ("Name: s\nType: hash:ip", "line 1: 'Name: s' is no line of `ipset save`"),
-        ("create s", "line 1: the line ends early: create has 2 words at least"),
-        ("create s hash:ip,port\nadd s 10.0.0.1", "line 2: '10.0.0.1' is no entry of a set of ip,port"),
-        ("create s hash:ip\nadd s 10.0.0", "line 2: '10.0.0' is no IPv4 address"),
+        ("Name: s\nType: hash:ip", "line 1: 'Name: s' is not a line of `ipset save`"),
+        ("create s", "line 1: create needs at least 2 arguments"),
+        ("create s hash:ip,port\nadd s 10.0.0.1", "line 2: '10.0.0.1' is not an entry of a set of ip,port"),
+        ("create s hash:ip\nadd s 10.0.0", "line 2: invalid IPv4 address '10.0.0'"),
     ],
 )
 def test_bad_captures_are_refused_with_the_line(text: str, message: str) -> None:

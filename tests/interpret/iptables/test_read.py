@@ -121,70 +121,70 @@ def test_remarks_of_the_program_are_unknown() -> None:
     assert rule.steps == (Unknown("-m physdev [unsupported revision]"), Verdict("drop"))
 
 
-NOT_SAVED = "is nothing that iptables-save prints"
-NO_TABLE = "stands in no table: a line such as *filter has to come first"
-NO_CHAIN = "the table filter has no chain 'OWN': capture the whole table, as iptables-save prints it"
-NO_RULE = "is no rule: lines such as -A CHAIN ... are, and what iptables-save prints"
-OTHER_FAMILY = "read what iptables-save printed as IPv4, and what ip6tables-save printed as IPv6"
+NOT_SAVED = "is not a line of iptables-save"
+NO_TABLE = "is outside of a table: expected a line such as *filter first"
+NO_CHAIN = "table filter has no chain 'OWN': capture the whole table with iptables-save"
+NO_RULE = "is not a rule: expected a line such as -A CHAIN ..."
+OTHER_FAMILY = "pass the output of iptables-save for IPv4 and of ip6tables-save for IPv6"
 INCOMPATIBLE = "Table `filter' is incompatible, use 'nft' tool."
 BAD = [
     (
         "*filter\n:INPUT ACCEPT [0:0]\n",
-        ("the table filter, which begins in line 1, does not end with COMMIT: the capture was cut off, take it again"),
+        ("table filter, which begins in line 1, does not end with COMMIT: the capture is truncated, take it again"),
     ),
     (
         "*filter\n*nat\nCOMMIT\n",
-        "line 2: the table filter has no COMMIT before *nat: the capture is not whole, take it again",
+        "line 2: table filter has no COMMIT before *nat: the capture is incomplete, take it again",
     ),
     ("*filter\nwhat is this\nCOMMIT\n", f"line 2: 'what is this' {NOT_SAVED}"),
     ("\x7fELF\x00\x01", f"line 1: '\\x7fELF\\x00\\x01' {NOT_SAVED}"),
     ("-A INPUT -j DROP\n", f"line 1: '-A INPUT -j DROP' {NO_TABLE}"),
     ("COMMIT\n", f"line 1: 'COMMIT' {NO_TABLE}"),
-    ("*broute\nCOMMIT\n", "line 1: 'broute' is no table of iptables, which are raw, mangle, nat, filter, security"),
+    ("*broute\nCOMMIT\n", "line 1: unknown table 'broute', expected one of raw, mangle, nat, filter, security"),
     (
         "*filter\n:OWN ACCEPT [0:0]\nCOMMIT\n",
-        "line 2: 'OWN' is no chain of the kernel's in the table filter, and only those have a policy",
+        "line 2: 'OWN' is not a built-in chain of table filter: only built-in chains have a policy",
     ),
     ("*filter\n:INPUT\nCOMMIT\n", f"line 2: ':INPUT' {NOT_SAVED}"),
     ("*filter\n-A OWN -j DROP\nCOMMIT\n", f"line 2: {NO_CHAIN}"),
     ("*filter\n\n-A INPUT -j OWN\nCOMMIT\n", f"line 3: {NO_CHAIN}"),
     (
         "*filter\n-A INPUT -m set --match-set s src -j DROP\nCOMMIT\n",
-        "line 2: the rule asks for the ipset 's', which is not there: `ipset save` is needed, too",
+        "line 2: unknown ipset 's': pass the output of `ipset save`, too",
     ),
     (
         "*filter\n-A INPUT -s fd00::1/128 -j DROP\nCOMMIT\n",
-        f"line 2: 'fd00::1' is an IPv6 address, in rules of IPv4: {OTHER_FAMILY}",
+        f"line 2: 'fd00::1' is an IPv6 address in IPv4 rules: {OTHER_FAMILY}",
     ),
-    ("*filter\n-A INPUT -s 10.0.0.300 -j DROP\nCOMMIT\n", "line 2: '10.0.0.300' is no IPv4 address"),
+    ("*filter\n-A INPUT -s 10.0.0.300 -j DROP\nCOMMIT\n", "line 2: invalid IPv4 address '10.0.0.300'"),
     (
         SAVED + SAVED,
         (
-            "line 14: the table filter is there twice: "
-            "read one capture at a time, of iptables-nft-save or of iptables-legacy-save"
+            "line 14: table filter occurs twice: "
+            "pass one capture at a time, of iptables-nft-save or of iptables-legacy-save"
         ),
     ),
-    ('*filter\n-A INPUT -m comment --comment "so -j DROP\nCOMMIT\n', "line 2: a quote begins and does not end"),
-    ('*filter\n-A INPUT -m comment --comment "so \\" -j DROP\nCOMMIT\n', "line 2: a quote begins and does not end"),
+    ('*filter\n-A INPUT -m comment --comment "so -j DROP\nCOMMIT\n', "line 2: missing closing quote"),
+    ('*filter\n-A INPUT -m comment --comment "so \\" -j DROP\nCOMMIT\n', "line 2: missing closing quote"),
     ("*filter\n-A INPUT -j DROP -j ACCEPT\nCOMMIT\n", "line 2: two targets, DROP and ACCEPT"),
-    ("*filter\n-A INPUT -j\nCOMMIT\n", "line 2: the line ends where a name for -j is needed"),
-    ("*filter\n-A INPUT -s\nCOMMIT\n", "line 2: the line ends where a value of -s is needed"),
-    ("*filter\n-A\nCOMMIT\n", "line 2: the line ends where a chain's name is needed"),
-    ("*filter\n-A INPUT !\nCOMMIT\n", "line 2: the line ends where an option is needed"),
-    ("*filter\n-A INPUT ! -j DROP\nCOMMIT\n", "line 2: ! before -j"),
-    ("*filter\n-A INPUT drop\nCOMMIT\n", "line 2: 'drop' belongs to no option"),
+    ("*filter\n-A INPUT -j\nCOMMIT\n", "line 2: expected a name for -j at the end of the line"),
+    ("*filter\n-A INPUT -s\nCOMMIT\n", "line 2: expected a value for -s at the end of the line"),
+    ("*filter\n-A\nCOMMIT\n", "line 2: expected a chain at the end of the line"),
+    ("*filter\n-A INPUT !\nCOMMIT\n", "line 2: expected an option at the end of the line"),
+    ("*filter\n-A INPUT ! -j DROP\nCOMMIT\n", "line 2: ! is not allowed before -j"),
+    ("*filter\n-A INPUT drop\nCOMMIT\n", "line 2: unexpected word 'drop'"),
     (
         "*filter\n-A INPUT --dport 80 -j DROP\nCOMMIT\n",
-        "line 2: '--dport' is no option of a rule, and follows no match",
+        "line 2: unknown option '--dport', and no match precedes it",
     ),
-    ("*filter\n:OWN -\n-A OWN -j DROP\n-X OWN\nCOMMIT\n", "line 4: the chain 'OWN' is to be deleted, and has rules"),
+    ("*filter\n:OWN -\n-A OWN -j DROP\n-X OWN\nCOMMIT\n", "line 4: cannot delete chain 'OWN': it has rules"),
     ("*filter\n-D INPUT -j DROP\nCOMMIT\n", f"line 2: '-D INPUT -j DROP' {NO_RULE}"),
     ("*filter\n[0:0]\nCOMMIT\n", f"line 2: '[0:0]' {NO_RULE}"),
     (
         f"# {INCOMPATIBLE}\n",
         (
-            f'line 1: "{INCOMPATIBLE}": it holds rules of nft that are not shown here; '
-            "read `nft -j list ruleset` instead"
+            f'line 1: "{INCOMPATIBLE}": it has nft rules that iptables-save omits; '
+            "use `nft -j list ruleset` instead"
         ),
     ),
 ]
@@ -198,5 +198,5 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> 
 
 
 def test_ipv4_is_refused_among_ipv6() -> None:
-    with pytest.raises(CaptureError, match=r"'10\.0\.0\.1' is an IPv4 address, in rules of IPv6"):
+    with pytest.raises(CaptureError, match=r"'10\.0\.0\.1' is an IPv4 address in IPv6 rules"):
         read("*filter\n-A INPUT -s 10.0.0.1/32 -j DROP\nCOMMIT\n", 6)

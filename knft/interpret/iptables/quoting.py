@@ -1,6 +1,6 @@
-"""Splits lines into words as the programs do: only double quotes quote, and a backslash within them escapes.
+"""Splits lines into words as iptables-restore and ipset do: double quotes quote, and a backslash within them escapes.
 
-A word that was quoted keeps the quote in front of it, so that a text such as ``"-j"`` is never taken for an option.
+A quoted word keeps its first quote, so that text such as ``"-j"`` is not taken for an option.
 """
 
 import re
@@ -12,15 +12,15 @@ _QUOTE = '"'
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
 
 
-def split(line: str) -> list[str]:
-    """Return a line's words; raise CaptureError where a quote does not end."""
+def split_words(line: str) -> list[str]:
+    """Return the words of a line; raise CaptureError if a quote has no end."""
     if _QUOTE not in line:
         return line.split()
     if "\\" in line:
         return _split_escaped(line)
     pieces = line.split(_QUOTE)
     if len(pieces) % 2 == 0:
-        msg = "a quote begins and does not end"
+        msg = "missing closing quote"
         raise CaptureError(msg)
     words: list[str] = []
     for number, piece in enumerate(pieces):
@@ -41,22 +41,22 @@ def _split_escaped(line: str) -> list[str]:
         words.append(word or _QUOTE + re.sub(r"\\(.)", r"\1", quoted))
         at = found.end()
     if line[at:].strip():
-        msg = "a quote begins and does not end"
+        msg = "missing closing quote"
         raise CaptureError(msg)
     return words
 
 
-def plain(word: str) -> str:
-    """Return what a word says, whether it was quoted or not."""
+def unquote(word: str) -> str:
+    """Return a word without its quote."""
     return word[1:] if word.startswith(_QUOTE) else word
 
 
-def spelled(words: Sequence[str]) -> str:
-    """Return words as a line has them."""
+def join_words(words: Sequence[str]) -> str:
+    """Return words as a line of the capture."""
     return " ".join([f"{word}{_QUOTE}" if word.startswith(_QUOTE) else word for word in words])
 
 
-def quoted(text: str) -> str:
-    """Return what cannot be read, as an error shows it: short, and without control characters."""
+def abbreviated(text: str) -> str:
+    """Return text for an error message: quoted, at most 60 characters, without control characters."""
     longest = 60
     return repr(text if len(text) <= longest else f"{text[:longest]}...")
