@@ -13,7 +13,7 @@ from tests.cluster.toolchain import supported_version
 from tests.support.scenario import read_scenarios
 
 
-def test_all_staging_modules_are_of_the_release() -> None:
+def test_all_staging_modules_match_the_release() -> None:
     """And their checksums are there."""
     module, sums = (MODULE / "go.mod").read_text(), (MODULE / "go.sum").read_text()
     release, flags = release_and_flags(module)
@@ -24,7 +24,7 @@ def test_all_staging_modules_are_of_the_release() -> None:
     assert f"k8s.io/kubernetes {release} h1:" in sums
 
 
-def test_a_module_without_a_release_is_a_problem() -> None:
+def test_go_mod_without_a_release_is_an_error() -> None:
     with pytest.raises(SetupError, match="names no release"):
         release_and_flags("require k8s.io/api v0.36.3\n")
 
@@ -39,11 +39,11 @@ def test_a_module_without_a_release_is_a_problem() -> None:
         ("", None),
     ],
 )
-def test_an_old_go_is_none(said: str, version: str | None) -> None:
+def test_old_go_is_not_used(said: str, version: str | None) -> None:
     assert supported_version(said) == version
 
 
-def test_a_partial_build_is_no_build(tmp_path: Path) -> None:
+def test_failed_build_leaves_no_folder(tmp_path: Path) -> None:
     """What fails halfway leaves no folder of the name, and the next attempt begins with an empty one."""
     wanted = tmp_path / "programs"
 
@@ -61,7 +61,7 @@ def test_a_partial_build_is_no_build(tmp_path: Path) -> None:
     assert (wanted / "etcd").read_text() == "whole"
 
 
-def test_the_api_server_has_nothing_to_choose() -> None:
+def test_scenarios_leave_the_api_server_no_choice() -> None:
     """In any scenario: a node port that it chose could be one that a packet goes to."""
     for scenario in read_scenarios():
         for one in desired_objects(scenario.manifests()).values():
@@ -72,7 +72,7 @@ def test_the_api_server_has_nothing_to_choose() -> None:
                 assert spec["allocateLoadBalancerNodePorts"] is False
 
 
-def test_ages_count_where_one_is_given() -> None:
+def test_creation_timestamps_count_if_one_is_given() -> None:
     """Then a Service without one is the youngest; elsewhere each has the age that it has."""
     young, old = ({"kind": "Service", "metadata": {"name": name}, "spec": {}} for name in ("young", "old"))
     assert [one.dated for one in desired_objects([young]).values()][1:] == [False]
@@ -81,7 +81,7 @@ def test_ages_count_where_one_is_given() -> None:
     assert [(one.dated, one.created) for one in found] == [(True, None), (True, "2026-01-01T00:00:00Z")]
 
 
-def test_a_range_of_scenarios_is_not_the_servers_own() -> None:
+def test_scenario_service_cidrs_are_renamed() -> None:
     """That one has a name, and is made again where it is deleted."""
     given = {"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/24"]}}
     assert [key[2] for key in desired_objects([given], with_range=False)] == ["scenario"]

@@ -214,7 +214,7 @@ NO_PACKET = {
     "nftables.md#affinity-timeout": NoPacket(
         "the affinity timeout counts from a client's last connection",
         "a timeout needs time to pass",
-        "tests/packets/test_affinity.py::test_a_timeout_that_changes_counts_from_the_next_connection",
+        "tests/packets/test_affinity.py::test_changed_timeout_applies_from_the_next_connection",
     ),
     "nftables.md#after-a-sync": NoPacket(
         "stale chains are emptied at once and deleted with a later sync",

@@ -1,4 +1,4 @@
-"""The ways to put a scenario in force: knft itself, and kube-proxy's other modes as ``knft render`` prints them."""
+"""The modes in which a scenario is put in force: knft itself, and kube-proxy's modes as ``knft render`` prints them."""
 
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -18,21 +18,21 @@ from tests.support.scenario import Scenario
 
 
 class Mode(Protocol):
-    """One way; ``name`` is what ``--backend`` and scenarios call it."""
+    """A mode; ``name`` is its name in scenarios and in ``--backend``."""
 
     name: str
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
-        """Put a scenario's cluster in force, or the one before it; ``folder`` is for its files."""
+        """Put a scenario's cluster in force, or the earlier one; ``folder`` is for its files."""
 
     def capture(self, node: Namespace) -> Captured:
-        """Read what is in force, for the interpreters."""
+        """Read the rules in force, for the interpreters."""
 
     def check_listing(self, node: Namespace) -> None:
-        """List what is in force, and fail where that cannot be done."""
+        """Check that the tools can list the rules in force."""
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
-        """Take everything away."""
+        """Remove the rules."""
 
 
 def write(folder: Path, scenario: Scenario, *, earlier: bool) -> None:
@@ -55,14 +55,14 @@ class Nftables:
     def check_listing(self, node: Namespace) -> None:
         assert "table ip knft" in list_ruleset(node)
 
-    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - Mode's
-        # Not by ``knft cleanup``, which takes seconds in the virtual machine; other tests have it.
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - of the protocol
+        # ``knft cleanup`` takes seconds in the virtual machine; other tests run it.
         node.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
         assert list_ruleset(node) == ""
 
 
 class NftablesInProcess(Nftables):
-    """The same stages in this process, with one process of libnftables, where ``knft run`` takes long to start."""
+    """The same stages in this process: in the virtual machine ``knft run`` takes ten seconds to start."""
 
     def __init__(self, node: Namespace) -> None:
         with node.entered():
@@ -97,7 +97,7 @@ class Iptables:
         saved = folder / f"{family}.saved"
         saved.write_text(node.run([self._saves[family]]).stdout)
         existing = ("--existing", str(saved)) if "COMMIT" in saved.read_text() else ()
-        # The kernel here has none of nfacct's counters.
+        # This kernel has no nfacct.
         return render(node, folder, scenario, self.name, "--family", family, "--no-nfacct", *existing, *more)
 
     def capture(self, node: Namespace) -> Captured:
@@ -110,7 +110,7 @@ class Iptables:
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
         for family, save in self._saves.items():
             _run(node, self._script(node, folder, scenario, family, "--cleanup"))
-            # Cleanup leaves the kubelet's chain alone (D.10).
+            # Cleanup leaves the kubelet's chain alone (docs/behaviour/iptables.md#cleanup).
             left = [line for line in node.run([save]).stdout.splitlines() if "KUBE-" in line]
             assert [line for line in left if "KUBE-FIREWALL" not in line] == []
         node.run(["nft", "flush", "ruleset"])
@@ -121,7 +121,7 @@ class Ipvs:
 
     name = "ipvs"
     _ONCE = frozenset({"preconditions", "sysctls", "timeouts", "chains", "jumps"})
-    """Parts that do the same each time; in the virtual machine each of their commands takes a tenth of a second."""
+    """Parts of the script that are always the same. In the virtual machine each command takes a tenth of a second."""
 
     def __init__(self) -> None:
         self._prepared: set[str] = set()
@@ -146,20 +146,20 @@ class Ipvs:
         assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout
         assert DEVICE in node.run(["ip", "link", "show", "dev", DEVICE]).stdout
 
-    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - Mode's
-        """Leave chains and sets, empty ones: the next scenario fills them. ``remove`` is what kube-proxy does."""
+    def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - of the protocol
+        """Remove virtual servers and the device, and empty the ipsets, which the next scenario fills."""
         for command in (["ipvsadm", "-C"], ["ip", "link", "delete", DEVICE], ["ipset", "flush"]):
             node.run(command)
 
     def remove(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
-        """Run the cleanup of both families."""
+        """Remove everything, by the cleanup scripts of both families."""
         self._prepared.clear()
         for family in ("ipv4", "ipv6"):
             _run(node, render(node, folder, scenario, self.name, "--family", family, "--cleanup"))
 
 
 def _existing(node: Namespace, folder: Path) -> tuple[str, ...]:
-    """Return the flags that say what IPVS has already."""
+    """Return the flags for existing virtual servers and bound addresses."""
     servers, bound = folder / "servers", folder / "bound"
     servers.write_text(node.run(["ipvsadm", "-Sn"]).stdout + node.run(["ipvsadm", "-Ln"]).stdout)
     bound.write_text(node.run(["ip", "-o", "address", "show", "dev", DEVICE], check=False).stdout)
@@ -167,15 +167,15 @@ def _existing(node: Namespace, folder: Path) -> tuple[str, ...]:
 
 
 def _without(script: str, parts: frozenset[str]) -> str:
-    """Return a script without some of its parts, each of which begins with a blank line and its name."""
+    """Return a script without some of its parts. A part begins with a blank line and a comment with its name."""
     sections = script.split("\n\n")
     return "\n\n".join(section for section in sections if section.partition("\n")[0].removeprefix("# ") not in parts)
 
 
 def render(node: Namespace, folder: Path, scenario: Scenario, backend: str, *more: str) -> str:
-    """Return what ``knft render`` prints for the objects in ``folder``.
+    """Return the output of ``knft render`` for the objects in ``folder``.
 
-    In this process: to start another one takes seconds in the virtual machine.
+    It runs in this process: a new process takes seconds in the virtual machine.
     """
     flags = (*NODE_FLAG, *scenario.arguments(), *_local_addresses(node))
     arguments = ["render", "-f", str(folder / "objects.yaml"), "--backend", backend, *flags, *more]

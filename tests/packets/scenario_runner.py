@@ -1,4 +1,4 @@
-"""One scenario at a time, in force on the node under test, and what has to come of each packet."""
+"""Puts one scenario at a time in force on the node under test, sends its packets, and checks their outcomes."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,19 +18,18 @@ from tests.support.lab.traffic import dial
 from tests.support.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expectation, Packet, Scenario
 from tests.support.seen_sources import seen_by
 from tests.support.trace_check import Tracer
+from tests.support.waiting import TIMEOUT
 
-TRIES = 100
-"""Within so many connections each of 4 endpoints answers, but for once in 10^12 tests."""
-AT_LEAST = 8
-"""So many connections at least must all go to allowed endpoints."""
-PATIENCE = 3.0
-"""Seconds in which an answer or a refusal must come."""
+MAX_ATTEMPTS = 100
+"""Attempts after which each of 4 endpoints must have answered: chance misses one in 10^12 tests."""
+MIN_ATTEMPTS = 8
+"""The least number of connections that must all go to expected endpoints."""
 SILENCE = 0.15
-"""Seconds after which silence counts as a drop: what is not dropped here is answered within a millisecond or two."""
+"""Seconds without an answer after which a packet counts as dropped. What is not dropped is answered in a few ms."""
 
 
 def packet_parameters(scenarios: list[Scenario], mode: str) -> list[object]:
-    """Return every packet that a mode can be tried with, in every family that it is sent in, as pytest's parameters."""
+    """Return each packet that a mode supports, in each of its families, as parameters for pytest."""
     return [
         pytest.param(scenario, packet, version, id=f"{scenario.name}: IPv{version} {packet}")
         for scenario in scenarios
@@ -42,7 +41,7 @@ def packet_parameters(scenarios: list[Scenario], mode: str) -> list[object]:
 
 
 class ScenarioRunner:
-    """The node under test with one scenario's cluster at a time, put in force in one mode."""
+    """The node under test with the cluster of one scenario at a time, in one mode."""
 
     def __init__(self, lab: Lab, folder: Path, mode: Mode) -> None:
         self.lab = lab
@@ -52,29 +51,30 @@ class ScenarioRunner:
         self._open = ExitStack()
 
     def apply(self, scenario: Scenario) -> Responders:
-        """Have the scenario's cluster in force, and its endpoints listening; return these."""
+        """Put the scenario's cluster in force, start its endpoints, and return their servers."""
         if scenario is not self._current:
             self.clear()
             self._current = scenario
-            self._give_addresses(scenario)
+            self._add_addresses(scenario)
             self.servers = self._open.enter_context(Responders())
             self._listen(scenario)
             self._open.callback(self.mode.clean, self.namespace, self._folder, scenario)
             if scenario.before is not None:
                 self.mode.apply(self.namespace, self._folder, scenario, earlier=True)
-            # A flow of UDP outlives the rules that translated it, and clients use their ports again.
+            # A UDP conntrack entry outlives the rules that translated it, and clients use their ports again.
             flush_conntrack(self.namespace)
             self.mode.apply(self.namespace, self._folder, scenario, earlier=False)
             captured = self.mode.capture(self.namespace)
-            # Only knft drops by itself whatever shall not be answered.
-            knows_silence = self.mode.name == "nftables"
-            self._tracer = Tracer(scenario, captured.rules, captured.own, tells_silence=knows_silence)
+            # In the other modes a packet that is to be dropped may also get lost on its way.
+            drops_itself = self.mode.name == "nftables"
+            self._tracer = Tracer(scenario, captured.rules, captured.own, rules_drop=drops_itself)
         return self.servers
 
     def try_packet(self, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
-        """Send a packet of the scenario, and hold its outcome against what the scenario expects in this mode.
+        """Send a packet of the scenario, and compare its outcome with the scenario's expectation in this mode.
 
-        The same of its trace through the rules that are in force: so the interpreters are held to the kernel.
+        The same expectation is compared with the packet's trace through the rules in force, so the kernel checks the
+        interpreters.
         """
         servers = self.apply(scenario)
         expected = packet.expected_in(self.mode.name, version)
@@ -87,7 +87,7 @@ class ScenarioRunner:
             trial.expect_refusal()
         self._tracer.check(packet, version, expected)
         if packet is scenario.packets[-1]:
-            # Again now, because packets can change what is listed.
+            # After the packets, because they add elements to sets.
             self.mode.check_listing(self.namespace)
 
     def _listen(self, scenario: Scenario) -> None:
@@ -97,14 +97,14 @@ class ScenarioRunner:
             for address in (unserved.ipv4, unserved.ipv6):
                 self.servers.serve(self.lab.host("remote"), 80, address=address)
 
-    def _give_addresses(self, scenario: Scenario) -> None:
+    def _add_addresses(self, scenario: Scenario) -> None:
         for host, names in scenario.addresses.items():
             for own in (addresses(name.removeprefix("$")) for name in names):
                 with netlink(self.lab.host(host).namespace) as link:
                     link.add_loopback_addresses(own)
-                self._open.callback(self._take_address, host, own)
+                self._open.callback(self._remove_address, host, own)
 
-    def _take_address(self, host: str, own: plan.Addresses) -> None:
+    def _remove_address(self, host: str, own: plan.Addresses) -> None:
         with netlink(self.lab.host(host).namespace) as link:
             link.remove_loopback_addresses(own)
 
@@ -114,14 +114,14 @@ class ScenarioRunner:
         return self.lab.host("node").namespace
 
     def clear(self) -> None:
-        """Take the rules and the servers away."""
+        """Remove the rules and stop the servers."""
         self._current = None
         self._open.close()
 
 
 @contextmanager
 def scenario_runner(lab: Lab, folder: Path, mode: Mode) -> Iterator[ScenarioRunner]:
-    """Have a node without rules at first and at the end."""
+    """Make a ScenarioRunner, and remove its rules at the end."""
     scene = ScenarioRunner(lab, folder, mode)
     try:
         yield scene
@@ -130,7 +130,7 @@ def scenario_runner(lab: Lab, folder: Path, mode: Mode) -> Iterator[ScenarioRunn
 
 
 class _Trial:
-    """One packet in one family, and what is expected of it."""
+    """One packet in one family, and its expectation."""
 
     def __init__(
         self, lab: Lab, servers: Responders, packet: Packet, expected: Expectation, version: plan.Version
@@ -143,7 +143,7 @@ class _Trial:
 
     def expect_refusal(self) -> None:
         self._servers.reset_counts()
-        outcome = self._dial(SILENCE if self._expected.dropped else PATIENCE)
+        outcome = self._dial(SILENCE if self._expected.dropped else TIMEOUT)
         expected: Outcome = Silent()
         if self._expected.rejected:
             expected = Rejected("icmp")
@@ -155,25 +155,25 @@ class _Trial:
     def expect_answers(self) -> None:
         expected = set(self._expected.answered_by)
         answered: set[str] = set()
-        for attempt in range(TRIES):
-            answered.add(self._answering(expected))
-            if attempt >= AT_LEAST and answered == expected:
+        for attempt in range(MAX_ATTEMPTS):
+            answered.add(self._connect(expected))
+            if attempt >= MIN_ATTEMPTS and answered == expected:
                 return
         assert expected == answered
 
     def expect_one_server(self) -> None:
         allowed = set(self._expected.always_one_of)
-        assert len({self._answering(allowed) for _ in range(2 * AT_LEAST)}) == 1
+        assert len({self._connect(allowed) for _ in range(2 * MIN_ATTEMPTS)}) == 1
 
-    def _dial(self, timeout: float = PATIENCE) -> Outcome:
+    def _dial(self, timeout: float = TIMEOUT) -> Outcome:
         packet = self._packet
         target, _, port = in_family(packet.to, self._version).rpartition(":")
         source = in_family(packet.source_address, self._version) or None
         client = self._lab.host(packet.client)
         return dial(client, target, int(port), packet.protocol, source=source, timeout=timeout)
 
-    def _answering(self, allowed: set[str]) -> str:
-        """Return who answers one connection, having checked that it may and whom it saw."""
+    def _connect(self, allowed: set[str]) -> str:
+        """Connect once; check the server and the source that it saw, and return the server."""
         outcome = self._dial()
         assert isinstance(outcome, Answered), outcome
         assert outcome.server in allowed

@@ -1,7 +1,6 @@
-"""NodePorts on addresses that come and go while ``knft run`` follows the machine."""
+"""``knft run`` serves NodePorts on addresses that are added to the node, until they are removed."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
 from tests.support.scenario import VERSIONS, Scenario
+from tests.support.waiting import TIMEOUT, wait_until
 
-HANG = 30.0
-"""Seconds after which a test gives up; nothing is measured."""
 OWN = addresses("external.191")
 PORT = 30019
 
@@ -48,19 +46,16 @@ def lab_with_knft(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
         knft(node, "cleanup")
 
 
-def _dial(lab: Lab, address: str) -> Outcome:
-    return dial(lab.host("outside"), address, PORT, timeout=0.3)
+def _dial(lab: Lab, address: str, timeout: float = TIMEOUT) -> Outcome:
+    return dial(lab.host("outside"), address, PORT, timeout=timeout)
 
 
 def _until_served(lab: Lab, version: plan.Version) -> None:
-    deadline = time.monotonic() + HANG
-    while not isinstance(found := _dial(lab, OWN.of(version)), Answered) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert isinstance(found, Answered)
+    wait_until(lambda: isinstance(_dial(lab, OWN.of(version), timeout=0.3), Answered), "the NodePort is not served")
 
 
 def test_node_ports_follow_the_addresses_of_the_machine(lab_with_knft: Lab) -> None:
-    """One that comes is served, and no other; one that goes is forgotten."""
+    """An address that is added serves NodePorts, and no other address does; a removed one does not."""
     node = lab_with_knft.host("node").namespace
     with netlink(node) as link:
         link.add_loopback_addresses(OWN)
@@ -74,9 +69,7 @@ def test_node_ports_follow_the_addresses_of_the_machine(lab_with_knft: Lab) -> N
 
 
 def _until_forgotten(lab: Lab, family: str) -> None:
-    """Wait until no address accepts NodePorts."""
+    """Return when no address accepts NodePorts."""
     command = ["nft", "list", "set", family, "knft", "nodeport-ips"]
-    deadline = time.monotonic() + HANG
-    while "elements" in (text := lab.host("node").namespace.run(command).stdout) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert "elements" not in text
+    node = lab.host("node").namespace
+    wait_until(lambda: "elements" not in node.run(command).stdout, "an address accepts NodePorts")

@@ -1,4 +1,4 @@
-"""Whatever happens to knft or to other endpoints, remembered clients stay where they are."""
+"""Remembered clients keep their endpoint when knft restarts or other endpoints change."""
 
 import time
 from collections.abc import Callable
@@ -29,116 +29,116 @@ def _cluster(*pods: str, **affinity: Any) -> Objects:
     return [sticky, endpoints("s", *pods, http=HTTP)]
 
 
-def _of(answers: dict[str, str], *pods: str) -> dict[str, str]:
-    """Return the answers of these pods alone."""
+def _answered_by(answers: dict[str, str], *pods: str) -> dict[str, str]:
+    """Return the clients that these pods have answered."""
     return {client: pod for client, pod in answers.items() if pod in pods}
 
 
-def _refused_at_first(node: ProgrammedNode, objects: Objects) -> None:
+def _refuse_once(node: ProgrammedNode, objects: Objects) -> None:
     node.apply_refused(objects)
     node.apply([])
 
 
-def _an_hour_later(node: ProgrammedNode, objects: Objects) -> None:
+def _compare_after_an_hour(node: ProgrammedNode, objects: Objects) -> None:
     node.clock_offset += 3601
     node.invalidate()
     assert all(report.is_full for report in node.apply(objects).values())
 
 
 @pytest.mark.parametrize(
-    "happens",
+    "change",
     [
         pytest.param(ProgrammedNode.restart, id="a restart"),
-        pytest.param(_refused_at_first, id="a refused commit"),
-        pytest.param(_an_hour_later, id="a comparison after an hour"),
+        pytest.param(_refuse_once, id="a refused commit"),
+        pytest.param(_compare_after_an_hour, id="a comparison after an hour"),
     ],
 )
-def test_clients_are_remembered_across(
+def test_clients_are_remembered(
     node: ProgrammedNode,
     outside: OutsideClients,
     version: plan.Version,
-    happens: Callable[[ProgrammedNode, Objects], None],
+    change: Callable[[ProgrammedNode, Objects], None],
 ) -> None:
-    """With nothing else changing, and with an endpoint that goes and comes back meanwhile."""
-    crowd = clients(version, 100)
+    """Also if an endpoint is removed at the same time, and later added again."""
+    sources = clients(version, 100)
     node.apply(_cluster(*PODS))
-    first = outside.servers_of("cluster.50", 80, crowd)
-    happens(node, _cluster(*PODS))
-    assert first == outside.servers_of("cluster.50", 80, crowd)
-    happens(node, _cluster(*LEFT))
-    second = outside.servers_of("cluster.50", 80, crowd)
-    assert len(_of(first, *LEFT)) > 50
-    assert _of(first, *LEFT).items() <= second.items()
+    first = outside.servers_of("cluster.50", 80, sources)
+    change(node, _cluster(*PODS))
+    assert first == outside.servers_of("cluster.50", 80, sources)
+    change(node, _cluster(*LEFT))
+    second = outside.servers_of("cluster.50", 80, sources)
+    assert len(_answered_by(first, *LEFT)) > 50
+    assert _answered_by(first, *LEFT).items() <= second.items()
     assert set(second.values()) == set(LEFT)
-    happens(node, _cluster(*PODS))
-    assert second == outside.servers_of("cluster.50", 80, crowd)
+    change(node, _cluster(*PODS))
+    assert second == outside.servers_of("cluster.50", 80, sources)
 
 
-def test_clients_are_remembered_across_processes(
+def test_clients_are_remembered_by_another_process(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version, tmp_path: Path
 ) -> None:
-    """``knft run`` takes over a table that another process of knft has made, and another one takes over from it."""
-    crowd = clients(version, 100)
+    """``knft run --once`` takes over a table from another process of knft, and a third one takes over from it."""
+    sources = clients(version, 100)
     node.apply(_cluster(*PODS))
-    first = outside.servers_of("cluster.50", 80, crowd)
+    first = outside.servers_of("cluster.50", 80, sources)
     for pods in (LEFT, PODS):
         scenario = Scenario("", _cluster(*pods), ())
         write_manifests(tmp_path, scenario.manifests())
         sync_once(node.namespace, tmp_path, *scenario.arguments())
-        answers = outside.servers_of("cluster.50", 80, crowd)
+        answers = outside.servers_of("cluster.50", 80, sources)
         assert set(answers.values()) == set(LEFT)
-        assert _of(first, *LEFT).items() <= answers.items()
-        assert answers == outside.servers_of("cluster.50", 80, crowd)
+        assert _answered_by(first, *LEFT).items() <= answers.items()
+        assert answers == outside.servers_of("cluster.50", 80, sources)
 
 
 def test_a_refused_commit_leaves_clients_where_they_are(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """Until it is tried again, the endpoint that was to go answers its own clients, and a newcomer nobody."""
-    crowd = clients(version, 100)
+    """Until the next attempt, the endpoint that is to be removed answers its clients, and the new one answers none."""
+    sources = clients(version, 100)
     node.apply(_cluster(*PODS[:3]))
-    first = outside.servers_of("cluster.50", 80, crowd)
+    first = outside.servers_of("cluster.50", 80, sources)
     node.apply_refused(_cluster(*PODS[1:]))
-    assert first == outside.servers_of("cluster.50", 80, crowd)
+    assert first == outside.servers_of("cluster.50", 80, sources)
 
 
-def test_an_endpoint_goes_with_ten_thousand_remembered_clients(
+def test_endpoint_is_removed_with_ten_thousand_remembered_clients(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """Some of them just expiring: nothing is refused, those of other endpoints stay, the rest move once."""
-    everybody = clients(version, 10_000)
-    lasting, fleeting = everybody[:6_000], everybody[6_000:]
+    """Some are just expiring: no connection is refused, clients of other endpoints stay, the others move once."""
+    all_clients = clients(version, 10_000)
+    lasting, fleeting = all_clients[:6_000], all_clients[6_000:]
     node.apply(_cluster(*PODS))
     first = outside.servers_of("cluster.50", 80, lasting)
     node.apply(_cluster(*PODS, **sticky_for(1)))
-    began = time.monotonic()
+    started = time.monotonic()
     passing = outside.servers_of("cluster.50", 80, fleeting)
     ended = time.monotonic()
     node.apply(_cluster(*PODS))
-    # The first of them are forgotten a second after they dialled, the last a second after theirs: now it is half-way.
-    time.sleep(max(0.0, (began + ended) / 2 + 1 - time.monotonic()))
+    # Clients are forgotten one second after they have connected: at this time half of them are.
+    time.sleep(max(0.0, (started + ended) / 2 + 1 - time.monotonic()))
 
-    with BackgroundDials(outside, "cluster.50", 80, lasting) as meanwhile:
+    with BackgroundDials(outside, "cluster.50", 80, lasting) as background:
         node.apply(_cluster(*LEFT))
-    moved = _moved_once(outside, lasting, first, meanwhile.answers)
+    moved = _check_moved_once(outside, lasting, first, background.answers)
 
     time.sleep(max(0.0, ended + 1 - time.monotonic()))
     renewed = outside.servers_of("cluster.50", 80, fleeting)
     assert set(renewed.values()) == set(LEFT)
-    assert not _of(passing, *LEFT).items() <= renewed.items()
+    assert not _answered_by(passing, *LEFT).items() <= renewed.items()
 
-    # One that comes back is not given its old clients: nobody is led to it by an old memory.
+    # An endpoint that is added again does not get its former clients.
     node.apply(_cluster(*PODS))
     assert moved == outside.servers_of("cluster.50", 80, list(moved))
 
 
-def _moved_once(
-    outside: OutsideClients, lasting: list[str], first: dict[str, str], meanwhile: dict[str, str]
+def _check_moved_once(
+    outside: OutsideClients, lasting: list[str], first: dict[str, str], background: dict[str, str]
 ) -> dict[str, str]:
-    """Return who answers the clients that had to move, having checked that they move once, and that others stay."""
-    assert len(meanwhile) > 2 * BackgroundDials.MARGIN
-    assert NO_ANSWER not in meanwhile.values()
-    assert {client: pod for client, pod in meanwhile.items() if first[client] in LEFT}.items() <= first.items()
+    """Return the servers of the clients that had to move, having checked that they moved once and the others stayed."""
+    assert len(background) > 2 * BackgroundDials.MARGIN
+    assert NO_ANSWER not in background.values()
+    assert {client: pod for client, pod in background.items() if first[client] in LEFT}.items() <= first.items()
     stayed = [client for client in lasting if first[client] in LEFT]
     assert len(stayed) > 4_000
     stayed = stayed[-3_000:]
@@ -147,23 +147,23 @@ def _moved_once(
     assert len(left) > 1_000
     moved = outside.servers_of("cluster.50", 80, left)
     assert set(moved.values()) == set(LEFT)
-    assert _of({client: meanwhile.get(client, "") for client in left}, *LEFT).items() <= moved.items()
+    assert _answered_by({client: background.get(client, "") for client in left}, *LEFT).items() <= moved.items()
     assert moved == outside.servers_of("cluster.50", 80, left)
     return moved
 
 
-def test_an_endpoint_comes_and_goes_under_connections(
+def test_endpoint_is_removed_and_added_during_connections(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """As fast as syncs go: nothing is refused, and clients of other endpoints are answered by theirs."""
-    everybody = clients(version, 60_000)
+    """As fast as knft syncs: no connection is refused, and clients of other endpoints keep them."""
+    all_clients = clients(version, 60_000)
     node.apply(_cluster(*PODS))
-    first = outside.servers_of("cluster.50", 80, everybody[:3_000])
-    returning = _of(first, *LEFT)
-    with BackgroundDials(outside, "cluster.50", 80, [*returning, *everybody[3_000:]]) as meanwhile:
+    first = outside.servers_of("cluster.50", 80, all_clients[:3_000])
+    returning = _answered_by(first, *LEFT)
+    with BackgroundDials(outside, "cluster.50", 80, [*returning, *all_clients[3_000:]]) as background:
         for flip in range(20):
             node.apply(_cluster(*(LEFT if flip % 2 == 0 else PODS)))
-    assert len(meanwhile.answers) > 2 * BackgroundDials.MARGIN
-    assert set(meanwhile.answers.values()) <= set(PODS)
-    assert {client: pod for client, pod in meanwhile.answers.items() if client in returning}.items() <= first.items()
-    assert _of(first, *LEFT) == outside.servers_of("cluster.50", 80, list(returning))
+    assert len(background.answers) > 2 * BackgroundDials.MARGIN
+    assert set(background.answers.values()) <= set(PODS)
+    assert {client: pod for client, pod in background.answers.items() if client in returning}.items() <= first.items()
+    assert _answered_by(first, *LEFT) == outside.servers_of("cluster.50", 80, list(returning))

@@ -1,4 +1,4 @@
-"""What packets of a connection may expect: that it goes on, and that only its own Service touches it."""
+"""Established connections go on when rules change, and only a connection's own Service translates its packets."""
 
 import json
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from tests.support.scenario import VERSIONS, address
 
 HTTP = 8080
 OWN_PORT = 8088
-"""Where the node itself answers."""
+"""The port of a server on the node itself."""
 SILENCE = 0.15
-"""Seconds after which silence counts as a drop: what is not dropped here is answered within a millisecond or two."""
+"""Seconds without an answer after which a packet counts as dropped. What is not dropped is answered in a few ms."""
 
 pytestmark = [pytest.mark.kernel, pytest.mark.parametrize("version", VERSIONS)]
 
 
 @pytest.fixture(scope="module")
 def served(lab: Lab) -> Iterator[Lab]:
-    """The lab with servers: on pods, on the node itself, and at addresses of which knft knows nothing yet."""
+    """The lab with servers on pods, on the node, and at addresses that no Service has yet."""
     with Responders() as servers:
         for pod in ("local-1", "remote-1"):
             servers.serve(lab.host(pod), HTTP)
@@ -63,7 +63,7 @@ AFTER = [
     endpoints("open", http=HTTP),
     endpoints("near", "remote-1", http=HTTP),
     _guarded("$remote/host"),
-    # These take over what connections are open to, or from, and have no endpoints.
+    # Services without endpoints that get addresses and ports of open connections.
     service("outer", 53, *_http(), externalIPs=["$external.96"]),
     service("inner", 99, *tcp_and_udp("other", 81)),
     service("own", 54, *tcp_and_udp("own", OWN_PORT), externalIPs=["$node"]),
@@ -88,13 +88,13 @@ CALLS = (
 )
 
 
-def test_what_is_open_stays_open(served: Lab, version: plan.Version) -> None:
-    """Endpoints go, source ranges close, and others come to own an address: that is for new connections alone."""
+def test_established_connections_go_on(served: Lab, version: plan.Version) -> None:
+    """Removed endpoints, closed source ranges and new owners of an address matter to new connections only."""
     config = msgspec.structs.replace(CONFIG, service_cidrs=())
     with ExitStack() as opened, ProgrammedNode(served, config) as node:
         node.apply(BEFORE)
         calls = {call: OpenConnection(served.host(call[0]), address(call[1], version), call[2]) for call in CALLS}
-        # The port that a client on the node happens to have becomes a NodePort that nobody answers.
+        # The source port of this client becomes a NodePort of a Service without endpoints.
         from_node_port = OpenConnection(served.host("node"), address("remote-1", version), HTTP, source_port=30055)
         connections = [opened.enter_context(item) for item in (*calls.values(), from_node_port)]
         assert all(connection.echoes(b"before") for connection in connections)
@@ -107,10 +107,10 @@ def test_what_is_open_stays_open(served: Lab, version: plan.Version) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "udp"])
-def test_an_endpoint_that_dials_itself_directly_keeps_its_port(
+def test_endpoint_that_connects_to_its_own_address_keeps_its_port(
     served: Lab, version: plan.Version, protocol: Protocol
 ) -> None:
-    """An endpoint on the host network, by its own address: no Service has led it there, so nobody masquerades it."""
+    """An endpoint on the host network: no Service has translated the connection, so it is not masqueraded."""
     own = address("node", version)
     with ProgrammedNode(served) as node:
         node.apply([service("s", 50, *_http()), endpoints("s", "node", http=HTTP)])
@@ -118,8 +118,8 @@ def test_an_endpoint_that_dials_itself_directly_keeps_its_port(
         assert outcome == Answered("node", own, HTTP, source=own, source_port=23456)
 
 
-def test_a_packet_in_flight_across_a_commit_finds_an_endpoint(served: Lab, version: plan.Version) -> None:
-    """It has read the verdict of two endpoints and looks them up when there is one: here for as long as it takes."""
+def test_packet_in_flight_during_a_commit_finds_an_endpoint(served: Lab, version: plan.Version) -> None:
+    """Its verdict is for two endpoints, but the lookup finds one: the test deletes an element to keep that state."""
     family, cluster_ip = ("ip" if version == 4 else "ip6"), address("cluster.50", version)
     two, near = ("local-1", "node"), service("near", 51, *_http(30051), externalTrafficPolicy="Local")
     with ProgrammedNode(served) as node:
@@ -143,15 +143,15 @@ def _load(namespace: Namespace, version: plan.Version, chain: str) -> None:
 
 @pytest.fixture
 def node(served: Lab, version: plan.Version) -> Iterator[ProgrammedNode]:
-    """A Service at ``$cluster.50``, with the local endpoint; another program's table goes away at the end."""
+    """The node with a Service at ``$cluster.50``; the other program's table is deleted at the end."""
     with ProgrammedNode(served) as programmed:
         programmed.apply([service("s", 50, *_http()), endpoints("s", "local-1", http=HTTP)])
         yield programmed
         programmed.namespace.run(["nft", "delete", "table", "ip" if version == 4 else "ip6", "other"])
 
 
-def test_a_packet_leaves_without_the_mark(node: ProgrammedNode, version: plan.Version) -> None:
-    """Otherwise it would be masqueraded again when it is routed again, as the packet of a tunnel around it."""
+def test_packet_leaves_without_the_masquerade_mark(node: ProgrammedNode, version: plan.Version) -> None:
+    """A mark would masquerade it again when it is routed again, as the inner packet of a tunnel."""
     mark = f"{CONFIG.masquerade_mark:#x}"
     rules = [f"ct status dnat meta mark & {mark} == {value} counter name {name}" for name, value in
              (("marked", mark), ("unmarked", "0"))]  # fmt: skip
@@ -167,8 +167,8 @@ def test_a_packet_leaves_without_the_mark(node: ProgrammedNode, version: plan.Ve
     assert packets["unmarked"] > 0
 
 
-def test_knft_masquerades_before_others_do(node: ProgrammedNode, version: plan.Version) -> None:
-    """Another program rewrites sources at the usual place (100), and is too late."""
+def test_knft_masquerades_before_other_programs(node: ProgrammedNode, version: plan.Version) -> None:
+    """Another program's snat at the usual priority (100) comes later."""
     lan = plan.NODE.lan.of(version)
     _load(
         node.namespace, version, f"chain c {{ type nat hook postrouting priority 100; ct status dnat snat to {lan}; }}"
@@ -176,7 +176,7 @@ def test_knft_masquerades_before_others_do(node: ProgrammedNode, version: plan.V
     outcome = dial(node.lab.host("outside"), address("cluster.50", version), 80)
     assert isinstance(outcome, Answered)
     assert outcome.source == plan.NODE.gateway.of(version)
-    # It would have been done otherwise: a pod's connection is not knft's to masquerade.
+    # The other program's rule works: knft does not masquerade a pod's connection.
     outcome = dial(node.lab.host("local-2"), address("cluster.50", version), 80)
     assert isinstance(outcome, Answered)
     assert outcome.source == lan

@@ -1,4 +1,4 @@
-"""Every endpoint of a Service is chosen equally often."""
+"""All endpoints of a Service are chosen equally often."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.scenario import VERSIONS, Scenario, address
 
 CONNECTIONS = 3000
 PODS = ("local-1", "local-2", "local-3", *(f"remote-{number}" for number in range(1, 8)))
-# Exceeded by chance once in a million: the upper end of the chi-squared distribution, by number of endpoints.
+# Critical values of the chi-squared distribution for p = 10^-6, by number of endpoints.
 CRITICAL = {2: 23.93, 3: 27.63, 5: 33.38, 10: 44.81}
 
 pytestmark = pytest.mark.kernel
@@ -38,7 +38,7 @@ def _cluster(size: int, protocol: str = "TCP") -> Scenario:
 
 
 def chi_squared(counts: list[int]) -> float:
-    """Return Pearson's statistic against equal weights."""
+    """Return Pearson's chi-squared statistic against equal probabilities."""
     expected = sum(counts) / len(counts)
     return sum((count - expected) ** 2 / expected for count in counts)
 
@@ -46,7 +46,7 @@ def chi_squared(counts: list[int]) -> float:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", CRITICAL)
 def test_endpoints_share_connections_equally(lab: Lab, tmp_path: Path, size: int, version: plan.Version) -> None:
-    """3 000 connections spread over the endpoints as chance would have it, and none is lost."""
+    """3 000 connections are spread as if at random, and none is lost."""
     scenario, node = _cluster(size), lab.host("node").namespace
     write_manifests(tmp_path, scenario.manifests())
     sync_once(node, tmp_path, *scenario.arguments())
@@ -62,8 +62,8 @@ def test_endpoints_share_connections_equally(lab: Lab, tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_short_flows_of_udp_are_spread_like_connections(lab: Lab, tmp_path: Path, version: plan.Version) -> None:
-    """As a resolver's questions are: one datagram each, from a new port each; none is lost."""
+def test_endpoints_share_udp_datagrams_equally(lab: Lab, tmp_path: Path, version: plan.Version) -> None:
+    """Each datagram comes from a new port, like queries of a DNS resolver; none is lost."""
     scenario, node = _cluster(3, "UDP"), lab.host("node").namespace
     write_manifests(tmp_path, scenario.manifests())
     sync_once(node, tmp_path, *scenario.arguments())
@@ -77,6 +77,6 @@ def test_short_flows_of_udp_are_spread_like_connections(lab: Lab, tmp_path: Path
     assert chi_squared(list(counts.values())) < CRITICAL[3], counts
 
 
-def test_the_statistic_finds_a_loaded_die() -> None:
-    """One endpoint of three that gets 10 % more than its share is noticed."""
+def test_statistic_detects_unequal_probabilities() -> None:
+    """An endpoint of three with 20 % more than its share is detected, one with 10 % is not."""
     assert chi_squared([1100, 950, 950]) < CRITICAL[3] < chi_squared([1200, 900, 900])

@@ -1,9 +1,8 @@
-"""``knft run`` follows its directory, whatever is done to it, and leaves the rules in place when it is told to stop."""
+"""``knft run`` follows its directory of manifests, and leaves its rules in place when it ends."""
 
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,9 @@ import yaml
 
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
-HANG = 30.0
-"""Seconds after which a test gives up; nothing is measured."""
 
 
 def _service(name: str, number: int) -> dict[str, Any]:
@@ -35,9 +33,9 @@ def _write(path: Path, *objects: dict[str, Any]) -> None:
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    made = Namespace.create("follow")
-    yield made
-    made.close()
+    created = Namespace.create("follow")
+    yield created
+    created.close()
 
 
 @contextmanager
@@ -52,7 +50,7 @@ def _following(namespace: Namespace, folder: Path) -> Iterator[subprocess.Popen[
 
 
 def _cluster_ips(namespace: Namespace) -> set[str]:
-    """Return the last numbers of the cluster IPs in force."""
+    """Return the last parts of the cluster IPs in the table."""
     done = namespace.run(["nft", "-j", "list", "set", "ip", "knft", "cluster-ips"], check=False)
     if done.returncode != 0:
         return set()
@@ -61,21 +59,18 @@ def _cluster_ips(namespace: Namespace) -> set[str]:
 
 
 def _until(namespace: Namespace, expected: set[str]) -> None:
-    deadline = time.monotonic() + HANG
-    while (found := _cluster_ips(namespace)) != expected and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert expected == found
+    wait_until(lambda: _cluster_ips(namespace) == expected, f"the cluster IPs are not {expected}", interval=0.02)
 
 
-def _make(folder: Path) -> None:
+def _add_file(folder: Path) -> None:
     _write(folder / "b.yaml", _service("b", 2))
 
 
-def _change(folder: Path) -> None:
+def _change_file(folder: Path) -> None:
     _write(folder / "a.yaml", _service("a", 3))
 
 
-def _remove(folder: Path) -> None:
+def _remove_file(folder: Path) -> None:
     (folder / "a.yaml").unlink()
 
 
@@ -88,29 +83,29 @@ def _rename_away(folder: Path) -> None:
     (folder / "a.yaml").rename(folder / "a.yaml.bak")
 
 
-def _break(folder: Path) -> None:
+def _break_file(folder: Path) -> None:
     (folder / "a.yaml").write_text("kind: Service\n  broken: [")
     _write(folder / "b.yaml", _service("b", 2))
 
 
 @pytest.mark.parametrize(
-    ("act", "expected"),
+    ("change", "expected"),
     [
-        pytest.param(_make, {"1", "2"}, id="a file is made"),
-        pytest.param(_change, {"3"}, id="a file is changed"),
-        pytest.param(_remove, set(), id="a file is removed"),
-        pytest.param(_rename_over, {"4"}, id="a file is renamed over another"),
-        pytest.param(_rename_away, set(), id="a file is renamed to something that is no manifest"),
-        pytest.param(_break, {"1", "2"}, id="a broken file keeps its last good objects, the others go on"),
+        pytest.param(_add_file, {"1", "2"}, id="new file"),
+        pytest.param(_change_file, {"3"}, id="changed file"),
+        pytest.param(_remove_file, set(), id="removed file"),
+        pytest.param(_rename_over, {"4"}, id="file renamed over another"),
+        pytest.param(_rename_away, set(), id="file renamed to another extension"),
+        pytest.param(_break_file, {"1", "2"}, id="invalid file keeps its last valid objects"),
     ],
 )
 def test_the_directory_is_followed(
-    namespace: Namespace, tmp_path: Path, act: Callable[[Path], None], expected: set[str]
+    namespace: Namespace, tmp_path: Path, change: Callable[[Path], None], expected: set[str]
 ) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
     with _following(namespace, tmp_path):
         _until(namespace, {"1"})
-        act(tmp_path)
+        change(tmp_path)
         _until(namespace, expected)
 
 
@@ -126,8 +121,8 @@ def _config_map(folder: Path, version: str, number: int) -> None:
     _write(folder / version / "a.yaml", _service("a", number))
 
 
-def test_a_config_map_volume_is_followed(namespace: Namespace, tmp_path: Path) -> None:
-    """Its files are links into ``..data``, which is a link to a directory that is swapped."""
+def test_config_map_volume_is_followed(namespace: Namespace, tmp_path: Path) -> None:
+    """Its files are symlinks into ``..data``, a symlink to a directory that is replaced."""
     _config_map(tmp_path, "..2026_01", 1)
     (tmp_path / "..data").symlink_to("..2026_01")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
@@ -139,8 +134,8 @@ def test_a_config_map_volume_is_followed(namespace: Namespace, tmp_path: Path) -
             _until(namespace, {str(number)})
 
 
-def test_a_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path) -> None:
-    """The directory itself is a link that is swapped, twice, and files are made in the new one."""
+def test_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path) -> None:
+    """The directory itself is a symlink, which is replaced twice; later a file is added."""
     for number in (1, 2, 3):
         _config_map(tmp_path, f"v{number}", number)
     (tmp_path / "current").symlink_to("v1")
@@ -153,7 +148,7 @@ def test_a_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path)
         _until(namespace, {"3", "9"})
 
 
-def test_a_directory_that_disappears_keeps_the_rules(namespace: Namespace, tmp_path: Path) -> None:
+def test_rules_stay_when_the_directory_is_removed(namespace: Namespace, tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
     _write(folder / "a.yaml", _service("a", 1))
@@ -174,17 +169,17 @@ def _line(process: subprocess.Popen[str], words: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_leaves_the_rules(namespace: Namespace, tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_ends_knft_and_leaves_the_rules(namespace: Namespace, tmp_path: Path, number: signal.Signals) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
     with _following(namespace, tmp_path) as process:
         _until(namespace, {"1"})
         os.kill(process.pid, number)
-        assert process.wait(HANG) == 0
+        assert process.wait(TIMEOUT) == 0
     assert _cluster_ips(namespace) == {"1"}
 
 
-def test_addresses_that_come_and_go_are_noticed(namespace: Namespace, tmp_path: Path) -> None:
-    """NodePort CIDRs choose from the machine's addresses, also from those that come later."""
+def test_node_port_addresses_follow_the_interfaces(namespace: Namespace, tmp_path: Path) -> None:
+    """--nodeport-addresses selects addresses that are added later too."""
     from tests.support.lab import plan
     from tests.support.lab.links import netlink
 
@@ -192,30 +187,23 @@ def test_addresses_that_come_and_go_are_noticed(namespace: Namespace, tmp_path: 
     command = [*KNFT, "run", "--manifests", str(tmp_path), *NODE_FLAG, "--min-sync-period", "0", *flags]
     process = namespace.popen(command, stderr=subprocess.DEVNULL)
     try:
-        # An address that is there before the process looks for the first time is not one that comes.
-        _wait(lambda: "nodeport-ips" in _nodeport_ips(namespace))
+        # The address must be added after knft has read the addresses for the first time.
+        wait_until(lambda: "nodeport-ips" in _nodeport_ips(namespace), "no set of NodePort addresses")
         assert plan.NODE.lan.ipv4 not in _nodeport_ips(namespace)
         with netlink(namespace) as link:
             link.up("lo")
             link.add_loopback_addresses(plan.NODE.lan)
-        _wait(lambda: plan.NODE.lan.ipv4 in _nodeport_ips(namespace))
+        wait_until(lambda: plan.NODE.lan.ipv4 in _nodeport_ips(namespace), "the address is not added")
         with netlink(namespace) as link:
             link.remove_loopback_addresses(plan.NODE.lan)
-        _wait(lambda: plan.NODE.lan.ipv4 not in _nodeport_ips(namespace))
+        wait_until(lambda: plan.NODE.lan.ipv4 not in _nodeport_ips(namespace), "the address is not removed")
     finally:
         process.kill()
         process.communicate()
 
 
-def _wait(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG
-    while not (held := holds()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert held
-
-
-def test_a_daemon_that_cannot_follow_ends(namespace: Namespace, tmp_path: Path) -> None:
-    """Loudly: a proxy that no longer follows its cluster must not look healthy. The rules stay."""
+def test_knft_exits_if_it_cannot_watch_the_directory(namespace: Namespace, tmp_path: Path) -> None:
+    """With an error: a proxy that does not watch its manifests must not report healthy. The rules stay."""
     manifests, broken = tmp_path / "manifests", tmp_path / "broken"
     manifests.mkdir()
     broken.mkdir()
@@ -224,11 +212,11 @@ def test_a_daemon_that_cannot_follow_ends(namespace: Namespace, tmp_path: Path) 
     command = [*KNFT, "run", "--manifests", str(manifests), *NODE_FLAG]
     process = namespace.popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(broken)})
     try:
-        _, said = process.communicate(timeout=HANG)
+        _, stderr = process.communicate(timeout=TIMEOUT)
     finally:
         process.kill()
     assert process.returncode == 1
-    assert "ImportError: broken for the test" in said
+    assert "ImportError: broken for the test" in stderr
 
 
 def _nodeport_ips(namespace: Namespace) -> str:

@@ -1,4 +1,4 @@
-"""Every scenario, in IPv4 and in IPv6: what behaviour.md says of a packet is what happens to it."""
+"""Every scenario in knft's own mode, in IPv4 and IPv6."""
 
 from collections.abc import Iterator
 
@@ -16,23 +16,23 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
-    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Nftables()) as scene:
-        yield scene
+def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Nftables()) as runner:
+        yield runner
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
-def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
-    """The packet has the outcome that its clause says."""
-    scene.try_packet(scenario, packet, version)
+def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+    """The packet has the outcome that the scenario expects in this mode."""
+    runner.try_packet(scenario, packet, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_there_are_enough_outcomes(version: plan.Version) -> None:
-    """At least 120 outcomes in each family."""
+def test_scenarios_have_at_least_120_packets(version: plan.Version) -> None:
+    """In each family."""
     assert sum(version in packet.versions for scenario in SCENARIOS for packet in scenario.packets) >= 120
 
 
 def test_every_file_is_read() -> None:
-    """No file is left out by mistake."""
+    """No file of the directory is ignored."""
     assert {path.stem for path in FOLDER.iterdir()} == {scenario.name.partition(" ")[0] for scenario in SCENARIOS}

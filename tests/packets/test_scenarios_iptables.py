@@ -1,4 +1,4 @@
-"""Every scenario in kube-proxy's iptables mode: the same outcome, but where the modes differ by intent."""
+"""Every scenario in kube-proxy's iptables mode, in IPv4 and IPv6."""
 
 from collections.abc import Iterator
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
-    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Iptables()) as scene:
-        yield scene
+def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Iptables()) as runner:
+        yield runner
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "iptables"))
-def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
-    """The packet has the outcome that its clause says, or the one that its departure says."""
-    scene.try_packet(scenario, packet, version)
+def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+    """The packet has the outcome that the scenario expects in this mode."""
+    runner.try_packet(scenario, packet, version)

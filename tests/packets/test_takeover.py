@@ -1,4 +1,4 @@
-"""On a node with kube-proxy's leftovers, knft's endpoints answer: before the leftovers are removed, and after."""
+"""On a node with kube-proxy's leftovers, knft's endpoints answer, before the leftovers are removed and afterwards."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +15,11 @@ from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
 from tests.support.scenario import VERSIONS, Scenario, address
+from tests.support.waiting import TIMEOUT
 from tests.takeover import leftovers
 
 TRIES = 12
-"""Connections from each client; the leftovers' two endpoints both answer within four times as many, but for once in
-10^14 tests."""
+"""Connections from each client: chance misses one of the leftovers' two endpoints once in 10^14 tests."""
 
 pytestmark = pytest.mark.kernel
 
@@ -43,24 +43,28 @@ def _cluster() -> Scenario:
 
 @pytest.fixture(scope="module")
 def servers(lab: Lab) -> Iterator[Responders]:
-    """Answer where kube-proxy's leftovers lead (local-1, remote-1), and where knft does (local-2)."""
+    """Servers on kube-proxy's endpoints (local-1, remote-1) and on knft's (local-2)."""
     with Responders() as servers:
         for pod in ("local-1", "remote-1", "local-2"):
             servers.serve(lab.host(pod), 8080)
         yield servers
 
 
-def _answering(lab: Lab, version: plan.Version, tries: int = TRIES) -> set[str]:
-    """Dial cluster IP and NodePort, from a pod, from the node and from outside, so many times each."""
-    calls = [(client, "cluster.10", 80) for client in ("local-3", "node", "outside")]
-    calls.append(("outside", "node", 30080))
-    outcomes = [dial(lab.host(client), address(to, version), port) for client, to, port in calls for _ in range(tries)]
+def _servers(lab: Lab, version: plan.Version, tries: int = TRIES, timeout: float = TIMEOUT) -> set[str]:
+    """Return the servers of ``tries`` connections each from a pod, the node and outside to cluster IP and NodePort."""
+    destinations = [(client, "cluster.10", 80) for client in ("local-3", "node", "outside")]
+    destinations.append(("outside", "node", 30080))
+    outcomes = [
+        dial(lab.host(client), address(to, version), port, timeout=timeout)
+        for client, to, port in destinations
+        for _ in range(tries)
+    ]
     return {outcome.server if isinstance(outcome, Answered) else "nobody" for outcome in outcomes}
 
 
 @pytest.fixture
 def node(lab: Lab) -> Iterator[Namespace]:
-    """The lab's node, without any rules afterwards."""
+    """The lab's node; all rules are removed afterwards."""
     namespace = lab.host("node").namespace
     yield namespace
     knft(namespace, "cleanup")
@@ -71,29 +75,29 @@ def node(lab: Lab) -> Iterator[Namespace]:
 @pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("backend", ["nft", "legacy"])
-def test_knft_decides_first_and_after_the_cleanup_too(
+def test_knft_translates_before_the_leftovers_and_after_cleanup(
     lab: Lab, node: Namespace, tmp_path: Path, backend: str, version: plan.Version
 ) -> None:
-    """Leftovers send the same frontends elsewhere: they do so without knft, and no more once it runs."""
+    """The leftovers send the same frontends to other endpoints, but not while knft runs."""
     family = leftovers.IPV4 if version == 4 else leftovers.IPV6
     node.run([f"{family.iptables}-{backend}-restore", "--noflush"], stdin=_without_affinity(family))
-    assert _answering(lab, version) == {"local-1", "remote-1"}
+    assert _servers(lab, version) == {"local-1", "remote-1"}
 
     scenario = _cluster()
     write_manifests(tmp_path, scenario.manifests())
     log = sync_once(node, tmp_path, *scenario.arguments())
-    (warned,) = [line for line in log.splitlines() if " WARNING " in line]
-    assert f"kube-proxy's iptables rules are still here (18 chains in {family.iptables}-{backend})" in warned
-    assert _answering(lab, version) == {"local-2"}
+    (warning,) = [line for line in log.splitlines() if " WARNING " in line]
+    assert f"kube-proxy's iptables rules are still in force (18 chains in {family.iptables}-{backend})" in warning
+    assert _servers(lab, version) == {"local-2"}
 
     knft(node, "cleanup", "--kube-proxy", "iptables")
     assert "KUBE" not in node.run([f"{family.iptables}-{backend}-save"]).stdout
-    assert _answering(lab, version) == {"local-2"}
+    assert _servers(lab, version) == {"local-2"}
     knft(node, "cleanup")
-    assert _answering(lab, version, tries=1) == {"nobody"}
+    assert _servers(lab, version, tries=1, timeout=1.0) == {"nobody"}
 
 
 def _without_affinity(family: leftovers.Family) -> str:
-    """Leave out what remembers clients, so that each connection is a new choice."""
+    """Return the rules without session affinity, so that each connection chooses an endpoint."""
     lines = leftovers.iptables_mode(family).splitlines(keepends=True)
     return "".join(line for line in lines if "--rcheck" not in line)

@@ -1,7 +1,7 @@
-"""Clients of UDP that keep their port, while their Service's endpoints come and go: conntrack must not blackhole them.
+"""UDP clients that keep their source port while endpoints change: conntrack entries must not lead to removed endpoints.
 
-Each dials again and again from one port, so that all it says is one flow, whose translation the kernel remembers. They
-are a pod, the node itself and somebody outside, at every kind of frontend.
+All packets of a client are one conntrack entry, with one translation. The clients are a pod, the node itself and a host
+outside, at each kind of frontend.
 """
 
 import itertools
@@ -24,6 +24,7 @@ from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial
 from tests.support.scenario import VERSIONS
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.kernel
 NAME, NODE_PORT, PORT = "flows", 30300, 8080
@@ -31,12 +32,12 @@ PODS = ("local-1", "local-2", "remote-1")
 
 
 class CleanedNode(ProgrammedNode):
-    """The node, whose flows are looked at after every sync, as ``knft run`` has it done."""
+    """The node; stale conntrack entries are deleted after every sync, as in ``knft run``."""
 
     def __init__(self, lab: Lab, config: Config = CONFIG) -> None:
         super().__init__(lab, config)
         self.cleaner = FlowCleaner(config, local_addresses, grace=0.0)
-        self.forgotten = 0
+        self.deleted = 0
 
     def apply(self, objects: Any) -> Any:
         for family in Family:
@@ -45,7 +46,7 @@ class CleanedNode(ProgrammedNode):
         for family, report in reports.items():
             self.cleaner.sync_succeeded(report, self._harness.proxiers[family].state)
         with self.namespace.entered():
-            self.forgotten = sum(map(self.cleaner.reconcile, self.cleaner._take_due()))
+            self.deleted = sum(map(self.cleaner.reconcile, self.cleaner._start_due_passes()))
         return reports
 
 
@@ -81,26 +82,26 @@ FRONTENDS = {
 
 
 class Client(NamedTuple):
-    """Who dials which frontend, always from the same port."""
+    """A host that connects to a frontend, always from the same port."""
 
     host: str
     frontend: str
     port: int
 
-    def dial(self, node: ProgrammedNode, version: plan.Version) -> Outcome:
-        """Say something."""
+    def dial(self, node: ProgrammedNode, version: plan.Version, timeout: float = TIMEOUT) -> Outcome:
+        """Send a datagram."""
         number = NODE_PORT if self.frontend == "NodePort" else 53
         address = FRONTENDS[self.frontend].of(version)
-        return dial(node.lab.host(self.host), address, number, "udp", source_port=self.port, timeout=0.5)
+        return dial(node.lab.host(self.host), address, number, "udp", source_port=self.port, timeout=timeout)
 
 
 HOSTS = ("local-3", "node", "outside")
-"""A pod, the node itself, and somebody outside."""
+"""A pod, the node itself, and a host outside the cluster."""
 CLIENTS = [
     Client(host, frontend, 25353 + number)
     for number, (host, frontend) in enumerate(itertools.product(HOSTS, FRONTENDS))
 ]
-every_way = pytest.mark.parametrize("version", VERSIONS)
+each_family = pytest.mark.parametrize("version", VERSIONS)
 
 
 def _outcomes(node: ProgrammedNode, version: plan.Version) -> dict[Client, Outcome]:
@@ -108,34 +109,34 @@ def _outcomes(node: ProgrammedNode, version: plan.Version) -> dict[Client, Outco
 
 
 def _servers(node: ProgrammedNode, version: plan.Version) -> dict[Client, str]:
-    """Return who answers each."""
+    """Return the server of each client."""
     found = _outcomes(node, version)
     return {client: one.server if isinstance(one, Answered) else str(one) for client, one in found.items()}
 
 
-def _all(answer: str | Outcome) -> dict[Client, Any]:
+def _every_client(answer: str | Outcome) -> dict[Client, Any]:
     return dict.fromkeys(CLIENTS, answer)
 
 
 def _flows(node: CleanedNode, version: plan.Version) -> dict[Entry, int]:
-    """Return the clients' flows of UDP on the node, with the numbers the kernel gave them."""
+    """Return the clients' UDP entries on the node, with the kernel's ids."""
     ports = {client.port for client in CLIENTS}
     with node.namespace.entered():
         found = entry_ids(version)
     return {entry: number for entry, number in found.items() if entry.protocol == "UDP" and entry.client[1] in ports}
 
 
-@every_way
+@each_family
 def test_clients_keep_working_when_their_server_is_replaced(node: CleanedNode, version: plan.Version) -> None:
     node.apply([_service(), _endpoints("local-1")])
-    assert _servers(node, version) == _all("local-1")
+    assert _servers(node, version) == _every_client("local-1")
     node.apply([_endpoints("local-2")])
-    assert _servers(node, version) == _all("local-2")
+    assert _servers(node, version) == _every_client("local-2")
     node.apply([_endpoints("remote-1")])
-    assert _servers(node, version) == _all("remote-1")
+    assert _servers(node, version) == _every_client("remote-1")
 
 
-@every_way
+@each_family
 def test_clients_keep_working_when_the_target_port_changes(node: CleanedNode, version: plan.Version) -> None:
     node.apply([_service(), _endpoints("local-1")])
     first = _outcomes(node, version).values()
@@ -145,73 +146,74 @@ def test_clients_keep_working_when_the_target_port_changes(node: CleanedNode, ve
     assert {one.port if isinstance(one, Answered) else one for one in second} == {PORT + 1}
 
 
-@every_way
+@each_family
 def test_clients_are_served_once_an_endpoint_is_ready(node: CleanedNode, version: plan.Version) -> None:
-    """They have dialled before; what the kernel remembers of that must not lead nowhere."""
+    """Their earlier datagrams were rejected; the conntrack entries of these must not remain."""
     node.apply([_service(), _endpoints("local-1", ready=False, serving=False)])
-    assert _outcomes(node, version) == _all(Rejected("icmp"))
+    assert _outcomes(node, version) == _every_client(Rejected("icmp"))
     node.apply([_endpoints("local-1", ready=True)])
-    assert _servers(node, version) == _all("local-1")
+    assert _servers(node, version) == _every_client("local-1")
 
 
-@every_way
+@each_family
 def test_clients_that_dialled_before_there_was_a_service_are_served(node: CleanedNode, version: plan.Version) -> None:
-    """Their flows were never translated: they went to whoever was behind the default route, who swallowed them."""
+    """Their datagrams were not translated, and dropped by the router behind the default route."""
     outer = ("external IP", "load balancer")
     clients = [client for client in CLIENTS if client.host == "local-3" and client.frontend in outer]
-    assert not any(isinstance(client.dial(node, version), Answered) for client in clients)
+    assert not any(isinstance(client.dial(node, version, timeout=0.5), Answered) for client in clients)
     assert [entry.original_destination == entry.reply_source for entry in _flows(node, version)] == [True] * len(
         clients
     )
     node.apply([_service(), _endpoints("local-1")])
-    assert _servers(node, version) == _all("local-1")
+    assert _servers(node, version) == _every_client("local-1")
 
 
-@every_way
-def test_a_service_scaled_to_nothing_and_back(node: CleanedNode, version: plan.Version) -> None:
-    """Clients are refused, which they hear at once, and served again as soon as there is an endpoint."""
+@each_family
+def test_service_is_scaled_to_zero_and_back(node: CleanedNode, version: plan.Version) -> None:
+    """Clients are rejected at once, and served again as soon as there is an endpoint."""
     node.apply([_service(), _endpoints("local-1")])
-    assert _servers(node, version) == _all("local-1")
+    assert _servers(node, version) == _every_client("local-1")
     node.apply([_endpoints()])
-    assert _outcomes(node, version) == _all(Rejected("icmp"))
-    # The node's packets to itself are refused only after conntrack has seen them.
+    assert _outcomes(node, version) == _every_client(Rejected("icmp"))
+    # The node's packets to itself are rejected after conntrack has seen them, so they have entries.
     assert [entry for entry in _flows(node, version) if entry.reply_source != entry.original_destination] == []
     node.apply([_endpoints("local-2")])
-    assert _servers(node, version) == _all("local-2")
+    assert _servers(node, version) == _every_client("local-2")
 
 
-KEEPING: dict[str, list[dict[str, Any]]] = {
-    "another endpoint comes": [_endpoints("local-1", "local-2", "remote-1")],
-    "its endpoint ends, and serves meanwhile": [_endpoints("local-1", ready=False, serving=True, terminating=True)],
-    "its endpoint is not ready, and serves": [_endpoints("local-1", ready=False, serving=True), endpoints("x", dns=1)],
+HARMLESS_CHANGES: dict[str, list[dict[str, Any]]] = {
+    "another endpoint is added": [_endpoints("local-1", "local-2", "remote-1")],
+    "the endpoint terminates and is serving": [_endpoints("local-1", ready=False, serving=True, terminating=True)],
+    "the endpoint is not ready and is serving": [
+        _endpoints("local-1", ready=False, serving=True),
+        endpoints("x", dns=1),
+    ],
     "the policies change": [_service(internalTrafficPolicy="Local", externalTrafficPolicy="Local")],
-    "affinity comes": [_service(sessionAffinity="ClientIP")],
-    "another Service of UDP comes": [
+    "affinity is switched on": [_service(sessionAffinity="ClientIP")],
+    "another UDP Service is added": [
         service("other", 31, *tcp_and_udp("dns", 53)),
         endpoints("other", "local-2", dns=1),
     ],
-    "the Service goes without its external addresses": [service(NAME, 30, *tcp_and_udp("dns", 53, NODE_PORT))],
+    "external addresses are removed": [service(NAME, 30, *tcp_and_udp("dns", 53, NODE_PORT))],
 }
 
 
-@every_way
-@pytest.mark.parametrize("changes", KEEPING.values(), ids=KEEPING.keys())
-def test_flows_that_live_are_not_touched(
-    node: CleanedNode, version: plan.Version, changes: list[dict[str, Any]]
-) -> None:
-    """They are the very same to the kernel, whatever new ones may do."""
+@each_family
+@pytest.mark.parametrize("changes", HARMLESS_CHANGES.values(), ids=HARMLESS_CHANGES.keys())
+def test_valid_entries_are_not_deleted(node: CleanedNode, version: plan.Version, changes: list[dict[str, Any]]) -> None:
+    """The kernel's ids are the same before and after."""
     node.apply([_service(), _endpoints("local-1")])
-    assert _servers(node, version) == _all("local-1")
+    assert _servers(node, version) == _every_client("local-1")
     before = _flows(node, version)
     node.apply(changes)
     assert _flows(node, version) == before
     assert len(before) == len(CLIENTS)
-    assert node.forgotten == 0
+    assert node.deleted == 0
 
 
-@every_way
-def test_connections_of_tcp_are_left_alone(node: CleanedNode, version: plan.Version) -> None:
-    """Although their endpoint is gone: they end as their own ends will have it."""
+@each_family
+def test_tcp_connections_are_not_deleted(node: CleanedNode, version: plan.Version) -> None:
+    """Although their endpoint is removed: client and server end them."""
     node.apply([_service(), _endpoints("local-1")])
     with OpenConnection(node.lab.host("outside"), FRONTENDS["cluster IP"].of(version), 53) as connection:
         assert connection.server == "local-1"
@@ -221,18 +223,18 @@ def test_connections_of_tcp_are_left_alone(node: CleanedNode, version: plan.Vers
         assert connection.echoes(b"and now")
 
 
-@every_way
-def test_strangers_flows_of_udp_are_left_alone(node: CleanedNode, version: plan.Version) -> None:
-    """Through the node to another host's port that has a NodePort's number, and to a pod itself."""
+@each_family
+def test_udp_entries_of_other_programs_are_not_deleted(node: CleanedNode, version: plan.Version) -> None:
+    """To another host at a port that is a NodePort's number, and to a pod directly."""
     node.apply([_service(), _endpoints("local-1")])
     lab = node.lab
-    strangers = [(lab.host("outside"), NODE_PORT), (lab.host("local-1"), PORT), (lab.host("remote-1"), NODE_PORT)]
-    for host, port in strangers:
+    targets = [(lab.host("outside"), NODE_PORT), (lab.host("local-1"), PORT), (lab.host("remote-1"), NODE_PORT)]
+    for host, port in targets:
         found = dial(lab.host("local-3"), host.address(version), port, "udp", source_port=CLIENTS[0].port)
         assert isinstance(found, Answered)
         assert found.server == host.name
     before = _flows(node, version)
-    assert len(before) == len(strangers)
+    assert len(before) == len(targets)
     node.apply([_endpoints("local-2")])
     node.apply([_endpoints()])
     assert _flows(node, version) == before

@@ -1,4 +1,4 @@
-"""What ``$names`` in scenarios stand for, and how objects that are written once become those of both families.
+"""``$names`` of scenarios, and the expansion of objects that are written once into those of both families.
 
 ========================= ======================================================================
 ``$local-1``, ``$remote-2`` a pod's address
@@ -46,7 +46,7 @@ _STARTS = {
 
 
 def addresses(name: str) -> plan.Addresses:
-    """Return what ``$name`` stands for in both families."""
+    """Return the addresses of ``$name`` in both families."""
     if name in _FIXED:
         return _FIXED[name]
     base, _, number = name.partition(".")
@@ -58,7 +58,7 @@ def addresses(name: str) -> plan.Addresses:
 
 
 def address(name: str, version: plan.Version) -> str:
-    """Return what ``$name`` stands for in a family."""
+    """Return the address of ``$name`` in a family."""
     return addresses(name).of(version)
 
 
@@ -72,12 +72,12 @@ def in_family(text: str, version: plan.Version) -> str:
 
 
 def in_both(text: str) -> str:
-    """Return the texts of both families, joined by a comma, or the text itself where it names nothing."""
+    """Return the texts of both families, joined by a comma, or the text itself if it has no ``$name``."""
     return ",".join(in_family(text, version) for version in VERSIONS) if "$" in text else text
 
 
 def objects_of_both(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the objects that ``item`` means.
+    """Yield the objects of both families for an object of a scenario.
 
     * An EndpointSlice becomes two, one of each family;
     * any other object is dual-stack: a list item with a ``$`` becomes two, a scalar is the IPv4 address;

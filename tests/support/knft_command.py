@@ -1,4 +1,4 @@
-"""The node under test: knft as a process in its namespace."""
+"""knft commands in a namespace, and files of manifests for them."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ NODE_FLAG = ("--node", plan.NODE.node_name)
 
 
 def write_manifests(folder: Path, objects: Sequence[dict[str, Any]]) -> None:
-    """Write the objects as one file of YAML documents."""
+    """Write the objects as a file of YAML documents."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
 
 
@@ -33,6 +33,6 @@ def sync_once(namespace: Namespace, folder: Path, *flags: str) -> str:
 
 
 def list_ruleset(namespace: Namespace) -> str:
-    """Return the whole ruleset as nft lists it, having it listed as JSON too: both must succeed."""
+    """Return the ruleset as text; nft must also be able to list it as JSON."""
     namespace.run(["nft", "-j", "list", "ruleset"])
     return namespace.run(["nft", "list", "ruleset"]).stdout

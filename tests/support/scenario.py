@@ -1,10 +1,10 @@
 """Scenarios: clusters and packets as data, read from ``tests/scenarios/*.yaml``.
 
-A scenario is written once and means both families; ``families`` says what its ``$names`` stand for and how its objects
-become those of both. A file may hold several scenarios, as documents: one without ``objects`` has those of the
-document before it, so that one cluster is seen under several flags.
+A scenario is written once for both families; ``families`` explains its ``$names``, and how its objects become those of
+both families. A file may have several scenarios, as YAML documents. One without ``objects`` has those of the document
+before it, so that a cluster can be tested with different flags.
 
-What ``Scenario`` and ``Packet`` say is what a file may say.
+The fields of ``Scenario`` and ``Packet`` are the keys of a file.
 """
 
 from collections.abc import Iterator
@@ -30,18 +30,19 @@ DEFAULT_NODE = {
 }
 
 UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
-"""``$cluster.99``: the remote node would answer there on port 80 if knft let the packet pass untouched."""
+"""``$cluster.99``: the remote node answers there on port 80 if knft does not drop the packet."""
 UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number in range(96, 100))
-"""``$external.96`` to ``.99``: the same, so that a packet that is dropped there is not just one without a way."""
+"""``$external.96`` to ``.99``: likewise, so that a drop there is not only a packet without a route."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What has to come of a connection that is tried.
+    """The expected outcome of a connection: exactly one of these.
 
-    Exactly one outcome: ``answered_by`` lists all endpoints that may answer, each of which must do so in the end;
-    ``always_one_of`` lists those of which one must answer all connections, with ``source`` telling whether they saw the
-    client's address, or the frontend's own where that is bound to the client. ``rejected`` is an ICMP message at once;
-    ``dropped`` is silence, and nobody reached. ``unserved`` is a reset by the node itself: nobody translated it.
+    ``answered_by`` lists all endpoints that may answer, each of which must do so eventually; ``always_one_of`` lists
+    endpoints of which the same one must answer all connections. ``source`` tells which source address they see: the
+    client's, a masqueraded one, or the frontend's own if the client has bound to that. ``rejected`` is an ICMP error;
+    ``dropped`` is no answer, and no server was reached. ``unserved`` is a reset by the node itself: the packet was not
+    translated.
     """
 
     answered_by: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     unserved: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse no outcome, and two."""
+        """Require exactly one outcome."""
         outcomes = (bool(self.answered_by), bool(self.always_one_of), self.rejected, self.dropped, self.unserved)
         if sum(outcomes) != 1:
             msg = "a packet needs exactly one outcome"
@@ -60,9 +61,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ModeDifference(Expectation, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What comes of it in another of kube-proxy's modes, which differs by intent.
+    """The outcome in another of kube-proxy's modes, which differs on purpose.
 
-    ``by`` is a key of ``departures``; ``family`` is given where the mode differs in that one alone.
+    ``by`` is the name of an expected difference; ``family`` is given if the mode differs in that family only.
     """
 
     by: str
@@ -76,11 +77,11 @@ class Packet(
     rename={"client": "from", "source_address": "as"},
     forbid_unknown_fields=True,
 ):
-    """A connection that is tried, and what has to come of it.
+    """A connection attempt and its expected outcome.
 
-    ``clause`` is what it shows, one clause or several of ``clauses``. ``to`` is ``$name:port``; ``as`` is the address
-    that the client uses, where it has several; ``family`` is said of a packet that exists in that one alone.
-    ``iptables`` and ``ipvs`` are given where that mode has another outcome.
+    ``clause`` is the clause that it shows, or several (``tests/packets/clauses.py``). ``to`` is ``$name:port``; ``as``
+    is the client's address, if it has several; ``family`` is given if the packet exists in that family only.
+    ``iptables`` and ``ipvs`` are given if that mode has another outcome.
     """
 
     clause: str | tuple[str, ...]
@@ -94,18 +95,18 @@ class Packet(
     note: str = ""
 
     def mode_differences(self, mode: str) -> tuple[ModeDifference, ...]:
-        """Return where a mode differs: nftables, iptables or ipvs."""
+        """Return the differences of a mode: nftables, iptables or ipvs."""
         found: ModeDifference | tuple[ModeDifference, ...] = getattr(self, mode, ())
         return (found,) if isinstance(found, ModeDifference) else found
 
     def expected_in(self, mode: str, version: plan.Version) -> Expectation:
-        """Return what has to come of it in a mode and a family."""
+        """Return the expected outcome in a mode and a family."""
         here = (departure for departure in self.mode_differences(mode) if departure.family in (None, version))
         return next(here, self)
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """All clauses that it shows."""
+        """All clauses that the packet shows."""
         return (self.clause,) if isinstance(self.clause, str) else self.clause
 
     @property
@@ -122,9 +123,9 @@ class Packet(
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A cluster, a node, and packets.
 
-    ``flags`` are added to the default ones, or replace those of the same name; one with a ``$name`` has both families.
-    ``before`` is the cluster that was in force until then, programmed by an earlier process.
-    ``addresses`` are those that hosts have beside their usual ones. ``cannot`` names modes that cannot express it.
+    ``flags`` are added to the default flags, or replace those of the same name; a flag with a ``$name`` has both
+    families. ``before`` is an earlier cluster, which another process has put in force. ``addresses`` are additional
+    addresses of hosts. ``unsupported_by`` names modes that cannot express the cluster.
     """
 
     title: str
@@ -142,7 +143,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self._written(self.objects)
 
     def earlier_manifests(self) -> list[dict[str, Any]]:
-        """Return those of ``before``."""
+        """Return the objects of ``before``, in both families."""
         return self._written(self.before or [])
 
     def _written(self, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -155,7 +156,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [f"{name}{equals}{in_both(value)}" for name, equals, value in (flag.partition("=") for flag in flags)]
 
     def listeners(self) -> set[tuple[str, int, Literal["tcp", "udp", "sctp"]]]:
-        """Return who has to listen: host, port and protocol of every endpoint in every slice, earlier ones too."""
+        """Return host, port and protocol of each endpoint in any EndpointSlice, earlier ones included."""
         return {
             (str(address).removeprefix("$"), port["port"], port.get("protocol", "TCP").lower())
             for item in [*(self.before or []), *self.objects]

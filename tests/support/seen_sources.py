@@ -1,4 +1,4 @@
-"""Which source addresses the endpoints of a scenario may see, for what it says of them: kept, masqueraded, frontend."""
+"""The source addresses that the endpoints of a scenario may see: kept, masqueraded or the frontend's."""
 
 from typing import Literal
 
@@ -8,15 +8,15 @@ from tests.support.scenario import Packet
 
 
 def seen_by(
-    server: str, said: Literal["kept", "masqueraded", "frontend"], packet: Packet, version: plan.Version
+    server: str, source: Literal["kept", "masqueraded", "frontend"], packet: Packet, version: plan.Version
 ) -> frozenset[str]:
     """Return the source addresses that a server may see."""
-    if said == "kept":
+    if source == "kept":
         return frozenset({in_family(packet.source_address, version) or address(packet.client, version)})
-    if said == "frontend":
+    if source == "frontend":
         return frozenset({in_family(packet.to, version).rpartition(":")[0]})
     node = plan.NODE
-    if server == node.host:  # Which of its addresses the node takes towards itself is the kernel's business.
+    if server == node.host:  # The kernel chooses which of its addresses the node uses to reach itself.
         return frozenset({node.lan.of(version), node.gateway.of(version)})
     on_node = server.startswith(f"{node.pod_prefix}-")
     return frozenset({(node.gateway if on_node else node.lan).of(version)})

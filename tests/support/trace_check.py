@@ -1,8 +1,8 @@
-"""What the interpreters say of a scenario's packets, held to what the scenario expects of the kernel.
+"""Compares the traces of a scenario's packets with the scenario's expectations, which the kernel is tested with too.
 
-Rule sets come in, as readers made them of captures or of what is rendered. ``Tracer.hold`` walks a packet through them
-as somebody in the lab sends it: nothing is sent, and no kernel is asked. Where rules let a packet go its way, what the
-lab then does with it is known here (``_Lab``).
+Inputs are rule sets, read from captures or rendered. ``Tracer.check`` traces a packet through them as a host in the lab
+sends it: no packet is sent, and the kernel is not used. What the lab does with a packet that the rules let pass is
+modelled here (``_Lab``).
 """
 
 import ipaddress
@@ -22,13 +22,13 @@ from tests.support.seen_sources import seen_by
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 UNTRACED = "a pod dials its own address: the packet never comes to the node"
-"""The one reason for which a packet is not traced."""
+"""The only reason for not tracing a packet."""
 _BRIDGE, _UPLINK = "cni0", "eth0"
 _REFUSALS = {Disposition.REJECTED: "rejected", Disposition.DROPPED: "dropped", Disposition.UNDECIDED: "undecided"}
 _UNSERVED, _LOST = "unserved", "lost"
 
 Ends = dict[str, Fraction]
-"""Who answers, or how the packet is refused in ``Expected``'s words, and how often."""
+"""The servers that answer, or how the packet is refused (a field of ``Expectation``), with probabilities."""
 
 
 def untraced(packet: Packet) -> bool:
@@ -37,51 +37,53 @@ def untraced(packet: Packet) -> bool:
 
 
 class Tracer:
-    """One scenario's rule sets; ``own`` are the addresses that the node has, but for those that IPVS binds.
+    """The rule sets of one scenario; ``own`` are the node's addresses, without those that IPVS binds.
 
-    ``tells_silence`` is given where rules themselves have to drop what nobody shall answer; otherwise such a packet
-    may get lost in the lab as well.
+    ``rules_drop`` is true if the rules themselves drop packets that are not to be answered; otherwise such a packet
+    may also get lost in the lab.
     """
 
     def __init__(
-        self, scenario: Scenario, rules: Mapping[IpVersion, RuleSet], own: Iterable[str], *, tells_silence: bool
+        self, scenario: Scenario, rules: Mapping[IpVersion, RuleSet], own: Iterable[str], *, rules_drop: bool
     ) -> None:
         listed = tuple(own)
-        self._tells_silence = tells_silence
+        self._rules_drop = rules_drop
         self._own = {version: _own(listed, version) for version in rules}
         self._bound = {version: found.ipvs_addresses for version, found in rules.items()}
         self._walkers = {version: Walker(found, self._own[version]) for version, found in rules.items()}
         self._labs = {version: _Lab(scenario, version, self._own[version]) for version in rules}
 
     def check(self, packet: Packet, version: IpVersion, expected: Expectation) -> None:
-        """Hold what is traced to what is expected: who answers and how often, and the source that each of them sees."""
+        """Compare the trace with the expectation: servers, their probabilities, and the source that each one sees."""
         if untraced(packet):
             return
         first = self._paths(packet, version, "new")
-        wanted = _wanted(expected)
-        assert self._ends(first, packet, version) == [wanted]
+        expected_ends = _expected_ends(expected)
+        assert self._ends(first, packet, version) == [expected_ends]
         if not expected.answered_by and not expected.always_one_of:
             return
-        # A connection's later packets follow its first.
+        # Later packets of a connection take the path of the first one.
         later = self._paths(packet, version, "established")
-        assert self._ends(later, packet, version) == [wanted]
+        assert self._ends(later, packet, version) == [expected_ends]
         for path in (*first, *later):
-            who = self._who(path.outcome, packet, version)
-            assert self._sources(path.outcome, who, packet, version) & seen_by(who, expected.source, packet, version)
+            receiver = self._receiver(path.outcome, packet, version)
+            assert self._sources(path.outcome, receiver, packet, version) & seen_by(
+                receiver, expected.source, packet, version
+            )
             if expected.always_one_of:
                 again = self._paths(packet, version, "new", path.written_entries)
-                assert self._ends(again, packet, version) == [{who: Fraction(1)}]
+                assert self._ends(again, packet, version) == [{receiver: Fraction(1)}]
 
     def _paths(
         self, packet: Packet, version: IpVersion, state: State, memory: frozenset[AffinityEntry] = frozenset()
     ) -> list[Path]:
-        target, port = _dialled(packet, version)
+        target, port = _destination(packet, version)
         source = self._source(packet, version)
         box = PacketFields(
             ports=single(port),
             sources=single(source),
             inputs=frozenset({_enters_by(packet.client)}),
-            # Where it leaves by depends on where the rules send it.
+            # The output interface depends on the destination after NAT.
             outputs=frozenset({_BRIDGE, _UPLINK}),
             states=frozenset({state}),
         )
@@ -94,51 +96,53 @@ class Tracer:
         return self._walkers[version].paths(sent, memory)
 
     def _source(self, packet: Packet, version: IpVersion) -> int:
-        """Return the address that the sender takes: what it is told, its own, or what its kernel chooses."""
-        target, _ = _dialled(packet, version)
+        """Return the source address: the packet's, the client's own, or the one that the kernel chooses."""
+        target, _ = _destination(packet, version)
         has = contains(self._own[version], target) or contains(self._bound[version], target)
         if not packet.source_address and packet.client == plan.NODE.host and has:
             return target
         return _number(in_family(packet.source_address or f"${packet.client}", version))
 
     def _ends(self, paths: list[Path], packet: Packet, version: IpVersion) -> list[Ends]:
-        """Return what becomes of a packet at each point of its class: one result, unless rules ask for more of it."""
+        """Return the distinct results of a packet class: one, unless rules tell apart packets that tests do not."""
         found: list[Ends] = []
         for piece in partition(paths, ()):
             ends: Ends = {}
             for path in piece.left:
-                who = self._who(path.outcome, packet, version)
-                ends[who] = ends.get(who, Fraction()) + path.share
+                receiver = self._receiver(path.outcome, packet, version)
+                ends[receiver] = ends.get(receiver, Fraction()) + path.share
             if ends not in found:
                 found.append(ends)
         return found
 
-    def _who(self, outcome: Outcome, packet: Packet, version: IpVersion) -> str:
+    def _receiver(self, outcome: Outcome, packet: Packet, version: IpVersion) -> str:
         if outcome.disposition is not Disposition.DELIVERED:
             return _REFUSALS[outcome.disposition]
-        target, dialled = _dialled(packet, version)
+        target, destination_port = _destination(packet, version)
         address = target if outcome.address is None else outcome.address
-        port = dialled if outcome.port is None else outcome.port
+        port = destination_port if outcome.port is None else outcome.port
         lab = self._labs[version]
-        who = lab.who(address, port, packet.protocol)
-        is_heard = any(lab.is_heard(who, source) for source in self._sources(outcome, who, packet, version))
-        if who == _LOST or not is_heard:
-            return _LOST if self._tells_silence else _REFUSALS[Disposition.DROPPED]
-        return who
+        receiver = lab.receiver(address, port, packet.protocol)
+        is_answered = any(
+            lab.is_answered(receiver, source) for source in self._sources(outcome, receiver, packet, version)
+        )
+        if receiver == _LOST or not is_answered:
+            return _LOST if self._rules_drop else _REFUSALS[Disposition.DROPPED]
+        return receiver
 
-    def _sources(self, outcome: Outcome, who: str, packet: Packet, version: IpVersion) -> frozenset[str]:
-        """Return the source addresses that whoever gets the packet may see."""
+    def _sources(self, outcome: Outcome, receiver: str, packet: Packet, version: IpVersion) -> frozenset[str]:
+        """Return the source addresses that the receiver may see."""
         match outcome.source:
             case "kept":
                 return frozenset({_text(self._source(packet, version), version)})
             case "frontend" | "masqueraded" as word:
-                return seen_by(who, word, packet, version)
+                return seen_by(receiver, word, packet, version)
             case address:
                 return frozenset({_text(address, version)})
 
 
 class _Lab:
-    """Who is where, and what becomes of a packet that the rules let pass."""
+    """The servers of the lab, and what it does with a packet that the rules let pass."""
 
     def __init__(self, scenario: Scenario, version: IpVersion, own: Ranges) -> None:
         self._own = own
@@ -150,25 +154,25 @@ class _Lab:
         self._listening |= {(at, 80, "tcp"): plan.REMOTE.host for at in remotes}
         network = ipaddress.ip_network(plan.CLUSTER.of(version))
         pods = (int(network[0]), int(network[-1]))
-        self._there = ranges((pods, *((at, at) for at in remotes)))
+        self._existing = ranges((pods, *((at, at) for at in remotes)))
         others = [_number(at.of(version)) for at in (plan.NODE.lan, plan.OUTSIDE)]
-        self._heard_from_afar = ranges((pods, *((at, at) for at in others)))
+        self._reachable_from_remote = ranges((pods, *((at, at) for at in others)))
 
-    def who(self, address: int, port: int, protocol: str) -> str:
-        """Return who answers at an address: a host, or nobody, but with a reset; or it is sent to nobody (NOBODY)."""
+    def receiver(self, address: int, port: int, protocol: str) -> str:
+        """Return the server at an address, or "unserved" for a reset, or "lost"."""
         host = self._listening.get((address, port, protocol))
         if host is not None:
             return host
-        return _UNSERVED if contains(self._own, address) or contains(self._there, address) else _LOST
+        return _UNSERVED if contains(self._own, address) or contains(self._existing, address) else _LOST
 
-    def is_heard(self, host: str, source: str) -> bool:
-        """Tell whether an answer finds its way back through the node: its own pods have no other way."""
+    def is_answered(self, host: str, source: str) -> bool:
+        """Tell whether an answer of the host comes back through the node: pods on the node have no other route."""
         is_remote = host.startswith(plan.REMOTE.pod_prefix)
-        return not is_remote or contains(self._heard_from_afar, _number(source))
+        return not is_remote or contains(self._reachable_from_remote, _number(source))
 
 
-def _wanted(expected: Expectation) -> Ends:
-    """Return what has to come of a packet, where all who may answer do so alike often."""
+def _expected_ends(expected: Expectation) -> Ends:
+    """Return the expected ends; all servers that may answer have the same probability."""
     names = expected.answered_by or expected.always_one_of
     if names:
         return dict.fromkeys(names, Fraction(1, len(names)))
@@ -191,7 +195,7 @@ def _enters_by(client: str) -> str:
     return _BRIDGE if client.startswith(f"{plan.NODE.pod_prefix}-") else _UPLINK
 
 
-def _dialled(packet: Packet, version: IpVersion) -> tuple[int, int]:
+def _destination(packet: Packet, version: IpVersion) -> tuple[int, int]:
     target, _, port = in_family(packet.to, version).rpartition(":")
     return _number(target), int(port)
 

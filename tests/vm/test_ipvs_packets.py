@@ -59,12 +59,12 @@ def test_traced_rules_are_those_that_have_counted(lab: Lab, special: str, server
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
-    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Ipvs()) as scene:
-        yield scene
+def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("manifests"), Ipvs()) as runner:
+        yield runner
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "ipvs"))
-def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that the scenario expects in this mode."""
-    scene.try_packet(scenario, packet, version)
+    runner.try_packet(scenario, packet, version)

@@ -18,15 +18,15 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def scene(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
+def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
     with (
         closing(NftablesInProcess(lab.host("node").namespace)) as mode,
-        scenario_runner(lab, tmp_path_factory.mktemp("manifests"), mode) as scene,
+        scenario_runner(lab, tmp_path_factory.mktemp("manifests"), mode) as runner,
     ):
-        yield scene
+        yield runner
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "nftables"))
-def test_packet(scene: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that the scenario expects."""
-    scene.try_packet(scenario, packet, version)
+    runner.try_packet(scenario, packet, version)
