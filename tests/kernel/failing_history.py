@@ -18,16 +18,16 @@ MAX_FAILURES = 8
 class FailingHistory(History):
     """A history with lasting failures."""
 
-    def refuse_cluster_ips(self, chance: Random) -> None:
+    def refuse_cluster_ips(self, rng: Random) -> None:
         """Refuse, or let the library die of, all transactions about one or two cluster IPs."""
-        family = chance.choice(tuple(Family))
+        family = rng.choice(tuple(Family))
         services = [item for item in self._harness.objects.values() if isinstance(item, Service)]
         known = {address for item in services for address in item.spec.cluster_ips or ()}
         addresses = sorted(address for address in known if (":" in address) == (family is Family.IPV6))
         if not addresses:
             return
-        bad = set(chance.sample(addresses, chance.randint(1, min(2, len(addresses)))))
-        error = chance.choice((KernelError, LibraryDiedError))
+        bad = set(rng.sample(addresses, rng.randint(1, min(2, len(addresses)))))
+        error = rng.choice((KernelError, LibraryDiedError))
         self._log_step(f"refuse {family.value} {sorted(bad)}: {error.__name__}")
 
         def refuse(transaction: Transaction) -> None:
@@ -44,32 +44,32 @@ class FailingHistory(History):
         for port in self._harness.ports.values():
             port.stop_failing()
 
-    def fail_repeatedly(self, chance: Random) -> None:
+    def fail_repeatedly(self, rng: Random) -> None:
         """Let several commits in a row fail."""
-        family = chance.choice(tuple(Family))
-        way, times = (
-            chance.choice(("refused_commits", "misreported_commits", "deaths_after_commit", "deaths_before_commit")),
-            chance.randint(1, MAX_FAILURES),
+        family = rng.choice(tuple(Family))
+        failure, times = (
+            rng.choice(("refused_commits", "misreported_commits", "deaths_after_commit", "deaths_before_commit")),
+            rng.randint(1, MAX_FAILURES),
         )
-        self._log_step(f"fail {times} times {family.value}: {way}")
-        setattr(self._harness.ports[family], way, times)
+        self._log_step(f"fail {times} times {family.value}: {failure}")
+        setattr(self._harness.ports[family], failure, times)
         self._is_settled = False
 
-    def change_table_while_monitored(self, chance: Random) -> None:
+    def change_table_while_monitored(self, rng: Random) -> None:
         """Let another program flush a part of the table or delete the table, while knft is notified."""
-        family = chance.choice(tuple(Family))
+        family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
         if listing is None:
             return
-        verb, _, name = chance.choice(chance.choice(flushable_objects(listing))).partition(" ")
+        verb, _, name = rng.choice(rng.choice(flushable_objects(listing))).partition(" ")
         command = f"flush {verb} {family.nft} {TABLE} {name}"
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             command = f"delete table {family.nft} {TABLE}"
         self._foreign_change(family, command, frozenset({name} if verb == "chain" else ()))
 
-    def delete_layout_marker(self, chance: Random) -> None:
+    def delete_layout_marker(self, rng: Random) -> None:
         """Let another program delete the chain that marks the table's layout; knft then replaces the table."""
-        family = chance.choice(tuple(Family))
+        family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
         for name in listing.chains if listing is not None else ():
             if name.startswith("layout-"):

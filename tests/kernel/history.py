@@ -46,17 +46,17 @@ CONFIGS = (
 
 NAMES = {"Service": SERVICES, "EndpointSlice": SLICES, "Node": NODES, "ServiceCIDR": SERVICE_CIDRS}
 
-BEGINNING = {"Service": 3, "EndpointSlice": 12, "Node": 1}
+INITIAL_COUNTS = {"Service": 3, "EndpointSlice": 12, "Node": 1}
 """The number of initial objects. Below these numbers deletions are rare."""
 
-PAUSES = (0.3, 1.1, 6.0, 61.0, 3601.0, 11000.0)
+DURATIONS = (0.3, 1.1, 6.0, 61.0, 3601.0, 11000.0)
 """Durations after which chains are deleted, affinity entries expire, and the table is compared."""
 
-LINES = 60
+LOGGED_STEPS = 60
 """How many of the last steps a failure reports."""
 
 
-Named = tuple[str, str, KubeObject]
+NamedObject = tuple[str, str, KubeObject]
 """Kind and name of an object, and the object."""
 
 
@@ -67,25 +67,25 @@ class TableDiffersError(AssertionError):
 class History:
     """One cluster, one node and one kernel; ``steps`` counts the events, ``syncs`` the compared syncs."""
 
-    def __init__(self, chance: Random) -> None:
+    def __init__(self, rng: Random) -> None:
         """Start with a small cluster, on a kernel without the table."""
         self.steps = 0
         self.syncs = 0
         self.degraded_syncs = 0
         """How many syncs left Service ports quarantined or objects orphaned."""
         self._last_facts: dict[Family, Collection[str]] = {}
-        self.step_log: deque[str] = deque(maxlen=LINES)
+        self.step_log: deque[str] = deque(maxlen=LOGGED_STEPS)
         self._now = 100.0
         self._main_namespace, self._fresh_namespace = Namespace.create("main"), Namespace.create("fresh")
-        self._config = chance.choice(CONFIGS)
+        self._config = rng.choice(CONFIGS)
         self._traits: dict[tuple[str, str], Traits] = {}
         self._addresses: frozenset[str] | None = None
         self._is_settled = False
         """Whether nothing has happened since a successful sync."""
         self._harness = self._new_process(self._main_namespace, ())
-        for kind, count in BEGINNING.items():
+        for kind, count in INITIAL_COUNTS.items():
             for name in NAMES[kind][:count]:
-                self._apply(kind, name, random_traits(kind, chance))
+                self._apply(kind, name, random_traits(kind, rng))
         self.steps = 0
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class History:
         self._main_namespace.close()
         self._fresh_namespace.close()
 
-    def _new_process(self, namespace: Namespace, objects: Iterable[Named]) -> KernelHarness:
+    def _new_process(self, namespace: Namespace, objects: Iterable[NamedObject]) -> KernelHarness:
         """Return a new process with the addresses and these objects, before its first sync."""
         with namespace.entered():
             harness = KernelHarness(namespace, self._config, lambda: self._now, TextTable)
@@ -102,28 +102,28 @@ class History:
         harness.change(objects)
         return harness
 
-    def _log_step(self, what: str) -> None:
+    def _log_step(self, step: str) -> None:
         self.steps += 1
-        self.step_log.append(what)
+        self.step_log.append(step)
 
     # Events of objects.
 
-    def add(self, kind: str, chance: Random) -> None:
+    def add(self, kind: str, rng: Random) -> None:
         """Create an object, or replace the one of that name by a random one."""
-        self._apply(kind, chance.choice(NAMES[kind]), random_traits(kind, chance))
+        self._apply(kind, rng.choice(NAMES[kind]), random_traits(kind, rng))
 
-    def change(self, kind: str, chance: Random) -> None:
+    def change(self, kind: str, rng: Random) -> None:
         """Change one field of an object, if there is one of that kind."""
         names = [name for found, name in self._traits if found == kind]
         if names:
-            name = chance.choice(names)
-            self._apply(kind, name, changed_traits(kind, self._traits[kind, name], chance))
+            name = rng.choice(names)
+            self._apply(kind, name, changed_traits(kind, self._traits[kind, name], rng))
 
-    def delete(self, kind: str, chance: Random) -> None:
+    def delete(self, kind: str, rng: Random) -> None:
         """Delete an object, if there is one; rarely if there are few."""
         names = [name for found, name in self._traits if found == kind]
-        if names and (len(names) > BEGINNING.get(kind, 0) or chance.random() < 0.3):
-            name = chance.choice(names)
+        if names and (len(names) > INITIAL_COUNTS.get(kind, 0) or rng.random() < 0.3):
+            name = rng.choice(names)
             self._log_step(f"delete {kind} {name}")
             del self._traits[kind, name]
             self._harness.delete(kind, name)
@@ -135,9 +135,9 @@ class History:
         self._harness.apply(manifest(kind, name, traits))
         self._is_settled = False
 
-    def change_addresses(self, chance: Random) -> None:
+    def change_addresses(self, rng: Random) -> None:
         """Change the addresses of the node's interfaces."""
-        chosen = chance.sample(NODE_ADDRESSES, chance.randint(0, 3))
+        chosen = rng.sample(NODE_ADDRESSES, rng.randint(0, 3))
         self._log_step(f"addresses {chosen}")
         self._addresses = frozenset(chosen)
         self._harness.daemon.update_local_addresses(self._addresses)
@@ -145,28 +145,28 @@ class History:
 
     # Events of knft.
 
-    def pass_time(self, chance: Random) -> None:
+    def pass_time(self, rng: Random) -> None:
         """Advance the clock by seconds or hours."""
-        seconds = chance.choice(PAUSES)
+        seconds = rng.choice(DURATIONS)
         self._log_step(f"pass {seconds} s")
         self._now += seconds
 
-    def fail(self, chance: Random) -> None:
+    def fail(self, rng: Random) -> None:
         """Let the next kernel requests of a family fail, in one or two ways."""
-        port = self._harness.ports[chance.choice(tuple(Family))]
-        for _ in range(chance.randint(1, 2)):
-            way = chance.choice(("refused_commits", "misreported_commits", "refused_reads"))
-            self._log_step(f"fail: {way}")
-            setattr(port, way, 1)
+        port = self._harness.ports[rng.choice(tuple(Family))]
+        for _ in range(rng.randint(1, 2)):
+            failure = rng.choice(("refused_commits", "misreported_commits", "refused_reads"))
+            self._log_step(f"fail: {failure}")
+            setattr(port, failure, 1)
         self._is_settled = False
 
-    def restart(self, chance: Random) -> None:
+    def restart(self, rng: Random) -> None:
         """Start a new process on the same kernel, sometimes with other flags; the objects arrive in random order."""
         objects = self._objects()
-        chance.shuffle(objects)
+        rng.shuffle(objects)
         settled = self._is_settled
-        if chance.random() < 0.25:
-            self._config, settled = chance.choice(CONFIGS), False
+        if rng.random() < 0.25:
+            self._config, settled = rng.choice(CONFIGS), False
         self._log_step(f"restart with {self._config}")
         self._harness = self._new_process(self._main_namespace, objects)
         self.sync()
@@ -175,20 +175,20 @@ class History:
         if self._is_settled:
             self.compare_rules()
 
-    def damage(self, chance: Random) -> None:
+    def damage(self, rng: Random) -> None:
         """Let another program flush or replace a part of a table, then restart knft, which has to repair it."""
-        family = chance.choice(tuple(Family))
+        family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
         if listing is None:
             return
-        part = chance.choice(chance.choice(flushable_objects(listing)))
+        part = rng.choice(rng.choice(flushable_objects(listing)))
         self._log_step(f"another program flushes {family.value} {part}")
         verb, _, name = part.partition(" ")
         place = f"{family.nft} {TABLE} {name}"
-        replaced = listing.chains[name] if verb == "chain" and chance.random() < 0.5 else 0
+        replaced = listing.chains[name] if verb == "chain" and rng.random() < 0.5 else 0
         self._run_foreign_commands("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
         self._is_settled = False
-        self.restart(chance)
+        self.restart(rng)
 
     def _run_foreign_commands(self, commands: str) -> None:
         """Run nft commands of another program."""
@@ -233,7 +233,7 @@ class History:
     def _rendered(self, without: Mapping[Family, Collection[ServicePortName]] = {}) -> dict[Family, TableListing]:
         return equivalence.rendered((item for *_, item in self._objects()), self._addresses, self._config, without)
 
-    def _objects(self) -> list[Named]:
+    def _objects(self) -> list[NamedObject]:
         """Return the objects sorted by name, which differs from their order of arrival."""
         return [(kind, name, item) for (kind, name), item in sorted(self._harness.objects.items(), key=itemgetter(0))]
 
@@ -280,9 +280,11 @@ class History:
         fresh.sync()
         for family in Family:
             sticky_now = equivalence.sticky_ports(fresh.listing(family))
-            self._compare(family, *(self._whole(harness, family, sticky_now) for harness in (fresh, self._harness)))
+            self._compare(
+                family, *(self._facts_and_rules(harness, family, sticky_now) for harness in (fresh, self._harness))
+            )
 
-    def _whole(self, harness: KernelHarness, family: Family, sticky_now: frozenset[str]) -> equivalence.Facts:
+    def _facts_and_rules(self, harness: KernelHarness, family: Family, sticky_now: frozenset[str]) -> equivalence.Facts:
         table = harness.tables[family]
         assert isinstance(table, TextTable)
         text = table.text() or ""

@@ -20,7 +20,7 @@ HISTORIES, STEPS = 45, 50
 AT_LEAST = 2000
 """The required number of steps, out of 2 250: hypothesis abandons a history that draws too much data."""
 
-CHANCE = st.randoms(use_true_random=False)
+RNG = st.randoms(use_true_random=False)
 KIND = st.sampled_from(("Service", "Service", "EndpointSlice", "EndpointSlice", "Node", "ServiceCIDR"))
 AT_ONCE = st.booleans()
 
@@ -32,67 +32,67 @@ class Histories(RuleBasedStateMachine):
     syncs = 0
     degraded_syncs = 0
 
-    @initialize(chance=CHANCE)
-    def begin(self, chance: Random) -> None:
-        self.history = FailingHistory(chance)
+    @initialize(rng=RNG)
+    def begin(self, rng: Random) -> None:
+        self.history = FailingHistory(rng)
 
-    @rule(kind=KIND, chance=CHANCE, at_once=AT_ONCE)
-    def add(self, kind: str, chance: Random, *, at_once: bool) -> None:
-        self.history.add(kind, chance)
+    @rule(kind=KIND, rng=RNG, at_once=AT_ONCE)
+    def add(self, kind: str, rng: Random, *, at_once: bool) -> None:
+        self.history.add(kind, rng)
         self._sync_if(at_once)
 
-    @rule(kind=KIND, chance=CHANCE, at_once=AT_ONCE)
-    def change(self, kind: str, chance: Random, *, at_once: bool) -> None:
-        self.history.change(kind, chance)
+    @rule(kind=KIND, rng=RNG, at_once=AT_ONCE)
+    def change(self, kind: str, rng: Random, *, at_once: bool) -> None:
+        self.history.change(kind, rng)
         self._sync_if(at_once)
 
-    @rule(kind=KIND, chance=CHANCE, at_once=AT_ONCE)
-    def delete(self, kind: str, chance: Random, *, at_once: bool) -> None:
-        self.history.delete(kind, chance)
+    @rule(kind=KIND, rng=RNG, at_once=AT_ONCE)
+    def delete(self, kind: str, rng: Random, *, at_once: bool) -> None:
+        self.history.delete(kind, rng)
         self._sync_if(at_once)
 
-    @rule(chance=CHANCE)
-    def change_addresses(self, chance: Random) -> None:
-        self.history.change_addresses(chance)
+    @rule(rng=RNG)
+    def change_addresses(self, rng: Random) -> None:
+        self.history.change_addresses(rng)
 
-    @rule(chance=CHANCE)
-    def pass_time(self, chance: Random) -> None:
-        self.history.pass_time(chance)
+    @rule(rng=RNG)
+    def pass_time(self, rng: Random) -> None:
+        self.history.pass_time(rng)
 
-    @rule(chance=CHANCE)
-    def fail(self, chance: Random) -> None:
-        self.history.fail(chance)
+    @rule(rng=RNG)
+    def fail(self, rng: Random) -> None:
+        self.history.fail(rng)
 
-    @rule(chance=CHANCE)
-    def restart(self, chance: Random) -> None:
-        self.history.restart(chance)
+    @rule(rng=RNG)
+    def restart(self, rng: Random) -> None:
+        self.history.restart(rng)
 
-    @rule(chance=CHANCE)
-    def damage(self, chance: Random) -> None:
-        self.history.damage(chance)
+    @rule(rng=RNG)
+    def damage(self, rng: Random) -> None:
+        self.history.damage(rng)
 
-    @rule(chance=CHANCE)
-    def refuse_cluster_ips(self, chance: Random) -> None:
-        self.history.refuse_cluster_ips(chance)
+    @rule(rng=RNG)
+    def refuse_cluster_ips(self, rng: Random) -> None:
+        self.history.refuse_cluster_ips(rng)
         for kind in ("Service", "EndpointSlice", "EndpointSlice", "EndpointSlice"):
-            self.history.change(kind, chance)
+            self.history.change(kind, rng)
         self.history.sync()
 
-    @rule(chance=CHANCE)
-    def stop_refusing(self, chance: Random) -> None:
-        self.history.stop_refusing(chance)
+    @rule(rng=RNG)
+    def stop_refusing(self, rng: Random) -> None:
+        self.history.stop_refusing(rng)
 
-    @rule(chance=CHANCE)
-    def fail_repeatedly(self, chance: Random) -> None:
-        self.history.fail_repeatedly(chance)
+    @rule(rng=RNG)
+    def fail_repeatedly(self, rng: Random) -> None:
+        self.history.fail_repeatedly(rng)
 
-    @rule(chance=CHANCE)
-    def change_table_while_monitored(self, chance: Random) -> None:
-        self.history.change_table_while_monitored(chance)
+    @rule(rng=RNG)
+    def change_table_while_monitored(self, rng: Random) -> None:
+        self.history.change_table_while_monitored(rng)
 
-    @rule(chance=CHANCE)
-    def delete_layout_marker(self, chance: Random) -> None:
-        self.history.delete_layout_marker(chance)
+    @rule(rng=RNG)
+    def delete_layout_marker(self, rng: Random) -> None:
+        self.history.delete_layout_marker(rng)
 
     @rule()
     def sync(self) -> None:

@@ -27,56 +27,53 @@ _CIDRS = ("10.96.0.0/16", "fd00:10:96::/112", "10.97.0.0/24", "10.96.128.0/17")
 
 
 def _choice(*values: Any) -> Draw:
-    return lambda chance: chance.choice(values)
+    return lambda rng: rng.choice(values)
 
 
 def _mostly(usual: Draw, unusual: Draw) -> Draw:
     """Return a draw that is ``usual`` nine times out of ten."""
-    return lambda chance: (usual if chance.random() < 0.9 else unusual)(chance)
+    return lambda rng: (usual if rng.random() < 0.9 else unusual)(rng)
 
 
 def _sample(values: tuple[Any, ...], most: int) -> Draw:
-    return lambda chance: chance.sample(values, chance.randint(0, most))
+    return lambda rng: rng.sample(values, rng.randint(0, most))
 
 
 def _sticky(seconds: int) -> Traits:
     return {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}}
 
 
-def _keys(chance: Random) -> list[tuple[str, str]]:
+def _keys(rng: Random) -> list[tuple[str, str]]:
     """Return distinct pairs of port name and protocol."""
     pairs = [(name, protocol) for name in _PORT_NAMES for protocol in _PROTOCOLS]
     # Prefers the first pair, so that Services and slices match.
-    return pairs[:1] if chance.random() < 0.85 else chance.sample(pairs, chance.randint(0, 4))
+    return pairs[:1] if rng.random() < 0.85 else rng.sample(pairs, rng.randint(0, 4))
 
 
-def _service_ports(chance: Random) -> list[Traits]:
+def _service_ports(rng: Random) -> list[Traits]:
     return [
-        {"name": name, "protocol": protocol, "port": chance.choice((80, 80, 81))}
-        | ({"nodePort": chance.randint(30080, 30082)} if chance.random() < 0.5 else {})
-        for name, protocol in _keys(chance)
+        {"name": name, "protocol": protocol, "port": rng.choice((80, 80, 81))}
+        | ({"nodePort": rng.randint(30080, 30082)} if rng.random() < 0.5 else {})
+        for name, protocol in _keys(rng)
     ]
 
 
-def _slice_ports(chance: Random) -> list[Traits]:
-    return [
-        {"name": name, "protocol": protocol, "port": chance.randint(8080, 8081)} for name, protocol in _keys(chance)
-    ]
+def _slice_ports(rng: Random) -> list[Traits]:
+    return [{"name": name, "protocol": protocol, "port": rng.randint(8080, 8081)} for name, protocol in _keys(rng)]
 
 
-def _endpoint(chance: Random) -> Traits:
+def _endpoint(rng: Random) -> Traits:
     """Return an endpoint with random conditions; its address is a number, for either family."""
-    condition = _mostly(_choice(*_READY), _choice(*_UNREADY)) if chance.random() < 0.7 else _choice(*_READY, *_UNREADY)
+    condition = _mostly(_choice(*_READY), _choice(*_UNREADY)) if rng.random() < 0.7 else _choice(*_READY, *_UNREADY)
     return {
-        "nodeName": chance.choice(("node-1", "node-2")),
-        "conditions": {name: condition(chance) for name in ("ready", "serving")}
-        | {"terminating": chance.random() < 0.2},
-        "zone": chance.choice(_ZONES),
+        "nodeName": rng.choice(("node-1", "node-2")),
+        "conditions": {name: condition(rng) for name in ("ready", "serving")} | {"terminating": rng.random() < 0.2},
+        "zone": rng.choice(_ZONES),
     }
 
 
-def _endpoints(chance: Random) -> dict[int, Traits]:
-    return {number: _endpoint(chance) for number in chance.sample(range(1, 9), chance.randint(0, 5))}
+def _endpoints(rng: Random) -> dict[int, Traits]:
+    return {number: _endpoint(rng) for number in rng.sample(range(1, 9), rng.randint(0, 5))}
 
 
 SERVICE: Mapping[str, Draw] = {
@@ -120,24 +117,24 @@ KINDS: Mapping[str, Mapping[str, Draw]] = {
 }
 
 
-def random_traits(kind: str, chance: Random) -> Traits:
+def random_traits(kind: str, rng: Random) -> Traits:
     """Return the traits of a new object."""
-    return {name: draw(chance) for name, draw in KINDS[kind].items()}
+    return {name: draw(rng) for name, draw in KINDS[kind].items()}
 
 
-def changed_traits(kind: str, traits: Traits, chance: Random) -> Traits:
+def changed_traits(kind: str, traits: Traits, rng: Random) -> Traits:
     """Return the traits with one drawn again."""
-    name = chance.choice(tuple(KINDS[kind]))
-    if name == "endpoints" and traits[name] and chance.random() < 0.7:
-        return traits | {name: _one_endpoint_changed(traits[name], chance)}
-    return traits | {name: KINDS[kind][name](chance)}
+    name = rng.choice(tuple(KINDS[kind]))
+    if name == "endpoints" and traits[name] and rng.random() < 0.7:
+        return traits | {name: _one_endpoint_changed(traits[name], rng)}
+    return traits | {name: KINDS[kind][name](rng)}
 
 
-def _one_endpoint_changed(endpoints: dict[int, Traits], chance: Random) -> dict[int, Traits]:
+def _one_endpoint_changed(endpoints: dict[int, Traits], rng: Random) -> dict[int, Traits]:
     """Return the endpoints with one removed, added or changed."""
-    number = chance.choice((*endpoints, chance.randint(1, 8)))
+    number = rng.choice((*endpoints, rng.randint(1, 8)))
     others = {key: endpoint for key, endpoint in endpoints.items() if key != number}
-    return others if chance.random() < 0.4 else others | {number: _endpoint(chance)}
+    return others if rng.random() < 0.4 else others | {number: _endpoint(rng)}
 
 
 def manifest(kind: str, name: str, traits: Traits) -> dict[str, Any]:

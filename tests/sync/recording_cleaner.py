@@ -37,7 +37,7 @@ class RecordingCleaner:
 
     def reconcile(self) -> int:
         """Check the flows of all families that are due, as the thread does; return how many were deleted."""
-        return sum(self.cleaner.reconcile(family) for family in self.cleaner._take_due())
+        return sum(self.cleaner.reconcile(family) for family in self.cleaner._start_due_passes())
 
 
 class NetlinkCounter:

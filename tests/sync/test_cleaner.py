@@ -55,7 +55,8 @@ def test_stale_udp_flows_are_deleted(
     assert recording_cleaner.reconcile() == len(stale) == 3 * 2 + 2 + 3
     assert listed_entries(version) == set(flows) - set(stale)
     assert (requests.dumps, requests.deletions) == (2, len(stale))
-    lines = [line for line in caplog.messages if line.startswith(f"{FAMILIES[version].value}: 11 stale UDP flows forg")]
+    start = f"{FAMILIES[version].value}: deleted 11 stale UDP conntrack entries in "
+    lines = [line for line in caplog.messages if line.startswith(start)]
     assert len(lines) == 1
     assert lines[0].endswith(" ms")
     assert sorted(recording_cleaner.deletions, key=str) == sorted(

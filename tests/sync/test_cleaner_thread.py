@@ -120,8 +120,8 @@ def _break(*_: Any) -> NoReturn:
     raise ValueError(msg)
 
 
-def _interrupt(table: FlowTable, is_wanted: Any, found: Any = FlowTable.dump) -> FlowDump:
-    return FlowDump(found(table, is_wanted).flows[1:], complete=False)
+def _interrupt(table: FlowTable, is_match: Any, dump: Any = FlowTable.dump) -> FlowDump:
+    return FlowDump(dump(table, is_match).flows[1:], complete=False)
 
 
 def _delete_one(table: FlowTable, flows: Any, delete: Any = FlowTable.delete) -> DeletedFlows:
@@ -148,17 +148,17 @@ def test_incomplete_check_is_repeated(
     recording_cleaner.sync()
     with monkeypatch.context() as patch:
         patch.setattr(*FAILURES[name])
-        for family in recording_cleaner.cleaner._take_due():
-            recording_cleaner.cleaner._reconcile_and_say(family)
+        for family in recording_cleaner.cleaner._start_due_passes():
+            recording_cleaner.cleaner._reconcile_and_log(family)
     left = {entry for entry in flows if not is_stale(4, entry)}
     assert listed_entries(4) > left
     clock.now += 0.9
-    assert recording_cleaner.cleaner._take_due() == []
+    assert recording_cleaner.cleaner._start_due_passes() == []
     clock.now += 0.1
     recording_cleaner.reconcile()
     assert listed_entries(4) == left
     clock.now += 1000
-    assert recording_cleaner.cleaner._take_due() == []
+    assert recording_cleaner.cleaner._start_due_passes() == []
     # All deletions were reported, also those of incomplete checks.
     assert sum(count for _, count in recording_cleaner.deletions) == len(flows) - len(left)
 
@@ -170,28 +170,28 @@ def test_failing_checks_are_retried_with_backoff(
     add_entries(flows_of(4))
     tries: list[float] = []
 
-    def go_on(until: float) -> list[float]:
+    def run_until(until: float) -> list[float]:
         tries.clear()
         while clock.now < until:
-            if Family.IPV4 in recording_cleaner.cleaner._take_due():
+            if Family.IPV4 in recording_cleaner.cleaner._start_due_passes():
                 tries.append(clock.now)
-                recording_cleaner.cleaner._reconcile_and_say(Family.IPV4)
+                recording_cleaner.cleaner._reconcile_and_log(Family.IPV4)
             clock.now += 0.5
         return tries.copy()
 
     recording_cleaner.sync()
     with monkeypatch.context() as patch:
         patch.setattr(flow_cleaner, "open_flow_table", _refuse)
-        assert go_on(200) == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+        assert run_until(200) == [0, 1, 3, 7, 15, 31, 63, 123, 183]
         recording_cleaner.harness.apply(slice_of(4, serving=False))
         recording_cleaner.sync()
-        assert go_on(300) == [200, 260]
-    assert go_on(400) == [320]
+        assert run_until(300) == [200, 260]
+    assert run_until(400) == [320]
     recording_cleaner.harness.apply(slice_of(4))
     recording_cleaner.sync()
     with monkeypatch.context() as patch:
         patch.setattr(flow_cleaner, "open_flow_table", _refuse)
-        assert go_on(410) == [400, 401, 403, 407]
+        assert run_until(410) == [400, 401, 403, 407]
 
 
 class RecordingEvent(threading.Event):
@@ -213,7 +213,7 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
     """Waiting for work, or for a sync to finish, does not count."""
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
-    taken, reconciled = recording_cleaner.cleaner._take_due, recording_cleaner.cleaner.reconcile
+    taken, reconciled = recording_cleaner.cleaner._start_due_passes, recording_cleaner.cleaner.reconcile
 
     def take() -> list[Family]:
         checks.append(None)
@@ -223,8 +223,8 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
         cpu_clock.now += 0.25
         return reconciled(family)
 
-    monkeypatch.setattr(recording_cleaner.cleaner, "_computed", cpu_clock)
-    monkeypatch.setattr(recording_cleaner.cleaner, "_take_due", take)
+    monkeypatch.setattr(recording_cleaner.cleaner, "_thread_time", cpu_clock)
+    monkeypatch.setattr(recording_cleaner.cleaner, "_start_due_passes", take)
     monkeypatch.setattr(recording_cleaner.cleaner, "reconcile", reconcile)
     add_entries(flows_of(4))
     recording_cleaner.sync()
@@ -250,7 +250,7 @@ class SyncLoop:
     """A thread that changes rules continuously, and records the requests sent by the end of each sync."""
 
     def __init__(self, recording_cleaner: RecordingCleaner, requests: NetlinkCounter) -> None:
-        self._hearing, self._requests, self._stop = recording_cleaner, requests, threading.Event()
+        self._cleaner, self._requests, self._stop = recording_cleaner, requests, threading.Event()
         self._thread = threading.Thread(target=self._sync)
         self.seen: list[tuple[int, int]] = []
 
@@ -258,8 +258,8 @@ class SyncLoop:
         for serving in itertools.cycle([False, True]):
             if self._stop.is_set():
                 return
-            self._hearing.harness.apply(slice_of(6, serving=serving))
-            self._hearing.sync()
+            self._cleaner.harness.apply(slice_of(6, serving=serving))
+            self._cleaner.sync()
             self.seen.append((self._requests.dumps, self._requests.deletions))
 
     def __enter__(self) -> Self:

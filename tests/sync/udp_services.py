@@ -95,10 +95,10 @@ def is_stale(version: Version, entry: Entry) -> bool:
 
 def run_before_settling(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
     """Run an action after the cleaner has listed the flows, before it decides which to delete."""
-    settled = flow_cleaner.FlowCleaner._is_settled
+    settled = flow_cleaner.FlowCleaner._wait_until_current
 
-    def run_first(cleaner: flow_cleaner.FlowCleaner, pending: flow_cleaner._Heard) -> bool:
+    def run_first(cleaner: flow_cleaner.FlowCleaner, pending: flow_cleaner._FamilyState) -> bool:
         action()
         return settled(cleaner, pending)
 
-    monkeypatch.setattr(flow_cleaner.FlowCleaner, "_is_settled", run_first)
+    monkeypatch.setattr(flow_cleaner.FlowCleaner, "_wait_until_current", run_first)
