@@ -1,7 +1,7 @@
 """Encodes and decodes the ctnetlink messages about UDP flows that knft needs.
 
 Decoding by hand takes 2 us for each message. pyroute2 takes 100 us and holds the GIL meanwhile; there may be hundreds
-of thousands of messages.
+of thousands of messages. See docs/design/netlink-decoding.md.
 
     nlmsghdr 16 bytes, nfgenmsg 4 bytes, then attributes in the order that the kernel has always used:
     CTA_TUPLE_ORIG  { CTA_TUPLE_IP { source, destination }, CTA_TUPLE_PROTO { number, source port, destination port } }

@@ -1,4 +1,7 @@
-"""LibraryProcess: runs libnftables in a worker process, which may die without harm to knft."""
+"""LibraryProcess: runs libnftables in a worker process, which may die without harm to knft.
+
+See docs/design/library-process.md.
+"""
 
 import contextlib
 import os

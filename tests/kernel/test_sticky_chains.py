@@ -98,7 +98,7 @@ def test_reused_chain_is_not_deleted(namespace: Namespace) -> None:
     assert _indexes(harness) == {2, 3}
 
 
-@pytest.mark.parametrize("interlude", ["affinity taken away", "Service deleted"])
+@pytest.mark.parametrize("interlude", ["affinity removed", "Service deleted"])
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
 def test_port_that_becomes_sticky_again_gets_new_indexes(
     namespace: Namespace, interlude: str, *, restarted: bool
