@@ -1,1 +1,1 @@
-"""The client of the API server, against a small HTTP server that fails in every way that one can."""
+"""Tests of the client of the API server, against a fake server that fails on demand."""

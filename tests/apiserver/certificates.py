@@ -1,4 +1,4 @@
-"""A CA of the tests' own, and what it signs; made with OpenSSL's command."""
+"""A certificate authority for tests, and the certificates that it signs; made by the openssl command."""
 
 import ssl
 import subprocess
@@ -16,7 +16,7 @@ class Certificate(NamedTuple):
 
 
 class CertificateAuthority:
-    """A CA; ``path`` is its certificate."""
+    """A certificate authority; ``path`` is its certificate."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
@@ -24,7 +24,7 @@ class CertificateAuthority:
         _openssl("req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.path)
 
     def sign(self, name: str, names: str = "IP:127.0.0.1") -> Certificate:
-        """Return a certificate for ``name``, which answers at ``names``."""
+        """Return a certificate for ``name``, valid for the subject alternative ``names``."""
         path, key = self._folder / f"{self._name}-{name}.crt", self._folder / f"{self._name}-{name}.key"
         request, extensions = path.with_suffix(".csr"), path.with_suffix(".ext")
         _openssl("req", "-new", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
@@ -34,7 +34,7 @@ class CertificateAuthority:
         return Certificate(path, key)
 
     def server(self, *, asks_clients: bool = False, names: str = "IP:127.0.0.1") -> ssl.SSLContext:
-        """Return what a server needs; one that asks clients takes only those that this CA has signed."""
+        """Return a server's TLS context; ``asks_clients`` requires client certificates of this CA."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         signed = self.sign("server", names)
         context.load_cert_chain(signed.certificate, signed.key)

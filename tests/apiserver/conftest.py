@@ -1,4 +1,4 @@
-"""What several modules of these tests stand on."""
+"""Fixtures for several test modules."""
 
 import logging
 from collections.abc import Iterator

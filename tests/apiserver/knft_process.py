@@ -1,4 +1,4 @@
-"""``knft run`` as a process, for tests: in the namespace of its API server."""
+"""``knft run`` as a process, in the network namespace of its API server."""
 
 import json
 import urllib.error
@@ -12,12 +12,12 @@ from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT, LoggedProcess
 
 NODE = "node-1"
-# nf_conntrack_max is the whole machine's.
+# nf_conntrack_max applies to the whole machine.
 KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-close-wait=0s")
 
 
 class KnftProcess(LoggedProcess):
-    """One ``knft run`` in the namespace that its API server is in."""
+    """One ``knft run``, in the network namespace of its API server."""
 
     def __init__(self, namespace: Namespace, server: FakeApiServer, folder: Path, *flags: str) -> None:
         kubeconfig = folder / "kubeconfig"

@@ -1,4 +1,4 @@
-"""Kubeconfigs and what pods are given, as files, for tests."""
+"""Writes kubeconfigs, and the files of a ServiceAccount in a pod."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def one_service_cluster() -> FakeCluster:
 
 
 def write_kubeconfig(folder: Path, **fields: Any) -> Path:
-    """Write a kubeconfig; ``cluster``, ``user`` and ``context`` replace these, other fields stand beside."""
+    """Write a kubeconfig; ``cluster``, ``user`` and ``context`` replace the defaults; other fields are added."""
     cluster = fields.pop("cluster", {"server": "https://127.0.0.1:6443"})
     user = fields.pop("user", {"token": "secret-token"})
     context = fields.pop("context", {"cluster": "home", "user": "me"})
@@ -43,7 +43,7 @@ MULTI_LINE_ERROR = "the token has more than one line"
 def write_in_cluster_files(
     folder: Path, server: FakeApiServer, authority: CertificateAuthority, token: str
 ) -> InCluster:
-    """Give a pod its token and CA as a projected volume does: behind a link that is exchanged."""
+    """Write token and CA as a projected volume does: behind a symbolic link that is replaced."""
     in_cluster = InCluster(
         str(folder / "token"),
         str(folder / "ca.crt"),
@@ -56,7 +56,7 @@ def write_in_cluster_files(
 
 
 def replace_in_cluster_files(folder: Path, authority: CertificateAuthority, token: str) -> None:
-    """Exchange what a projected volume shows, at once."""
+    """Replace token and CA at once, as a projected volume does."""
     version = folder / f"..version-{len(list(folder.iterdir()))}"
     version.mkdir()
     (version / "token").write_text(token)

@@ -1,4 +1,4 @@
-"""What knft has logged, for tests."""
+"""Reads what knft has logged."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A ClusterSource at work on a test's server, whose pauses pass quickly."""
+"""A ClusterSource that watches a test's server, with shortened delays."""
 
 import threading
 import time
@@ -20,16 +20,16 @@ from tests.support.fake_api.server import FakeApiServer
 
 NODE = "node-1"
 SPEEDUP = 40.0
-"""So much faster than the world pauses pass here."""
+"""The factor by which delays are shortened."""
 
 
 class FastStop(threading.Event):
-    """An event on which short pauses are waited, and that knows them."""
+    """A stop event that shortens waits and records them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pauses: list[tuple[str, float]] = []
-        """The thread that paused, and for how many seconds."""
+        """The name of the thread that waited, and the seconds before they were shortened."""
 
     def wait(self, timeout: float | None = None) -> bool:
         if timeout is None:
@@ -42,7 +42,7 @@ class FastStop(threading.Event):
 
 
 class ChangeRecorder:
-    """What the changes amount to, each held to the one before."""
+    """Applies changes to a copy of the objects, and checks that each follows on the one before."""
 
     def __init__(self) -> None:
         self.condition = threading.Condition()
@@ -64,9 +64,9 @@ class ChangeRecorder:
         assert found is not None
         key = (type(found).__name__, found.key)
         if self.objects.get(key) != change.previous:
-            self.errors.append(f"{key}: {change.previous} was not what was there")
+            self.errors.append(f"{key}: {change.previous} is not the current object")
         if change.previous == change.current:
-            self.errors.append(f"{key}: a change that changes nothing")
+            self.errors.append(f"{key}: a change without a difference")
         self.objects.pop(key, None)
         if change.current is not None:
             self.objects[key] = change.current
@@ -85,7 +85,7 @@ class ChangeRecorder:
 
 
 class RunningSource:
-    """A source, what it reports, and what stops it."""
+    """A source, its changes, and the event that stops it."""
 
     def __init__(
         self,
@@ -102,12 +102,12 @@ class RunningSource:
         self.changes = recorder
 
     def wait_until(self, met: Callable[[], Any], what: str) -> None:
-        """Wait until something holds."""
+        """Wait until a condition holds."""
         wait_until(met, what)
 
 
 def wait_until(met: Callable[[], Any], what: str) -> None:
-    """Wait until something holds; fail where it never does."""
+    """Wait until a condition holds; fail if it never does."""
     deadline = time.monotonic() + TEST_TIMEOUT
     while not met():
         assert time.monotonic() < deadline, f"never: {what}"

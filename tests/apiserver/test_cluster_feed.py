@@ -1,4 +1,4 @@
-"""The API server as what ``knft run`` has its objects from: when it is done with its start."""
+"""The API server as the source of objects of ``knft run``: when its start is complete."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ from tests.support.fake_api.server import FakeApiServer
 
 
 class SlowDaemon:
-    """Takes in a Node slowly."""
+    """Handles a Node slowly."""
 
     def __init__(self) -> None:
         self.taken: list[ObjectChange] = []
@@ -31,8 +31,8 @@ class SlowDaemon:
         self.taken += found
 
 
-def test_the_node_is_taken_in_before_the_first_sync() -> None:
-    """Without its addresses and its zone, the rules of an earlier process would be unmade, and made again."""
+def test_node_reaches_the_daemon_before_start_returns() -> None:
+    """A first sync without the node's addresses and zone would change the rules in place, and change them back."""
     with FakeApiServer() as server:
         server.cluster.put("nodes", node(NODE, "192.0.2.11"))
         feed = ApiServerFeed(load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file))
@@ -45,8 +45,8 @@ def test_the_node_is_taken_in_before_the_first_sync() -> None:
             shutdown.stop.set()
 
 
-def test_a_node_that_nobody_has_told_of_yet_does_not_lack(caplog: pytest.LogCaptureFixture) -> None:
-    """What is waited for then is the server, however long it takes (J.3)."""
+def test_start_waits_for_the_server_while_the_node_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
+    """The time until the server answers does not count as waiting for the Node (docs/behaviour/node.md#node)."""
     caplog.set_level(logging.INFO, "knft")
     with FakeApiServer() as server:
         server.respond_next("nodes", never_respond, times=100)
@@ -55,7 +55,7 @@ def test_a_node_that_nobody_has_told_of_yet_does_not_lack(caplog: pytest.LogCapt
         daemon: Any = SlowDaemon()
         starting = threading.Thread(target=feed.start, args=[daemon, shutdown])
         starting.start()
-        wait_until(lambda: any("waiting: " in line for line in caplog.messages), "it says what it waits for")
+        wait_until(lambda: any("waiting: " in line for line in caplog.messages), "knft logs what it waits for")
         shutdown.stop.set()
         starting.join(TEST_TIMEOUT)
     text = "waiting: the API server has not answered yet"

@@ -1,4 +1,4 @@
-"""From bytes to objects, and to what changes: what fits is decoded as a whole, anything else is named."""
+"""ObjectDecoder and Store: from encoded events and pages to changes."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def page(*items: Any, **metadata: str) -> bytes:
     return json.dumps({"kind": "ServiceList", "metadata": metadata, "items": list(items)}).encode()
 
 
-def test_every_kind_is_read() -> None:
+def test_every_kind_is_decoded() -> None:
     for kind, found in (
         (Service, service("web")),
         (EndpointSlice, endpoint_slice("web", "web", "10.244.0.1")),
@@ -40,7 +40,7 @@ def test_every_kind_is_read() -> None:
         assert (item.warnings, events.resource_version) == ((), "7")
 
 
-def test_the_order_of_everything_is_kept() -> None:
+def test_events_keep_their_order() -> None:
     events = ObjectDecoder(Service).decode_events(
         line("ADDED", service("web"), 5)
         + line("BOOKMARK", {"metadata": {"resourceVersion": "8", "creationTimestamp": None}, "spec": {}})
@@ -61,26 +61,26 @@ def test_the_order_of_everything_is_kept() -> None:
     assert gone == ObjectEvent(WEB, None)
     assert isinstance(bad, ObjectEvent)
     assert (bad.key, bad.object) == (WEB, None)
-    assert bad.warnings == ("Service default/web: spec.ports[0].port: 0 is not from 1 to 65535; left out",)
+    assert bad.warnings == ("Service default/web: spec.ports[0].port: 0 is not between 1 and 65535; skipped",)
     assert (first, last) == (Bookmark("8"), Bookmark("12", ends_list=True))
     assert isinstance(failure, WatchError)
     assert failure.resource_version == "11"
-    # The version of the last object has been overtaken by the bookmark's.
+    # The bookmark's resource version is later than the last object's.
     assert events.resource_version == ""
 
 
-def test_a_bookmark_that_looks_like_an_object_is_none() -> None:
+def test_bookmark_with_a_whole_object_is_a_bookmark() -> None:
     events = ObjectDecoder(Service).decode_events(line("BOOKMARK", service("web"), 8))
     assert events.items == (Bookmark("8"),)
 
 
-def test_an_object_that_is_gone_need_not_be_right() -> None:
+def test_deleted_object_may_be_invalid() -> None:
     found = service("web", ports=[{"port": 70000}])
     assert ObjectDecoder(Service).decode_events(line("DELETED", found, 3)).items == (ObjectEvent(WEB, None),)
 
 
 @pytest.mark.parametrize("found", [[], "text", 5, None, {}, {"metadata": {}}])
-def test_an_object_that_is_none_costs_itself_alone(found: Any) -> None:
+def test_item_that_is_not_an_object_is_skipped(found: Any) -> None:
     data = page(found, service("web"), resourceVersion="9")
     first, second = ObjectDecoder(Service).decode_page(data).items
     assert (first.key, first.object) == (None, None)
@@ -88,14 +88,14 @@ def test_an_object_that_is_none_costs_itself_alone(found: Any) -> None:
     assert second.object is not None
 
 
-def test_nulls_are_what_is_left_out() -> None:
+def test_nulls_are_missing_fields() -> None:
     found = service("web", ports=None, externalIPs=None, type=None)
     (item,) = ObjectDecoder(Service).decode_page(page(found, resourceVersion="9")).items
     assert isinstance(item.object, Service)
     assert item.object.spec.type == "ClusterIP"
 
 
-def test_pages() -> None:
+def test_page_and_continue_token() -> None:
     reader = ObjectDecoder(Service)
     assert reader.decode_page(b'{"metadata":{"resourceVersion":"5"},"items":null}') == ListPage((), "5", "")
     assert reader.decode_page(b'{"metadata":{"resourceVersion":"5","continue":"more"},"items":[]}') == ListPage(
@@ -104,7 +104,7 @@ def test_pages() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"<html>", b'{"metadata":{},"items":5}', b'{"metadata":', b"\xff"])
-def test_what_is_no_list(data: bytes) -> None:
+def test_invalid_list_is_an_error(data: bytes) -> None:
     with pytest.raises(ApiServerError, match="cannot decode the list"):
         ObjectDecoder(Service).decode_page(data)
 
@@ -112,7 +112,7 @@ def test_what_is_no_list(data: bytes) -> None:
 @pytest.mark.parametrize(
     "data", [b"{}\n", b"[]\n", b"<html>\n", b'{"type":"ADDED"}\n', b'{"type":"BOOKMARK","object":5}\n']
 )
-def test_what_is_no_event(data: bytes) -> None:
+def test_invalid_event_is_an_error(data: bytes) -> None:
     with pytest.raises(ApiServerError, match="cannot decode a watch event"):
         ObjectDecoder(Service).decode_events(line("ADDED", service("web"), 5) + data)
 
@@ -121,7 +121,7 @@ def listed(*found: Object) -> tuple[ObjectEvent, ...]:
     return ObjectDecoder(Service).decode_page(page(*found, resourceVersion="9")).items
 
 
-def test_a_list_replaces_what_was_there() -> None:
+def test_list_replaces_all_objects() -> None:
     store = Store("node-1")
     store.begin_list()
     store.add_listed(listed(service("web"), service("shop", 2)))
@@ -133,11 +133,11 @@ def test_a_list_replaces_what_was_there() -> None:
     assert (gone.previous, gone.current) == (shop, None)
     assert come.current is not None
     assert come.current.key.name == "new"
-    # Equal ones are not held twice.
+    # The store keeps the object that it had, not an equal copy.
     assert store.objects[WEB] is web
 
 
-def test_a_list_that_is_begun_anew_forgets_what_it_had() -> None:
+def test_restarted_list_drops_incomplete_list() -> None:
     store = Store("node-1")
     store.begin_list()
     store.add_listed(listed(service("shop", 2)))
@@ -146,7 +146,7 @@ def test_a_list_that_is_begun_anew_forgets_what_it_had() -> None:
     assert [change.current.key for change in store.finish_list() if change.current is not None] == [WEB]
 
 
-def test_an_object_that_becomes_bad_is_absent() -> None:
+def test_object_that_becomes_invalid_is_removed() -> None:
     store = Store("node-1")
     (first,) = store.apply_events(listed(service("web")))
     bad = listed(service("web", clusterIP="nonsense"))

@@ -1,4 +1,4 @@
-"""Events: what is sent, that a flood is not, and that nothing waits for it."""
+"""EventPoster: posted events, their rate limits, and that posting never waits."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from tests.support.fake_api.server import FakeApiServer
 
 
 class Posting:
-    """A server, and a poster at work."""
+    """A fake server, and a poster that sends to it."""
 
     def __init__(self) -> None:
         self.server = FakeApiServer()
@@ -57,19 +57,19 @@ def failed_service(name: str, note: str) -> Event:
 STARTING = Event(ObjectReference("Node", "node-1"), "Starting", "StartKubeProxy", warning=False)
 
 
-def test_a_note_is_plain_text_and_never_too_long(posting: Posting) -> None:
+def test_note_is_printable_and_short_enough(posting: Posting) -> None:
     posting.poster.post(failed_service("web", "a\nb\x1b[31m\x00" + "ä" * 5000))
     (found,) = posting.sent(1)
     assert found["note"].startswith("a b\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}ää")
     assert len(found["note"].encode()) <= MAX_NOTE < 1024
 
 
-def test_names_of_events_are_not_too_long(posting: Posting) -> None:
+def test_event_name_is_short_enough(posting: Posting) -> None:
     posting.poster.post(Event(ObjectReference("Node", "n" * 253), "Starting", "StartKubeProxy"))
     assert len(posting.sent(1)[0]["metadata"]["name"]) <= 253
 
 
-def test_the_same_again_is_counted_and_not_sent() -> None:
+def test_repeated_event_is_counted_and_not_sent() -> None:
     correlator, event = EventCorrelator(), failed_service("web", "no")
     assert correlator.correlate(event, 0) == event
     assert [correlator.correlate(event, now) for now in (1, 2, REPEAT_SECONDS - 1)] == [None] * 3
@@ -78,7 +78,7 @@ def test_the_same_again_is_counted_and_not_sent() -> None:
     assert again.note == "no (repeated; 3 more since the last event)"
 
 
-def test_what_flaps_does_not_flood() -> None:
+def test_events_of_one_object_are_limited() -> None:
     correlator, sent = EventCorrelator(), 0
     for second in range(3600):
         event = failed_service("web", f"error {second}")
@@ -86,7 +86,7 @@ def test_what_flaps_does_not_flood() -> None:
     assert sent <= 10 + 3600 / 300 + 1
 
 
-def test_many_that_flap_do_not_flood_either() -> None:
+def test_events_of_many_objects_are_limited() -> None:
     correlator, sent = EventCorrelator(), 0
     for second in range(3600):
         for number in range(20):
@@ -96,9 +96,7 @@ def test_many_that_flap_do_not_flood_either() -> None:
     assert len(correlator._object_buckets) <= 4097
 
 
-def test_an_event_that_fails_is_tried_again_and_then_dropped(
-    posting: Posting, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_event_is_retried_and_then_dropped(posting: Posting, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "knft")
     posting.server.respond_next("post", respond_status(503, "not now"), times=3)
     posting.poster.post(STARTING)
@@ -108,14 +106,14 @@ def test_an_event_that_fails_is_tried_again_and_then_dropped(
     assert all(record.levelno == logging.DEBUG for record in caplog.records if record.name == "knft")
 
 
-def test_an_event_that_is_forbidden_is_dropped(posting: Posting) -> None:
+def test_forbidden_event_is_dropped(posting: Posting) -> None:
     posting.server.respond_next("post", respond_status(403, "no"))
     posting.poster.post(STARTING)
     posting.poster.post(Event(ObjectReference("Node", "node-2"), "Starting", "StartKubeProxy"))
     assert [item["regarding"]["name"] for item in posting.sent(2)] == ["node-1", "node-2"]
 
 
-def test_nobody_waits_where_the_server_hangs(posting: Posting) -> None:
+def test_post_does_not_wait_for_a_hanging_server(posting: Posting) -> None:
     posting.server.respond_next("", never_respond, times=1000)
     for number in range(500):
         posting.poster.post(Event(ObjectReference("Service", f"s{number}", "shop"), "Reason", "Action"))

@@ -1,4 +1,4 @@
-"""Plugins that give credentials: asked once, not for ever, and ended with knft."""
+"""Credential plugins: how often they run, their timeout, and their end."""
 
 import json
 import os
@@ -27,8 +27,8 @@ from tests.support.fake_api.server import FakeApiServer, Handler
 pytestmark = pytest.mark.usefixtures("info")
 
 
-def test_a_plugin_that_comes_to_give_a_token_of_two_lines(tmp_path: Path) -> None:
-    """The package asks it again by itself when credentials end."""
+def test_renewed_token_with_two_lines_is_refused(tmp_path: Path) -> None:
+    """The plugin runs again because its token has expired."""
     status = {"token": TWO_LINE_TOKEN, "expirationTimestamp": "2020-01-01T00:00:00Z"}
     (tmp_path / "later").write_text(
         json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status})
@@ -48,7 +48,7 @@ def test_a_plugin_that_comes_to_give_a_token_of_two_lines(tmp_path: Path) -> Non
         connection.close()
 
 
-def test_a_plugin_is_asked_once_for_what_several_requests_were_refused(tmp_path: Path) -> None:
+def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
     credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t%s"}}
     script = f"cd {tmp_path}; echo >> runs; sleep 0.3; printf '{json.dumps(credential)}' $(wc -l < runs)"
     with FakeApiServer(one_service_cluster()) as server:
@@ -76,7 +76,7 @@ def test_a_plugin_is_asked_once_for_what_several_requests_were_refused(tmp_path:
 
 
 def slow_plugin(folder: Path, url: str) -> Path:
-    """Write a kubeconfig with a plugin that notes that it runs, and goes on until ``go`` is there."""
+    """Write a kubeconfig with a plugin that records its runs, and waits until the file ``go`` exists."""
     credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
     script = f"echo >> runs; while [ ! -e go ]; do sleep 0.05; done; printf '%s' '{json.dumps(credential)}'"
     plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {script}"]}
@@ -84,17 +84,17 @@ def slow_plugin(folder: Path, url: str) -> Path:
 
 
 def hung_plugin(folder: Path, url: str) -> Path:
-    """Write a kubeconfig with a plugin that gives a token once, and then waits for a program that never ends."""
+    """Write a kubeconfig with a plugin that gives a token, or hangs with a child if the file ``hang`` exists."""
     credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
     once = f"[ -e hang ] || {{ printf '%s' '{json.dumps(credential)}'; exit; }}"
-    # Both of them ignore what asks them to end.
+    # Both processes ignore SIGTERM.
     hang = "trap '' TERM; sleep 1000 & echo $$ $! >> left; wait"
     plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {once}; {hang}"]}
     return write_kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
 
 
 def left_of(folder: Path) -> list[int]:
-    """Return the processes of hung plugins that are still there."""
+    """Return the processes of hanging plugins that still run."""
     return [int(word) for word in (folder / "left").read_text().split() if runs(int(word))]
 
 
@@ -110,15 +110,15 @@ def end_what_is_left_of(folder: Path) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def test_a_plugin_that_takes_too_long(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is ended, and all that it has started; what it gave before is still used, and it is asked again later."""
+def test_plugin_timeout_kills_its_processes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The plugin and its children are killed, the previous token stays in use, and the plugin runs again later."""
     with FakeApiServer(one_service_cluster()) as server:
         path, timing = hung_plugin(tmp_path, server.url), Timeouts(plugin=0.5)
         try:
             (tmp_path / "hang").touch()
             with pytest.raises(UsageError, match=r"user\.exec: 'sh' did not finish within 0.5 s"):
                 Connection(ClientSettings(kubeconfig=str(path)), timeouts=timing)
-            wait_until(lambda: not left_of(tmp_path), "nothing is left of it")
+            wait_until(lambda: not left_of(tmp_path), "no process is left")
             (tmp_path / "hang").unlink()
             connection = Connection(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=20))
             connection._transport._plugin_runner._timeout = 0.5
@@ -126,8 +126,8 @@ def test_a_plugin_that_takes_too_long(tmp_path: Path, caplog: pytest.LogCaptureF
             for _ in range(2):
                 server.respond_next("", respond_status(401, "who?"))
                 connection.request("GET", "/api/v1/services")
-                wait_until(lambda: not left_of(tmp_path), "nothing is left of it")
-                wait_until(lambda: not plugins_waited_for(), "nobody waits for it")
+                wait_until(lambda: not left_of(tmp_path), "no process is left")
+                wait_until(lambda: not plugins_waited_for(), "no thread waits for the plugin")
             assert len((tmp_path / "left").read_text().splitlines()) == 3
             assert len([line for line in warnings(caplog) if "stays in use" in line]) == 1
             connection.close()
@@ -139,7 +139,7 @@ def plugins_waited_for() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "plugin"]
 
 
-def test_a_plugin_that_hangs_does_not_outlive_knft(tmp_path: Path) -> None:
+def test_close_kills_a_hanging_plugin(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         path = hung_plugin(tmp_path, server.url)
         try:
@@ -149,12 +149,12 @@ def test_a_plugin_that_hangs_does_not_outlive_knft(tmp_path: Path) -> None:
             threading.Timer(0.5, connection.close).start()
             with pytest.raises(ApiServerError, match="knft is shutting down"):
                 connection.request("GET", "/api/v1/services")
-            wait_until(lambda: not left_of(tmp_path), "nothing is left of it")
+            wait_until(lambda: not left_of(tmp_path), "no process is left")
         finally:
             end_what_is_left_of(tmp_path)
 
 
-def test_a_plugin_does_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_plugin_does_not_delay_shutdown(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         path = slow_plugin(tmp_path, server.url)
         (tmp_path / "go").touch()
@@ -165,9 +165,9 @@ def test_a_plugin_does_not_hold_up_the_end(tmp_path: Path) -> None:
                 runs = len((tmp_path / "runs").read_text())
                 server.respond_next("watch", respond_status(401, "who?"), times=100)
                 server.end_streams()
-                run.wait_until(lambda: len((tmp_path / "runs").read_text()) > runs, "the plugin is asked again")
+                run.wait_until(lambda: len((tmp_path / "runs").read_text()) > runs, "the plugin runs again")
                 run.stop.set()
-                # It takes a minute before it counts as hung.
+                # The plugin's own timeout is a minute.
                 assert run.source.join(20)
         finally:
             (tmp_path / "go").touch()

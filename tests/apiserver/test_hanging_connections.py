@@ -1,4 +1,4 @@
-"""Connections that hang, are cut in silence, or are being waited for when knft ends; and servers that are away."""
+"""Connections that hang, are lost silently, or are in use at shutdown; and servers that are down."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ NEVER = Timeouts(
     keepalive_interval=1000,
     unacknowledged=10000,
 )
-"""No timeout of these ends a test."""
+"""Timeouts that no test reaches."""
 BRIEF_WATCHES = msgspec.structs.replace(SHORT_WATCH_TIMEOUTS, min_watch=1.0, max_watch=1.0, idle_grace=0.3)
 
 
@@ -50,7 +50,7 @@ def _info(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("waiting_for", ["an answer", "an event", "the rest of a list"])
-def test_what_is_waited_for_ends_when_knft_does(waiting_for: str) -> None:
+def test_stop_ends_waiting_requests(waiting_for: str) -> None:
     with FakeApiServer(one()) as server:
         if waiting_for == "an answer":
             server.respond_next("", never_respond, times=100)
@@ -63,7 +63,7 @@ def test_what_is_waited_for_ends_when_knft_does(waiting_for: str) -> None:
             assert not run.source.wait_synced(TEST_TIMEOUT) or waiting_for == "an event"
 
 
-def test_nothing_is_asked_after_the_end() -> None:
+def test_closed_connection_sends_nothing() -> None:
     with FakeApiServer(one()) as server:
         connection = Connection(ClientSettings(server=server.url))
         connection.close()
@@ -72,7 +72,7 @@ def test_nothing_is_asked_after_the_end() -> None:
         assert not server.requests
 
 
-def test_a_watch_that_hangs_is_begun_anew() -> None:
+def test_hanging_watch_is_restarted() -> None:
     with FakeApiServer(one()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(then="hang"))
@@ -83,8 +83,8 @@ def test_a_watch_that_hangs_is_begun_anew() -> None:
             run.changes.wait_names("web", "later")
 
 
-def test_a_watch_in_which_nothing_comes_any_more_is_begun_anew() -> None:
-    """The watch itself would go on for five minutes."""
+def test_watch_without_bookmarks_is_restarted_early() -> None:
+    """The watch itself would last five minutes."""
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"200"}}}\n'
 
     def falls_silent(handler: Handler, _: object) -> bool:
@@ -123,7 +123,7 @@ def put(process: "subprocess.Popen[str]", name: str) -> None:
     process.stdin.flush()
 
 
-def test_a_server_that_is_paused_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_paused_server(caplog: pytest.LogCaptureFixture) -> None:
     with paused_at_will() as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -138,11 +138,11 @@ def test_a_server_that_is_paused_is_waited_for(caplog: pytest.LogCaptureFixture)
             assert run.changes.names() == {"web"}
             os.kill(process.pid, signal.SIGCONT)
             run.changes.wait_names("web", "later")
-            run.wait_until(lambda: lines(caplog, "watching the API server again"), "it is back")
+            run.wait_until(lambda: lines(caplog, "watching the API server again"), "the server is back")
     assert len(lines(caplog, "cannot watch the API server")) == len(lines(caplog, "watching the API server again"))
 
 
-def test_a_server_that_is_away_leaves_things_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_objects_stay_while_the_server_is_away(caplog: pytest.LogCaptureFixture) -> None:
     cluster = one()
     server = FakeApiServer(cluster)
     port = server.server_port
@@ -157,14 +157,14 @@ def test_a_server_that_is_away_leaves_things_as_they_are(caplog: pytest.LogCaptu
         cluster.put("services", service("later", 2))
         with FakeApiServer(cluster, port=port) as again:
             run.changes.wait_names("web", "later")
-            run.wait_until(lambda: lines(caplog, "watching the API server again"), "it is back")
-            # Nothing is listed again.
+            run.wait_until(lambda: lines(caplog, "watching the API server again"), "the server is back")
+            # There is no new list.
             assert again.kinds_of_requests()[0] == "watch"
             assert run.source.problem("services") == ""
     assert len(lines(caplog, "watching the API server again")) == 1
 
 
-def test_a_name_that_cannot_be_resolved_and_an_address_where_nobody_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_unresolvable_name_and_refused_connection(caplog: pytest.LogCaptureFixture) -> None:
     with running_source("http://no-such-host.invalid:6443") as run:
         run.wait_until(lambda: lines(caplog, "no-such-host.invalid:6443: cannot resolve the host name"), "a warning")
     with unused_address() as url, running_source(url) as run:
@@ -172,8 +172,8 @@ def test_a_name_that_cannot_be_resolved_and_an_address_where_nobody_is(caplog: p
 
 
 @pytest.mark.kernel
-def test_a_connection_that_is_half_open_is_found_out() -> None:
-    """All packets are lost both ways, and nobody says so: only probes find out, long before the watch is over."""
+def test_half_open_connection_is_detected() -> None:
+    """All packets are dropped in both directions: only keepalive probes detect it before the watch ends."""
     namespace = Namespace.create("half-open")
     try:
         namespace.run(["ip", "link", "set", "lo", "up"])
@@ -183,8 +183,8 @@ def test_a_connection_that_is_half_open_is_found_out() -> None:
             rules = f"table inet lost {{ chain in {{ type filter hook input priority 0; {drop} }}; }}"
             namespace.run(["nft", "-f", "-"], stdin=rules)
             server.cluster.put("services", service("later", 2))
-            # A pause tells that the connection counts as dead; requests then end in timeouts.
-            run.wait_until(lambda: len(run.stop.pauses_of("services")) >= 2, "it is found out")
+            # A delay shows that the connection has failed; later requests time out.
+            run.wait_until(lambda: len(run.stop.pauses_of("services")) >= 2, "the failure is detected")
             assert run.changes.names() == {"web"}
             namespace.run(["nft", "delete", "table", "inet", "lost"])
             run.changes.wait_names("web", "later")
@@ -193,7 +193,7 @@ def test_a_connection_that_is_half_open_is_found_out() -> None:
         namespace.close()
 
 
-def test_the_options_of_every_connection() -> None:
+def test_socket_options() -> None:
     with FakeApiServer(one()) as server:
         connection = Connection(ClientSettings(server=server.url))
         with connection.stream("/api/v1/services", [("watch", "true")]) as stream:
@@ -213,14 +213,17 @@ def test_the_options_of_every_connection() -> None:
         connection.close()
 
 
-def test_a_stream_may_be_quiet_once_everything_has_been_listed() -> None:
+def test_watch_timeout_after_the_list() -> None:
     with FakeApiServer(one()) as server, running_source(server) as run:
         assert run.source.wait_synced(TEST_TIMEOUT)
-        # Four watches, which end after 450 s as drawn, and count as hung half a minute later.
-        run.wait_until(lambda: {item.gettimeout() for item in run.connection._sockets._open} == {480.0}, "patience")
+        # Four watches, which end after 450 s, and count as hung 30 s later.
+        run.wait_until(
+            lambda: {item.gettimeout() for item in run.connection._sockets._open} == {480.0},
+            "the timeout of each socket",
+        )
 
 
-def test_an_error_that_nobody_expected_ends_everything() -> None:
+def test_unexpected_error_stops_the_source() -> None:
     stop, failures = threading.Event(), list[Exception]()
 
     def handle(_: object) -> None:
@@ -240,17 +243,17 @@ def test_an_error_that_nobody_expected_ends_everything() -> None:
         assert not source.wait_synced(TEST_TIMEOUT)
 
 
-def test_requests_are_held_to_their_rate() -> None:
+def test_requests_obey_qps_and_burst() -> None:
     with FakeApiServer(one()) as server:
         connection = Connection(ClientSettings(server=server.url, qps=50, burst=2))
         for _ in range(7):
             connection.request("GET", "/api/v1/services")
-        # Two at once, and five at 50 a second after that; a slow machine makes it longer, never shorter.
+        # Two at once, then five at 50 per second; a slow machine makes it longer, never shorter.
         assert server.requests[-1].received_at - server.requests[0].received_at >= 5 / 50 - 0.02
         connection.close()
 
 
-def test_a_zipped_list() -> None:
+def test_gzip_response() -> None:
     import gzip
 
     with FakeApiServer(one()) as server:

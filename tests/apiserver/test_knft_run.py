@@ -1,4 +1,4 @@
-"""``knft run`` as a DaemonSet runs it, against the small API server: what it follows, answers and counts."""
+"""``knft run`` as in a DaemonSet, against the fake API server: rules, probes, metrics and events."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ from tests.support.processes import library_processes
 pytestmark = pytest.mark.kernel
 
 
-def test_it_follows_answers_counts_and_tells(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_rules_probes_metrics_and_events(knft: KnftProcess, server: FakeApiServer) -> None:
     knft.wait_programmed()
     assert knft.table_contains("10.96.0.7")
     assert knft.table_contains("10.244.1.5")
@@ -48,8 +48,8 @@ def test_it_follows_answers_counts_and_tells(knft: KnftProcess, server: FakeApiS
     assert knft.table_contains("10.244.1.6")
 
 
-def test_it_asks_for_nothing_that_its_role_does_not_allow(knft: KnftProcess, server: FakeApiServer) -> None:
-    """And for something by each of the role's rules; a real API server is asked in ``make test-cluster``."""
+def test_requests_need_only_the_cluster_role(knft: KnftProcess, server: FakeApiServer) -> None:
+    """Each rule of the role is used, too; ``make test-cluster`` checks the same with a real API server."""
     manifest = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
     (role,) = (item for item in yaml.safe_load_all(manifest.read_text()) if item["kind"] == "ClusterRole")
     allowed = {
@@ -61,21 +61,21 @@ def test_it_asks_for_nothing_that_its_role_does_not_allow(knft: KnftProcess, ser
     }
     knft.wait_programmed()
     server.wait_for_request("post")
-    request = {_right(each) for each in server.requests}
+    request = {_rbac_attributes(each) for each in server.requests}
     assert request <= allowed
     assert {resource for _, resource, _ in request} == {resource for _, resource, _ in allowed}
 
 
-def _right(request: ReceivedRequest) -> tuple[str, str, str]:
-    """Return group, resource and verb, as RBAC sees a request."""
+def _rbac_attributes(request: ReceivedRequest) -> tuple[str, str, str]:
+    """Return the group, resource and verb of a request, as in RBAC."""
     words = request.path.strip("/").split("/")
     group, rest = ("", words[2:]) if words[0] == "api" else (words[1], words[3:])
     verb = "create" if request.method == "POST" else "watch" if request.query.get("watch") == "true" else "list"
     return group, "/".join(rest[2:] if rest[0] == "namespaces" else rest), verb
 
 
-def test_a_flow_whose_endpoint_goes_is_forgotten(knft: KnftProcess, server: FakeApiServer) -> None:
-    """And counted; one that another protocol has, or that leads to an endpoint that stays, is not."""
+def test_udp_entry_of_a_removed_endpoint_is_deleted(knft: KnftProcess, server: FakeApiServer) -> None:
+    """It is counted; the entry of an endpoint that stays is kept."""
     server.cluster.put("services", service("dns", 8, ports=[{"name": "dns", "port": 53, "protocol": "UDP"}]))
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
     slices = endpoint_slice("dns-1", "dns", "10.244.1.7", "10.244.1.8")
@@ -91,14 +91,14 @@ def test_a_flow_whose_endpoint_goes_is_forgotten(knft: KnftProcess, server: Fake
     assert "10.244.1.8" in flows
 
 
-def _add_flow(namespace: Namespace, client: str, dialled: str, endpoint: str) -> None:
-    """Have conntrack know a UDP flow to port 53 that was led to an endpoint."""
-    arguments = f"-I -p udp -s {client} -d {dialled} --sport 5353 --dport 53 -r {endpoint} -q {client}"
+def _add_flow(namespace: Namespace, client: str, cluster_ip: str, endpoint: str) -> None:
+    """Add a conntrack entry for UDP port 53 that was translated to an endpoint."""
+    arguments = f"-I -p udp -s {client} -d {cluster_ip} --sport 5353 --dport 53 -r {endpoint} -q {client}"
     namespace.run(["conntrack", *arguments.split(), "--reply-port-src", "53", "--reply-port-dst", "5353", "-t", "120"])
 
 
-def test_it_waits_for_its_node_and_ends_with_it(knft: KnftProcess, server: FakeApiServer) -> None:
-    """Rules stay, and whoever supervises it starts it again (J.3)."""
+def test_deleted_node_ends_the_process(knft: KnftProcess, server: FakeApiServer) -> None:
+    """The rules stay, and the supervisor starts a new process (docs/behaviour/node.md#node)."""
     server.cluster.put("services", service("later", 9))
     knft.wait_programmed()
     server.cluster.remove("nodes", NODE, "")
@@ -108,14 +108,14 @@ def test_it_waits_for_its_node_and_ends_with_it(knft: KnftProcess, server: FakeA
     assert knft.table_contains("192.0.2.11")
 
 
-def test_another_address_of_the_node_ends_it(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_changed_node_address_ends_the_process(knft: KnftProcess, server: FakeApiServer) -> None:
     knft.wait_programmed()
     server.cluster.put("nodes", node(NODE, "192.0.2.12"))
     assert knft.wait_exit() == 1
     assert "addresses of Node 'node-1' changed from 192.0.2.11 to 192.0.2.12" in knft.log_text()
 
 
-def test_pod_cidrs_are_waited_for_and_end_it_where_they_matter(
+def test_pod_cidrs_are_awaited_and_their_change_ends_the_process(
     namespace: Namespace, server: FakeApiServer, tmp_path: Path
 ) -> None:
     knft = KnftProcess(namespace, server, tmp_path, "--detect-local-mode=NodeCIDR")
@@ -129,8 +129,8 @@ def test_pod_cidrs_are_waited_for_and_end_it_where_they_matter(
     assert not knft.table_contains("10.244.9.0/24")
 
 
-def test_another_zone_of_the_node_is_followed(knft: KnftProcess, server: FakeApiServer) -> None:
-    """By the same process: it says for whom an endpoint is."""
+def test_changed_zone_is_applied(knft: KnftProcess, server: FakeApiServer) -> None:
+    """The same process applies it: topology hints depend on the zone."""
     found = endpoint_slice("web-1", "web", "10.244.1.5", "10.244.1.6")
     for endpoint, zone in zip(found["endpoints"], ("a", "b"), strict=True):
         endpoint["hints"] = {"forZones": [{"name": zone}]}
@@ -142,7 +142,7 @@ def test_another_zone_of_the_node_is_followed(knft: KnftProcess, server: FakeApi
         knft.wait_until(lambda here=here, there=there: knft.table_contains(here) and not knft.table_contains(there))  # type: ignore[misc]
 
 
-def test_it_needs_its_node_first(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+def test_start_waits_for_the_node(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     server.cluster.remove("nodes", NODE, "")
     knft = KnftProcess(namespace, server, tmp_path)
     knft.wait_until(lambda: "waiting: Node 'node-1' not found" in knft.log_text())
@@ -153,10 +153,8 @@ def test_it_needs_its_node_first(namespace: Namespace, server: FakeApiServer, tm
     assert knft.wait_exit() == 0
 
 
-def test_a_server_that_says_nothing_is_no_missing_node(
-    namespace: Namespace, server: FakeApiServer, tmp_path: Path
-) -> None:
-    """It takes the requests and hangs: nobody is to look for a wrong name, nor do five minutes begin."""
+def test_hanging_server_is_not_a_missing_node(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    """The log must not blame the node name, and the five minutes for the Node do not begin."""
     server.respond_next("nodes", never_respond)
     knft = KnftProcess(namespace, server, tmp_path)
     knft.wait_until(lambda: "waiting: " in knft.log_text())
@@ -167,10 +165,10 @@ def test_a_server_that_says_nothing_is_no_missing_node(
 
 
 @pytest.mark.parametrize("resource", ["services", "endpointslices", "nodes"])
-def test_nothing_is_programmed_before_all_is_known(
+def test_no_rules_before_all_resources_are_listed(
     namespace: Namespace, server: FakeApiServer, tmp_path: Path, resource: str
 ) -> None:
-    """A Service whose endpoints are still to come would look like one that has none."""
+    """Before its EndpointSlices are listed, a Service looks like one without endpoints."""
     server.respond_next(resource, respond_status(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
     knft = KnftProcess(namespace, server, tmp_path)
     text = f"WARNING not allowed to watch {resource}: {resource} is forbidden; apply deploy/rbac.yaml"
@@ -186,7 +184,7 @@ def test_nothing_is_programmed_before_all_is_known(
 
 
 def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: FakeApiServer) -> None:
-    """And follow when it is back, without a table that was made anew."""
+    """They are updated when it is back, without a new table."""
     knft.wait_programmed()
     before = knft.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     server.close()
@@ -202,8 +200,8 @@ def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: Fake
         assert knft.log_text().count("full sync") == 2
 
 
-def test_the_privileged_part_alone(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    """Conntrack is set, no rule made, and nobody asked; what runs after it without privileges finds it done."""
+def test_init_only(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    """It sets conntrack sysctls, for an unprivileged process after it; it makes no rules and sends no requests."""
     knft = KnftProcess(
         namespace,
         server,
@@ -219,9 +217,7 @@ def test_the_privileged_part_alone(namespace: Namespace, server: FakeApiServer, 
     assert server.requests == []
 
 
-def test_memory_settings_are_those_of_the_library_too(
-    namespace: Namespace, server: FakeApiServer, tmp_path: Path
-) -> None:
+def test_oom_score_applies_to_the_library_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     knft = KnftProcess(namespace, server, tmp_path, "--oom-score-adj=321")
     knft.wait_programmed()
     processes = [knft.process.pid, *library_processes(knft.process.pid)]
@@ -230,10 +226,8 @@ def test_memory_settings_are_those_of_the_library_too(
     assert knft.wait_exit() == 0
 
 
-def test_every_line_is_an_object_where_that_is_asked_for(
-    namespace: Namespace, server: FakeApiServer, tmp_path: Path
-) -> None:
-    """The last one, too, which says why it ends."""
+def test_json_log_lines(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    """The last line, with the reason for the exit, too."""
     knft = KnftProcess(namespace, server, tmp_path, "--logging-format=json", "-v=2")
     knft.wait_programmed()
     server.cluster.remove("nodes", NODE, "")
@@ -242,8 +236,8 @@ def test_every_line_is_an_object_where_that_is_asked_for(
     assert (lines[-1]["severity"], "was deleted" in lines[-1]["msg"]) == ("error", True)
 
 
-def test_an_api_server_that_is_not_there_is_waited_for(namespace: Namespace, tmp_path: Path) -> None:
-    """The cluster may heal: one warning, no rules, and an end at once when it is asked for."""
+def test_missing_api_server_is_awaited(namespace: Namespace, tmp_path: Path) -> None:
+    """The server may come back: knft logs few warnings, makes no rules, and exits at once on SIGTERM."""
     with namespace.entered():
         server = FakeApiServer()
     server.close()

@@ -1,4 +1,4 @@
-"""``knft run`` against the small API server: how it ends, by signals and by what cannot be meant."""
+"""How ``knft run`` exits: by signals, by failures and by invalid settings."""
 
 import json
 import os
@@ -25,14 +25,12 @@ from tests.support.processes import library_processes
 pytestmark = pytest.mark.kernel
 
 
-def test_probes_that_cannot_be_served_end_it_where_that_is_asked_for(
-    namespace: Namespace, server: FakeApiServer, tmp_path: Path
-) -> None:
+def test_hard_fail_ends_the_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     knft = KnftProcess(
         namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
     )
     assert knft.wait_exit() == 1
-    assert "the health server failed" in knft.log_text()
+    assert "the health server cannot listen on 192.0.2.99:10256" in knft.log_text()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +41,7 @@ def test_probes_that_cannot_be_served_end_it_where_that_is_asked_for(
         (["--master=https://127.0.0.1:1", "--config=/nowhere"], "/nowhere"),
     ],
 )
-def test_a_cluster_that_cannot_be_meant_is_one_line(namespace: Namespace, flags: list[str], words: str) -> None:
+def test_invalid_client_configuration_is_one_line(namespace: Namespace, flags: list[str], words: str) -> None:
     done = namespace.run([*KNFT, "run", "--nodeport-addresses=primary", "--node", NODE, *flags], check=False)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
@@ -51,7 +49,7 @@ def test_a_cluster_that_cannot_be_meant_is_one_line(namespace: Namespace, flags:
     assert words in line
 
 
-def test_the_event_of_a_hard_failure_is_sent(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+def test_event_of_a_hard_failure_is_sent(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     knft = KnftProcess(
         namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
     )
@@ -60,8 +58,8 @@ def test_the_event_of_a_hard_failure_is_sent(namespace: Namespace, server: FakeA
     assert "FailedToStartProxierHealthcheck" in posted
 
 
-def test_a_source_that_breaks_unexpectedly_ends_it() -> None:
-    """Loudly: with what happened, and a status that has it started again."""
+def test_unexpected_source_error_ends_the_process() -> None:
+    """The error is raised in the main thread, and the exit status makes the supervisor restart knft."""
     stop = threading.Event()
     shutdown = Shutdown(stop, grace_seconds=0, exit_process=lambda _: None)
     source = ClusterSource(
@@ -69,7 +67,7 @@ def test_a_source_that_breaks_unexpectedly_ends_it() -> None:
     )
     source._reflectors = {"services": _Broken()}  # type: ignore[dict-item]
     source._run_reflector(source._reflectors["services"], stop)
-    with pytest.raises(RuntimeError, match="nobody has thought of this"):
+    with pytest.raises(RuntimeError, match="an unexpected error"):
         shutdown.raise_failure()
 
 
@@ -79,16 +77,14 @@ def _fail(_: object) -> None:
 
 class _Broken:
     def run(self, _: threading.Event) -> None:
-        message = "nobody has thought of this"
+        message = "an unexpected error"
         raise RuntimeError(message)
 
 
 @pytest.mark.parametrize("stuck", ["a signal", "a failure"])
-def test_it_ends_although_libnftables_hangs(
-    namespace: Namespace, server: FakeApiServer, tmp_path: Path, stuck: str
-) -> None:
-    """A commit is carried out as a whole or not at all, whether or not anybody waits for it."""
-    # The rest of the second is for the interpreter's lock, and for the kernel to take the memory back.
+def test_exit_while_libnftables_hangs(namespace: Namespace, server: FakeApiServer, tmp_path: Path, stuck: str) -> None:
+    """The kernel carries out a commit as a whole or not at all, whether or not knft waits for it."""
+    # The rest of a second is left for the interpreter's shutdown and the kernel's release of memory.
     assert SHUTDOWN_GRACE_SECONDS <= 0.5
     knft = KnftProcess(namespace, server, tmp_path, "--min-sync-period=0")
     knft.wait_programmed()
@@ -97,7 +93,7 @@ def test_it_ends_although_libnftables_hangs(
     os.kill(worker, signal.SIGSTOP)
     server.cluster.put("services", service("another", 10))
     knft.wait_until(lambda: _changes(knft) > before)
-    # Of waiting for the library nothing is to be seen.
+    # Nothing shows that a sync waits for the library.
     time.sleep(0.5)
     if stuck == "a signal":
         knft.process.terminate()
@@ -114,8 +110,8 @@ def _changes(knft: KnftProcess) -> float:
     return next(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
-def test_a_signal_ends_it_while_it_starts(namespace: Namespace, tmp_path: Path) -> None:
-    """Also as a container's first process, which ignores what it has no handler for."""
+def test_signal_during_the_start(namespace: Namespace, tmp_path: Path) -> None:
+    """Also as PID 1 of a container, for which the kernel ignores signals without a handler."""
     plugin = tmp_path / "plugin"
     plugin.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 60\n")
     plugin.chmod(0o755)

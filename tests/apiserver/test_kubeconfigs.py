@@ -1,4 +1,4 @@
-"""Kubeconfigs, addresses and what a pod is given that cannot be meant: one clear line each, which shows no secret."""
+"""Invalid kubeconfigs, URLs and in-cluster files: one line each, without secrets."""
 
 import traceback
 from pathlib import Path
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"cluster": {"server": "https://a:1", "proxy-url": 3128}},
         HERE + "cluster.proxy-url: expected text, found a number",
     ),
-    # Text is as good as true to Python: nobody's certificate would be looked at.
+    # A text is true in Python: the server's certificate would not be verified.
     "trust as text": (
         {"cluster": {"server": "https://a:1", "insecure-skip-tls-verify": "false"}},
         HERE + "cluster.insecure-skip-tls-verify: expected true or false, found text",
@@ -140,9 +140,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_kubeconfig_that_is_wrong_is_one_clear_line(
-    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_kubeconfig_is_one_line(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fields, expected = WRONG[name]
     (tmp_path / "empty").touch()
     path = write_kubeconfig(tmp_path, **fields)
@@ -154,13 +152,13 @@ def test_a_kubeconfig_that_is_wrong_is_one_clear_line(
 
 
 @pytest.mark.parametrize("master", ["ftp://x", "https://[::1", "https://", "a:99999", "http://a:1?x=1"])
-def test_a_master_that_is_no_address(master: str) -> None:
+def test_invalid_master(master: str) -> None:
     with pytest.raises(UsageError) as raised:
         Connection(ClientSettings(server=master))
     assert str(raised.value) == f"--master: {master!r} is not a URL such as https://192.0.2.1:6443"
 
 
-def test_a_pod_whose_server_is_no_address(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_invalid_in_cluster_server(tmp_path: Path, authority: CertificateAuthority) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         in_cluster = write_in_cluster_files(tmp_path, server, authority, "token")
     in_cluster = in_cluster._replace(environment={**in_cluster.environment, "KUBERNETES_SERVICE_PORT": "none"})
@@ -168,7 +166,7 @@ def test_a_pod_whose_server_is_no_address(tmp_path: Path, authority: Certificate
         Connection(ClientSettings(), in_cluster=in_cluster)
 
 
-def test_what_a_plugin_prints_is_not_in_the_error(tmp_path: Path) -> None:
+def test_plugin_output_is_not_in_the_error(tmp_path: Path) -> None:
     for printed in (
         "hidden",
         '{"apiVersion": "hidden"',
@@ -181,7 +179,7 @@ def test_what_a_plugin_prints_is_not_in_the_error(tmp_path: Path) -> None:
         assert "hidden" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_a_proxy_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "ftp://me:hidden@b:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -189,7 +187,7 @@ def test_a_proxy_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch
         Connection(ClientSettings(server="https://192.0.2.1:1"))
 
 
-def test_a_password_in_an_address_is_not_shown() -> None:
+def test_password_of_a_url_is_not_shown() -> None:
     with unused_address() as url:
         connection = Connection(ClientSettings(server=url.replace("//", "//me:hidden@")))
         with pytest.raises(ApiServerError) as raised:
@@ -207,7 +205,7 @@ def test_a_password_in_an_address_is_not_shown() -> None:
         ("a: \x07\n", "not YAML: byte 4: control characters are not allowed"),
     ],
 )
-def test_a_kubeconfig_that_is_none(text: str, expected: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_kubeconfig(text: str, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(UsageError) as raised:
@@ -216,15 +214,15 @@ def test_a_kubeconfig_that_is_none(text: str, expected: str, tmp_path: Path) -> 
     assert "\n" not in str(raised.value)
 
 
-def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+def test_unreadable_kubeconfig(tmp_path: Path) -> None:
     missing, folder = tmp_path / "none", tmp_path
     with pytest.raises(UsageError, match="none: No such file or directory; give --kubeconfig a readable file"):
         Connection(ClientSettings(kubeconfig=str(missing)))
-    with pytest.raises(UsageError, match="it is a directory, not a file"):
+    with pytest.raises(UsageError, match="it is a directory, not a regular file"):
         Connection(ClientSettings(kubeconfig=str(folder)))
 
 
-def test_a_file_that_is_no_certificate(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_invalid_certificates(tmp_path: Path, authority: CertificateAuthority) -> None:
     (tmp_path / "ca.crt").write_text("hello\n")
     path = write_kubeconfig(tmp_path, cluster={"server": "https://a:1", "certificate-authority": "ca.crt"})
     with pytest.raises(UsageError, match=f"context 'here': {tmp_path}/ca.crt cannot be used as a CA"):
@@ -236,19 +234,19 @@ def test_a_file_that_is_no_certificate(tmp_path: Path, authority: CertificateAut
         Connection(ClientSettings(kubeconfig=str(path)))
 
 
-def test_neither_a_kubeconfig_nor_a_pod() -> None:
+def test_neither_kubeconfig_nor_pod() -> None:
     with pytest.raises(UsageError, match=r"no API server configured: .* this is not a pod; give --kubeconfig FILE"):
         Connection(ClientSettings(), in_cluster=InCluster(environment={}))
 
 
-def test_a_pod_without_its_token(tmp_path: Path) -> None:
+def test_pod_without_token(tmp_path: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     in_cluster = InCluster(str(tmp_path / "token"), str(tmp_path / "ca.crt"), environment)
     with pytest.raises(UsageError, match=r"ServiceAccount of this pod .* mount its token, or give --kubeconfig"):
         Connection(ClientSettings(), in_cluster=in_cluster)
 
 
-def test_master_wins_over_the_kubeconfig_and_stands_alone(tmp_path: Path) -> None:
+def test_master_overrides_the_kubeconfig(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path)
     master = "http://127.0.0.1:1/"
     assert Connection(ClientSettings(kubeconfig=str(path), server=master)).server == "http://127.0.0.1:1"
@@ -256,6 +254,6 @@ def test_master_wins_over_the_kubeconfig_and_stands_alone(tmp_path: Path) -> Non
     assert Connection(ClientSettings(server="127.0.0.1:8080")).server == "http://127.0.0.1:8080"
 
 
-def test_a_home_directory_of_nobody() -> None:
+def test_unknown_home_directory() -> None:
     with pytest.raises(UsageError, match="kubeconfig ~nobody-of-this-name/x: cannot expand ~"):
         Connection(ClientSettings(kubeconfig="~nobody-of-this-name/x"))

@@ -1,4 +1,4 @@
-"""Following resources of an API server: lists and watches, in the ways of new servers and old ones."""
+"""Lists and watches, with new and old API servers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.fake_api.server import FakeApiServer
 pytestmark = pytest.mark.usefixtures("info")
 
 
-def test_lists_as_a_stream_and_watches_on_the_same() -> None:
+def test_streaming_list_continues_as_watch() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         run.changes.wait_names(NODE, kind="Node")
@@ -43,7 +43,7 @@ def test_lists_as_a_stream_and_watches_on_the_same() -> None:
         assert "labelSelector" not in server.requests_for("servicecidrs")[0].query
 
 
-def test_objects_that_cease_to_match_go_and_those_that_begin_to_come() -> None:
+def test_selectors_apply_to_changed_objects() -> None:
     foreign = {"service.kubernetes.io/service-proxy-name": "other"}
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
@@ -57,7 +57,7 @@ def test_objects_that_cease_to_match_go_and_those_that_begin_to_come() -> None:
         run.changes.wait_names("shop")
 
 
-def test_what_knft_does_not_read_makes_no_change() -> None:
+def test_unread_fields_make_no_change() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         touched = service("web", 1, selector={"app": "other"})
@@ -76,7 +76,9 @@ def test_what_knft_does_not_read_makes_no_change() -> None:
         (400, "the server rejected our request for an unknown reason"),
     ],
 )
-def test_an_old_server_is_listed_in_pages(code: int, text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_server_without_streaming_lists_is_listed_in_pages(
+    code: int, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster = two_service_cluster()
     for number in range(10, 20):
         cluster.put("services", service(f"s{number}", number))
@@ -96,7 +98,7 @@ def test_an_old_server_is_listed_in_pages(code: int, text: str, caplog: pytest.L
     assert not warnings(caplog)
 
 
-def test_a_server_that_does_not_say_when_all_is_listed_is_listed_in_pages() -> None:
+def test_stream_without_end_of_initial_events_falls_back_to_pages() -> None:
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}\n'
     for answer in (respond_stream(bookmark), respond_stream(then="hang"), respond_stream()):
         with FakeApiServer(two_service_cluster()) as server:
@@ -107,7 +109,7 @@ def test_a_server_that_does_not_say_when_all_is_listed_is_listed_in_pages() -> N
                 assert run.changes.names() == {"web", "shop"}
 
 
-def test_a_server_without_the_field_selector() -> None:
+def test_server_without_the_field_selector() -> None:
     cluster = two_service_cluster()
     cluster.put("services", service("headless", 3, clusterIP="None", clusterIPs=["None"]))
     with FakeApiServer(cluster) as server:
@@ -119,7 +121,7 @@ def test_a_server_without_the_field_selector() -> None:
             assert "fieldSelector" not in server.requests_for("services")[-1].query
 
 
-def test_a_server_without_either() -> None:
+def test_server_without_streaming_lists_and_field_selectors() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_field_selectors = server.supports_streaming_lists = False
         with running_source(server) as run:
@@ -128,7 +130,7 @@ def test_a_server_without_either() -> None:
             server.wait_for_request("watch services")
 
 
-def test_a_watch_goes_on_where_the_last_bookmark_was() -> None:
+def test_watch_resumes_at_the_last_bookmark() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         server.cluster.put("nodes", node("node-3", "192.0.2.13"))
@@ -137,7 +139,7 @@ def test_a_watch_goes_on_where_the_last_bookmark_was() -> None:
         for count in range(1, 4):
             server.cluster.put("nodes", node("node-3", f"192.0.2.{20 + count}"))
             latest = str(server.cluster.version)
-            # The bookmark that follows on it has come when the next object has.
+            # When the next object has arrived, so has the bookmark before it.
             server.cluster.put("services", service(f"after-{count}", 20 + count))
             run.changes.wait(lambda name=f"after-{count}": name in run.changes.names(), "the next")  # type: ignore[misc]
             server.end_streams()
@@ -145,7 +147,7 @@ def test_a_watch_goes_on_where_the_last_bookmark_was() -> None:
         assert server.kinds_of_requests().count("stream") == 1
 
 
-def test_what_happens_between_two_watches_is_not_lost() -> None:
+def test_changes_between_two_watches_are_received() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         server.respond_next("watch services", respond_status(500, "etcdserver: leader changed"), times=3)
@@ -157,7 +159,7 @@ def test_what_happens_between_two_watches_is_not_lost() -> None:
         assert server.kinds_of_requests().count("stream") == 1
 
 
-def test_forbidden_service_cidrs_hold_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_forbidden_service_cidrs_do_not_delay_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.respond_next("stream servicecidrs", respond_status(403, "no", "Forbidden"), times=1000)
         with running_source(server) as run:
@@ -166,7 +168,7 @@ def test_forbidden_service_cidrs_hold_nothing_up(caplog: pytest.LogCaptureFixtur
     assert [line for line in warnings(caplog) if "servicecidrs" in line]
 
 
-def test_service_cidrs_of_an_older_version() -> None:
+def test_service_cidrs_of_v1beta1() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.missing_paths.add("/apis/networking.k8s.io/v1/servicecidrs")
         with running_source(server) as run:
@@ -174,14 +176,14 @@ def test_service_cidrs_of_an_older_version() -> None:
             assert run.changes.names("ServiceCIDR") == {"kubernetes"}
 
 
-def test_a_cluster_without_service_cidrs(caplog: pytest.LogCaptureFixture) -> None:
+def test_cluster_without_service_cidrs(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         paths = {f"/apis/networking.k8s.io/{version}/servicecidrs" for version in ("v1", "v1beta1")}
         server.missing_paths |= paths
         with running_source(server) as run:
             assert run.source.wait_synced(20)
             assert not run.changes.names("ServiceCIDR")
-            # It is looked at again, now and then, and said once.
+            # The resource is requested again, and logged once.
             server.wait_for_request("stream servicecidrs", 5)
             assert run.stop.pauses_of("servicecidrs")[:2] == pytest.approx(
                 [run.timeouts.missing_resource_retry * 1.1] * 2
@@ -192,7 +194,7 @@ def test_a_cluster_without_service_cidrs(caplog: pytest.LogCaptureFixture) -> No
     assert not warnings(caplog)
 
 
-def test_an_object_that_cannot_be_meant_is_named_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_object_is_logged_once_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     cluster = two_service_cluster()
     cluster.put("services", service("bad", 4, ports=[{"port": 70000}]))
     cluster.put("services", service("worse", 5, clusterIP="10.96.0.999", clusterIPs=["10.96.0.999"]))
@@ -205,10 +207,10 @@ def test_an_object_that_cannot_be_meant_is_named_and_left_out(caplog: pytest.Log
                 assert run.changes.names() == {"web", "shop"}
                 text = warnings(caplog)
                 assert sorted(text) == [
-                    "Service default/bad: spec.ports[0].port: 70000 is not from 1 to 65535; left out",
-                    "Service default/worse: spec.clusterIPs[0]: '10.96.0.999' is not an IP address; left out",
+                    "Service default/bad: spec.ports[0].port: 70000 is not between 1 and 65535; skipped",
+                    "Service default/worse: spec.clusterIPs[0]: '10.96.0.999' is not an IP address; skipped",
                 ]
-                # It is said once, also where a list shows it again.
+                # It is logged once, also when a list contains it again.
                 with cluster.changed:
                     cluster.compact()
                     cluster.put("services", service("other", 8))
@@ -223,7 +225,7 @@ def test_an_object_that_cannot_be_meant_is_named_and_left_out(caplog: pytest.Log
                 run.changes.wait_names("web", "shop")
 
 
-def test_what_is_passed_over_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_endpoint_is_skipped_alone(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.0.1", "127.0.0.1"))
@@ -237,7 +239,7 @@ def test_what_is_passed_over_costs_itself_alone(caplog: pytest.LogCaptureFixture
     assert any("EndpointSlice default/web-1: endpoints[1].addresses[0]" in line for line in warnings(caplog))
 
 
-def test_events_that_are_there_together_are_one_batch() -> None:
+def test_events_received_together_are_one_batch() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         events = b"".join(
             b'{"type":"ADDED","object":{"metadata":{"name":"n%d","namespace":"x","resourceVersion":"%d"},"spec":{}}}\n'
@@ -250,7 +252,7 @@ def test_events_that_are_there_together_are_one_batch() -> None:
             run.changes.wait(lambda: 50 in run.changes.batches, "50 at once")
 
 
-def test_a_node_that_comes_later() -> None:
+def test_node_created_later() -> None:
     cluster = FakeCluster()
     with FakeApiServer(cluster) as server, running_source(server) as run:
         assert run.source.wait_synced(20)

@@ -1,4 +1,4 @@
-"""What knft tells the cluster of (I.10), from what happens to it to what an API server gets."""
+"""The events that knft posts (docs/behaviour/configuration.md#events), from their causes to the API server."""
 
 import json
 import threading
@@ -24,13 +24,13 @@ from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.namespace import Namespace
 
 WEB = NamespacedName("shop", "web")
-NOBODYS = "192.0.2.1"
+UNUSED_ADDRESS = "192.0.2.1"
 
 
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
-    """In a namespace, in which every address but loopback is somebody else's."""
-    namespace = Namespace.create("told")
+    """A fake server in a namespace that has no address but loopback."""
+    namespace = Namespace.create("events")
     with namespace.entered():
         namespace.run(["ip", "link", "set", "lo", "up"])
         with FakeApiServer() as made:
@@ -38,8 +38,8 @@ def server() -> Iterator[FakeApiServer]:
     namespace.close()
 
 
-class Told:
-    """A feed that works, the servers of a process, and what the API server was told."""
+class EventTest:
+    """A feed and the servers of a process, and the events that the API server received."""
 
     def __init__(self, server: FakeApiServer, **settings: str) -> None:
         self._server = server
@@ -66,7 +66,7 @@ class Told:
 
 
 class _Daemon:
-    """Takes objects in, and does nothing with them."""
+    """Accepts objects, and does nothing with them."""
 
     def handle(self, changes: Any) -> None:
         list(changes)
@@ -94,24 +94,26 @@ def _report(family: Family, left_out: dict[ServicePortName, str]) -> SyncReport:
     )
 
 
-def test_each_event_of_the_contract(server: FakeApiServer) -> None:
-    """By object, type, reason and action; each comes of what it is about."""
+def test_each_documented_event(server: FakeApiServer) -> None:
+    """Object, type, reason and action of each event."""
     server.cluster.put("nodes", node("node-1", "192.0.2.11"))
-    told = Told(server, healthz_bind_address=f"{NOBODYS}:10256", metrics_bind_address=f"{NOBODYS}:10249")
-    told.start()
+    test = EventTest(
+        server, healthz_bind_address=f"{UNUSED_ADDRESS}:10256", metrics_bind_address=f"{UNUSED_ADDRESS}:10249"
+    )
+    test.start()
     try:
         state = ServiceState(Family.IPV4, "node-1", datetime.now(UTC))
-        for observer in told.serving.observers:
+        for observer in test.serving.observers:
             observer.loop_started(Family.IPV4)
             observer.sync_succeeded(_report(Family.IPV4, {ServicePortName(*WEB, "http", "TCP"): "too large"}), state)
-        told.serving.start()
-        servers = told.serving.service_health.servers[Family.IPV4]
-        told.serving._thread.call_soon(
-            lambda: servers.apply(HealthCheckChanges({WEB: HealthCheck(30100, 1)}, frozenset({NOBODYS})))
+        test.serving.start()
+        servers = test.serving.service_health.servers[Family.IPV4]
+        test.serving._thread.call_soon(
+            lambda: servers.apply(HealthCheckChanges({WEB: HealthCheck(30100, 1)}, frozenset({UNUSED_ADDRESS})))
         )
-        found = told.events(5)
+        found = test.events(5)
     finally:
-        told.stop()
+        test.stop()
     assert sorted((each["regarding"]["kind"], each["type"], each["reason"], each["action"]) for each in found) == [
         ("Node", "Normal", "Starting", "StartKubeProxy"),
         ("Node", "Warning", "FailedToStartMetricServer", "StartKubeProxy"),
@@ -136,23 +138,23 @@ def test_each_event_of_the_contract(server: FakeApiServer) -> None:
     assert paths == {f"/apis/events.k8s.io/v1/namespaces/{name}/events" for name in ("default", "shop")}
 
 
-def test_a_service_that_cannot_be_meant_is_told_of_once(server: FakeApiServer) -> None:
-    """No sync hears of it: it is left out before. Whatever else is wrong with objects is in the log alone."""
+def test_invalid_service_gets_one_event(server: FakeApiServer) -> None:
+    """It is skipped before any sync. Problems of other objects are only logged."""
     server.cluster.put("nodes", node("node-1", "192.0.2.11"))
     twice = [{"name": "http", "port": 80}, {"name": "http", "port": 81}]
     server.cluster.put("services", service("early", 7, ports=twice))
     server.cluster.put("endpointslices", {**service("none"), "addressType": 5})
-    told = Told(server)
-    told.start()
+    test = EventTest(server)
+    test.start()
     try:
-        told.events(1)
+        test.events(1)
         server.cluster.put("services", service("early", 8, ports=twice))
         server.cluster.put("services", service("odd", 10, externalIPs=["x"]))
         server.cluster.put("services", service("late", 9, ports=twice))
-        found = told.events(2)
+        found = test.events(2)
     finally:
-        told.stop()
-    text = "spec.ports[1].name: 'http' is the name of spec.ports[0], too; left out"
+        test.stop()
+    text = "spec.ports[1].name: 'http' is already the name of spec.ports[0]; skipped"
     assert [(each["type"], each["reason"], each["action"], each["note"]) for each in found] == [
         ("Warning", "FailedToProgramService", "Sync", f"on node node-1: Service default/{name}: {text}")
         for name in ("early", "late")

@@ -1,4 +1,4 @@
-"""Random histories of a cluster and of what befalls its server: what knft has seen is in the end what there is."""
+"""Random histories of a cluster and of failures of its server: in the end, knft has the same objects as the server."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ Step = Callable[[FakeApiServer, RunningSource], None]
 
 def _put(name: str, port: int) -> Step:
     ports = [{"name": "p", "port": port, "protocol": "TCP"}]
-    return lambda server, _: void(server.cluster.put("services", service(name, 1 + NAMES.index(name), ports=ports)))
+    return lambda server, _: _discard(server.cluster.put("services", service(name, 1 + NAMES.index(name), ports=ports)))
 
 
 def _unselect(name: str) -> Step:
@@ -44,7 +44,7 @@ def _unselect(name: str) -> Step:
 
 def _put_slice(name: str, count: int) -> Step:
     addresses = [f"10.244.0.{number}" for number in range(1, count + 1)]
-    return lambda server, _: void(server.cluster.put("endpointslices", endpoint_slice(name, name, *addresses)))
+    return lambda server, _: _discard(server.cluster.put("endpointslices", endpoint_slice(name, name, *addresses)))
 
 
 def _remove(collection: str, number: int) -> Step:
@@ -57,8 +57,8 @@ def _remove(collection: str, number: int) -> Step:
 
 
 def _catch_up(server: FakeApiServer, run: RunningSource) -> None:
-    """Let what has happened be seen."""
-    run.changes.wait(lambda: seen(run) == there(server.cluster), "what there is")
+    """Wait until knft has all objects."""
+    run.changes.wait(lambda: known_objects(run) == server_objects(server.cluster), "all objects")
 
 
 def _cut(server: FakeApiServer, _: RunningSource) -> None:
@@ -69,8 +69,8 @@ def _compact(server: FakeApiServer, _: RunningSource) -> None:
     server.cluster.compact()
 
 
-def _meanwhile(steps: list[Step]) -> Step:
-    """Have things happen while nobody is looking, and be forgotten before anybody can."""
+def _change_unwatched(steps: list[Step]) -> Step:
+    """Change objects while no watch is open, and compact the history before one is."""
 
     def step(server: FakeApiServer, run: RunningSource) -> None:
         server.respond_normally()
@@ -88,8 +88,8 @@ def _break(what: str, count: int) -> Step:
     return lambda server, _: server.respond_next("", BROKEN[what], count)
 
 
-def void(_: object) -> None:
-    """Return nothing."""
+def _discard(_: object) -> None:
+    """Discard a value."""
 
 
 NAME = some.sampled_from(NAMES)
@@ -101,14 +101,14 @@ CHANGES = some.one_of(
 )
 STEPS = some.one_of(
     CHANGES,
-    some.builds(_meanwhile, some.lists(CHANGES, min_size=1, max_size=4)),
+    some.builds(_change_unwatched, some.lists(CHANGES, min_size=1, max_size=4)),
     some.builds(_break, some.sampled_from(sorted(BROKEN)), some.integers(1, 3)),
     some.sampled_from([_catch_up, _cut, _cut, _compact]),
 )
 
 
-def there(cluster: FakeCluster) -> set[tuple[str, str, object]]:
-    """Return what knft has to have seen: names, and one field of each."""
+def server_objects(cluster: FakeCluster) -> set[tuple[str, str, object]]:
+    """Return the objects of the server: names, and one field of each."""
     with cluster.changed:
         services = cluster.objects.get("services", {}).values()
         slices = cluster.objects.get("endpointslices", {}).values()
@@ -118,8 +118,8 @@ def there(cluster: FakeCluster) -> set[tuple[str, str, object]]:
     }
 
 
-def seen(run: RunningSource) -> set[tuple[str, str, object]]:
-    """Return what knft has seen, in the same form."""
+def known_objects(run: RunningSource) -> set[tuple[str, str, object]]:
+    """Return the objects that knft has, in the same form."""
     found: set[tuple[str, str, object]] = set()
     for (kind, name), item in list(run.changes.objects.items()):
         spec = getattr(item, "spec", None)
@@ -128,7 +128,7 @@ def seen(run: RunningSource) -> set[tuple[str, str, object]]:
 
 
 @pytest.mark.parametrize("streams_lists", [True, False])
-# A history that fails takes a while, and would be made shorter many times.
+# A failing history takes long, and hypothesis would shrink it many times.
 @settings(
     max_examples=50,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -136,10 +136,8 @@ def seen(run: RunningSource) -> set[tuple[str, str, object]]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(steps=some.lists(STEPS, min_size=1, max_size=25))
-def test_in_the_end_all_is_seen_and_each_change_follows_on_the_one_before(
-    steps: list[Step], *, streams_lists: bool
-) -> None:
-    """That changes chain is what ``following`` holds every test to; see ``Mirror``."""
+def test_store_converges_and_changes_are_chained(steps: list[Step], *, streams_lists: bool) -> None:
+    """``running_source`` checks in every test that changes are chained; see ``ChangeRecorder``."""
     with FakeApiServer() as server:
         server.supports_streaming_lists, server.max_page_size = streams_lists, 2
         times = WatchTimeouts(list_idle=1.0, missing_resource_retry=40.0, short_lived=0.0)

@@ -1,4 +1,4 @@
-"""Following resources of an API server that fails: each failure is waited for, said once, and nothing is lost."""
+"""The reflector and a failing API server: it retries, logs each problem once, and loses no changes."""
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expir
 
 
 @pytest.mark.parametrize("expired", ["event", "status"])
-def test_expired_means_list_again(expired: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_expired_resource_version_lists_again(expired: str, caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         before = len(run.changes.received)
@@ -35,12 +35,12 @@ def test_expired_means_list_again(expired: str, caplog: pytest.LogCaptureFixture
             server.cluster.compact()
         run.changes.wait_names("shop", "new")
         assert server.wait_for_request("stream services", 2).query.get("resourceVersion") is None
-        # What is as it was makes no change: one came, one went.
+        # Unchanged objects make no change: one was added, one removed.
         assert len([change for change in run.changes.received[before:] if isinstance(change.current, Service)]) == 1
     assert not warnings(caplog)
 
 
-def test_pages_that_expire_are_listed_without_pages() -> None:
+def test_expired_continue_token_lists_without_pages() -> None:
     cluster = two_service_cluster()
     with FakeApiServer(cluster) as server:
         server.supports_streaming_lists, server.max_page_size = False, 1
@@ -56,8 +56,8 @@ def test_pages_that_expire_are_listed_without_pages() -> None:
             assert "continue" not in lists[2]
 
 
-def test_a_future_that_the_server_does_not_know_is_forgotten() -> None:
-    """Etcd was put back to an older state: the resource version lies ahead of it."""
+def test_resource_version_from_the_future_lists_again() -> None:
+    """etcd was restored from a backup that is older than the resource version."""
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
         assert run.source.wait_synced(20)
         server.respond_next(
@@ -83,14 +83,14 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_list_that_fails_is_waited_for(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_list_is_retried_with_backoff(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("list services", FAILURES[name], times=2)
         with running_source(server) as run:
             assert run.source.wait_synced(20)
             assert run.changes.names() == {"web", "shop"}
-            # Twice as long the second time; drawn from the middle, three quarters of each.
+            # Twice as long the second time; three quarters of each, as the random fraction is 0.5.
             assert run.stop.pauses_of("services")[:2] == pytest.approx([0.6, 1.2])
     assert len([line for line in warnings(caplog) if "rules stay as they are" in line]) == 1
     assert len([line for line in infos(caplog) if "watching the API server again after" in line]) == 1
@@ -116,7 +116,7 @@ BROKEN_STREAMS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_STREAMS)
-def test_a_watch_that_breaks_off_goes_on(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_interrupted_watch_resumes(name: str, caplog: pytest.LogCaptureFixture) -> None:
     answer, version = BROKEN_STREAMS[name]
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
@@ -124,7 +124,7 @@ def test_a_watch_that_breaks_off_goes_on(name: str, caplog: pytest.LogCaptureFix
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
             assert run.source.wait_synced(20)
             assert server.wait_for_request("watch services", 2).query["resourceVersion"] == version
-            # It breaks off as soon as it has begun, and that is said.
+            # It ends as soon as it has started, which is logged.
             assert len([line for line in warnings(caplog) if "cannot watch the API server" in line]) == 1
             server.cluster.version = 300
             server.cluster.put("services", service("later", 9))
@@ -132,7 +132,7 @@ def test_a_watch_that_breaks_off_goes_on(name: str, caplog: pytest.LogCaptureFix
             assert server.kinds_of_requests() == ["stream", "list", "watch", "watch"]
 
 
-def test_a_watch_that_breaks_off_after_a_while_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_interrupted_long_watch_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch", respond_stream(EVENT[:30], then="reset"), times=4)
@@ -142,7 +142,7 @@ def test_a_watch_that_breaks_off_after_a_while_is_nothing_to_speak_of(caplog: py
     assert not [line for line in warnings(caplog) if "cannot watch the API server" in line]
 
 
-def test_watches_that_break_off_one_after_the_other_are_one_trouble(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeatedly_interrupted_watches_are_one_problem(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(EVENT[:30], then="reset"), times=4)
@@ -150,13 +150,15 @@ def test_watches_that_break_off_one_after_the_other_are_one_trouble(caplog: pyte
             assert run.source.wait_synced(20)
             server.wait_for_request("watch services", 5)
             server.cluster.put("services", service("later", 9))
-            run.wait_until(lambda: any("watching the API server again" in line for line in infos(caplog)), "it is over")
+            run.wait_until(
+                lambda: any("watching the API server again" in line for line in infos(caplog)), "the problem is over"
+            )
     assert len([line for line in warnings(caplog) if "cannot watch the API server" in line]) == 1
     assert len([line for line in infos(caplog) if "watching the API server again" in line]) == 1
 
 
-def test_watches_that_end_as_soon_as_they_have_begun_are_said(caplog: pytest.LogCaptureFixture) -> None:
-    """Properly, and with nothing in them: what happens is seen half a minute late then. One alone is nothing."""
+def test_repeated_empty_watches_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """They end without an error, and changes arrive half a minute late. A single one is not logged."""
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(), times=1)
@@ -169,13 +171,13 @@ def test_watches_that_end_as_soon_as_they_have_begun_are_said(caplog: pytest.Log
             server.end_streams()
             server.wait_for_request("watch services", 7)
             server.cluster.put("services", service("last", 10))
-            run.wait_until(lambda: infos(caplog), "it is over")
+            run.wait_until(lambda: infos(caplog), "the problem is over")
     text = "cannot watch the API server: the server ends watches as soon as they start; rules stay as they are"
     assert warnings(caplog) == [text]
     assert len([line for line in infos(caplog) if "watching the API server again after" in line]) == 1
 
 
-def test_half_a_list_counts_for_nothing() -> None:
+def test_incomplete_list_is_not_used() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.respond_next("stream services", respond_stream(EVENT, then="close"))
         with running_source(server) as run:
@@ -187,7 +189,7 @@ def test_half_a_list_counts_for_nothing() -> None:
         server.respond_next("list services", respond_status(500, "no"))
         with running_source(server) as run:
             assert run.source.wait_synced(20)
-            # The page that failed is asked for again, and not the one before.
+            # The failed page is requested again, not the one before.
             lists = [
                 request.query.get("continue", "")
                 for request in server.requests_for("services")
@@ -197,7 +199,7 @@ def test_half_a_list_counts_for_nothing() -> None:
             assert run.changes.names() == {"web", "shop"}
 
 
-def test_retry_after_is_honoured(caplog: pytest.LogCaptureFixture) -> None:
+def test_retry_after_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.respond_next(
             "stream services", respond_status(429, "too many requests", "TooManyRequests", Retry_After="17")
@@ -206,23 +208,23 @@ def test_retry_after_is_honoured(caplog: pytest.LogCaptureFixture) -> None:
         with running_source(server) as run:
             assert run.source.wait_synced(20)
             first, second = run.stop.pauses_of("services")[:2]
-            # A tenth longer is the jitter that was drawn.
+            # The jitter adds a tenth.
             assert [first, second] == pytest.approx([17 * 1.1, 9 * 1.1])
-    # The second is another trouble than the first.
+    # The second is a problem of another kind.
     assert [line.partition(" the server answered ")[2][:3] for line in warnings(caplog)] == ["429", "503"]
 
 
-def test_the_same_retry_after_again_and_again_is_waited_for_ever_longer() -> None:
+def test_repeated_retry_after_backs_off() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         refusal = respond_status(429, "too many requests", "TooManyRequests", Retry_After="1")
         server.respond_next("stream services", refusal, times=6)
         with running_source(server) as run:
             assert run.source.wait_synced(20)
-            # The back-off alone would be 0.6, 1.2, 2.4 ...
+            # The backoff alone would be 0.6, 1.2, 2.4 ...
             assert run.stop.pauses_of("services")[:6] == pytest.approx([1.5, 1.5, 2.4, 4.8, 9.6, 19.2])
 
 
-def test_what_expires_again_and_again_is_listed_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_expiry_backs_off(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(EXPIRED), times=6)
@@ -233,8 +235,8 @@ def test_what_expires_again_and_again_is_listed_ever_more_rarely(caplog: pytest.
     assert text.startswith("resource versions of services expire repeatedly (the watch ended with 410: too old)")
 
 
-def test_a_watch_that_breaks_off_after_a_while_is_asked_for_again_soon() -> None:
-    """However often: what has worked for a while has pauses begin anew."""
+def test_interrupted_long_watch_resets_the_backoff() -> None:
+    """A watch that has worked for a while resets the backoff, however often it is interrupted."""
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_status(500, "no"), times=3)
@@ -245,7 +247,7 @@ def test_a_watch_that_breaks_off_after_a_while_is_asked_for_again_soon() -> None
             assert run.stop.pauses_of("services")[:8] == pytest.approx([0.6, 1.2, 2.4, *[0.5] * 4, 0.6])
 
 
-def test_forbidden_names_resource_and_verb_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_forbidden_resource_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     text = 'endpointslices is forbidden: User "system:serviceaccount:kube-system:knft" cannot watch resource'
     with FakeApiServer(two_service_cluster()) as server:
         server.respond_next("stream endpointslices", respond_status(403, text, "Forbidden"), times=5)
@@ -260,7 +262,7 @@ def test_forbidden_names_resource_and_verb_and_the_others_go_on(caplog: pytest.L
     assert "watching endpointslices again" in infos(caplog)
 
 
-def test_something_that_is_no_api_server(caplog: pytest.LogCaptureFixture) -> None:
+def test_server_that_is_not_an_api_server(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.missing_paths.add("/api/v1/services")
         with running_source(server) as run:

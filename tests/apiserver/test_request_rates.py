@@ -1,4 +1,4 @@
-"""How often an API server is asked that answers, that does not, and that comes back: with a clock of the test's own."""
+"""The rate of requests to a server that works, fails or recovers, with a fake clock."""
 
 import itertools
 import random
@@ -30,17 +30,17 @@ def seeded_fractions(seed: int) -> Callable[[], float]:
     return random.Random(seed).random  # noqa: S311 - for a test
 
 
-def test_pauses_double_up_to_the_longest() -> None:
+def test_backoff_doubles_up_to_the_maximum() -> None:
     backoff = Backoff(lambda: 1.0)
     assert [backoff.next_delay(0) for _ in range(8)] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30])
 
 
-def test_no_two_clients_pause_alike_and_none_less_than_half() -> None:
+def test_backoff_has_jitter() -> None:
     assert Backoff(lambda: 0.0).next_delay(0) == pytest.approx(0.4)
     assert len({Backoff(seeded_fractions(seed)).next_delay(0) for seed in range(100)}) == 100
 
 
-def test_pauses_begin_anew_after_a_healthy_while() -> None:
+def test_backoff_resets_after_a_healthy_time() -> None:
     backoff = Backoff(lambda: 1.0)
     for now in range(5):
         backoff.next_delay(now)
@@ -49,7 +49,7 @@ def test_pauses_begin_anew_after_a_healthy_while() -> None:
 
 
 @given(some.lists(some.floats(0, 3), min_size=1, max_size=60), some.integers(1, 10), some.integers(1, 20))
-def test_a_bucket_lets_through_what_it_may(gaps: list[float], qps: int, burst: int) -> None:
+def test_token_bucket_limits_the_rate(gaps: list[float], qps: int, burst: int) -> None:
     bucket, now, let = TokenBucket(qps, burst), 0.0, list[float]()
     for gap in gaps:
         now += gap
@@ -60,12 +60,12 @@ def test_a_bucket_lets_through_what_it_may(gaps: list[float], qps: int, burst: i
             assert end - start + 1 <= burst + (let[end] - let[start]) * qps + 1e-6
 
 
-def test_a_bucket_without_a_limit() -> None:
+def test_token_bucket_without_limit() -> None:
     bucket = TokenBucket(0, 0)
     assert all(bucket.reserve(0) == 0 and bucket.allow(0) for _ in range(1000))
 
 
-def test_a_bucket_that_is_asked_and_not_waited_for() -> None:
+def test_token_bucket_allow() -> None:
     bucket = TokenBucket(0.5, 2)
     assert [bucket.allow(now) for now in (0, 0, 0, 1, 2, 2, 100, 100, 100)] == [
         *(True, True, False),
@@ -75,7 +75,7 @@ def test_a_bucket_that_is_asked_and_not_waited_for() -> None:
 
 
 class Client:
-    """One follower of Services, without sockets: it has listed, and then nobody answers."""
+    """The ListWatch of Services without sockets: it has listed, and then the server fails."""
 
     def __init__(self, seed: int) -> None:
         random_fraction = seeded_fractions(seed)
@@ -86,8 +86,8 @@ class Client:
         )
         self.list_watch.on_listed("1000")
 
-    def asks_while(self, away: float, error: ApiServerError) -> list[float]:
-        """Return when it asks while the server fails so, and the first time after."""
+    def request_times_during(self, away: float, error: ApiServerError) -> list[float]:
+        """Return the times of its requests while the server fails with an error, and of the first after that."""
         now, request = self.random_fraction(), list[float]()
         while True:
             request.append(now)
@@ -109,29 +109,29 @@ class Client:
         ApiStatusError("401", 401),
     ],
 )
-def test_an_hour_away_costs_few_requests_and_no_storm_when_it_is_over(error: ApiServerError) -> None:
+def test_hour_long_outage_causes_few_requests_and_no_storm(error: ApiServerError) -> None:
     clients = [Client(seed) for seed in range(1000)]
-    request = [client.asks_while(HOUR, error) for client in clients]
+    request = [client.request_times_during(HOUR, error) for client in clients]
     assert all(HOUR / MAX_DELAY < len(times) < 2 * HOUR / MAX_DELAY + 20 for times in request)
     back = Counter(int(times[-1] - HOUR) for times in request)
     assert max(back) < MAX_DELAY
-    # A thousand within half a minute: far from all at once, in any second.
+    # A thousand clients within half a minute: no second has many of them.
     assert max(back.values()) < 100
-    # Nothing is listed: each goes on where it was.
+    # No client lists: each resumes its watch.
     assert {client.list_watch.next_request().kind for client in clients} == {RequestKind.WATCH}
     assert {dict(client.list_watch.next_request().query)["resourceVersion"] for client in clients} == {"1000"}
 
 
-def test_retry_after_spreads_too() -> None:
+def test_retry_after_has_jitter() -> None:
     error = ApiStatusError("429", 429, retry_after=10)
-    pauses = [Client(seed).asks_while(20, error)[1] for seed in range(1000)]
+    pauses = [Client(seed).request_times_during(20, error)[1] for seed in range(1000)]
     assert max(Counter(int(pause * 10) for pause in pauses).values()) < 100
     assert min(pauses) > 10
 
 
-def test_a_short_retry_after_is_waited_for_and_spread_and_grows() -> None:
+def test_short_retry_after_has_jitter_and_backoff() -> None:
     error = ApiStatusError("429", 429, retry_after=1)
-    request = [Client(seed).asks_while(HOUR, error) for seed in range(1000)]
+    request = [Client(seed).request_times_during(HOUR, error) for seed in range(1000)]
     pauses = [later - sooner for times in request for sooner, later in itertools.pairwise(times)]
     assert min(pauses) >= 1
     assert all(len(times) < 2 * HOUR / MAX_DELAY + 20 for times in request)
@@ -139,7 +139,7 @@ def test_a_short_retry_after_is_waited_for_and_spread_and_grows() -> None:
     assert max(first.values()) < 200
 
 
-def test_only_what_breaks_off_soon_makes_pauses_grow() -> None:
+def test_only_short_watches_increase_the_backoff() -> None:
     client, brief = Client(1), WatchTimeouts().short_lived
     request, error = client.list_watch.next_request(), ApiServerError("it breaks off")
 
@@ -154,8 +154,8 @@ def test_only_what_breaks_off_soon_makes_pauses_grow() -> None:
     assert pauses(brief - 0.1, 8)[-1] > MAX_DELAY / 2
 
 
-def test_a_list_that_breaks_off_is_not_asked_for_again_at_once() -> None:
-    """It is much work for a server each time."""
+def test_interrupted_list_backs_off() -> None:
+    """A list is much work for a server."""
     list_watch = ListWatch(SERVICES, seeded_fractions(1))
     assert (
         list_watch.on_error(list_watch.next_request(), ApiServerError("it breaks off"), lasted=20).when
@@ -168,7 +168,7 @@ def expire(list_watch: ListWatch, now: float) -> RetryDecision:
     return list_watch.on_error(list_watch.next_request(), ApiStatusError("410", 410), lasted=0, now=now)
 
 
-def test_the_first_expiry_is_soon_over_and_the_next_ones_later() -> None:
+def test_first_expiry_is_retried_soon_and_the_next_back_off() -> None:
     list_watch = ListWatch(SERVICES, seeded_fractions(1))
     times, decisions = WatchTimeouts(), [expire(list_watch, now) for now in range(5)]
     assert [decision.when for decision in decisions] == [RetryWhen.AFTER_DELAY, *[RetryWhen.BACK_OFF] * 4]
@@ -178,7 +178,7 @@ def test_the_first_expiry_is_soon_over_and_the_next_ones_later() -> None:
 
 
 def send_bookmarks(idle_timeout: IdleTimeout, seconds: float, start: float = 0.0) -> float:
-    """Have something come so often for ten minutes; return when it came last."""
+    """Receive data every ``seconds`` for ten minutes; return the time of the last."""
     now = start
     idle_timeout.watch_started(now)
     while now < start + 600:
@@ -193,7 +193,7 @@ def limits(list_watch: ListWatch) -> tuple[Request, float]:
     return request, request.idle_timeout
 
 
-def test_a_server_with_bookmarks_is_missed_after_three_minutes() -> None:
+def test_idle_timeout_is_short_for_a_server_with_bookmarks() -> None:
     idle_timeout, (request, longest) = (
         IdleTimeout(WatchTimeouts().regular_idle),
         limits(ListWatch(SERVICES, seeded_fractions(1))),
@@ -201,31 +201,31 @@ def test_a_server_with_bookmarks_is_missed_after_three_minutes() -> None:
     assert idle_timeout.seconds(longest) == longest == request.server_timeout + WatchTimeouts().idle_grace
     now = send_bookmarks(idle_timeout, 60)
     assert idle_timeout.seconds(longest) == 180
-    # Other watches of the same server are held to it, until one was hung.
+    # The next watches of this server have the short timeout too, until one hangs.
     idle_timeout.watch_started(now + 1)
     assert idle_timeout.seconds(longest) == 180
     idle_timeout.forget()
     assert idle_timeout.seconds(longest) == longest
 
 
-def test_a_server_with_nothing_to_tell_may_be_quiet() -> None:
+def test_idle_timeout_is_long_for_an_irregular_server() -> None:
     idle_timeout = IdleTimeout(WatchTimeouts().regular_idle)
     send_bookmarks(idle_timeout, 200)
     assert idle_timeout.seconds(500) == 500
-    # Many at once are not regular.
+    # Many events at once are not regular.
     for _ in range(1000):
         idle_timeout.data_received(800)
     assert idle_timeout.seconds(500) == 500
 
 
-def test_watches_end_one_after_the_other() -> None:
+def test_watch_durations_are_spread() -> None:
     seconds = [Client(seed).list_watch.next_request().server_timeout for seed in range(1000)]
     times = WatchTimeouts()
     assert times.min_watch <= min(seconds) < max(seconds) <= times.max_watch
     assert max(Counter(int(length) for length in seconds).values()) < 20
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_end() -> None:
+def test_immediately_ended_watches_back_off() -> None:
     client, now, count = Client(1), 0.0, 0
     while now < HOUR:
         decision = client.list_watch.on_stream_end(client.list_watch.next_request(), 0.01)
@@ -235,7 +235,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_end() -> No
     assert count < 2 * HOUR / MAX_DELAY + 20
 
 
-def test_a_server_that_goes_down_does_not_get_everybody_back_at_once() -> None:
+def test_clients_of_a_stopped_server_return_spread() -> None:
     for seed in range(10):
         client = Client(seed)
         request = client.list_watch.next_request()

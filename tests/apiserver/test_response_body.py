@@ -1,4 +1,4 @@
-"""The bytes of an answer, however they are cut into pieces."""
+"""ResponseBody: all framings, with the bytes split at any place."""
 
 import gzip
 import io
@@ -14,7 +14,7 @@ CHUNKED = {"Transfer-Encoding": "chunked"}
 
 
 class Pieces(io.BytesIO):
-    """A connection on which bytes come in these pieces."""
+    """A connection on which bytes arrive in these pieces."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
 
 
 @given(some.lists(some.binary(max_size=40)), some.lists(some.integers(0, 2000)), some.booleans())
-def test_chunks_come_together_however_they_are_cut(chunks: list[bytes], places: list[int], zipped: bool) -> None:  # noqa: FBT001 - drawn
+def test_chunked_body_split_at_any_place(chunks: list[bytes], places: list[int], zipped: bool) -> None:  # noqa: FBT001 - drawn
     whole = b"".join(chunks)
     sent = chunked([gzip.compress(whole)] if zipped else chunks)
     headers = CHUNKED | ({"Content-Encoding": "gzip"} if zipped else {})
@@ -48,46 +48,46 @@ def test_chunks_come_together_however_they_are_cut(chunks: list[bytes], places: 
 
 
 @given(some.lists(some.binary(min_size=1, max_size=40), min_size=1), some.integers(0, 2000))
-def test_chunks_that_break_off_are_no_end(chunks: list[bytes], place: int) -> None:
+def test_incomplete_chunked_body_is_an_error(chunks: list[bytes], place: int) -> None:
     sent = chunked(chunks)
-    # The empty line after the last chunk carries nothing.
+    # The empty line after the last chunk may be missing.
     broken = sent[: place % (len(sent) - 3)]
     with pytest.raises(EOFError, match="closed in the middle"):
         list(ResponseBody(Pieces([broken]), CHUNKED))
 
 
-def test_all_chunks_that_have_come_are_one_piece() -> None:
+def test_received_chunks_are_one_piece() -> None:
     assert list(ResponseBody(Pieces([chunked([b"one\n", b"two\n", b"three\n"], b";x=1")]), CHUNKED)) == [
         b"one\ntwo\nthree\n"
     ]
 
 
-def test_an_answer_of_a_length() -> None:
+def test_body_with_content_length() -> None:
     assert list(ResponseBody(Pieces([b"ab", b"cd"]), {"Content-Length": "4"})) == [b"ab", b"cd"]
     with pytest.raises(EOFError):
         list(ResponseBody(Pieces([b"ab"]), {"Content-Length": "4"}))
 
 
-def test_an_answer_that_ends_with_its_connection() -> None:
+def test_body_that_ends_with_the_connection() -> None:
     assert list(ResponseBody(Pieces([b"ab", b"cd"]), {})) == [b"ab", b"cd"]
 
 
 @pytest.mark.parametrize("size", [b"zz", b"-1", b"1_0", b"", b" ", b"+5", b"x" * 5000])
-def test_chunks_without_sizes(size: bytes) -> None:
+def test_invalid_chunk_size(size: bytes) -> None:
     with pytest.raises(ValueError, match="without a valid size"):
         list(ResponseBody(Pieces([size + b"\r\nabc\r\n"]), CHUNKED))
 
 
-def test_sizes_without_end() -> None:
+def test_endless_chunk_size() -> None:
     with pytest.raises(ValueError, match="without a valid size"):
         list(ResponseBody(Pieces([b"0" * 5000]), CHUNKED))
 
 
-def test_an_encoding_that_was_not_asked_for() -> None:
+def test_content_encoding_that_was_not_requested() -> None:
     with pytest.raises(ValueError, match="'br'"):
         ResponseBody(Pieces([]), {"Content-Encoding": "br"})
 
 
-def test_gzip_that_is_none() -> None:
+def test_invalid_gzip() -> None:
     with pytest.raises(ValueError, match="gzip"):
         list(ResponseBody(Pieces([b"not gzip at all"]), {"Content-Encoding": "gzip"}))

@@ -1,4 +1,4 @@
-"""Certificates, of the API server and of knft, by real files and real TLS."""
+"""Certificates of the API server and of knft, with real files and real TLS."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ from tests.support.fake_api.server import FakeApiServer
 pytestmark = pytest.mark.usefixtures("info")
 
 
-def test_a_wrong_ca_is_a_warning_until_it_is_the_right_one(
+def test_replaced_ca_file_is_used(
     tmp_path: Path,
     authority: CertificateAuthority,
     other_authority: CertificateAuthority,
@@ -44,7 +44,7 @@ def test_a_wrong_ca_is_a_warning_until_it_is_the_right_one(
     assert len(warnings(caplog)) == 1
 
 
-def test_a_ca_in_a_kubeconfig_that_is_exchanged(
+def test_replaced_kubeconfig_ca_data_is_used(
     tmp_path: Path,
     authority: CertificateAuthority,
     other_authority: CertificateAuthority,
@@ -63,7 +63,7 @@ def test_a_ca_in_a_kubeconfig_that_is_exchanged(
             assert run.source.wait_synced(20)
 
 
-def test_a_certificate_for_another_name(
+def test_server_certificate_for_another_name(
     tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
@@ -73,7 +73,7 @@ def test_a_certificate_for_another_name(
             assert "the server's certificate is not trusted: IP address mismatch" in warnings(caplog)[0]
 
 
-def test_client_certificates_of_a_kubeconfig(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_client_certificate_files(tmp_path: Path, authority: CertificateAuthority) -> None:
     mine = authority.sign("me")
     with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
         data = base64.b64encode(authority.path.read_bytes()).decode()
@@ -88,9 +88,7 @@ def test_client_certificates_of_a_kubeconfig(tmp_path: Path, authority: Certific
             assert run.source.join(20)
 
 
-def test_a_server_that_speaks_no_tls(
-    tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_server_without_tls(tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         in_cluster = write_in_cluster_files(tmp_path, server, authority, "token")
         with running_source(server, in_cluster=in_cluster) as run:
@@ -100,7 +98,7 @@ def test_a_server_that_speaks_no_tls(
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder that temporary files go to."""
+    """Return the folder for temporary files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -111,10 +109,8 @@ def inline(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def test_nothing_is_left_of_certificates_in_a_kubeconfig(
-    tmp_path: Path, temporary: Path, authority: CertificateAuthority
-) -> None:
-    """And nothing of them is needed any more: each connection is a new one."""
+def test_inline_certificates_leave_no_files(tmp_path: Path, temporary: Path, authority: CertificateAuthority) -> None:
+    """No connection needs them later: each stream opens a new one."""
     mine = authority.sign("me")
     with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
         path = write_kubeconfig(
@@ -134,7 +130,7 @@ def test_nothing_is_left_of_certificates_in_a_kubeconfig(
         connection.close()
 
 
-def test_a_server_that_need_not_be_trusted(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_insecure_skip_tls_verify(tmp_path: Path, authority: CertificateAuthority) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
         for trusting in (True, False):
             cluster = {"server": server.url, "insecure-skip-tls-verify": trusting}
@@ -147,10 +143,8 @@ def test_a_server_that_need_not_be_trusted(tmp_path: Path, authority: Certificat
             connection.close()
 
 
-def test_certificates_of_a_plugin_are_exchanged(
-    tmp_path: Path, temporary: Path, authority: CertificateAuthority
-) -> None:
-    """It is asked again where the server does not take what it gave."""
+def test_plugin_certificates_are_renewed(tmp_path: Path, temporary: Path, authority: CertificateAuthority) -> None:
+    """The plugin runs again when the server refuses its certificate."""
 
     def gives(name: str) -> None:
         mine = authority.sign(name)

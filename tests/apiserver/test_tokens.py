@@ -1,4 +1,4 @@
-"""Tokens, from files that are exchanged while knft runs: read again, and never shown."""
+"""Tokens: files that are replaced while knft runs are read again, and no token is shown."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("info")
 
 
 @pytest.mark.parametrize("how", ["token", "tokenFile", "exec"])
-def test_a_token_of_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path) -> None:
+def test_token_with_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TWO_LINE_TOKEN)
     credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": TWO_LINE_TOKEN}}
     plugin = {"apiVersion": PLUGIN_VERSION, "command": "printf", "args": ["%s", json.dumps(credential)]}
@@ -51,7 +51,7 @@ def test_a_token_of_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path)
     assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {MULTI_LINE_ERROR}"
 
 
-def test_a_token_that_gets_a_second_line_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_replaced_invalid_token_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     (tmp_path / "token").write_text("one\n")
     with FakeApiServer(one_service_cluster()) as server:
@@ -68,8 +68,8 @@ def test_a_token_that_gets_a_second_line_is_not_used(tmp_path: Path, caplog: pyt
     assert "secret" not in caplog.text
 
 
-def test_what_cannot_be_sent_is_not_shown() -> None:
-    """Whatever a header is refused for by those who send it, their words are not ours."""
+def test_header_that_cannot_be_sent_is_not_shown() -> None:
+    """The error of http.client for an invalid header quotes the header, and must not be used."""
     with FakeApiServer(one_service_cluster()) as server:
         connection = Connection(ClientSettings(server=server.url))
         endpoint = connection._transport.endpoint()
@@ -82,7 +82,7 @@ def test_what_cannot_be_sent_is_not_shown() -> None:
         connection.close()
 
 
-def test_a_token_that_is_rotated_is_on_the_wire(
+def test_rotated_token_is_sent(
     tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server()) as server:
@@ -103,7 +103,7 @@ def test_a_token_that_is_rotated_is_on_the_wire(
     assert "second" not in caplog.text
 
 
-def test_a_token_that_has_expired_is_waited_for(
+def test_expired_token_is_retried_until_replaced(
     tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server()) as server:
@@ -118,8 +118,8 @@ def test_a_token_that_has_expired_is_waited_for(
     assert "the server answered 401: Unauthorized; rules stay as they are" in warnings(caplog)[0]
 
 
-def test_credentials_that_are_refused_are_read_again_at_once(tmp_path: Path) -> None:
-    """A plugin gives another token each time it is asked."""
+def test_refused_credentials_are_renewed_at_once(tmp_path: Path) -> None:
+    """The plugin gives another token in each run."""
     counter = tmp_path / "counter"
     plugin = tmp_path / "plugin"
     credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t%s"}}'
@@ -140,7 +140,7 @@ def test_credentials_that_are_refused_are_read_again_at_once(tmp_path: Path) -> 
         connection.close()
 
 
-def test_a_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
+def test_replaced_token_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
@@ -161,7 +161,7 @@ BROKEN_LATER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN_LATER)
-def test_a_kubeconfig_that_is_broken_later_changes_nothing(
+def test_kubeconfig_that_becomes_invalid_is_not_used(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FakeApiServer(one_service_cluster()) as server:

@@ -1,4 +1,4 @@
-"""Objects that no decoder takes, as any tenant may write them: read without what lies deep, or left out alone."""
+"""Objects that no decoder accepts, which any tenant may write: they are pruned, or skipped alone."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def filled(found: Object, what: bytes, version: int = 0) -> bytes:
 
 
 def deep(brackets: str = "{}") -> bytes:
-    """Return values that lie in each other, with what a string could be taken for."""
+    """Return nested values, whose keys contain brackets."""
     opening, closing = ('{"f:\\"]}{[":', "}") if brackets == "{}" else ("[", "]")
     return f'[{{"fieldsV1":{opening * DEEP}5{closing * DEEP}}}]'.encode()
 
@@ -49,7 +49,7 @@ def names(items: tuple[Any, ...]) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("brackets", ["{}", "[]"])
-def test_what_lies_deep_costs_nothing(brackets: str) -> None:
+def test_deeply_nested_values_are_pruned(brackets: str) -> None:
     bad = filled(service("bad", 2), deep(brackets), 8)
     web = filled(service("web"), b"[]", 9)
     events = ObjectDecoder(Service).decode_events(event(bad) + event(web))
@@ -62,13 +62,13 @@ def test_what_lies_deep_costs_nothing(brackets: str) -> None:
     assert not any(item.warnings for item in page.items)
 
 
-def test_an_object_that_is_gone_may_lie_deep() -> None:
+def test_deleted_object_may_be_deeply_nested() -> None:
     events = ObjectDecoder(Service).decode_events(event(filled(service("bad"), deep(), 8), "DELETED"))
     assert (events.items, events.resource_version) == ((ObjectEvent(LEFT_OUT, None),), "8")
 
 
 @pytest.mark.parametrize("what", UNDECODABLE)
-def test_what_cannot_be_decoded_is_left_out_alone(what: bytes) -> None:
+def test_undecodable_object_is_skipped_alone(what: bytes) -> None:
     bad = filled(service("bad", 2), what, 8)
     web = filled(service("web"), b"[]", 9)
     for lines, version in ((event(web) + event(bad), "8"), (event(bad) + event(web), "9")):
@@ -83,8 +83,8 @@ def test_what_cannot_be_decoded_is_left_out_alone(what: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b'"\xff\xfe"', b"1e999", b"9" * 5000])
 @pytest.mark.parametrize("wrong", [b'"ports":5', b'"ports":[]'])
-def test_values_that_only_a_closer_look_finds(value: bytes, wrong: bytes) -> None:
-    """What is not read is skipped; a type that is wrong elsewhere has everything decoded."""
+def test_undecodable_unread_values(value: bytes, wrong: bytes) -> None:
+    """Values of unread fields are skipped, unless a wrong type elsewhere requires decoding everything."""
     bad = filled(service("bad", 2, ports=[]), value, 8).replace(b'"ports": []', wrong)
     reader = ObjectDecoder(Service)
     web = filled(service("web"), b"[]")
@@ -96,21 +96,21 @@ def test_values_that_only_a_closer_look_finds(value: bytes, wrong: bytes) -> Non
 
 
 @pytest.mark.parametrize(("value", "version"), [(b"77", "77"), (b"null", ""), (b"{}", ""), (b"7.5", "")])
-def test_a_resource_version_that_is_no_text(value: bytes, version: str) -> None:
-    """It is taken where it can be meant, and nothing worse comes of it than that it is not."""
+def test_resource_version_that_is_not_text(value: bytes, version: str) -> None:
+    """A number is used; anything else counts as no resource version."""
     found = filled(service("web"), b"[]", 5).replace(b'"resourceVersion": "5"', b'"resourceVersion":' + value)
     events = ObjectDecoder(Service).decode_events(event(found))
     assert (names(events.items), events.resource_version) == ([("web", True)], version)
 
 
-def test_an_event_that_is_cut_is_none() -> None:
+def test_truncated_event_is_an_error() -> None:
     whole = event(filled(service("bad"), SURROGATE, 8))
     for line in (whole[:-3] + b"\n", whole[:-1] + b"}\n", b"x" + whole):
         with pytest.raises(ApiServerError, match="cannot decode a watch event"):
             ObjectDecoder(Service).decode_events(line)
 
 
-def test_a_follower_goes_past_what_a_tenant_wrote(caplog: pytest.LogCaptureFixture) -> None:
+def test_reflector_continues_after_undecodable_objects(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "knft")
     deep_one = filled(service("deep", 2), deep(), 200)
     bad = filled(service("bad", 3), SURROGATE, 201)
@@ -147,7 +147,7 @@ def as_cut(value: Any, depth: int) -> Any:
 
 
 @given(ANY, some.integers(1, 5), some.booleans())
-def test_what_is_cut_is_what_lies_deep(value: Any, depth: int, spaces: bool) -> None:  # noqa: FBT001 - drawn
+def test_lenient_json_agrees_with_the_decoder(value: Any, depth: int, spaces: bool) -> None:  # noqa: FBT001 - drawn
     data = json.dumps(value, ensure_ascii=spaces, indent=1 if spaces else None).encode(errors="replace")
     value = msgspec.json.decode(data)
     assert msgspec.json.decode(lenient_json.prune_below(data, depth)) == as_cut(value, depth)
@@ -164,7 +164,7 @@ def test_what_is_cut_is_what_lies_deep(value: Any, depth: int, spaces: bool) -> 
 
 
 @given(some.binary(max_size=60) | some.text('{}[]",:\\ a1', max_size=60).map(str.encode))
-def test_whatever_is_scanned_nothing_unexpected_is_raised(data: bytes) -> None:
+def test_any_bytes_raise_no_unexpected_error(data: bytes) -> None:
     lenient_json.prune_below(data, 1)
     lenient_json.is_complete(data)
     list(lenient_json.list_items(data))
@@ -173,7 +173,7 @@ def test_whatever_is_scanned_nothing_unexpected_is_raised(data: bytes) -> None:
         ObjectDecoder(Service).decode_events(event(b'{"metadata":{"name":"a","x":%b}}' % data))
 
 
-def test_a_bookmark_among_what_cannot_be_decoded() -> None:
+def test_bookmark_after_an_undecodable_object() -> None:
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}\n'
     events = ObjectDecoder(Service).decode_events(event(filled(service("bad"), SURROGATE, 8)) + bookmark)
     assert (events.items[1], events.resource_version) == (Bookmark("12"), "")

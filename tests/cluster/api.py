@@ -1,4 +1,4 @@
-"""The API server as a user sees it: the kubernetes client, whose connections are made in the cluster's namespace."""
+"""A client of the API server: the kubernetes package, with connections in the cluster's network namespace."""
 
 import json
 from typing import Any
@@ -20,14 +20,14 @@ _PATHS = {
     "ClusterRoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", False),
     "Event": ("/apis/events.k8s.io/v1", "events", True),
 }
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 _MISSING = 404
 INVALID = 422
-"""The status of what the API server will never take."""
+"""The HTTP status of an object that the API server refuses as invalid."""
 
 
 class ApiError(Exception):
-    """The API server refuses; ``status`` is the HTTP status, the message its own."""
+    """The API server refused a request; ``status`` is the HTTP status, 0 if there was no response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -38,22 +38,22 @@ class Api:
     """One user's client."""
 
     def __init__(self, namespace: Namespace, configuration: kubernetes.client.Configuration) -> None:
-        """Prepare; nothing is sent."""
+        """Send nothing yet."""
         self._namespace = namespace
         self._host = configuration.host
-        # The client's transport, which every version of it has, with its certificates and its pool of connections.
+        # The package's connection pool with its certificates, which all its versions have.
         self._pool: urllib3.PoolManager = kubernetes.client.ApiClient(configuration).rest_client.pool_manager
         token = configuration.get_api_key_with_prefix("BearerToken")
         self._headers = {"Accept": "application/json"} | ({"Authorization": token} if token else {})
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Send one request and return what is answered, decoded; raise ApiError where it is refused, or lost."""
+        """Send one request and return the decoded response; raise ApiError if it is refused or fails."""
         headers = self._headers | {"Content-Type": "application/json"}
         sent = None if body is None else json.dumps(body)
         try:
             with self._namespace.entered():
                 answer = self._pool.request(
-                    method, self._host + path, body=sent, headers=headers, timeout=_PATIENCE, retries=False
+                    method, self._host + path, body=sent, headers=headers, timeout=_TIMEOUT, retries=False
                 )
         except urllib3.exceptions.HTTPError as error:
             raise ApiError(0, str(error)) from error
@@ -62,23 +62,23 @@ class Api:
         return json.loads(answer.data) if answer.data.startswith(b"{") else answer.data.decode()
 
     def ready(self) -> bool:
-        """Tell whether the API server is ready, its own start-up included."""
+        """Tell whether the API server has finished its start."""
         try:
             return bool(self.call("GET", "/readyz") == "ok")
         except ApiError:
             return False
 
     def create(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Create an object; return it as it is then."""
+        """Create an object; return the created one."""
         return dict(self.call("POST", collection(item["kind"], namespace_of(item)), item))
 
-    def replace(self, item: dict[str, Any], part: str = "") -> dict[str, Any]:
-        """Replace an object, or a part of it such as ``/status``."""
-        return dict(self.call("PUT", path_of(item) + part, item))
+    def replace(self, item: dict[str, Any], subresource: str = "") -> dict[str, Any]:
+        """Replace an object, or a subresource such as ``/status``."""
+        return dict(self.call("PUT", path_of(item) + subresource, item))
 
     def ensure(self, item: dict[str, Any]) -> None:
-        """Make an object, or have it be as it is said to."""
-        # To make it first would not do: of a Service that is there, its own cluster IP is in the way.
+        """Create an object, or replace it."""
+        # Creating it first would not help: an existing Service holds the cluster IP.
         try:
             self.get(item)
         except ApiError as error:
@@ -89,7 +89,7 @@ class Api:
             self.replace(item)
 
     def get(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Return an object as it is now."""
+        """Return the current object."""
         return dict(self.call("GET", path_of(item)))
 
     def delete(self, item: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class Api:
         self.call("DELETE", path_of(item))
 
     def list(self, kind: str) -> list[dict[str, Any]]:
-        """Return all objects of a kind, in all namespaces; each says what it is."""
+        """Return all objects of a kind, in all namespaces, with kind and apiVersion."""
         version, _, _ = _PATHS[kind]
         found = self.call("GET", collection(kind, None))
         group = version.removeprefix("/apis/").removeprefix("/api/")
@@ -105,7 +105,7 @@ class Api:
 
 
 def namespace_of(item: dict[str, Any]) -> str:
-    """Return the namespace of an object, ``default`` where it says none."""
+    """Return the namespace of an object, ``default`` if it has none."""
     return str(item["metadata"].get("namespace", "default"))
 
 

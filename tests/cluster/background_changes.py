@@ -1,4 +1,4 @@
-"""A cluster that never rests, written through the API server: what ``churn`` draws, and Services that come and go."""
+"""Changes objects through the API server all the time: random changes of ``churn``, and Services that come and go."""
 
 import math
 import threading
@@ -17,13 +17,13 @@ from tests.support.background import run_in_background
 from tests.support.scenario import Scenario
 
 PAUSE = 0.1
-"""Seconds between two changes, at most."""
+"""The maximum number of seconds between two changes."""
 _PASSING = ("passing-1", "passing-2", "passing-3")
-_AGAIN = 0.2
+_RETRY_SECONDS = 0.2
 
 
 class BackgroundChanges:
-    """The objects, and what each Service had so far; one thread writes them."""
+    """The objects, and the history of each Service's endpoints; one thread writes them."""
 
     def __init__(self, api: Api, chance: Random) -> None:
         """Write the first objects."""
@@ -32,71 +32,71 @@ class BackgroundChanges:
         self.timelines = {kind.name: Timeline() for kind in SERVICES}
         self._stop = threading.Event()
         self.written = 0
-        """How many changes the API server has taken."""
+        """How many changes the API server has accepted."""
         for kind in SERVICES:
-            self._note(kind.name)
+            self._record_pool(kind.name)
             self._write(self._churn.objects_of(kind))
 
     def running(self) -> AbstractContextManager[None]:
-        """Change something all the time during the block; what the API server does not take is sent until it does."""
+        """Change objects during the block; a request that the API server does not accept is repeated until it does."""
         return run_in_background(self._change, "changes")
 
     def wait_for_changes(self, more: int) -> None:
-        """Return when so many more changes were taken."""
+        """Wait until so many more changes were accepted."""
         enough, deadline = self.written + more, time.monotonic() + 120
         while self.written < enough:
-            assert time.monotonic() < deadline, "the API server takes no changes"
+            assert time.monotonic() < deadline, "the API server accepts no changes"
             time.sleep(0.01)
 
     def _change(self, stop: threading.Event) -> None:
         self._stop = stop
         while not stop.wait(self._chance.uniform(0, PAUSE)):
             if self._chance.random() < 0.1:
-                self._pass(self._chance.choice(_PASSING))
+                self._toggle_service(self._chance.choice(_PASSING))
                 continue
             name, slices = self._churn.step()
-            self._note(name)
+            self._record_pool(name)
             self._write(slices)
 
-    def _note(self, name: str) -> None:
-        # When knft takes a change in force is not known here: a pool may be in force for ever after.
+    def _record_pool(self, name: str) -> None:
+        # When knft programs a change is unknown here: any later call may still see an earlier pool.
         self.timelines[name].record(time.monotonic(), self._churn.pools[name], math.inf)
 
-    def _pass(self, name: str) -> None:
-        """Make a Service that nobody dials, with its endpoints, or delete it; or do nothing, where it is refused.
+    def _toggle_service(self, name: str) -> None:
+        """Create a Service that no client calls, with its endpoints, or delete it; do nothing if it is refused.
 
-        An API server that is killed at one leaves its addresses taken, and may never give them back (1.36).
+        An API server that is killed during this leaves the addresses allocated, possibly for ever (1.36).
         """
         number = 80 + _PASSING.index(name)
         item = service(name, number, *tcp_and_udp("http", 80))
         objects = [item, endpoints(name, f"local-{self._chance.randint(1, 4)}", "remote-2", http=8080)]
-        if self._tried("get", _sent(item)[0]) is None:
-            self._write(objects, insists=False)
+        if self._retry("get", _as_sent(item)[0]) is None:
+            self._write(objects, must_succeed=False)
         else:
-            for one in _sent(*objects):
-                self._tried("delete", one)
+            for one in _as_sent(*objects):
+                self._retry("delete", one)
                 self.written += 1
 
-    def _write(self, objects: list[dict[str, Any]], *, insists: bool = True) -> None:
-        for item in _sent(*objects):
-            self._put(item, insists=insists)
+    def _write(self, objects: list[dict[str, Any]], *, must_succeed: bool = True) -> None:
+        for item in _as_sent(*objects):
+            self._put(item, must_succeed=must_succeed)
             self.written += 1
 
-    def _put(self, item: dict[str, Any], *, insists: bool) -> None:
-        """Write an object as it is to be.
+    def _put(self, item: dict[str, Any], *, must_succeed: bool) -> None:
+        """Create or replace an object.
 
-        Always over the version that was read before: a request that was given up, and is carried out later by a server
-        that was paused, is refused then.
+        It always replaces the version that was read before: a request that timed out, and that a paused server carries
+        out later, is refused then.
         """
         while True:
-            held = self._tried("get", item)
+            held = self._retry("get", item)
             try:
                 self._put_over(held, item)
             except ApiError as error:
-                # One that has just started does not know all its ranges of cluster IPs yet.
+                # An API server that has just started does not know all ServiceCIDRs yet.
                 if error.status == INVALID and "failed to allocate" not in str(error):
                     raise
-                if (error.status == INVALID and not insists) or self._stop.wait(_AGAIN):
+                if (error.status == INVALID and not must_succeed) or self._stop.wait(_RETRY_SECONDS):
                     return
             else:
                 return
@@ -110,24 +110,24 @@ class BackgroundChanges:
         if "status" in item and now.get("status") != item["status"]:
             self._api.replace({**now, "status": item["status"]}, "/status")
 
-    def _tried(self, what: str, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Get or delete an object, as often as it takes; return None where there is none."""
+    def _retry(self, what: str, item: dict[str, Any]) -> dict[str, Any] | None:
+        """Get or delete an object, with retries; return None if it does not exist."""
         while True:
             try:
                 found: dict[str, Any] | None = getattr(self._api, what)(item)
             except ApiError as error:
-                if error.status == 404 or self._stop.wait(_AGAIN):
+                if error.status == 404 or self._stop.wait(_RETRY_SECONDS):
                     return None
             else:
                 return found
 
 
-def _sent(*objects: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return objects of both families, as the API server is told of them; the Node is none of them."""
-    wanted = desired_objects(Scenario("", list(objects), ()).manifests(), with_range=False).values()
+def _as_sent(*objects: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of both families as they are sent to the API server, without the Node."""
+    wanted = desired_objects(Scenario("", list(objects), ()).manifests(), with_service_cidr=False).values()
     sent = [{**one.item, **({"status": one.status} if one.status else {})} for one in wanted]
     for item in sent:
-        # It was chosen for each Service as if that were alone.
+        # It was chosen for each Service separately.
         if "healthCheckNodePort" in item.get("spec", {}):
             item["spec"]["healthCheckNodePort"] = FIRST_PORT + item["spec"]["ports"][0]["nodePort"] % 1000
     return [item for item in sent if item["kind"] != "Node"]

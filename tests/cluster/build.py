@@ -1,4 +1,4 @@
-"""The programs: etcd and kube-apiserver of the release that ``go/go.mod`` names, built once into the cache."""
+"""Builds etcd and kube-apiserver of the release that ``go/go.mod`` names, once, into the cache."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ _VERSION = "k8s.io/component-base/version"
 
 
 class Programs(NamedTuple):
-    """Where the programs are, and which release of Kubernetes they are of, such as ``v1.36.3``."""
+    """The folder of the programs, and the release of Kubernetes, such as ``v1.36.3``."""
 
     folder: Path
     release: str
@@ -29,7 +29,7 @@ class Programs(NamedTuple):
 
 
 def programs() -> Programs:
-    """Return the programs, built now where they are not in the cache; raise SetupError where that fails."""
+    """Return the programs; build them if they are not in the cache. Raise SetupError if that fails."""
     release, flags = release_and_flags((MODULE / "go.mod").read_text())
     folder = cache.cache_folder()
     with cache.locked(folder):
@@ -43,36 +43,36 @@ def programs() -> Programs:
 
 
 def release_and_flags(module: str) -> tuple[str, list[str]]:
-    """Return the release that a go.mod names, and the flags to build it with."""
+    """Return the release that a go.mod names, and the build flags for it."""
     match = _RELEASE.search(module)
     if match is None:
         msg = "go.mod names no release of Kubernetes"
         raise SetupError(msg)
     release, major, minor = match.groups()
-    # Without these an API server takes itself for v0.0.0; a release has them from its own scripts.
+    # Without these the API server would report version v0.0.0; Kubernetes' own build scripts set them.
     variables = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     linked = " ".join(f"-X {_VERSION}.{name}={value}" for name, value in variables.items())
     return release, ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {linked}"]
 
 
 def _key(go: Go, flags: list[str]) -> str:
-    """Return what is another where the programs would be others."""
+    """Return a hash of everything that the programs depend on."""
     sources = [path.read_bytes() for path in sorted(MODULE.rglob("*")) if path.is_file()]
     return hashlib.sha256(b"\0".join([go.version.encode(), *map(str.encode, flags), *sources])).hexdigest()[:12]
 
 
 def _build(go: Go, flags: list[str], folder: Path) -> None:
-    print(f"test-cluster: building with {go.version}; the first time it takes ten minutes and more", flush=True)
+    print(f"test-cluster: building with {go.version}; the first build takes ten minutes or more", flush=True)
     for name, package in _PACKAGES.items():
-        # All cores for minutes: whatever else is tested on this machine goes first.
+        # The build uses all cores for minutes: other tests on this machine go first.
         command = ["nice", go.program, "build", *flags, "-o", str(folder / name), package]
         if subprocess.run(command, cwd=MODULE, env=environment(), check=False).returncode != 0:
-            msg = f"{name} cannot be built: what go says is above; modules come from where GOPROXY says"
+            msg = f"cannot build {name}: see the output of go above; check GOPROXY if modules are missing"
             raise SetupError(msg)
 
 
 def main() -> None:
-    """Build, and say where."""
+    """Build the programs, and print their folder."""
     try:
         built = programs()
     except SetupError as problem:

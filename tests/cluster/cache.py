@@ -1,4 +1,4 @@
-"""The cache outside the checkout: what is made there once, under a name that says of what it was made."""
+"""The cache outside the checkout: folders that are made once, with a name that depends on their inputs."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ _UNUSED_DAYS = 30
 
 
 def cache_folder() -> Path:
-    """Return the cache's folder, made where it is missing."""
+    """Return the cache's folder; create it if it is missing."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "cluster")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Have the cache alone during the block: a second run waits for what the first one makes."""
+    """Lock the cache during the block: a second run waits for the first."""
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -28,7 +28,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def creating(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to make things in; it gets its name when all is there, and never where the block fails."""
+    """Yield an empty folder; rename it to ``folder`` when the block succeeds, so that a failed one leaves nothing."""
     print(f"test-cluster: making {folder}", flush=True)
     started = time.monotonic()
     partial = folder.with_name(f"{folder.name}.partial")
@@ -40,7 +40,7 @@ def creating(folder: Path) -> Iterator[Path]:
 
 
 def mark_used(folder: Path) -> None:
-    """Note that a folder was used, and remove those beside it that nobody has used for long."""
+    """Record that a folder was used, and delete its siblings that have not been used for long."""
     os.utime(folder)
     for other in folder.parent.iterdir():
         if other.is_dir() and other.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:

@@ -1,4 +1,4 @@
-"""Cluster: an etcd and a kube-apiserver on the loopback of a namespace, with certificates and RBAC.
+"""Cluster: etcd and kube-apiserver on the loopback of a network namespace, with certificates and RBAC.
 
 ::
 
@@ -23,20 +23,20 @@ from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import wait_until
 
-# The namespace is the tests' own: every port is free.
+# The network namespace has no other processes: every port is free.
 _ETCD = "https://127.0.0.1:2379"
 _ETCD_PEERS = "https://127.0.0.1:2380"
 ADDRESS = "https://127.0.0.1:6443"
-OWN_RANGE = "10.97.0.0/24,fd00:10:97::/112"
-"""Of the API server's cluster IPs; it makes a ServiceCIDR of it, and makes that again where it is deleted."""
+API_SERVER_CIDRS = "10.97.0.0/24,fd00:10:97::/112"
+"""The service CIDR of the API server; it creates a ServiceCIDR for it, and recreates that if it is deleted."""
 ISSUER = "https://kubernetes.default.svc"
 
 
 class Cluster:
-    """Both servers; a context manager that starts them, and leaves nothing running."""
+    """Both servers; a context manager that starts and kills them."""
 
     def __init__(self, namespace: Namespace, folder: Path, *flags: str) -> None:
-        """Make keys in ``folder``, where logs go too; ``flags`` are more for the API server."""
+        """Create keys in ``folder``, where logs go too; ``flags`` are additional flags of the API server."""
         self.namespace = namespace
         self.folder = folder
         built = programs()
@@ -55,7 +55,7 @@ class Cluster:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start both; the API server is ready when this returns."""
+        """Start both servers, and wait until the API server is ready."""
         with netlink(self.namespace) as link:
             link.up("lo")
         with ExitStack() as started:
@@ -67,11 +67,11 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill both."""
+        """Kill both servers."""
         self._open.close()
 
     def wait_ready(self) -> None:
-        """Return when both serve; to be called after one was started again."""
+        """Wait until both servers are ready; call it after one was started again."""
         wait_until(
             self.etcd_store.is_healthy,
             f"etcd does not come up; its log is {self.etcd_process.log}",
@@ -80,7 +80,7 @@ class Cluster:
         wait_until(self.api.ready, f"the API server does not come up; see {self.apiserver.log}", self.apiserver.check)
 
     def trust_ca(self, ca: str) -> None:
-        """Have clients that are made from now on, the administrator among them, take another authority's servers."""
+        """Make new clients, and the administrator's, trust another CA."""
         self.ca = ca
         found = self._configuration()
         found.cert_file, found.key_file = self.keys.path("admin.crt"), self.keys.path("admin.key")
@@ -92,7 +92,7 @@ class Cluster:
         return found
 
     def token_client(self, token: str) -> Api:
-        """Return the client of a user who has a token."""
+        """Return a client that uses a token."""
         return Api(self.namespace, self._configuration(api_key={"BearerToken": f"Bearer {token}"}))
 
     def _etcd_flags(self) -> list[str]:
@@ -104,7 +104,7 @@ class Cluster:
             *(f"--cert-file={key('etcd.crt')}", f"--key-file={key('etcd.key')}", f"--trusted-ca-file={key('ca.crt')}"),
             *(f"--peer-cert-file={key('etcd.crt')}", f"--peer-key-file={key('etcd.key')}"),
             *("--client-cert-auth", f"--peer-trusted-ca-file={key('ca.crt')}"),
-            # A killed process loses nothing that it has written: only machines that lose power would.
+            # A killed process loses nothing that it has written; only a power failure would.
             *("--unsafe-no-fsync", "--log-level=warn"),
         ]
 
@@ -113,19 +113,19 @@ class Cluster:
         return [
             *(f"--etcd-servers={_ETCD}", f"--etcd-cafile={key('ca.crt')}"),
             *(f"--etcd-certfile={key('etcd.crt')}", f"--etcd-keyfile={key('etcd.key')}"),
-            # What is stored can be read, and objects of other times be written, by the tests.
+            # Tests read and write stored objects.
             "--storage-media-type=application/json",
             *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=6443"),
-            # Nobody is to reach it through its own Service.
+            # No endpoints for the API server's own Service.
             "--endpoint-reconciler-type=none",
             *(f"--tls-cert-file={key('apiserver.crt')}", f"--tls-private-key-file={key('apiserver.key')}"),
             *(f"--client-ca-file={key('ca.crt')}", "--authorization-mode=RBAC"),
             *(f"--service-account-issuer={ISSUER}", f"--service-account-key-file={key('sa.key')}"),
             f"--service-account-signing-key-file={key('sa.key')}",
-            f"--service-cluster-ip-range={OWN_RANGE}",
+            f"--service-cluster-ip-range={API_SERVER_CIDRS}",
             f"--service-node-port-range={FIRST_PORT}-{LAST_PORT}",
-            # Otherwise watches hold up its end for a minute.
+            # Otherwise open watches delay its exit for a minute.
             "--shutdown-watch-termination-grace-period=1s",
-            # Nobody but the tests makes objects here.
+            # It would require a ServiceAccount in each namespace.
             "--disable-admission-plugins=ServiceAccount",
         ]

@@ -1,4 +1,4 @@
-"""One lab and one cluster for the session; the cluster's servers and knft are in the node's namespace."""
+"""One lab and one cluster for the session; the cluster's servers and knft run in the node's network namespace."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def service_account(cluster: Cluster) -> ServiceAccount:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the ends of the logs with a test that fails."""
+    """Attach the last lines of all logs to a failed test."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(cluster, Cluster):

@@ -1,6 +1,6 @@
-"""What scenarios' objects look like when they are sent to an API server; pure.
+"""Converts the objects of scenarios to those that are sent to an API server; pure.
 
-Scenarios are written as knft reads them. An API server is told a little more, so that it adds nothing of its own.
+Scenarios have the fields that knft reads. More fields are set here, so that the API server chooses none itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,10 @@ Key = tuple[str, str, str]
 """Kind, namespace ("" where the kind has none) and name."""
 
 KINDS = ("ServiceCIDR", "Node", "Service", "EndpointSlice")
-"""The kinds that knft follows, in the order in which they are made."""
+"""The kinds that knft watches, in the order in which they are created."""
 _NAMESPACED = frozenset({"Service", "EndpointSlice"})
 FIRST_PORT = 15000
-"""Node ports that the API server would choose are chosen from here on, where neither scenarios nor callers have any."""
+"""The first of the node ports that are chosen here instead of by the API server; nothing else uses them."""
 LAST_PORT = 32767
 SCENARIO_SERVICE_CIDR: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
@@ -25,14 +25,14 @@ SCENARIO_SERVICE_CIDR: dict[str, Any] = {
     "metadata": {"name": "scenarios"},
     "spec": {"cidrs": [SERVICES.ipv4, SERVICES.ipv6]},
 }
-"""The range of scenarios' cluster IPs; the API server's own is another, because it keeps that for good."""
+"""The service CIDR of scenarios. The API server's own is another one, because it cannot be deleted."""
 _READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": None}]}
 
 
 class DesiredObject(NamedTuple):
-    """An object as it is sent; ``status`` goes to where statuses are written.
+    """An object as it is sent; ``status`` is written to the status subresource.
 
-    ``created`` is the time that it shall have been made at, None for none at all; ``dated`` tells whether that counts.
+    ``created`` is its creation timestamp, None for none; ``dated`` tells whether that has to be stored.
     """
 
     item: dict[str, Any]
@@ -42,17 +42,17 @@ class DesiredObject(NamedTuple):
 
 
 def key_of(item: dict[str, Any]) -> Key:
-    """Return what tells an object from all others."""
+    """Return kind, namespace and name of an object."""
     kind, metadata = item["kind"], item["metadata"]
     return kind, metadata.get("namespace", "default") if kind in _NAMESPACED else "", metadata["name"]
 
 
-def desired_objects(objects: Sequence[dict[str, Any]], *, with_range: bool = True) -> dict[Key, DesiredObject]:
-    """Return what an API server has to hold, in the order of making."""
+def desired_objects(objects: Sequence[dict[str, Any]], *, with_service_cidr: bool = True) -> dict[Key, DesiredObject]:
+    """Return the objects that an API server has to hold, in the order of creation."""
     ports = count(FIRST_PORT)
-    # Ages count where one is given, and then a Service without one is the youngest.
+    # If one Service has a creation timestamp, all are stored; a Service without one is the youngest.
     dated = any("creationTimestamp" in item["metadata"] for item in objects if item["kind"] == "Service")
-    found = [SCENARIO_SERVICE_CIDR] if with_range else []
+    found = [SCENARIO_SERVICE_CIDR] if with_service_cidr else []
     found += sorted(objects, key=lambda item: KINDS.index(item["kind"]))
     return {key_of(one.item): one for one in (_desired(item, ports, dated=dated) for item in found)}
 
@@ -63,7 +63,7 @@ def _desired(item: dict[str, Any], ports: Iterable[int], *, dated: bool) -> Desi
     if item["kind"] in _NAMESPACED:
         item["metadata"].setdefault("namespace", "default")
     if item["kind"] == "ServiceCIDR":
-        # The API server's own has that name.
+        # The API server's own ServiceCIDR has that name.
         item["metadata"]["name"] = item["metadata"]["name"].replace("kubernetes", "scenario")
         return DesiredObject(item, _READY)
     if item["kind"] == "Service":
@@ -73,7 +73,7 @@ def _desired(item: dict[str, Any], ports: Iterable[int], *, dated: bool) -> Desi
 
 
 def _complete(spec: dict[str, Any], ports: Any) -> None:
-    """Say what the API server would choose: how many families, and node ports, which could be another Service's."""
+    """Set what the API server would choose: the IP family policy, and node ports, which another Service could have."""
     spec.setdefault("type", "ClusterIP")
     cluster_ips = spec.get("clusterIPs") or []
     if len(cluster_ips) == 2:

@@ -1,4 +1,4 @@
-"""etcd's own door: what is stored there beneath the API server, as JSON, and its compaction."""
+"""Reads, writes and compacts etcd directly, without the API server; objects are stored as JSON."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ class EtcdStore:
     """etcd over its HTTP gateway."""
 
     def __init__(self, namespace: Namespace, address: str, keys: Keys) -> None:
-        """Prepare; the ``etcd`` certificate is for it and for its clients."""
+        """Send nothing yet; the ``etcd`` certificate is for the server and for its clients."""
         self._namespace = namespace
         self._address = address
         self._pool = urllib3.PoolManager(
@@ -24,7 +24,7 @@ class EtcdStore:
         )
 
     def is_healthy(self) -> bool:
-        """Tell whether it serves."""
+        """Tell whether etcd is healthy."""
         try:
             with self._namespace.entered():
                 answer = self._pool.request("GET", f"{self._address}/health", timeout=2.0, retries=False)
@@ -34,33 +34,33 @@ class EtcdStore:
 
     def get(self, key: str) -> dict[str, Any]:
         """Return an object by its key, such as ``/services/specs/default/web``."""
-        (found,) = self._ask("range", {"key": _encoded(_PREFIX + key)})["kvs"]
+        (found,) = self._call("range", {"key": _encoded(_PREFIX + key)})["kvs"]
         stored: dict[str, Any] = json.loads(base64.b64decode(found["value"]))
         return stored
 
     def put(self, key: str, value: dict[str, Any]) -> None:
-        """Store an object, whatever the API server would say of it."""
-        self._ask("put", {"key": _encoded(_PREFIX + key), "value": _encoded(json.dumps(value))})
+        """Store an object without validation."""
+        self._call("put", {"key": _encoded(_PREFIX + key), "value": _encoded(json.dumps(value))})
 
     def delete(self, key: str) -> None:
-        """Delete an object, finalizers or not."""
-        self._ask("deleterange", {"key": _encoded(_PREFIX + key)})
+        """Delete an object without regard to finalizers."""
+        self._call("deleterange", {"key": _encoded(_PREFIX + key)})
 
     def revision(self) -> int:
         """Return the revision of the last change."""
-        return int(self._ask("range", {"key": _encoded("/")})["header"]["revision"])
+        return int(self._call("range", {"key": _encoded("/")})["header"]["revision"])
 
     def compact(self) -> int:
-        """Forget all history: who watches from an earlier revision must list again. Return the revision."""
+        """Compact the history, so that watches from earlier revisions must list again; return the revision."""
         revision = self.revision()
-        self._ask("compaction", {"revision": str(revision), "physical": True})
+        self._call("compaction", {"revision": str(revision), "physical": True})
         return revision
 
-    def _ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        door = {"range": "kv/range", "put": "kv/put", "deleterange": "kv/deleterange", "compaction": "kv/compaction"}
+    def _call(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        paths = {"range": "kv/range", "put": "kv/put", "deleterange": "kv/deleterange", "compaction": "kv/compaction"}
         with self._namespace.entered():
-            answer = self._pool.request("POST", f"{self._address}/v3/{door[what]}", json=body, timeout=30.0)
-        assert answer.status == 200, f"etcd says {answer.status} to {what}: {answer.data!r}"
+            answer = self._pool.request("POST", f"{self._address}/v3/{paths[what]}", json=body, timeout=30.0)
+        assert answer.status == 200, f"etcd answered {answer.status} to {what}: {answer.data!r}"
         found: dict[str, Any] = answer.json()
         return found
 

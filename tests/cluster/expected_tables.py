@@ -1,4 +1,4 @@
-"""What a fresh process makes of the objects that the API server holds, to be held against what is in force."""
+"""Compares the node's tables with those that a new process makes from the same objects."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.lab.namespace import Namespace
 
 
 def table_differences(cluster: Cluster, folder: Path, flags: Sequence[str]) -> list[str]:
-    """Return where the tables of the cluster's node are not what ``knft run --once`` makes on such a node."""
+    """Return the differences between the node's tables and those that ``knft run --once`` makes on such a node."""
     manifests = folder / "fresh"
     manifests.mkdir(exist_ok=True)
     write_manifests(manifests, [item for kind in KINDS for item in cluster.api.list(kind)])

@@ -1,4 +1,4 @@
-"""A node under traffic whose cluster never rests, while a test does something to the cluster's servers."""
+"""A node under traffic, with endpoints that change all the time, while a test disturbs the cluster's servers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.cluster.applier import Applier
 from tests.cluster.background_changes import BackgroundChanges
-from tests.cluster.cluster import OWN_RANGE, Cluster
+from tests.cluster.cluster import API_SERVER_CIDRS, Cluster
 from tests.cluster.expected_tables import table_differences
 from tests.cluster.knft_process import KnftProcess
 from tests.cluster.marker import Marker
@@ -25,14 +25,14 @@ from tests.support.lab.topology import Lab
 from tests.support.scenario import Scenario
 
 FLAGS = tuple(Scenario("", [], ()).arguments())
-RANGES = (*OWN_RANGE.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)
+RANGES = (*API_SERVER_CIDRS.split(","), plan.SERVICES.ipv4, plan.SERVICES.ipv6)
 ZONE = "zone-a"
 _CHANGES = 20
-"""So many changes at least before a test does something, and after it."""
+"""The minimum number of changes before and after the disturbance."""
 
 
 class FaultResult(NamedTuple):
-    """What has come of it: faults of calls, packets that nobody translated, and facts that are wrong in the end."""
+    """The result: failed calls, packets that left the node untranslated, and differences in the tables at the end."""
 
     answered_calls: int
     failed_calls: list[str]
@@ -41,55 +41,55 @@ class FaultResult(NamedTuple):
 
 
 class FaultStage:
-    """The lab, a cluster, and one knft that follows it through all that the tests do."""
+    """The lab, a cluster, and one knft process that watches it during all tests."""
 
-    def __init__(self, lab: Lab, cluster: Cluster, follower: KnftProcess) -> None:
-        """Have the API server hold the Node alone, and start knft."""
-        self.lab, self.cluster, self.follower = lab, cluster, follower
+    def __init__(self, lab: Lab, cluster: Cluster, daemon: KnftProcess) -> None:
+        """Make the API server hold the Node only, and start knft."""
+        self.lab, self.cluster, self.daemon = lab, cluster, daemon
         self.node = lab.host("node").namespace
         self.applier = Applier(cluster)
         self.applier.apply(Scenario("", [], ()).manifests())
         self.marker = Marker(cluster.api, self.node)
-        # Callers dial from ports of their own, which nobody else may happen to have: the servers are on this node too.
+        # Callers use fixed source ports, which the servers on this node must not take.
         self.node.sysctl("net.ipv4.ip_local_port_range", "60001 65535")
-        follower.set_flags(*FLAGS, "--min-sync-period=0")
-        follower.start()
+        daemon.set_flags(*FLAGS, "--min-sync-period=0")
+        daemon.start()
 
     def wait_programmed(self) -> None:
-        """Return when everything that was written so far is in force."""
+        """Wait until everything that was written so far is programmed."""
         self.marker.write(ZONE, RANGES)
-        self.marker.wait(self.follower.check)
+        self.marker.wait(self.daemon.check)
 
     def run_fault(self, folder: Path, seed: int, disturb: Callable[[], None]) -> FaultResult:
-        """Do something while endpoints change and connections are made."""
-        # What an earlier test has left would be endpoints that this one knows nothing of; and clients, of sticky
-        # Services of the same names: where those are deleted and made again between two syncs, they are the same ones.
+        """Call ``disturb`` while endpoints change and connections are made."""
+        # An earlier test leaves endpoints that this one does not know, and remembered clients of sticky Services: a
+        # Service that is deleted and created between two syncs keeps its remembered clients.
         self.applier.apply(Scenario("", [], ()).manifests())
-        self.follower.stop()
+        self.daemon.stop()
         knft(self.node, "cleanup")
-        self.follower.start()
-        changing = BackgroundChanges(self.cluster.api, Random(seed))  # noqa: S311 - to be had again
+        self.daemon.start()
+        changes = BackgroundChanges(self.cluster.api, Random(seed))  # noqa: S311 - reproducible
         self.wait_programmed()
-        # Callers use their ports again, and a flow of UDP leads where it led.
+        # Callers reuse their source ports, and conntrack would send a UDP flow to its previous endpoint.
         flush_conntrack(self.node)
-        dialled = {self.lab.host(client): frontends(client) for client in CLIENTS}
-        plans = {host: [frontend.target for frontend in seen] for host, seen in dialled.items()}
+        frontends_by_host = {self.lab.host(client): frontends(client) for client in CLIENTS}
+        plans = {host: [frontend.target for frontend in seen] for host, seen in frontends_by_host.items()}
         callers = ClientProcesses(plans, folder, ENDLESS, seed, pause=PAUSE)
         with (
             ResponderProcess(map(self.lab.host, PODS), TARGET_PORTS),
-            UntranslatedCounter(self.node, [kind.node_port for kind in SERVICES]) as witness,
+            UntranslatedCounter(self.node, [kind.node_port for kind in SERVICES]) as untranslated_counter,
             callers,
         ):
-            with changing.running():
-                changing.wait_for_changes(_CHANGES)
+            with changes.running():
+                changes.wait_for_changes(_CHANGES)
                 disturb()
-                changing.wait_for_changes(_CHANGES)
+                changes.wait_for_changes(_CHANGES)
             self.wait_programmed()
-            untranslated = witness.packets
-        judge = ConnectionChecker(changing.timelines)
-        for host, seen in dialled.items():
+            untranslated = untranslated_counter.packets
+        checker = ConnectionChecker(changes.timelines)
+        for host, seen in frontends_by_host.items():
             for call in callers.connections(host):
-                judge.check(seen[call.target], call)
+                checker.check(seen[call.target], call)
         return FaultResult(
-            judge.answered.total(), judge.faults, untranslated, table_differences(self.cluster, folder, FLAGS)
+            checker.answered.total(), checker.faults, untranslated, table_differences(self.cluster, folder, FLAGS)
         )

@@ -1,4 +1,4 @@
-"""Keys, certificates and tokens, which ``go/keys`` makes."""
+"""Keys, certificates and tokens, made by ``go/keys``."""
 
 import json
 import shutil
@@ -10,10 +10,10 @@ from tests.cluster.build import Programs
 
 
 class Keys:
-    """A folder with an authority, the certificates that it has signed, and the key of ServiceAccounts' tokens."""
+    """A folder with a CA, the certificates that it signed, and the key for ServiceAccount tokens."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
-        """Make the authority."""
+        """Create the CA."""
         self._programs = programs
         self._program = programs.path("keys")
         self.folder = folder
@@ -21,16 +21,16 @@ class Keys:
         self._run("authority", str(folder))
 
     def certificate(self, name: str, user: str, *groups: str) -> None:
-        """Make NAME.crt and NAME.key, for a user and for a server on loopback."""
+        """Create NAME.crt and NAME.key, for a user, and for a server on loopback."""
         self._run("certificate", str(self.folder), name, user, *groups)
 
-    def take(self, name: str, other: "Keys") -> None:
-        """Replace a certificate and its key by another authority's of the same name."""
+    def copy_from(self, name: str, other: "Keys") -> None:
+        """Replace a certificate and its key by those of another CA."""
         for ending in ("crt", "key"):
             shutil.copy(other.path(f"{name}.{ending}"), self.path(f"{name}.{ending}"))
 
-    def another(self, folder: Path) -> "Keys":
-        """Return another authority, in a folder of its own."""
+    def new_ca(self, folder: Path) -> "Keys":
+        """Return another CA, in a folder of its own."""
         return Keys(self._programs, folder)
 
     def token(self, claims: dict[str, Any]) -> str:

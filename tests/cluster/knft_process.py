@@ -1,4 +1,4 @@
-"""Reflector: ``knft run`` as a DaemonSet runs it, following the API server as its ServiceAccount."""
+"""KnftProcess: ``knft run`` as in a DaemonSet, which watches the API server as its ServiceAccount."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from tests.cluster.service_account import ServiceAccount, TokenVolume, kubeconfi
 from tests.support.knft_command import KNFT
 from tests.support.lab import plan
 
-# Limits of the whole machine are not the tests' to change.
-_LEAVE_ALONE = ("--conntrack-max-per-core=0", "--conntrack-min=0")
+# Limits that apply to the whole machine are not changed by tests.
+_KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-min=0")
 
 
 class KnftProcess(ServerProcess):
-    """The process, on the node; its credentials are files that tests may change."""
+    """The process on the node; tests may replace its credential files."""
 
     def __init__(self, cluster: Cluster, account: ServiceAccount, folder: Path, *flags: str) -> None:
-        """Write a kubeconfig with a token; nothing is started."""
+        """Write a kubeconfig with a token; start nothing yet."""
         folder.mkdir(exist_ok=True)
         ca = Path(cluster.keys.path("ca.crt"))
         self.volume = TokenVolume(folder / "account", ca, account.token())
@@ -26,11 +26,11 @@ class KnftProcess(ServerProcess):
         self.set_flags(*flags)
 
     def set_flags(self, *flags: str) -> None:
-        """Have other flags from the next start on."""
-        self.set_command([*self._fixed, *_LEAVE_ALONE, "-v=2", *flags])
+        """Use other flags from the next start on."""
+        self.set_command([*self._fixed, *_KEEP_HOST_SYSCTLS, "-v=2", *flags])
 
 
-# What a pod finds at a fixed place, in a mount namespace of its own.
+# Mounts the ServiceAccount volume at its fixed path, in a mount namespace of its own.
 _IN_POD = """
 mount -t tmpfs none /var/run
 mkdir -p /var/run/secrets/kubernetes.io
@@ -41,11 +41,11 @@ exec "$@"
 
 
 class KnftInPod(KnftProcess):
-    """The same in a pod: without a kubeconfig, by what the kubelet puts there."""
+    """The same as in a pod: without a kubeconfig, with the ServiceAccount volume."""
 
     def use(self, *flags: str) -> None:
-        """Have other flags from the next start on."""
+        """Use other flags from the next start on."""
         entering = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _IN_POD, "sh")
         variables = ("env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443")
-        knft = [*KNFT, "run", "--hostname-override", plan.NODE.node_name, *_LEAVE_ALONE, "-v=2", *flags]
+        knft = [*KNFT, "run", "--hostname-override", plan.NODE.node_name, *_KEEP_HOST_SYSCTLS, "-v=2", *flags]
         self.set_command([*entering, str(self.volume.folder), *variables, *knft])

@@ -1,7 +1,8 @@
-"""Marker: tells when everything that was written before it is in force.
+"""Marker: tells when everything that was written before it is programmed.
 
-A watch brings the objects of one kind in the order of their changes. So a Service and a slice that are written last,
-and are seen in the node's tables, came after all others; which of the slice's endpoints are seen says the node's zone.
+A watch sends the objects of one kind in the order of their changes. When a Service and an EndpointSlice that were
+written last are in the node's tables, so is everything before them. Which endpoints of the slice are in the tables
+shows the node's zone.
 """
 
 from itertools import count
@@ -16,15 +17,15 @@ _ZONES = ("zone-a", "zone-b", "zone-c")
 _ADDRESSES = {4: "10.97.0.254", 6: "fd00:10:97::fe"}
 _TABLES = {4: "ip", 6: "ip6"}
 _VERSIONS = (4, 6)
-# Never the same twice: a marker of former times must not be taken for this one.
+# Each number is used once, so that an earlier marker is never mistaken for this one.
 _NUMBERS = count(1000)
 
 
 class Marker:
-    """A Service of its own, with other ports and endpoints each time."""
+    """A Service with other ports and endpoints in each write."""
 
     def __init__(self, api: Api, node: Namespace) -> None:
-        """Make it; it is in force with the first ``wait``."""
+        """Create the Service; wait for it with ``wait``."""
         self._api, self._node = api, node
         self._number = next(_NUMBERS)
         self._zone = ""
@@ -33,19 +34,19 @@ class Marker:
             api.ensure(item)
 
     def write(self, zone: str, ranges: tuple[str, ...]) -> None:
-        """Change it, after everything else; ``zone`` is the node's, "" for none, ``ranges`` those of cluster IPs."""
+        """Change the Service after everything else; ``zone`` is the node's, "" for none, ``ranges`` service CIDRs."""
         self._number = next(_NUMBERS)
         self._zone, self._ranges = zone, ranges
         for item in self._objects():
             self._api.replace(item)
 
     def wait(self, check: Any) -> None:
-        """Return when it is in force; ``check`` is called meanwhile, and raises where that cannot be any more."""
-        wait_until(self.is_in_force, "what was written last does not come in force", check)
+        """Wait until the marker is programmed; ``check`` is called meanwhile, and raises to end the wait."""
+        wait_until(self.is_programmed, "the marker is not programmed", check)
 
-    def is_in_force(self) -> bool:
-        """Tell whether the node's tables have it."""
-        return all(self._seen(version) == self._expected(version) for version in _VERSIONS)
+    def is_programmed(self) -> bool:
+        """Tell whether the node's tables have the marker."""
+        return all(self._in_table(version) == self._expected(version) for version in _VERSIONS)
 
     def _objects(self) -> list[dict[str, Any]]:
         addresses = list(_ADDRESSES.values())
@@ -77,8 +78,8 @@ class Marker:
         family = [item for item in self._ranges if (":" in item) is (version == 6)]
         return {f"{_endpoint(version, zone)} . {self._port}" for zone in zones}, set(family)
 
-    def _seen(self, version: int) -> tuple[set[str], set[str]]:
-        """Return the marker's endpoints in the table, and the ranges of cluster IPs."""
+    def _in_table(self, version: int) -> tuple[set[str], set[str]]:
+        """Return the marker's endpoints and the service CIDRs in the table."""
         listing = self._node.run(["nft", "list", "table", _TABLES[version], "knft"], check=False).stdout
         key = f"{_ADDRESSES[version]} . {self._port} . "
         lines = [line.strip(" \t,{}").removeprefix("elements = { ") for line in listing.splitlines()]

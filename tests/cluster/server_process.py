@@ -1,4 +1,4 @@
-"""One server of the cluster: a process in a namespace that can be stopped, killed, paused and started again."""
+"""A process in a network namespace that can be stopped, killed, paused and started again."""
 
 import signal
 import subprocess
@@ -7,81 +7,79 @@ from pathlib import Path
 
 from tests.support.lab.namespace import Namespace
 
-_PATIENCE = 90.0
-# Nothing is left running when this process is killed, not even what is paused.
-_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_EXIT_TIMEOUT = 90.0
+# The kernel kills the process with its parent, even if it is paused.
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 class ServerProcess:
     """A process and its log; the thread that starts it must outlive it."""
 
     def __init__(self, name: str, command: Sequence[str], namespace: Namespace, log: Path) -> None:
-        """Prepare without starting."""
+        """Start nothing yet."""
         self.name = name
         self.log = log
-        self._command = [*_ENDS_WITH_US, *command]
+        self._command = [*_DIE_WITH_PARENT, *command]
         self._namespace = namespace
         self._process: subprocess.Popen[str] | None = None
 
     def set_command(self, command: Sequence[str]) -> None:
-        """Have another command from the next start on."""
-        self._command = [*_ENDS_WITH_US, *command]
+        """Use another command from the next start on."""
+        self._command = [*_DIE_WITH_PARENT, *command]
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and not ended from here."""
+        """Whether it was started, and not stopped or killed."""
         return self._process is not None
 
     def start(self) -> None:
-        """Start it; nothing is waited for."""
-        assert self._process is None, f"{self.name} runs already"
+        """Start the process; do not wait for it."""
+        assert self._process is None, f"{self.name} is running"
         with self.log.open("a") as log:
             self._process = self._namespace.popen(self._command, stdout=log, stderr=subprocess.STDOUT)
 
     @property
     def process(self) -> subprocess.Popen[str]:
-        """The process, which must have been started."""
-        assert self._process is not None, f"{self.name} does not run"
+        """The process, which must be running."""
+        assert self._process is not None, f"{self.name} is not running"
         return self._process
 
     def check(self) -> None:
-        """Fail where it has ended by itself."""
-        assert self.process.poll() is None, (
-            f"{self.name} has ended with status {self.process.returncode}:\n{self.tail()}"
-        )
+        """Fail if the process has exited."""
+        assert self.process.poll() is None, f"{self.name} exited with status {self.process.returncode}:\n{self.tail()}"
 
     def wait(self) -> int:
-        """Return its status when it has ended by itself."""
-        return self._ended()
+        """Wait until the process exits; return its status."""
+        return self._wait_exit()
 
     def stop(self) -> int:
-        """Ask it to end, and return its status when it has."""
+        """Send SIGTERM; return the exit status."""
         self.process.terminate()
-        return self._ended()
+        return self._wait_exit()
 
     def kill(self) -> None:
-        """Kill it, and return when it is gone."""
+        """Kill the process, and wait for its end."""
         self.process.kill()
-        self._ended()
+        self._wait_exit()
 
-    def _ended(self) -> int:
-        status = self.process.wait(_PATIENCE)
+    def _wait_exit(self) -> int:
+        status = self.process.wait(_EXIT_TIMEOUT)
         self._process = None
         return status
 
     def pause(self) -> None:
-        """Have it do nothing: its connections stay open, and nobody answers."""
+        """Stop the process with SIGSTOP: its connections stay open, and it does not answer."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it go on."""
+        """Continue the process."""
         self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Kill it where it runs."""
+        """Kill the process if it is running."""
         if self._process is not None:
             self.kill()
 
     def tail(self, lines: int = 30) -> str:
-        """Return the end of its log."""
+        """Return the last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""

@@ -1,4 +1,4 @@
-"""knft's ServiceAccount, as ``deploy/rbac.yaml`` makes it, and its tokens, laid out as in a pod."""
+"""knft's ServiceAccount of ``deploy/rbac.yaml``, its tokens, and a volume with a token as in a pod."""
 
 import json
 import time
@@ -13,21 +13,21 @@ from tests.cluster.cluster import ADDRESS, ISSUER, Cluster
 
 MANIFEST = Path(__file__).parent.parent.parent / "deploy" / "rbac.yaml"
 MIN_TOKEN_SECONDS = 600
-"""Seconds: the API server gives no token for less."""
+"""The shortest lifetime of a token that the API server issues, in seconds."""
 _LEEWAY = 60
-"""Seconds after its end for which it takes a token all the same, because clocks differ."""
+"""For how many seconds the API server accepts an expired token, because clocks differ."""
 
 
 def manifest_objects() -> Iterator[dict[str, Any]]:
-    """Yield what ``deploy/rbac.yaml`` holds."""
+    """Yield the objects of ``deploy/rbac.yaml``."""
     yield from yaml.safe_load_all(MANIFEST.read_text())
 
 
 class ServiceAccount:
-    """The account in a cluster."""
+    """The ServiceAccount in a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Make it, its role and its binding; where they are there, as they are in the file."""
+        """Create the account, its role and its binding, or restore them as in the file."""
         self._cluster = cluster
         for item in manifest_objects():
             cluster.api.ensure(item)
@@ -35,12 +35,12 @@ class ServiceAccount:
 
     @property
     def name(self) -> str:
-        """The name by which it is known to RBAC."""
+        """Its user name in RBAC."""
         metadata = self._account["metadata"]
         return f"system:serviceaccount:{metadata['namespace']}:{metadata['name']}"
 
     def token(self, seconds: int = MIN_TOKEN_SECONDS) -> str:
-        """Ask the API server for a token."""
+        """Request a token from the API server."""
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -49,7 +49,7 @@ class ServiceAccount:
         return str(self._cluster.api.call("POST", path_of(self._account) + "/token", request)["status"]["token"])
 
     def short_lived_token(self, seconds: float) -> str:
-        """Return a token that is refused sooner than those that the API server gives, signed with its key."""
+        """Return a token with a shorter lifetime than the API server issues, signed with its key."""
         metadata, now = self._cluster.api.get(self._account)["metadata"], time.time()
         bound = {"namespace": metadata["namespace"], "serviceaccount": {key: metadata[key] for key in ("name", "uid")}}
         claims = {"iss": ISSUER, "aud": [ISSUER], "sub": self.name, "kubernetes.io": bound}
@@ -61,11 +61,11 @@ class ServiceAccount:
         return self._cluster.keys.token(claims | times)
 
     def client(self, token: str | None = None) -> Api:
-        """Return its client."""
+        """Return a client that uses a token of the account."""
         return self._cluster.token_client(token or self.token())
 
     def is_accepted(self, token: str) -> bool:
-        """Tell whether the API server takes a token for somebody's."""
+        """Tell whether the API server accepts a token."""
         try:
             self.client(token).call("GET", "/version")
         except ApiError as error:
@@ -76,10 +76,10 @@ class ServiceAccount:
 
 
 class TokenVolume:
-    """What a pod finds in its folder for a ServiceAccount: files that are replaced all at once, by one rename."""
+    """A pod's ServiceAccount folder: its files are replaced all at once, by one rename."""
 
     def __init__(self, folder: Path, ca: Path, token: str) -> None:
-        """Write the first ones."""
+        """Write the first files."""
         self.folder = folder
         self._ca = ca
         self._writes = 0
@@ -102,7 +102,7 @@ class TokenVolume:
 
 
 def kubeconfig(path: Path, volume: TokenVolume) -> Path:
-    """Write a kubeconfig for the cluster that names the files of a volume, as kubeadm's for kube-proxy does."""
+    """Write a kubeconfig that names the files of a volume, as kubeadm does for kube-proxy."""
     files = {name: str(volume.folder / name) for name in ("ca.crt", "token")}
     named = {
         "clusters": [{"name": "tests", "cluster": {"server": ADDRESS, "certificate-authority": files["ca.crt"]}}],

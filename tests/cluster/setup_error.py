@@ -1,5 +1,5 @@
-"""What keeps the tests from running, as opposed to a test that fails."""
+"""The error that keeps the tests from running."""
 
 
 class SetupError(Exception):
-    """The cluster cannot be built or started here; the message says why, and what to do."""
+    """The cluster cannot be built or started; the message says why, and what to do."""

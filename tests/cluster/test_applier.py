@@ -1,4 +1,4 @@
-"""What the tests say about objects is so: what the API server refuses, what it holds, and when that is in force."""
+"""Checks of the lane's assumptions: which objects the API server refuses, and that it stores the others unchanged."""
 
 import pytest
 
@@ -11,19 +11,19 @@ from tests.cluster.service_account import ServiceAccount
 from tests.support.scenario import read_scenarios
 
 
-def test_the_release_is_the_pinned_one(cluster: Cluster) -> None:
-    """It knows its own version: gates and defaults hang on that."""
+def test_api_server_has_the_pinned_release(cluster: Cluster) -> None:
+    """Feature gates and defaults depend on its version."""
     assert cluster.api.call("GET", "/version")["gitVersion"] == cluster.release
 
 
-def test_exactly_these_objects_are_refused(cluster: Cluster) -> None:
-    """For these reasons; all others are made through the API, and everything is handed out by it."""
+def test_exactly_the_expected_objects_are_refused(cluster: Cluster) -> None:
+    """For the expected reasons; all others are created through the API, which returns all objects."""
     applier = Applier(cluster)
     refused: dict[tuple[str, Key], str] = {}
     for scenario in read_scenarios():
         for objects in filter(None, (scenario.before and scenario.earlier_manifests(), scenario.manifests())):
             applier.apply(objects)
-            refused |= {(scenario.name, key): said for key, said in applier.refused.items()}
+            refused |= {(scenario.name, key): manifest for key, manifest in applier.refused.items()}
             assert applier.list_objects().keys() == desired_objects(objects).keys()
     assert refused.keys() == REFUSED.keys()
     assert {place: refusal.message for place, refusal in REFUSED.items() if refusal.message not in refused[place]} == {}
@@ -31,22 +31,22 @@ def test_exactly_these_objects_are_refused(cluster: Cluster) -> None:
     assert [key[2] for key in applier.list_objects()] == ["scenarios"]
 
 
-def test_what_is_held_is_what_was_said(cluster: Cluster) -> None:
-    """Field by field: the API server takes nothing away, and adds no node port."""
+def test_stored_objects_equal_the_manifests(cluster: Cluster) -> None:
+    """Field by field: the API server drops nothing, and adds no node port."""
     applier = Applier(cluster)
     for scenario in read_scenarios():
         applier.apply(scenario.manifests())
-        held = applier.list_objects()
+        stored = applier.list_objects()
         for item in scenario.manifests():
             key = key_of(item)
             if key[0] in ("Service", "EndpointSlice") and "ExternalName" not in str(item):
-                assert _lost(item, held[key]) == [], (scenario.name, key)
+                assert _differing_fields(item, stored[key]) == [], (scenario.name, key)
                 if key[0] == "Service":
-                    assert _node_ports(held[key]) == _node_ports(item) or item["spec"].get("type") == "NodePort"
+                    assert _node_ports(stored[key]) == _node_ports(item) or item["spec"].get("type") == "NodePort"
 
 
-def test_a_token_is_somebodys_until_it_is_not(account: ServiceAccount) -> None:
-    """Tokens that the tests sign are like those of the API server, but for their time."""
+def test_short_lived_tokens_are_accepted_until_they_expire(account: ServiceAccount) -> None:
+    """Tokens that the tests sign are like those of the API server, except for their lifetime."""
     assert account.is_accepted(account.token())
     assert account.is_accepted(account.short_lived_token(3600))
     assert not account.is_accepted(account.short_lived_token(-1))
@@ -60,11 +60,15 @@ def _node_ports(service: dict[str, object]) -> list[object]:
     return [port.get("nodePort") for port in spec.get("ports", [])]
 
 
-def _lost(said: object, held: object, path: str = "") -> list[str]:
-    """Return the fields that were said and are not so."""
-    if isinstance(said, dict) and isinstance(held, dict):
-        return [lost for name, value in said.items() for lost in _lost(value, held.get(name), f"{path}.{name}")]
-    if isinstance(said, list) and isinstance(held, list) and len(said) == len(held):
-        pairs = enumerate(zip(said, held, strict=True))
-        return [lost for number, (one, other) in pairs for lost in _lost(one, other, f"{path}[{number}]")]
-    return [] if said == held or not (said or held) else [f"{path}: {said!r}, {held!r}"]
+def _differing_fields(manifest: object, stored: object, path: str = "") -> list[str]:
+    """Return the fields of the manifest that the stored object does not have."""
+    if isinstance(manifest, dict) and isinstance(stored, dict):
+        return [
+            field
+            for name, value in manifest.items()
+            for field in _differing_fields(value, stored.get(name), f"{path}.{name}")
+        ]
+    if isinstance(manifest, list) and isinstance(stored, list) and len(manifest) == len(stored):
+        pairs = enumerate(zip(manifest, stored, strict=True))
+        return [field for number, (one, other) in pairs for field in _differing_fields(one, other, f"{path}[{number}]")]
+    return [] if manifest == stored or not (manifest or stored) else [f"{path}: {manifest!r}, {stored!r}"]

@@ -1,4 +1,4 @@
-"""Who knft is, as a pod and by a kubeconfig: what is replaced while it runs, and what no longer counts."""
+"""Credentials of knft in a pod and in a kubeconfig, which are replaced while it runs, or expire."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,7 +24,7 @@ ALONE = (*FLAGS, "--min-sync-period=0")
 
 @pytest.fixture
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster that a test may spoil."""
+    """A cluster for one test."""
     namespace = Namespace.create("alone")
     with closing(namespace), Cluster(namespace, tmp_path_factory.mktemp("alone")) as cluster:
         Applier(cluster).apply(Scenario("", [], ()).manifests())
@@ -32,69 +32,69 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("kind", [KnftInPod, KnftProcess])
-def test_authority_and_token_are_replaced(alone: Cluster, tmp_path: Path, kind: type[KnftProcess]) -> None:
-    """The API server is another one's then, and the old token has expired: what is written after that is in force."""
+def test_ca_and_token_are_replaced(alone: Cluster, tmp_path: Path, kind: type[KnftProcess]) -> None:
+    """The API server gets a certificate of another CA, and the old token expires; later changes are programmed."""
     account = ServiceAccount(alone)
     marker = Marker(alone.api, alone.namespace)
-    follower = kind(alone, account, tmp_path, *ALONE)
-    with closing(follower):
-        follower.start()
-        _expect_in_force(marker, follower)
-        follower.volume.replace(old := account.short_lived_token(2))
-        other = alone.keys.another(tmp_path / "another")
+    daemon = kind(alone, account, tmp_path, *ALONE)
+    with closing(daemon):
+        daemon.start()
+        _expect_programmed(marker, daemon)
+        daemon.volume.replace(old := account.short_lived_token(2))
+        other = alone.keys.new_ca(tmp_path / "another")
         other.certificate("apiserver", "kubernetes")
-        alone.keys.take("apiserver", other)
+        alone.keys.copy_from("apiserver", other)
         alone.apiserver.kill()
         alone.apiserver.start()
         alone.trust_ca(other.path("ca.crt"))
         alone.wait_ready()
         wait_until(
-            lambda: "the server's certificate is not trusted" in follower.log.read_text(),
-            "nobody notices",
-            follower.check,
+            lambda: "the server's certificate is not trusted" in daemon.log.read_text(),
+            "knft does not log it",
+            daemon.check,
         )
         wait_until(lambda: not account.is_accepted(old), "the token does not expire")
-        follower.volume.replace(account.token(), Path(other.path("ca.crt")))
-        _expect_in_force(Marker(alone.api, alone.namespace), follower)
-        assert old not in follower.log.read_text()
+        daemon.volume.replace(account.token(), Path(other.path("ca.crt")))
+        _expect_programmed(Marker(alone.api, alone.namespace), daemon)
+        assert old not in daemon.log.read_text()
 
 
-def test_an_expired_token_heals(alone: Cluster, tmp_path: Path) -> None:
-    """Before the first list, and after it; it is said, without the token."""
+def test_expired_token_is_replaced(alone: Cluster, tmp_path: Path) -> None:
+    """Before the first list, and after it; it is logged without the token."""
     account = ServiceAccount(alone)
     marker = Marker(alone.api, alone.namespace)
-    follower = KnftProcess(alone, account, tmp_path, *ALONE)
+    daemon = KnftProcess(alone, account, tmp_path, *ALONE)
     expired = account.short_lived_token(-1)
-    follower.volume.replace(expired)
-    with closing(follower):
-        follower.start()
-        wait_until(lambda: "401" in follower.log.read_text(), "nobody notices", follower.check)
-        follower.volume.replace(account.token())
-        _expect_in_force(marker, follower)
-        follower.volume.replace(expired)
-        said = follower.log.read_text().count("401")
+    daemon.volume.replace(expired)
+    with closing(daemon):
+        daemon.start()
+        wait_until(lambda: "401" in daemon.log.read_text(), "knft does not log it", daemon.check)
+        daemon.volume.replace(account.token())
+        _expect_programmed(marker, daemon)
+        daemon.volume.replace(expired)
+        said = daemon.log.read_text().count("401")
         alone.apiserver.kill()
         alone.apiserver.start()
         alone.wait_ready()
-        wait_until(lambda: follower.log.read_text().count("401") > said, "nobody notices", follower.check)
-        follower.volume.replace(account.token())
-        _expect_in_force(marker, follower)
-        assert expired not in follower.log.read_text()
+        wait_until(lambda: daemon.log.read_text().count("401") > said, "knft does not log it", daemon.check)
+        daemon.volume.replace(account.token())
+        _expect_programmed(marker, daemon)
+        assert expired not in daemon.log.read_text()
 
 
-def test_the_end_is_quick_and_quiet(alone: Cluster, tmp_path: Path) -> None:
-    """Also while the API server answers nothing; the rules stay."""
-    follower = KnftProcess(alone, ServiceAccount(alone), tmp_path, *ALONE)
-    with closing(follower):
+def test_stop_while_the_api_server_hangs(alone: Cluster, tmp_path: Path) -> None:
+    """knft exits although the API server does not answer; the rules stay."""
+    daemon = KnftProcess(alone, ServiceAccount(alone), tmp_path, *ALONE)
+    with closing(daemon):
         marker = Marker(alone.api, alone.namespace)
-        follower.start()
-        _expect_in_force(marker, follower)
+        daemon.start()
+        _expect_programmed(marker, daemon)
         alone.apiserver.pause()
-        assert follower.stop() == 0
-        assert marker.is_in_force()
+        assert daemon.stop() == 0
+        assert marker.is_programmed()
     knft(alone.namespace, "cleanup")
 
 
-def _expect_in_force(marker: Marker, follower: KnftProcess) -> None:
+def _expect_programmed(marker: Marker, daemon: KnftProcess) -> None:
     marker.write(ZONE, RANGES)
-    marker.wait(follower.check)
+    marker.wait(daemon.check)

@@ -1,6 +1,6 @@
-"""The cluster's servers fail, and knft goes on: rules stay, nothing is lost, and in the end they are what they must be.
+"""The cluster's servers fail: rules stay, no change is lost, and in the end the tables are as expected.
 
-All the while endpoints change and connections are made, in both families and protocols.
+Meanwhile endpoints change and connections are made, in both families and protocols.
 """
 
 import time
@@ -21,8 +21,8 @@ from tests.support.lab.topology import Lab
 from tests.support.scenario import Scenario
 from tests.support.waiting import wait_until
 
-AWAY = 3.0
-"""Seconds that a server is away, or does nothing."""
+DOWN_SECONDS = 3.0
+"""For how many seconds a server is down or paused."""
 
 pytestmark = pytest.mark.kernel
 
@@ -32,36 +32,36 @@ def stage(
     lab: Lab, cluster: Cluster, account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FaultStage]:
     add_client_addresses(lab)
-    follower = KnftProcess(cluster, account, tmp_path_factory.mktemp("faults"))
+    daemon = KnftProcess(cluster, account, tmp_path_factory.mktemp("faults"))
     try:
-        yield FaultStage(lab, cluster, follower)
+        yield FaultStage(lab, cluster, daemon)
     finally:
-        follower.close()
+        daemon.close()
         knft(lab.host("node").namespace, "cleanup")
 
 
 def _restarted(server: ServerProcess) -> None:
     server.stop()
-    time.sleep(AWAY)
+    time.sleep(DOWN_SECONDS)
     server.start()
 
 
 def _killed(server: ServerProcess) -> None:
     server.kill()
-    time.sleep(AWAY)
+    time.sleep(DOWN_SECONDS)
     server.start()
 
 
 def _paused(server: ServerProcess) -> None:
     server.pause()
-    time.sleep(AWAY)
+    time.sleep(DOWN_SECONDS)
     server.resume()
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
 @pytest.mark.parametrize("fail", [_restarted, _killed, _paused])
-def test_a_server_fails(stage: FaultStage, tmp_path: Path, fail: Callable[[ServerProcess], None], name: str) -> None:
-    """And comes back."""
+def test_one_server_fails(stage: FaultStage, tmp_path: Path, fail: Callable[[ServerProcess], None], name: str) -> None:
+    """The server comes back afterwards."""
     cluster = stage.cluster
     server = cluster.etcd_process if name == "etcd" else cluster.apiserver
 
@@ -69,61 +69,59 @@ def test_a_server_fails(stage: FaultStage, tmp_path: Path, fail: Callable[[Serve
         fail(server)
         cluster.wait_ready()
 
-    _expect_nothing_wrong(stage, tmp_path, disturb)
+    _expect_no_faults(stage, tmp_path, disturb)
 
 
-def test_both_are_killed(stage: FaultStage, tmp_path: Path) -> None:
-    """And come back, the API server first."""
+def test_both_servers_are_killed(stage: FaultStage, tmp_path: Path) -> None:
+    """They come back, the API server first."""
     cluster = stage.cluster
 
     def disturb() -> None:
         for server in (cluster.etcd_process, cluster.apiserver):
             server.kill()
         cluster.apiserver.start()
-        time.sleep(AWAY)
+        time.sleep(DOWN_SECONDS)
         cluster.etcd_process.start()
         wait_until(cluster.etcd_store.is_healthy, "etcd does not come back")
-        if cluster.apiserver.process.poll() is not None:  # It gives up after a while, and is started again then.
+        if cluster.apiserver.process.poll() is not None:  # It exits without etcd after a while.
             cluster.apiserver.wait()
             cluster.apiserver.start()
         cluster.wait_ready()
 
-    _expect_nothing_wrong(stage, tmp_path, disturb)
+    _expect_no_faults(stage, tmp_path, disturb)
 
 
-def test_history_is_gone(stage: FaultStage, tmp_path: Path) -> None:
-    """While knft heard nothing: it cannot go on where it was, lists again, and forgets what is no longer there."""
-    cluster, log = stage.cluster, stage.follower.log
-    _, forgotten = Scenario("", [service("forgotten", 90, *tcp_and_udp("http", 80))], ()).manifests()
+def test_etcd_is_compacted(stage: FaultStage, tmp_path: Path) -> None:
+    """knft is paused meanwhile: its resource version has expired, so it lists again and removes deleted objects."""
+    cluster, log = stage.cluster, stage.daemon.log
+    _, deleted_service = Scenario("", [service("deleted", 90, *tcp_and_udp("http", 80))], ()).manifests()
 
     def disturb() -> None:
-        stage.applier.add(forgotten)
+        stage.applier.add(deleted_service)
         stage.wait_programmed()
         refusals = log.read_text().count(" 410")
-        stage.follower.pause()
+        stage.daemon.pause()
         cluster.apiserver.kill()
         cluster.apiserver.start()
         cluster.wait_ready()
-        # Now, as what the killed one had sent is waiting to be read.
-        cluster.api.delete(forgotten)
-        time.sleep(AWAY)
+        # Only now: knft may still read what the killed server had sent.
+        cluster.api.delete(deleted_service)
+        time.sleep(DOWN_SECONDS)
         cluster.etcd_store.compact()
-        stage.follower.resume()
-        wait_until(
-            lambda: log.read_text().count(" 410") > refusals, "nobody says that it is too late", stage.follower.check
-        )
+        stage.daemon.resume()
+        wait_until(lambda: log.read_text().count(" 410") > refusals, "knft does not log the expiry", stage.daemon.check)
 
-    _expect_nothing_wrong(stage, tmp_path, disturb)
+    _expect_no_faults(stage, tmp_path, disturb)
 
 
-def test_the_token_is_another(stage: FaultStage, account: ServiceAccount, tmp_path: Path) -> None:
-    """The old one has expired when the next request is due."""
-    cluster, volume = stage.cluster, stage.follower.volume
+def test_token_is_rotated(stage: FaultStage, account: ServiceAccount, tmp_path: Path) -> None:
+    """The old token has expired before the next request."""
+    cluster, volume = stage.cluster, stage.daemon.volume
 
     def disturb() -> None:
         old = account.short_lived_token(3)
         volume.replace(old)
-        # Whoever is let in is let in for a while; a new API server asks everybody.
+        # The API server caches accepted tokens for a while; a new one does not know them.
         cluster.apiserver.kill()
         cluster.apiserver.start()
         cluster.wait_ready()
@@ -133,40 +131,40 @@ def test_the_token_is_another(stage: FaultStage, account: ServiceAccount, tmp_pa
         cluster.apiserver.start()
         cluster.wait_ready()
 
-    _expect_nothing_wrong(stage, tmp_path, disturb)
+    _expect_no_faults(stage, tmp_path, disturb)
 
 
-def test_the_node_is_deleted(stage: FaultStage, tmp_path: Path) -> None:
-    """The process ends with status 1; another one, on the node that was made again, is right."""
+def test_node_is_deleted(stage: FaultStage, tmp_path: Path) -> None:
+    """The process exits with status 1; another one starts with the node that was created again."""
     (node,) = Scenario("", [], ()).manifests()
 
     def disturb() -> None:
         stage.cluster.api.delete(node)
-        assert stage.follower.wait() == 1, stage.follower.tail()
+        assert stage.daemon.wait() == 1, stage.daemon.tail()
         stage.applier.add(node)
-        stage.follower.start()
+        stage.daemon.start()
 
-    _expect_nothing_wrong(stage, tmp_path, disturb)
+    _expect_no_faults(stage, tmp_path, disturb)
 
 
-def test_the_node_loses_its_addresses(stage: FaultStage, tmp_path: Path) -> None:
-    """For a while: the rules keep those that it had."""
+def test_node_loses_its_addresses(stage: FaultStage, tmp_path: Path) -> None:
+    """For a while: its previous addresses stay in use."""
     (node,) = Scenario("", [], ()).manifests()
 
     def disturb() -> None:
         held = stage.cluster.api.get(node)
         stage.cluster.api.replace({**held, "status": {**held["status"], "addresses": []}}, "/status")
-        wait_until(lambda: "has lost its addresses" in stage.follower.log.read_text(), "nobody notices")
-        time.sleep(AWAY)
+        wait_until(lambda: "has lost its addresses" in stage.daemon.log.read_text(), "knft does not log it")
+        time.sleep(DOWN_SECONDS)
         stage.applier.add(node)
 
-    _expect_nothing_wrong(stage, tmp_path, disturb)
+    _expect_no_faults(stage, tmp_path, disturb)
 
 
-def _expect_nothing_wrong(stage: FaultStage, folder: Path, disturb: Callable[[], None]) -> None:
-    played = stage.run_fault(folder, 1, disturb)
-    assert played.failed_calls == []
-    assert played.untranslated_packets == 0
-    assert played.table_differences == []
-    # There was something to see.
-    assert played.answered_calls > 500
+def _expect_no_faults(stage: FaultStage, folder: Path, disturb: Callable[[], None]) -> None:
+    result = stage.run_fault(folder, 1, disturb)
+    assert result.failed_calls == []
+    assert result.untranslated_packets == 0
+    assert result.table_differences == []
+    # The check is not empty.
+    assert result.answered_calls > 500

@@ -1,4 +1,4 @@
-"""``deploy/rbac.yaml`` is what knft needs, and no more."""
+"""``deploy/rbac.yaml`` has exactly the rights that knft needs."""
 
 import itertools
 from collections.abc import Iterator
@@ -33,15 +33,15 @@ ALLOWED = {
 pytestmark = pytest.mark.kernel
 
 
-def test_the_account_may_do_what_the_file_says_and_no_more(account: ServiceAccount) -> None:
-    """Asked of the API server, verb by verb, in all namespaces."""
+def test_service_account_has_exactly_the_rights_of_the_role(account: ServiceAccount) -> None:
+    """The API server is asked for each verb, in all namespaces."""
     user = account.client()
     table = [(*resource, verb) for resource in [*RESOURCES, *OTHERS] for verb in VERBS]
-    assert {place for place in table if _may(user, *place)} == ALLOWED
+    assert {place for place in table if _is_allowed(user, *place)} == ALLOWED
 
 
-def test_everybody_may_do_the_rest(cluster: Cluster, account: ServiceAccount) -> None:
-    """What the account is told of its rights beside the role, an account without any role is told too."""
+def test_other_rights_are_those_of_every_account(cluster: Cluster, account: ServiceAccount) -> None:
+    """An account without any role has the other rights of the account, too."""
     nobody = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "default"}}
     cluster.api.ensure(nobody)
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
@@ -54,7 +54,7 @@ def test_everybody_may_do_the_rest(cluster: Cluster, account: ServiceAccount) ->
 
 @pytest.fixture(scope="module")
 def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """An API server that streams no lists, so that they are read in pages."""
+    """An API server without streaming lists, so that knft lists in pages."""
     namespace = Namespace.create("old")
     folder = tmp_path_factory.mktemp("old")
     with closing(namespace), Cluster(namespace, folder, "--feature-gates=WatchList=false") as cluster:
@@ -63,8 +63,10 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["resources"][0])
 def test_each_rule_is_needed(cluster: Cluster, account: ServiceAccount, tmp_path: Path, rule: dict[str, Any]) -> None:
-    """Without it knft says what it may not do, goes on, and heals when it may."""
-    _expect_complaint(cluster, account, tmp_path, rule["resources"][0], [other for other in RULES if other != rule])
+    """Without the rule knft logs what is forbidden, retries, and recovers when the rule is back."""
+    _expect_forbidden_and_recovery(
+        cluster, account, tmp_path, rule["resources"][0], [other for other in RULES if other != rule]
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,35 +74,35 @@ def test_each_rule_is_needed(cluster: Cluster, account: ServiceAccount, tmp_path
     [pytest.param(rule, verb, id=f"{verb} {rule['resources'][0]}") for rule in RULES for verb in rule["verbs"]],
 )
 def test_each_verb_is_needed(old_cluster: Cluster, tmp_path: Path, rule: dict[str, Any], verb: str) -> None:
-    """The same of one verb, by an API server that needs each of them: a list that is streamed is a watch."""
+    """The same for each verb, with an API server without streaming lists: a streaming list needs only watch."""
     left = {**rule, "verbs": [other for other in rule["verbs"] if other != verb]}
     rules = [left if other == rule else other for other in RULES if other != rule or left["verbs"]]
-    _expect_complaint(old_cluster, ServiceAccount(old_cluster), tmp_path, rule["resources"][0], rules)
+    _expect_forbidden_and_recovery(old_cluster, ServiceAccount(old_cluster), tmp_path, rule["resources"][0], rules)
 
 
-def _expect_complaint(
+def _expect_forbidden_and_recovery(
     cluster: Cluster, account: ServiceAccount, folder: Path, resource: str, rules: list[dict[str, Any]]
 ) -> None:
-    follower = KnftProcess(cluster, account, folder, *FLAGS)
+    daemon = KnftProcess(cluster, account, folder, *FLAGS)
     cluster.api.ensure({**ROLE, "rules": rules})
     Applier(cluster).apply(Scenario("", [], ()).manifests())
     try:
-        follower.start()
-        wait_until(lambda: _complains(follower, resource), f"nothing is said of {resource}", follower.check)
+        daemon.start()
+        wait_until(lambda: _logs_forbidden(daemon, resource), f"knft does not log {resource}", daemon.check)
         cluster.api.ensure(ROLE)
-        wait_until(lambda: "full sync" in follower.log.read_text(), "it does not heal", follower.check)
+        wait_until(lambda: "full sync" in daemon.log.read_text(), "knft does not recover", daemon.check)
     finally:
-        follower.close()
+        daemon.close()
         cluster.api.ensure(ROLE)
         knft(cluster.namespace, "cleanup")
 
 
-def _complains(follower: KnftProcess, resource: str) -> bool:
-    said = follower.log.read_text().splitlines()
+def _logs_forbidden(daemon: KnftProcess, resource: str) -> bool:
+    said = daemon.log.read_text().splitlines()
     return any(resource in line and "forbidden" in line for line in said)
 
 
-def _may(user: Api, group: str, resource: str, verb: str) -> bool:
+def _is_allowed(user: Api, group: str, resource: str, verb: str) -> bool:
     name, _, part = resource.partition("/")
     attributes = {"group": group, "resource": name, "subresource": part, "verb": verb}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
@@ -110,7 +112,7 @@ def _may(user: Api, group: str, resource: str, verb: str) -> bool:
 
 
 def _rights(user: Api) -> set[tuple[str, str, str]]:
-    """Return the rights that a user is told of: group, resource and verb, or "", "" and verb with a path in front."""
+    """Return the rights that the API server reports: group, resource and verb, or "", "" and the verb with a path."""
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     status = user.call("POST", path, {**review, "spec": {"namespace": "default"}})["status"]

@@ -1,4 +1,4 @@
-"""Every scenario through a real API server: what is written there is what happens to packets."""
+"""All scenarios through a real API server."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,22 +20,22 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def scene(
+def runner(
     lab: Lab, cluster: Cluster, account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ScenarioRunner]:
     folder = tmp_path_factory.mktemp("scenarios")
-    with closing(ApiServerMode(cluster, account, folder)) as mode, scenario_runner(lab, folder, mode) as scene:
-        yield scene
+    with closing(ApiServerMode(cluster, account, folder)) as mode, scenario_runner(lab, folder, mode) as runner:
+        yield runner
     knft(lab.host("node").namespace, "cleanup")
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
 def test_packet(
-    scene: ScenarioRunner,
+    runner: ScenarioRunner,
     cluster: Cluster,  # noqa: ARG001 - its logs are attached to a failure
     scenario: Scenario,
     packet: Packet,
     version: plan.Version,
 ) -> None:
-    """The packet has the outcome that its clause says."""
-    scene.try_packet(scenario, packet, version)
+    """The packet has the outcome of its clause."""
+    runner.try_packet(scenario, packet, version)

@@ -1,4 +1,4 @@
-"""What decides about the cluster, without Go."""
+"""Tests of the helpers of ``tests.cluster`` that need neither Go nor a cluster."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.scenario import read_scenarios
 
 
 def test_all_staging_modules_match_the_release() -> None:
-    """And their checksums are there."""
+    """go.sum has the checksum of the release."""
     module, sums = (MODULE / "go.mod").read_text(), (MODULE / "go.sum").read_text()
     release, flags = release_and_flags(module)
     replaced = re.findall(r"^\t(\S+) => (\S+) (v\S+)$", module, re.MULTILINE)
@@ -44,7 +44,7 @@ def test_old_go_is_not_used(said: str, version: str | None) -> None:
 
 
 def test_failed_build_leaves_no_folder(tmp_path: Path) -> None:
-    """What fails halfway leaves no folder of the name, and the next attempt begins with an empty one."""
+    """A build that fails leaves no folder with its name, and the next one starts with an empty folder."""
     wanted = tmp_path / "programs"
 
     def fail() -> None:
@@ -62,7 +62,7 @@ def test_failed_build_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_scenarios_leave_the_api_server_no_choice() -> None:
-    """In any scenario: a node port that it chose could be one that a packet goes to."""
+    """A node port that it chose could be one that a packet of the scenario uses."""
     for scenario in read_scenarios():
         for one in desired_objects(scenario.manifests()).values():
             spec = one.item.get("spec", {})
@@ -73,7 +73,7 @@ def test_scenarios_leave_the_api_server_no_choice() -> None:
 
 
 def test_creation_timestamps_count_if_one_is_given() -> None:
-    """Then a Service without one is the youngest; elsewhere each has the age that it has."""
+    """A Service without one is the youngest then; without any, all keep their real age."""
     young, old = ({"kind": "Service", "metadata": {"name": name}, "spec": {}} for name in ("young", "old"))
     assert [one.dated for one in desired_objects([young]).values()][1:] == [False]
     old["metadata"] = {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -82,7 +82,7 @@ def test_creation_timestamps_count_if_one_is_given() -> None:
 
 
 def test_scenario_service_cidrs_are_renamed() -> None:
-    """That one has a name, and is made again where it is deleted."""
+    """The API server's own is named kubernetes, and is recreated if it is deleted."""
     given = {"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/24"]}}
-    assert [key[2] for key in desired_objects([given], with_range=False)] == ["scenario"]
+    assert [key[2] for key in desired_objects([given], with_service_cidr=False)] == ["scenario"]
     assert [key[2] for key in desired_objects([])] == [SCENARIO_SERVICE_CIDR["metadata"]["name"]]

@@ -1,6 +1,6 @@
-"""``make churn``: a thousand endpoints change each second, through a real API server, for a minute.
+"""``make churn``: 1 000 endpoint changes per second through a real API server, for a minute.
 
-Each change brings an address that was never there before, so that it can be told in what the kernel says of its
-commits. From a writer's clock to the kernel's word is the network programming latency, to the microsecond; knft's own
-histogram of it is read too.
+Each change adds an address that has not been used before, so that it can be found in the kernel's notifications of
+commits. The time from a writer's clock to the notification is the network programming latency, exact to the
+microsecond. knft's own histogram of it is read too.
 """

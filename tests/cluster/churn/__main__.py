@@ -1,4 +1,4 @@
-"""``python -m tests.cluster.churn``: measures at the default minimum sync interval, and at 0."""
+"""``python -m tests.cluster.churn``: measures with the default minimum sync interval, and with 0."""
 
 import argparse
 import sys
@@ -18,56 +18,59 @@ INTERVALS = ("1s", "0s")
 
 
 def main() -> None:
-    """Measure, print, and write ``churn.json``; fail where anything is lost or wrong."""
-    wanted = _parser().parse_args()
+    """Measure, print, and write ``churn.json``; fail if a change was lost or the tables are wrong."""
+    arguments = _parser().parse_args()
     try:
         ensure_namespaces()
         release = programs().release
     except (PrivilegeError, SetupError) as problem:
         sys.exit(f"churn: {problem}")
     machine = describe() | {"Kubernetes": release}
-    extent = ChurnParameters(
-        wanted.services, wanted.endpoints, wanted.changes, wanted.each, wanted.writers, wanted.seconds
+    parameters = ChurnParameters(
+        arguments.services, arguments.endpoints, arguments.changes, arguments.each, arguments.writers, arguments.seconds
     )
-    outcomes = [_measured(extent, interval) for interval in wanted.intervals]
-    wanted.results.mkdir(parents=True, exist_ok=True)
-    results = {"machine": machine | load_at_end(), "extent": extent, "runs": outcomes}
-    (wanted.results / "churn.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
-    print(f"churn: written to {wanted.results / 'churn.json'}")
+    outcomes = [_measured(parameters, interval) for interval in arguments.intervals]
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    results = {"machine": machine | load_at_end(), "extent": parameters, "runs": outcomes}
+    (arguments.results / "churn.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+    print(f"churn: written to {arguments.results / 'churn.json'}")
     sys.exit(any(outcome.wrong for outcome in outcomes))
 
 
-def _measured(extent: ChurnParameters, interval: str) -> ChurnResult:
-    with tempfile.TemporaryDirectory(prefix="knft-churn-") as folder, ChurnRun(Path(folder), extent, interval) as run:
+def _measured(parameters: ChurnParameters, interval: str) -> ChurnResult:
+    with (
+        tempfile.TemporaryDirectory(prefix="knft-churn-") as folder,
+        ChurnRun(Path(folder), parameters, interval) as run,
+    ):
         outcome = run.measure()
-    print("\n".join(_words(outcome)), flush=True)
+    print("\n".join(_summary_lines(outcome)), flush=True)
     return outcome
 
 
-def _words(outcome: ChurnResult) -> list[str]:
+def _summary_lines(outcome: ChurnResult) -> list[str]:
     latency, own, answered = outcome.latency, outcome.histogram, outcome.answered
     cores = ", ".join(f"{name} {cores:.2f}" for name, cores in outcome.cpu_cores.items())
     return [
         f"churn: minimum sync interval {outcome.interval}: {outcome.changes} changes, {outcome.changes_a_second:.0f}/s",
-        f"  in force after p50 {latency['p50'] * 1e3:.0f} ms, p99 {latency['p99'] * 1e3:.0f} ms",
-        f"  the longest {latency['longest'] * 1e3:.0f} ms; {outcome.superseded} were superseded before",
+        f"  programmed after p50 {latency['p50'] * 1e3:.0f} ms, p99 {latency['p99'] * 1e3:.0f} ms",
+        f"  maximum {latency['longest'] * 1e3:.0f} ms; {outcome.superseded} were superseded first",
         f"  knft's histogram: p50 {own['p50'] * 1e3:.0f} ms, p99 {own['p99'] * 1e3:.0f} ms, of {own['count']:.0f}",
-        f"  the API server's answers: p50 {answered['p50'] * 1e3:.1f} ms, p99 {answered['p99'] * 1e3:.1f} ms",
+        f"  API server responses: p50 {answered['p50'] * 1e3:.1f} ms, p99 {answered['p99'] * 1e3:.1f} ms",
         f"  {outcome.syncs:.0f} syncs; cores: {cores}; knft {outcome.knft_mib:.0f} MiB",
-        *([f"  WRONG: {line}" for line in outcome.wrong[:20]] or ["  nothing lost, nothing out of order"]),
+        *([f"  WRONG: {line}" for line in outcome.wrong[:20]] or ["  no change lost, no difference"]),
     ]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.churn", description=__doc__)
     parser.add_argument("--services", type=int, default=1000, help="Services, each with one slice")
-    parser.add_argument("--endpoints", type=int, default=10, help="endpoints of each")
-    parser.add_argument("--changes", type=int, default=1000, help="endpoints that change in a second")
-    parser.add_argument("--each", type=int, default=5, help="endpoints that change with one update of a slice")
-    parser.add_argument("--writers", type=int, default=8, help="processes that write")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for so long")
+    parser.add_argument("--endpoints", type=int, default=10, help="endpoints of each Service")
+    parser.add_argument("--changes", type=int, default=1000, help="endpoint changes per second")
+    parser.add_argument("--each", type=int, default=5, help="endpoint changes per update of a slice")
+    parser.add_argument("--writers", type=int, default=8, help="number of writer processes")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration in seconds")
     parser.add_argument("--intervals", nargs="+", default=INTERVALS, help="minimum sync intervals")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for churn.json")
     return parser
 
 

@@ -1,6 +1,6 @@
-"""Hearing: what the kernel says of commits, written down with the time by a process that does nothing else.
+"""CommitListener: a process that records the kernel's notifications of commits, with the time of each.
 
-``python -m tests.cluster.churn.commit_listener FILE`` listens in the namespace that it is started in, until SIGTERM.
+``python -m tests.cluster.churn.commit_listener FILE`` listens in its network namespace until SIGTERM.
 """
 
 import math
@@ -29,14 +29,14 @@ _LIMIT = FIRST + (1 << 23)
 
 
 class CommitListener:
-    """A context manager that listens; ``first_seen`` is read afterwards."""
+    """A context manager that records notifications; call ``first_seen`` afterwards."""
 
     def __init__(self, namespace: Namespace, file: Path) -> None:
-        """Prepare to listen in a namespace."""
+        """Start nothing yet."""
         self._namespace, self._file = namespace, file
 
     def __enter__(self) -> Self:
-        """Return when it listens."""
+        """Wait until the process listens."""
         command = [sys.executable, "-m", "tests.cluster.churn.commit_listener", str(self._file)]
         self._process = self._namespace.popen(command, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
@@ -44,33 +44,33 @@ class CommitListener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Return when everything is written down."""
+        """Wait until all notifications are written."""
         self._process.terminate()
         self._process.communicate()
-        assert self._process.returncode == 0, "the kernel said more than could be heard"
+        assert self._process.returncode == 0, "the notifications overflowed the socket buffer"
 
     def first_seen(self, sent: Mapping[int, float]) -> dict[int, float]:
-        """Return when each number's address was heard of first, after it was sent."""
-        heard: dict[int, float] = {}
-        for moment, said in _records(self._file):
-            # Whatever netlink says is made of words of four bytes, and so are addresses, in network order.
-            words = array("I", said[: len(said) & ~3])
+        """Return the time of the first notification with each number's address after it was sent."""
+        first: dict[int, float] = {}
+        for seconds, message in _records(self._file):
+            # Netlink attributes are aligned to four bytes, and so are addresses, in network byte order.
+            words = array("I", message[: len(message) & ~3])
             words.byteswap()
             for number in (word - FIRST for word in words if FIRST <= word < _LIMIT):
-                if number not in heard and sent.get(number, math.inf) <= moment:
-                    heard[number] = moment
-        return heard
+                if number not in first and sent.get(number, math.inf) <= seconds:
+                    first[number] = seconds
+        return first
 
 
 def _records(file: Path) -> Iterator[tuple[float, bytes]]:
     with file.open("rb") as records:
         while head := records.read(_RECORD.size):
-            moment, length = _RECORD.unpack(head)
-            yield moment, records.read(length)
+            seconds, length = _RECORD.unpack(head)
+            yield seconds, records.read(length)
 
 
 def main() -> None:
-    """Listen, and write down; an overflow of the socket's buffer ends it with an error."""
+    """Record notifications; an overflow of the socket's buffer is an error."""
     die_with_parent()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
         kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
@@ -83,10 +83,10 @@ def main() -> None:
         with Path(sys.argv[1]).open("wb") as records:
             while not ended:
                 try:
-                    said = kernel.recv(1 << 20)
+                    message = kernel.recv(1 << 20)
                 except TimeoutError:
                     continue
-                records.write(_RECORD.pack(time.time(), len(said)) + said)
+                records.write(_RECORD.pack(time.time(), len(message)) + message)
 
 
 if __name__ == "__main__":

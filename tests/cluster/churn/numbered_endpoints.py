@@ -1,15 +1,15 @@
-"""Numbered addresses: the endpoint that a change brings, and the slices that they are in. Values only."""
+"""The objects of the measurement: each change adds an endpoint whose address has a number. Pure."""
 
 import json
 from typing import Any
 
 FIRST = 10 << 24 | 128 << 16
-"""10.128.0.0, from where on the addresses are that changes bring."""
+"""10.128.0.0, the address of number 0."""
 _PORT = 8080
 
 
 def address(number: int) -> str:
-    """Return the address that a change brings."""
+    """Return the address of a number."""
     return ".".join(map(str, (FIRST + number).to_bytes(4)))
 
 
@@ -20,7 +20,7 @@ def service(index: int) -> dict[str, Any]:
 
 
 def slice_of(index: int, numbers: list[int], triggered: str) -> bytes:
-    """Return a Service's slice, as it is sent."""
+    """Return a Service's EndpointSlice, encoded."""
     name, namespace = f"churn-{index}", "default"
     metadata = {
         "name": name,

@@ -1,6 +1,6 @@
 """One writer: ``python -m tests.cluster.churn.writer PLAN`` updates its slices at a pace.
 
-It makes its slices, says that it is ready, and is told when to begin; in the end it prints what it has written.
+It creates its slices, prints "ready", reads the start time, and prints the result at the end.
 """
 
 import http.client
@@ -22,7 +22,7 @@ _PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 
 class WriterPlan(Struct, frozen=True):
-    """What one writer does: ``each`` endpoints change with an update, of which there are ``rate`` a second."""
+    """The work of one writer: ``rate`` updates per second, each of ``each`` endpoints."""
 
     ca: str
     certificate: str
@@ -36,26 +36,26 @@ class WriterPlan(Struct, frozen=True):
 
 
 class WriterResult(Struct, frozen=True):
-    """What it has done: each update's first number, how many there were, when it was sent and answered."""
+    """Each update (first number, count, time sent, time answered), and the last addresses of each slice."""
 
     updates: list[tuple[int, int, float, float]]
     addresses: dict[int, list[int]]
 
 
 def main() -> None:
-    """Write to the plan."""
+    """Write as planned."""
     die_with_parent()
     plan = msgspec.json.decode(sys.argv[1], type=WriterPlan)
     connection = _connect(plan)
     numbers = itertools.count(plan.first)
-    held = {index: deque(itertools.islice(numbers, plan.endpoints)) for index in plan.slices}
-    for index, own in held.items():
+    addresses = {index: deque(itertools.islice(numbers, plan.endpoints)) for index in plan.slices}
+    for index, own in addresses.items():
         _send(connection, "POST", index, own, time.time())
     print("ready", flush=True)
     begin = float(sys.stdin.readline())
-    updates = list(_updates(plan, begin, connection, numbers, held))
+    updates = list(_updates(plan, begin, connection, numbers, addresses))
     sys.stdout.buffer.write(
-        msgspec.json.encode(WriterResult(updates, {index: list(own) for index, own in held.items()}))
+        msgspec.json.encode(WriterResult(updates, {index: list(own) for index, own in addresses.items()}))
     )
 
 
@@ -64,15 +64,15 @@ def _updates(
     begin: float,
     connection: http.client.HTTPSConnection,
     numbers: Iterator[int],
-    held: dict[int, deque[int]],
+    addresses: dict[int, deque[int]],
 ) -> Iterator[tuple[int, int, float, float]]:
-    """Update one slice after the other; who is late does not wait, and leaves out what there is no time for."""
+    """Update one slice after the other; a late update is sent at once, and those after the end are skipped."""
     total = int(plan.seconds * plan.rate)
     for number, index in zip(range(total), itertools.cycle(plan.slices), strict=False):
         time.sleep(max(0.0, begin + number / plan.rate - time.time()))
         if (sent := time.time()) > begin + plan.seconds:
             return
-        own, new = held[index], list(itertools.islice(numbers, plan.each))
+        own, new = addresses[index], list(itertools.islice(numbers, plan.each))
         for item in new:
             own.popleft()
             own.append(item)
@@ -87,15 +87,15 @@ def _connect(plan: WriterPlan) -> http.client.HTTPSConnection:
 
 
 def _send(connection: http.client.HTTPSConnection, method: str, index: int, numbers: deque[int], sent: float) -> None:
-    # Kubernetes' own controller writes the time like this.
+    # The EndpointSlice controller writes the time in this form.
     triggered = datetime.fromtimestamp(sent, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     body = slice_of(index, list(numbers), triggered)
     path = f"{_PATH}/churn-{index}" if method == "PUT" else _PATH
     connection.request(method, path, body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
-    said = answer.read()
+    body_read = answer.read()
     if answer.status not in {200, 201}:
-        sys.exit(f"the API server says {answer.status}: {said[:300]!r}")
+        sys.exit(f"the API server answered {answer.status}: {body_read[:300]!r}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""``python -m tests.apiserver``: the small API server as a process of its own, which can be paused and killed.
+"""``python -m tests.support.fake_api``: the fake API server as a process, which can be paused and killed.
 
-It prints its address; each line on its standard input is the name of a Service that is to come.
+It prints its address; each line on its standard input is the name of a Service that it creates.
 """
 
 import sys

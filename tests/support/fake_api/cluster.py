@@ -1,15 +1,15 @@
-"""A cluster as an API server holds it: objects, and a history of them, of which the older part may be gone."""
+"""The objects of a fake cluster, and their history, which can be compacted."""
 
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 Object = dict[str, Any]
-Selected = Callable[[Object], bool]
+Selector = Callable[[Object], bool]
 
 
 class HistoryEntry(NamedTuple):
-    """One change: what a watch tells, with what was there before."""
+    """One change of an object."""
 
     version: int
     before: Object | None
@@ -17,7 +17,7 @@ class HistoryEntry(NamedTuple):
 
 
 class FakeCluster:
-    """Objects by collection (``services``) and by namespace and name."""
+    """Objects by collection, such as ``services``, and by namespace and name."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -28,21 +28,21 @@ class FakeCluster:
 
     def put(self, collection: str, found: Object) -> Object:
         """Add or replace an object; return it with its new resource version."""
-        return self._note(collection, found, found)
+        return self._record(collection, found, found)
 
     def remove(self, collection: str, name: str, namespace: str = "default") -> None:
         """Remove an object."""
-        self._note(collection, self.objects[collection][namespace, name], None)
+        self._record(collection, self.objects[collection][namespace, name], None)
 
-    def _note(self, collection: str, found: Object, after: Object | None) -> Object:
+    def _record(self, collection: str, found: Object, after: Object | None) -> Object:
         with self.changed:
             self.version += 1
             key = (found["metadata"].get("namespace", ""), found["metadata"]["name"])
-            kept = self.objects.setdefault(collection, {})
-            before = kept.pop(key, None)
+            current = self.objects.setdefault(collection, {})
+            before = current.pop(key, None)
             found = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
             if after is not None:
-                kept[key] = found
+                current[key] = found
             self._history.setdefault(collection, []).append(
                 HistoryEntry(self.version, before, found if after is not None else None)
             )
@@ -50,25 +50,25 @@ class FakeCluster:
             return found
 
     def compact(self) -> None:
-        """Forget the history up to now."""
+        """Delete the history."""
         with self.changed:
             self.version += 1
             self.compacted = self.version
             self._history.clear()
 
-    def selected(self, collection: str, wanted: Selected) -> list[Object]:
-        """Return the objects that a list shows."""
+    def selected(self, collection: str, wanted: Selector) -> list[Object]:
+        """Return the selected objects."""
         with self.changed:
             return [found for found in self.objects.get(collection, {}).values() if wanted(found)]
 
-    def events_since(self, collection: str, version: int, wanted: Selected) -> list[tuple[int, str, Object]]:
-        """Return what a watch tells of what came after a version, to whom only some objects are to be seen."""
+    def events_since(self, collection: str, version: int, wanted: Selector) -> list[tuple[int, str, Object]]:
+        """Return resource version, type and object of each event of the selected objects after a version."""
         with self.changed:
             history: Iterable[HistoryEntry] = self._history.get(collection, ())
-            return [told for item in history if item.version > version and (told := _told(item, wanted))]
+            return [event for item in history if item.version > version and (event := _event(item, wanted))]
 
 
-def _told(item: HistoryEntry, wanted: Selected) -> tuple[int, str, Object] | None:
+def _event(item: HistoryEntry, wanted: Selector) -> tuple[int, str, Object] | None:
     was = item.before is not None and wanted(item.before)
     is_now = item.after is not None and wanted(item.after)
     if is_now and item.after is not None:
@@ -80,7 +80,7 @@ def _told(item: HistoryEntry, wanted: Selected) -> tuple[int, str, Object] | Non
 
 
 def service(name: str, number: int = 1, namespace: str = "default", **spec: Any) -> Object:
-    """Return a Service as an API server tells it."""
+    """Return a Service as an API server sends it."""
     return {
         "kind": "Service",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""What the small API server is asked, and what tests have it answer instead of what it would."""
+"""Requests to the fake API server, and the responses that tests demand instead of the usual ones."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tests.support.fake_api.server import Handler
 
 TEST_TIMEOUT = 20.0
-"""Seconds after which a test gives up on something that will never come."""
+"""Seconds after which a test gives up."""
 
 RequestKind = Literal["list", "stream", "watch", "post", "other"]
 _COLLECTIONS = {
@@ -22,7 +22,7 @@ _COLLECTIONS = {
 
 
 class ReceivedRequest(NamedTuple):
-    """One request, as the server sees it."""
+    """One request to the server."""
 
     method: str
     path: str
@@ -47,16 +47,16 @@ class ReceivedRequest(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The form and the collection, such as ``watch services``."""
+        """The kind and the collection, such as ``watch services``."""
         return f"{self.kind} {self.collection}".strip()
 
 
 Responder = Callable[["Handler", ReceivedRequest], bool]
-"""What a test has done with a request; False lets the server go on as usual."""
+"""Responds to a request; returns False to let the server respond as usual."""
 
 
 def respond_status(code: int, message: str = "", reason: str = "", **headers: str) -> Responder:
-    """Answer with a Status."""
+    """Respond with a Status."""
 
     def answer(handler: "Handler", _: ReceivedRequest) -> bool:
         handler.send_status(code, message, reason, headers)
@@ -66,7 +66,7 @@ def respond_status(code: int, message: str = "", reason: str = "", **headers: st
 
 
 def respond_bytes(data: bytes) -> Responder:
-    """Answer with these bytes, head and all, and close."""
+    """Respond with these bytes, which include the head, and close."""
 
     def answer(handler: "Handler", _: ReceivedRequest) -> bool:
         handler.wfile.write(data)
@@ -77,7 +77,7 @@ def respond_bytes(data: bytes) -> Responder:
 
 
 def respond_stream(*pieces: bytes, then: Literal["end", "reset", "close", "hang"] = "end") -> Responder:
-    """Answer with a stream of these pieces, and end it in a way."""
+    """Respond with a stream of these pieces, and end it as ``then`` says."""
 
     def answer(handler: "Handler", _: ReceivedRequest) -> bool:
         handler.begin_stream()
@@ -96,21 +96,21 @@ def respond_stream(*pieces: bytes, then: Literal["end", "reset", "close", "hang"
 
 
 def never_respond(handler: "Handler", _: ReceivedRequest) -> bool:
-    """Answer nothing."""
+    """Send no response."""
     handler.server.released.wait(TEST_TIMEOUT)
     handler.close_connection = True
     return True
 
 
 def reset_connection(handler: "Handler", _: ReceivedRequest) -> bool:
-    """Cut the connection instead of an answer."""
+    """Reset the connection instead of responding."""
     handler.reset()
     return True
 
 
 @contextmanager
 def unused_address() -> Iterator[str]:
-    """Yield an address at which nobody listens, and nobody else comes to listen."""
+    """Yield the URL of a port that is bound but not listening."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""A small API server: lists, pages, watches and streams of lists, over real sockets; it fails on demand."""
+"""A fake API server with real sockets: lists, pages, watches and streaming lists; it fails on demand."""
 
 import json
 import socket
@@ -19,7 +19,7 @@ BOOKMARK_SECONDS = 0.2
 
 
 class FakeApiServer(ThreadingHTTPServer):
-    """A server of one cluster; ``demand`` says what is to go wrong, ``asked`` has every request."""
+    """A server for one fake cluster; ``respond_next`` demands failures, ``requests`` has every request."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -33,13 +33,13 @@ class FakeApiServer(ThreadingHTTPServer):
         self.supports_field_selectors = True
         self.missing_paths: set[str] = set()
         self.required_bearer = ""
-        """Who does not show it is not let in, if not ""."""
+        """The bearer token that requests need, "" for none."""
         self.max_page_size = 0
         self.sends_bookmarks = True
         self.released = threading.Event()
-        self._demands: list[tuple[str, int, Responder]] = []
+        self._responders: list[tuple[str, int, Responder]] = []
         self._lock = threading.Condition()
-        self._cut = 0
+        self._streams_ended = 0
         self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), Handler)
         self._tls = tls
@@ -57,12 +57,12 @@ class FakeApiServer(ThreadingHTTPServer):
         if self._tls is None:
             super().finish_request(request, client_address)
             return
-        # In the connection's own thread: a client that does not trust the server must not hold others up.
+        # In the connection's own thread: a client that does not trust the server must not block others.
         with suppress(OSError), self._tls.wrap_socket(request, server_side=True) as secure:
             Handler(secure, client_address, self)
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing: clients go away all the time."""
+        """Log nothing: clients close connections at any time."""
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -70,41 +70,41 @@ class FakeApiServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def respond_next(self, what: str, answer: Responder, times: int = 1) -> None:
-        """Have the next requests that are ``what`` (``watch services``, ``list``, "" for all) answered so."""
+        """Use a responder for the next requests with a label such as ``watch services`` or ``list``; "" is for all."""
         with self._lock:
-            self._demands.append((what, times, answer))
+            self._responders.append((what, times, answer))
 
     def respond_normally(self) -> None:
-        """Forget what was demanded."""
+        """Drop all demanded responses."""
         with self._lock:
-            self._demands.clear()
+            self._responders.clear()
 
-    def record(self, asked: ReceivedRequest) -> Responder | None:
-        """Keep a request, and return how it is to be answered, if it is not as usual."""
+    def record(self, request: ReceivedRequest) -> Responder | None:
+        """Record a request; return the responder that a test demanded for it, if any."""
         with self._lock:
-            self.requests.append(asked)
+            self.requests.append(request)
             self._lock.notify_all()
-            for index, (what, times, answer) in enumerate(self._demands):
-                if asked.label.startswith(what) or asked.label.endswith(f" {what}"):
-                    self._demands[index : index + 1] = [(what, times - 1, answer)] if times > 1 else []
+            for index, (what, times, answer) in enumerate(self._responders):
+                if request.label.startswith(what) or request.label.endswith(f" {what}"):
+                    self._responders[index : index + 1] = [(what, times - 1, answer)] if times > 1 else []
                     return answer
         return None
 
     def kinds_of_requests(self, collection: str = "services") -> list[RequestKind]:
-        """Return how a collection was asked for so far."""
+        """Return the kinds of all requests for a collection."""
         with self._lock:
-            return [asked.kind for asked in self.requests if asked.collection == collection]
+            return [request.kind for request in self.requests if request.collection == collection]
 
     def requests_for(self, collection: str) -> list[ReceivedRequest]:
-        """Return the requests for a collection so far."""
+        """Return all requests for a collection."""
         with self._lock:
-            return [asked for asked in self.requests if asked.collection == collection]
+            return [request for request in self.requests if request.collection == collection]
 
     def wait_for_request(self, what: str, count: int = 1) -> ReceivedRequest:
-        """Wait until so many requests were ``what``, and return the last."""
+        """Wait until so many requests with a label have arrived; return the last."""
 
         def found() -> list[ReceivedRequest]:
-            return [asked for asked in self.requests if asked.label == what]
+            return [request for request in self.requests if request.label == what]
 
         with self._lock:
             assert self._lock.wait_for(lambda: len(found()) >= count, TEST_TIMEOUT), (
@@ -113,18 +113,18 @@ class FakeApiServer(ThreadingHTTPServer):
             return found()[count - 1]
 
     def end_streams(self) -> None:
-        """Have every stream that is open end properly."""
+        """End every open stream without an error."""
         with self.cluster.changed:
-            self._cut += 1
+            self._streams_ended += 1
             self.cluster.changed.notify_all()
 
     @property
-    def cut(self) -> int:
-        """How often streams were cut."""
-        return self._cut
+    def streams_ended(self) -> int:
+        """How often streams were ended."""
+        return self._streams_ended
 
     def close(self) -> None:
-        """Go away: nobody is listening any more, and every connection is reset."""
+        """Stop listening, and reset every connection."""
         self.released.set()
         self.end_streams()
         self.shutdown()
@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
     server: FakeApiServer
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._answer()
@@ -162,41 +162,41 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         split = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        asked = ReceivedRequest(
+        request = ReceivedRequest(
             self.command, split.path, dict(parse_qsl(split.query)), dict(self.headers), body, time.monotonic()
         )
-        demanded = self.server.record(asked)
-        if demanded is not None and demanded(self, asked):
+        demanded = self.server.record(request)
+        if demanded is not None and demanded(self, request):
             return
         if (
             self.server.required_bearer
             and self.headers.get("Authorization", "").lower() != f"bearer {self.server.required_bearer}"
         ):
             self.send_status(401, "Unauthorized", "Unauthorized")
-        elif asked.path in self.server.missing_paths or asked.kind == "other":
+        elif request.path in self.server.missing_paths or request.kind == "other":
             self.send_status(404, "the server could not find the requested resource", "NotFound")
-        elif asked.kind == "post":
+        elif request.kind == "post":
             self.send_body(201, b"{}")
-        elif not self.server.supports_field_selectors and "clusterIP" in asked.query.get("fieldSelector", ""):
+        elif not self.server.supports_field_selectors and "clusterIP" in request.query.get("fieldSelector", ""):
             self.send_status(400, "field label not supported: spec.clusterIP", "BadRequest")
-        elif asked.kind == "list":
-            self._list(asked)
-        elif asked.kind == "stream" and not self.server.supports_streaming_lists:
+        elif request.kind == "list":
+            self._list(request)
+        elif request.kind == "stream" and not self.server.supports_streaming_lists:
             self.send_status(422, self.server.streaming_list_error, "Invalid")
         else:
-            self._watch(asked)
+            self._watch(request)
 
-    def _list(self, asked: ReceivedRequest) -> None:
+    def _list(self, request: ReceivedRequest) -> None:
         cluster = self.server.cluster
         with cluster.changed:
             version, skipped = cluster.version, 0
-            if "continue" in asked.query:
-                version, skipped = map(int, asked.query["continue"].split("-"))
+            if "continue" in request.query:
+                version, skipped = map(int, request.query["continue"].split("-"))
                 if version < cluster.compacted:
                     self.send_status(410, "The provided continue parameter is too old", "Expired")
                     return
-            found = cluster.selected(asked.collection, _wanted(asked))
-        limit = int(asked.query.get("limit") or 0)
+            found = cluster.selected(request.collection, _selector(request))
+        limit = int(request.query.get("limit") or 0)
         if self.server.max_page_size and limit:
             limit = min(limit, self.server.max_page_size)
         items = found[skipped : skipped + limit] if limit else found[skipped:]
@@ -209,35 +209,35 @@ class Handler(BaseHTTPRequestHandler):
             200, json.dumps({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": typed}).encode()
         )
 
-    def _watch(self, asked: ReceivedRequest) -> None:
-        cluster, wanted, cut = self.server.cluster, _wanted(asked), self.server.cut
-        text = asked.query.get("resourceVersion", "")
+    def _watch(self, request: ReceivedRequest) -> None:
+        cluster, wanted, cut = self.server.cluster, _selector(request), self.server.streams_ended
+        text = request.query.get("resourceVersion", "")
         version = int(text or 0)
         if version and version < cluster.compacted:
-            if asked.kind == "watch":
+            if request.kind == "watch":
                 self.begin_stream()
                 self.event("ERROR", _status(410, f"too old resource version: {version}", "Expired"))
                 self.end_stream()
                 return
             version = 0
-        ends = time.monotonic() + float(asked.query.get("timeoutSeconds") or 300)
+        ends = time.monotonic() + float(request.query.get("timeoutSeconds") or 300)
         self.begin_stream()
-        if asked.kind == "stream":
+        if request.kind == "stream":
             with cluster.changed:
-                found, version = cluster.selected(asked.collection, wanted), cluster.version
+                found, version = cluster.selected(request.collection, wanted), cluster.version
             for item in found:
                 self.event("ADDED", item)
             self.bookmark(version, {"k8s.io/initial-events-end": "true"})
-        self._tell(asked, version, ends, cut)
+        self._send_changes(request, version, ends, cut)
 
-    def _tell(self, asked: ReceivedRequest, version: int, ends: float, cut: int) -> None:
-        cluster, wanted = self.server.cluster, _wanted(asked)
-        while self.server.cut == cut and time.monotonic() < ends:
+    def _send_changes(self, request: ReceivedRequest, version: int, ends: float, cut: int) -> None:
+        cluster, wanted = self.server.cluster, _selector(request)
+        while self.server.streams_ended == cut and time.monotonic() < ends:
             with cluster.changed:
                 if version < cluster.compacted:
                     self.event("ERROR", _status(410, "too old resource version", "Expired"))
                     break
-                news = cluster.events_since(asked.collection, version, wanted)
+                news = cluster.events_since(request.collection, version, wanted)
                 latest = cluster.version
                 if not news and latest == version:
                     cluster.changed.wait(BOOKMARK_SECONDS)
@@ -286,7 +286,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def reset(self) -> None:
-        """Cut the connection, as one that is cut by force."""
+        """Close the connection with a TCP reset."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
         self.connection.close()
@@ -304,10 +304,10 @@ def _status(code: int, message: str, reason: str) -> Object:
     }
 
 
-def _wanted(asked: ReceivedRequest) -> Callable[[Object], bool]:
-    """Return what the selectors of a request select: labels that must not be there, and one field."""
-    absent = [part[1:] for part in asked.query.get("labelSelector", "").split(",") if part.startswith("!")]
-    field = asked.query.get("fieldSelector", "")
+def _selector(request: ReceivedRequest) -> Callable[[Object], bool]:
+    """Return the selector of a request: labels that must be absent, and one field."""
+    absent = [part[1:] for part in request.query.get("labelSelector", "").split(",") if part.startswith("!")]
+    field = request.query.get("fieldSelector", "")
 
     def wanted(found: Object) -> bool:
         labels = found["metadata"].get("labels") or {}
