@@ -1,16 +1,24 @@
-"""Reports made by hand; ``python -m tests.present.example_report FOLDER`` writes a realistic one in all forms there."""
+"""Example reports; ``python -m tests.present.example_report FOLDER`` writes them to a folder in all formats."""
 
 import sys
 from pathlib import Path
 
+from knft.interpret.compare.expected_differences.catalog import EXPECTED_DIFFERENCES
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.intent import INTENTS
-from knft.interpret.compare.report import About, Example, FamilyReport, Group, Report, Seen, Unread
+from knft.interpret.compare.report import (
+    DifferenceGroup,
+    Example,
+    FamilyReport,
+    ObservedOutcome,
+    Report,
+    ReportOrigin,
+    UninterpretedRule,
+)
 from knft.present import html, json, table
 
 LEFT, RIGHT = "kube-proxy (iptables)", "knft"
 
-ABOUT = About(
+ABOUT = ReportOrigin(
     node="worker-3",
     addresses=("192.0.2.13", "2001:db8::13"),
     date="2026-10-19 14:02 UTC",
@@ -44,7 +52,10 @@ _RIGHT_RULES = (
 
 
 def example(
-    left: tuple[Seen, ...], right: tuple[Seen, ...], destination: str = "10.96.14.7 port 80/tcp", client: str = "new"
+    left: tuple[ObservedOutcome, ...],
+    right: tuple[ObservedOutcome, ...],
+    destination: str = "10.96.14.7 port 80/tcp",
+    client: str = "new",
 ) -> Example:
     return Example(
         sender="the network from any by eth0",
@@ -57,29 +68,37 @@ def example(
     )
 
 
-def delivered(endpoint: str, share: str = "1", source: str = "kept", seconds: int | None = None) -> Seen:
-    return Seen(share, "delivered", endpoint, source, seconds)
+def delivered(endpoint: str, share: str = "1", source: str = "kept", seconds: int | None = None) -> ObservedOutcome:
+    return ObservedOutcome(share, "delivered", endpoint, source, seconds)
 
 
-REJECTED, DROPPED, UNDECIDED = Seen("1", "rejected"), Seen("1", "dropped"), Seen("1", "undecided")
+REJECTED, DROPPED, UNDECIDED = (
+    ObservedOutcome("1", "rejected"),
+    ObservedOutcome("1", "dropped"),
+    ObservedOutcome("1", "undecided"),
+)
 
 
-def group(cause: str, service: str, left: str, right: str, examples: list[Example], *, classes: int = 1) -> Group:
-    return Group(cause, service, None, f"{left} → {right}", classes, examples, left, right)
+def group(
+    cause: str, service: str, left: str, right: str, examples: list[Example], *, classes: int = 1
+) -> DifferenceGroup:
+    return DifferenceGroup(cause, service, None, f"{left} → {right}", classes, examples, left, right)
 
 
-def meant(number: int, service: str, classes: int = 2) -> Group:
-    intent = INTENTS[number]
+def expected_group(number: int, service: str, classes: int = 2) -> DifferenceGroup:
+    intent = EXPECTED_DIFFERENCES[number]
     examples = [example((delivered("10.244.1.17:8080"),), (DROPPED,), "127.0.0.1 (the node's) port 30080/tcp")]
-    return Group("intent", service, intent.reason, intent.what, classes, examples)
+    return DifferenceGroup("expected", service, intent.reason, intent.description, classes, examples)
 
 
-def doubtful(service: str, classes: int) -> Group:
+def undecided_group(service: str, classes: int) -> DifferenceGroup:
     examples = [example((UNDECIDED,), (delivered("10.244.2.5:5432"),), "10.96.3.3 port 5432/tcp")]
-    return Group("undecided", service, None, "a rule that is not interpreted decides on it", classes, examples)
+    return DifferenceGroup(
+        "undecided", service, None, "a rule that is not interpreted decides on it", classes, examples
+    )
 
 
-def _differences() -> list[Group]:
+def _differences() -> list[DifferenceGroup]:
     three = tuple(delivered(f"10.244.{number}.17:8080", "1/3") for number in (1, 2, 3))
     two = tuple(delivered(f"10.244.{number}.17:8080", "1/2") for number in (1, 2))
     return [
@@ -128,8 +147,8 @@ def _differences() -> list[Group]:
         group(
             "affinity",
             "auth/keycloak:http",
-            "reaches 10.244.6.9:8080, stays for 10800 s",
-            "reaches 10.244.6.9:8080, stays for 600 s",
+            "reaches 10.244.6.9:8080, affinity 10800 s",
+            "reaches 10.244.6.9:8080, affinity 600 s",
             [
                 example(
                     (delivered("10.244.6.9:8080", seconds=10800),),
@@ -144,19 +163,19 @@ def _differences() -> list[Group]:
 
 
 def realistic() -> Report:
-    """Return a report with something of everything, of a node with both families."""
+    """Return a report with all kinds of entries, of a dual-stack node."""
     shops = ("shop/checkout:http", "shop/cart:grpc", "shop/frontend:https", "auth/keycloak:http")
     first = FamilyReport(
         "IPv4",
         Counts(equal=18_412, by_intent=212, different=30, undecided=3),
         [
             *_differences(),
-            doubtful("data/postgres:sql", 3),
-            *(meant(number, service, 11) for number in (1, 2, 3, 7) for service in shops),
-            meant(8, "", 36),
+            undecided_group("data/postgres:sql", 3),
+            *(expected_group(number, service, 11) for number in (1, 2, 3, 7) for service in shops),
+            expected_group(8, "", 36),
         ],
         [
-            Unread(
+            UninterpretedRule(
                 "left",
                 "filter FORWARD",
                 17,
@@ -176,7 +195,7 @@ def realistic() -> Report:
                 [example((delivered("[fd00:244:1::17]:8080"),), (REJECTED,), "fd00:96::e07 port 80/tcp")],
                 classes=5,
             ),
-            *(meant(number, service, 11) for number in (1, 3) for service in shops),
+            *(expected_group(number, service, 11) for number in (1, 3) for service in shops),
         ],
     )
     remark = "the host's own table inet firewall was read from both sides alike"
@@ -184,25 +203,25 @@ def realistic() -> Report:
 
 
 def equal() -> Report:
-    """Return a report without any difference."""
+    """Return a report without differences."""
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=1204)), FamilyReport("IPv6", Counts(equal=980))])
 
 
-def intended() -> Report:
-    """Return a report of differences that are meant, and no others."""
-    groups = [meant(1, "default/web:http"), meant(1, "default/web:https"), meant(8, "")]
+def expected() -> Report:
+    """Return a report of differences that are expected_group, and no others."""
+    groups = [expected_group(1, "default/web:http"), expected_group(1, "default/web:https"), expected_group(8, "")]
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, by_intent=6), groups)])
 
 
 def undecided() -> Report:
-    """Return a report without a difference that is known, with a rule that nobody understands."""
-    rule = Unread("right", "inet firewall input", 0, "meta cgroupv2 5 drop")
-    family = FamilyReport("IPv4", Counts(equal=40, undecided=2), [doubtful("default/db", 2)], [rule])
+    """Return a report with an uninterpreted rule and undecided packets, but no differences."""
+    rule = UninterpretedRule("right", "inet firewall input", 0, "meta cgroupv2 5 drop")
+    family = FamilyReport("IPv4", Counts(equal=40, undecided=2), [undecided_group("default/db", 2)], [rule])
     return Report(LEFT, RIGHT, [family])
 
 
 def large(groups: int) -> Report:
-    """Return a report with so many differences."""
+    """Return a report with this number of differences."""
     left, right = (delivered("10.244.1.17:8080"),), (REJECTED,)
     listed = [
         group("verdict", f"team-{number % 40}/service-{number}:http", "reaches 10.244.1.17:8080", "is refused",
@@ -213,13 +232,13 @@ def large(groups: int) -> Report:
 
 
 def main(folder: Path) -> None:
-    """Write the realistic report, and the plain ones as pages, to a folder."""
+    """Write the realistic report in all formats, and the others as pages, to a folder."""
     Path(folder, "report.txt").write_text(table(realistic()))
     Path(folder, "report.json").write_text(json(realistic()))
     for name, report in (
         ("report", realistic()),
         ("equal", equal()),
-        ("intended", intended()),
+        ("expected", expected()),
         ("undecided", undecided()),
         ("large", large(5000)),
     ):

@@ -1,9 +1,17 @@
-"""A report in which every word of others' means harm."""
+"""A report whose untrusted texts attack every format."""
 
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.report import About, Example, FamilyReport, Group, Report, Seen, Unread
+from knft.interpret.compare.report import (
+    DifferenceGroup,
+    Example,
+    FamilyReport,
+    ObservedOutcome,
+    Report,
+    ReportOrigin,
+    UninterpretedRule,
+)
 
-HARM = (
+HOSTILE_TEXTS = (
     "<script>document.title='owned'</script>",
     "</style><style>body{display:none}",
     "\"><img src=x onerror=document.title='owned'>",
@@ -19,18 +27,18 @@ HARM = (
 )
 
 
-def hostile() -> Report:
-    """Return a report that has each of them in each of its places."""
+def hostile_report() -> Report:
+    """Return a report with each hostile text in every field."""
     families = [FamilyReport("IPv4", Counts(equal=1, by_intent=1, different=1, undecided=1))]
-    for harm in HARM:
-        seen = (Seen("1/2", "delivered", harm, harm, 3), Seen("1/2", "rejected"))
+    for harm in HOSTILE_TEXTS:
+        seen = (ObservedOutcome("1/2", "delivered", harm, harm, 3), ObservedOutcome("1/2", "rejected"))
         example = Example(harm, harm, harm, seen, seen, (harm, f"{harm}: {harm}"), (harm,))
         families[0].groups += [
-            Group("verdict", harm, None, harm, 1, [example], harm, harm),
-            Group("undecided", harm, None, harm, 1, [example]),
-            Group("intent", harm, harm, harm, 1, [example]),
+            DifferenceGroup("verdict", harm, None, harm, 1, [example], harm, harm),
+            DifferenceGroup("undecided", harm, None, harm, 1, [example]),
+            DifferenceGroup("expected", harm, harm, harm, 1, [example]),
         ]
-        families[0].unread.append(Unread("left", harm, 1, harm))
-    every = " ".join(HARM)
-    about = About(every, HARM, every, every, every, HARM, HARM)
-    return Report(every, every, families, 0.1, list(HARM), about)
+        families[0].uninterpreted_rules.append(UninterpretedRule("left", harm, 1, harm))
+    every = " ".join(HOSTILE_TEXTS)
+    about = ReportOrigin(every, HOSTILE_TEXTS, every, every, every, HOSTILE_TEXTS, HOSTILE_TEXTS)
+    return Report(every, every, families, 0.1, list(HOSTILE_TEXTS), about)

@@ -1,6 +1,6 @@
-"""Goes through all classes of packets, and says of each what becomes of it in two rule sets."""
+"""Compares the outcomes of all packet classes in two rule sets, and explains differences by expected ones."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from itertools import combinations
 from typing import Protocol
@@ -30,175 +30,192 @@ from knft.interpret.compare.partition import (
     partition,
     split_by_ports,
 )
-from knft.interpret.outcomes import AffinityEntry, Disposition, PacketClass, PacketFields, Path
+from knft.interpret.outcomes import AffinityEntry, Disposition, PacketClass, Path
 from knft.interpret.ranges import PORTS, Ranges, contains, ranges, sole_value
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.walker import Walker
 
 Progress = Callable[[int, int], None]
-"""Told how many classes of destinations are done, and how many there are."""
+"""Called with the number of destination classes that are done, and their total number."""
 
 
 class RemovableDifferences(Protocol):
-    """The intended differences, by name, and the two rule sets with any of them taken out."""
+    """Expected differences, by name, that can be removed from the two rule sets."""
 
     reasons: tuple[str, ...]
 
     def rule_sets_without(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
-        """Return left and right without some intended differences."""
+        """Return the left and the right rule set without some of the expected differences."""
 
 
 class Comparison:
-    """Two rule sets, left and right, and all that they tell apart; ``counts`` grows while differences are asked for."""
+    """Compares two rule sets, left and right; ``counts`` is updated while ``differences`` is consumed."""
 
     def __init__(
-        self, left: RuleSet, right: RuleSet, classes: PacketClasses, own: Ranges, intentions: RemovableDifferences
+        self,
+        left: RuleSet,
+        right: RuleSet,
+        classes: PacketClasses,
+        node_addresses: Ranges,
+        expected: RemovableDifferences,
     ) -> None:
-        """Prepare both; rule sets without intended differences are prepared when one is first needed."""
+        """Index both rule sets; rule sets without expected differences are indexed on first use."""
         self._indexes = Indexes()
-        self._own = own
-        self._bound = ranges((*left.ipvs_addresses, *right.ipvs_addresses))
-        self._known: dict[tuple[bool, bool, int, PacketFields], list[SharedResult]] = {}
+        self._node_addresses = node_addresses
+        self._ipvs_addresses = ranges((*left.ipvs_addresses, *right.ipvs_addresses))
+        self._shared_results: dict[Hashable, list[SharedResult]] = {}
         self._left = self._walker(left)
         self._right = self._walker(right)
-        self._sides = left, right
+        self._rule_sets = left, right
         self._classes = classes
         self._ports = classes.mentioned_ports
-        self._intentions = intentions
-        self._tried = [frozenset({reason}) for reason in intentions.reasons]
-        self._latest: dict[DifferenceKind, frozenset[str]] = {}
-        self._walkers: dict[frozenset[str], tuple[Walker, Walker]] = {}
-        self._sticky: dict[AffinityEntry, dict[Client, None]] = {}
-        self._asking: list[tuple[DestinationClass, PacketClass, frozenset[AffinityEntry]]] = []
+        self._expected = expected
+        self._known_reasons = [frozenset({reason}) for reason in expected.reasons]
+        self._latest_reasons: dict[DifferenceKind, frozenset[str]] = {}
+        self._walkers_without: dict[frozenset[str], tuple[Walker, Walker]] = {}
+        self._clients: dict[AffinityEntry, dict[Client, None]] = {}
+        self._affinity_lookups: list[tuple[DestinationClass, PacketClass, frozenset[AffinityEntry]]] = []
         self.counts = Counts()
 
     def _walker(self, rules: RuleSet) -> Walker:
-        return Walker(rules, self._own, self._indexes)
+        return Walker(rules, self._node_addresses, self._indexes)
 
     def differences(self, progress: Progress = lambda _, __: None) -> Iterator[Difference]:
-        """Yield every difference, of clients that nobody remembers first."""
+        """Yield all differences: first those of new clients, then those of clients with affinity entries."""
         destinations = self._classes.destinations()
-        # They may become more on the way.
+        # The loop appends destinations that rules translate others to.
         for number, destination in enumerate(destinations):
             progress(number, len(destinations))
-            self._targets()
+            self._take_targets()
             for packets in self._classes.packets(destination):
-                yield from self._of_new_clients(destination, packets)
-            destinations += self._classes.split_off_targets(destination, self._targets())
+                yield from self._compare_new_clients(destination, packets)
+            destinations += self._classes.split_off_targets(destination, self._take_targets())
         progress(len(destinations), len(destinations))
-        for destination, packets, looked_up in self._asking:
-            clients = {client: None for memory in looked_up for client in self._sticky.get(memory, ())}
+        for destination, packets, entries in self._affinity_lookups:
+            clients = {client: None for entry in entries for client in self._clients.get(entry, ())}
             for client in clients:
-                yield from self._compared(destination, packets, client)
+                yield from self._compare(destination, packets, client)
 
-    def _targets(self) -> set[int]:
-        """Return where rules have sent packets instead, since this was asked last."""
+    def _take_targets(self) -> set[int]:
+        """Return the addresses that rules have translated destinations to since the last call."""
         return self._left.take_new_destinations() | self._right.take_new_destinations()
 
-    def _of_new_clients(self, destination: DestinationClass, packets: PacketClass) -> Iterator[Difference]:
-        """Yield the differences of clients that nobody remembers, as for another destination where that is alike."""
+    def _compare_new_clients(self, destination: DestinationClass, packets: PacketClass) -> Iterator[Difference]:
+        """Yield the differences of clients without affinity entries; share the result of a similar destination."""
         if not destination.is_shareable:
-            yield from self._compared(destination, packets, NEW_CLIENT)
+            yield from self._compare(destination, packets, NEW_CLIENT)
             return
-        is_bound = contains(self._bound, destination.address)
-        everywhere = packets.fields._replace(ports=PORTS)
-        alike = self._known.setdefault((destination.is_local, is_bound, packets.protocol, everywhere), [])
-        known = next((item for item in alike if item.applies_to(destination, packets, self._ports)), None)
-        if known is not None:
-            self.counts.add(known.counts)
-            yield from (known.difference_for(difference, destination, packets) for difference in known.differences)
+        is_ipvs_address = contains(self._ipvs_addresses, destination.address)
+        all_ports = packets.fields._replace(ports=PORTS)
+        key = destination.is_local, is_ipvs_address, packets.is_source_selected, packets.protocol, all_ports
+        results = self._shared_results.setdefault(key, [])
+        shared = next((result for result in results if result.applies_to(destination, packets, self._ports)), None)
+        if shared is not None:
+            self.counts.add(shared.counts)
+            yield from (shared.difference_for(difference, destination, packets) for difference in shared.differences)
             return
-        journal, before, asking = self._indexes.recorder, copy(self.counts), len(self._asking)
-        journal.start()
-        left, right = self._ways(packets, NEW_CLIENT)
-        self._note_memory(destination, packets, left, right)
-        if journal.is_destination_specific:
-            journal.stop()
-            yield from self._port_by_port(destination, packets, left, right)
+        recorder, before, lookups = self._indexes.recorder, copy(self.counts), len(self._affinity_lookups)
+        recorder.start()
+        left, right = self._paths(packets, NEW_CLIENT)
+        self._record_affinity(destination, packets, left, right)
+        if recorder.is_destination_specific:
+            recorder.stop()
+            yield from self._compare_by_ports(destination, packets, left, right)
             return
-        differences = tuple(self._differing(ComparedClass(destination, packets, NEW_CLIENT), left, right))
-        questions = journal.stop()
-        if questions is not None and len(self._asking) == asking:
-            alike.append(SharedResult(packets.fields.ports, questions, differences, self.counts.since(before)))
+        differences = tuple(self._compare_paths(ComparedClass(destination, packets, NEW_CLIENT), left, right))
+        dependencies = recorder.stop()
+        if dependencies is not None and len(self._affinity_lookups) == lookups:
+            counts = self.counts.since(before)
+            results.append(SharedResult(packets.fields.ports, dependencies, differences, counts))
         yield from differences
 
-    def _port_by_port(
+    def _compare_by_ports(
         self, destination: DestinationClass, packets: PacketClass, left: Sequence[Path], right: Sequence[Path]
     ) -> Iterator[Difference]:
-        """Yield the differences of packets to a destination of which something particular is said of some ports."""
-        for ports, of_left, of_right in split_by_ports(left, right):
-            there = replace(packets, fields=packets.fields._replace(ports=ports))
-            if _is_settled(of_left, of_right):
-                self._count_equal(of_left, of_right)
+        """Yield the differences of packets to a destination for which the rules treat some ports individually."""
+        for ports, left_paths, right_paths in split_by_ports(left, right):
+            to_ports = replace(packets, fields=packets.fields._replace(ports=ports))
+            if _are_decided_and_equal(left_paths, right_paths):
+                self._count_equal(left_paths, right_paths)
             elif sole_value(ports) is None and ports != packets.fields.ports:
-                yield from self._of_new_clients(destination, there)
+                yield from self._compare_new_clients(destination, to_ports)
             else:
-                yield from self._judged(ComparedClass(destination, there, NEW_CLIENT), of_left, of_right)
+                compared = ComparedClass(destination, to_ports, NEW_CLIENT)
+                yield from self._explain_class(compared, left_paths, right_paths)
 
-    def _compared(self, destination: DestinationClass, packets: PacketClass, client: Client) -> Iterator[Difference]:
-        left, right = self._ways(packets, client)
+    def _compare(self, destination: DestinationClass, packets: PacketClass, client: Client) -> Iterator[Difference]:
+        left, right = self._paths(packets, client)
         if client is NEW_CLIENT:
-            self._note_memory(destination, packets, left, right)
-        yield from self._differing(ComparedClass(destination, packets, client), left, right)
+            self._record_affinity(destination, packets, left, right)
+        yield from self._compare_paths(ComparedClass(destination, packets, client), left, right)
 
-    def _ways(self, packets: PacketClass, client: Client) -> tuple[list[Path], list[Path]]:
+    def _paths(self, packets: PacketClass, client: Client) -> tuple[list[Path], list[Path]]:
         return self._left.paths(packets, client.left), self._right.paths(packets, client.right)
 
-    def _differing(self, case: ComparedClass, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
-        if _is_settled(left, right):
+    def _compare_paths(
+        self, compared: ComparedClass, left: Sequence[Path], right: Sequence[Path]
+    ) -> Iterator[Difference]:
+        if _are_decided_and_equal(left, right):
             self._count_equal(left, right)
             return
-        for ports, of_left, of_right in split_by_ports(left, right):
-            if _is_settled(of_left, of_right):
-                self._count_equal(of_left, of_right)
+        for ports, left_paths, right_paths in split_by_ports(left, right):
+            if _are_decided_and_equal(left_paths, right_paths):
+                self._count_equal(left_paths, right_paths)
             else:
-                packets = replace(case.packets, fields=case.packets.fields._replace(ports=ports))
-                yield from self._judged(case._replace(packets=packets), of_left, of_right)
+                packets = replace(compared.packets, fields=compared.packets.fields._replace(ports=ports))
+                yield from self._explain_class(compared._replace(packets=packets), left_paths, right_paths)
 
     def _count_equal(self, left: Sequence[Path], right: Sequence[Path]) -> None:
-        self.counts.equal += _boxes(left, right)
+        self.counts.equal += _count_parts(left, right)
 
-    def _judged(self, case: ComparedClass, left: Sequence[Path], right: Sequence[Path]) -> Iterator[Difference]:
-        ways = left, right
-        kind = difference_kind(case, ways)
-        reasons = self._usual_reasons(case, ways, self._latest.get(kind, frozenset()))
+    def _explain_class(
+        self, compared: ComparedClass, left: Sequence[Path], right: Sequence[Path]
+    ) -> Iterator[Difference]:
+        """Yield the differences of a class with their reasons, and count its parts."""
+        paths = left, right
+        kind = difference_kind(compared, paths)
+        reasons = self._recent_reasons(compared, paths, self._latest_reasons.get(kind, frozenset()))
         if reasons is not None:
-            # One of these is the difference.
-            self.counts.equal += _boxes(left, right) - 1
-            yield self._meant(case, reasons, ways)
+            # Without locating the difference: at least one of the parts differs.
+            self.counts.equal += _count_parts(left, right) - 1
+            yield self._expected_difference(compared, reasons, paths)
             return
         differing = []
         for piece in partition(left, right):
             if piece.is_undecided:
                 self.counts.undecided += 1
-                yield case.difference(piece)
+                yield compared.difference(piece)
             elif outcome_shares(piece.left) == outcome_shares(piece.right):
                 self.counts.equal += 1
             else:
                 differing.append(piece)
         if differing:
-            yield from self._explained(case, ways, kind, self._existing(case, differing))
+            yield from self._explain_pieces(compared, paths, kind, self._possible_pieces(compared, differing))
 
-    def _usual_reasons(self, case: ComparedClass, ways: PathPair, latest: frozenset[str]) -> frozenset[str] | None:
-        """Return those reasons of the last differences like these that account for all of these as well."""
-        if any(path.outcome.disposition is Disposition.UNDECIDED for path in (*ways[0], *ways[1])):
+    def _recent_reasons(
+        self, compared: ComparedClass, paths: PathPair, latest: frozenset[str]
+    ) -> frozenset[str] | None:
+        """Return those of the latest reasons for differences of this kind that explain the whole class, if any do."""
+        if any(path.outcome.disposition is Disposition.UNDECIDED for path in (*paths[0], *paths[1])):
             return None
-        tried = _parts_of(latest)
-        return next((reasons for reasons in tried if _is_settled(*self._without(case, ways, reasons))), None)
+        for reasons in _subsets(latest):
+            if _are_decided_and_equal(*self._paths_without(compared, paths, reasons)):
+                return reasons
+        return None
 
-    def _existing(self, case: ComparedClass, parts: list[Piece]) -> list[Piece]:
-        """Return the packets that there are: later ones follow a first one that was let through on both sides."""
-        return [there for part in parts for there in self._following(case, part)]
+    def _possible_pieces(self, compared: ComparedClass, pieces: list[Piece]) -> list[Piece]:
+        """Return the pieces without established packets whose connection cannot be opened on both sides."""
+        return [possible for piece in pieces for possible in self._possible_parts(compared, piece)]
 
-    def _following(self, case: ComparedClass, piece: Piece) -> list[Piece]:
+    def _possible_parts(self, compared: ComparedClass, piece: Piece) -> list[Piece]:
         states = piece.fields.states
         if "new" in states or "established" not in states:
             return [piece]
-        first = replace(case.packets, fields=piece.fields._replace(states=frozenset({"new"})))
+        first = replace(compared.packets, fields=piece.fields._replace(states=frozenset({"new"})))
         opened = [
             clip_piece(piece, part.fields._replace(states=frozenset({"established"})))
-            for part in partition(*self._ways(first, case.client))
+            for part in partition(*self._paths(first, compared.client))
             if all(
                 any(path.outcome.disposition is Disposition.DELIVERED for path in side)
                 for side in (part.left, part.right)
@@ -207,118 +224,120 @@ class Comparison:
         others = states - {"established"}
         return [*opened, *([clip_piece(piece, piece.fields._replace(states=others))] if others else [])]
 
-    def _explained(
-        self, case: ComparedClass, ways: PathPair, kind: DifferenceKind, rest: list[Piece]
+    def _explain_pieces(
+        self, compared: ComparedClass, paths: PathPair, kind: DifferenceKind, rest: list[Piece]
     ) -> Iterator[Difference]:
-        """Yield differences in parts, each with the first reason that accounts for it, or with all that it takes."""
-        for reasons in self._in_order(self._latest.get(kind, frozenset())):
-            equal, rest = self._split(case, ways, rest, reasons)
+        """Yield a difference for each part of the pieces, with the reasons that explain it, or without if none do."""
+        for reasons in self._candidate_reasons(self._latest_reasons.get(kind, frozenset())):
+            equal, rest = self._split_by_reasons(compared, paths, rest, reasons)
             if equal:
-                self._latest[kind] = reasons
+                self._latest_reasons[kind] = reasons
             for part in equal:
-                yield self._meant(case, reasons, (part.left, part.right), part)
+                yield self._expected_difference(compared, reasons, (part.left, part.right), part)
             if not rest:
                 return
-        every = frozenset(self._intentions.reasons)
-        equal, rest = self._split(case, ways, self._existing(case, rest), every)
+        all_reasons = frozenset(self._expected.reasons)
+        equal, rest = self._split_by_reasons(compared, paths, self._possible_pieces(compared, rest), all_reasons)
         for part in equal:
-            reasons = self._needed(case, ways, part)
-            if reasons not in self._tried:
-                self._tried.append(reasons)
-            yield self._meant(case, reasons, (part.left, part.right), part)
-        for part in self._beside_intent(case, ways, rest, every):
+            reasons = self._necessary_reasons(compared, paths, part)
+            if reasons not in self._known_reasons:
+                self._known_reasons.append(reasons)
+            yield self._expected_difference(compared, reasons, (part.left, part.right), part)
+        for part in self._unexpected_pieces(compared, paths, rest, all_reasons):
             self.counts.different += 1
-            yield case.difference(part)
+            yield compared.difference(part)
 
-    def _beside_intent(
-        self, case: ComparedClass, ways: PathPair, rest: list[Piece], every: frozenset[str]
+    def _unexpected_pieces(
+        self, compared: ComparedClass, paths: PathPair, rest: list[Piece], all_reasons: frozenset[str]
     ) -> Iterator[Piece]:
-        """Yield differences as they are without all that is meant, which would be seen first and is not the point."""
-        left, right = self._without(case, ways, every)
+        """Yield the differences that remain without all expected ones; reports show these, not the expected ones."""
+        left, right = self._paths_without(compared, paths, all_reasons)
         for part in rest:
             inside = partition(clip_paths(left, part.fields), clip_paths(right, part.fields))
-            found = [piece for piece in inside if outcome_shares(piece.left) != outcome_shares(piece.right)]
-            yield from found or [part]
+            differing = [piece for piece in inside if outcome_shares(piece.left) != outcome_shares(piece.right)]
+            yield from differing or [part]
 
-    def _in_order(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
-        """Yield sets of reasons to try: first what a difference like it came of, and parts of that."""
-        first = _parts_of(latest)
+    def _candidate_reasons(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
+        """Yield sets of reasons to try: first the subsets of the latest ones, then all known sets."""
+        first = _subsets(latest)
         yield from first
-        yield from (reasons for reasons in self._tried if reasons not in first)
+        yield from (reasons for reasons in self._known_reasons if reasons not in first)
 
-    def _meant(
-        self, case: ComparedClass, reasons: frozenset[str], ways: PathPair, piece: Piece | None = None
+    def _expected_difference(
+        self, compared: ComparedClass, reasons: frozenset[str], paths: PathPair, piece: Piece | None = None
     ) -> Difference:
         self.counts.by_intent += 1
-        listed = tuple(reason for reason in self._intentions.reasons if reason in reasons)
-        return Difference(case.destination, case.packets, case.client, listed, ways, piece)
+        ordered = tuple(reason for reason in self._expected.reasons if reason in reasons)
+        return Difference(compared.destination, compared.packets, compared.client, ordered, paths, piece)
 
-    def _needed(self, case: ComparedClass, ways: PathPair, piece: Piece) -> frozenset[str]:
-        """Return as few reasons as account for a difference of which all together do."""
-        needed = frozenset(self._intentions.reasons)
-        for reason in self._intentions.reasons:
-            _, unequal = self._split(case, ways, [piece], needed - {reason})
+    def _necessary_reasons(self, compared: ComparedClass, paths: PathPair, piece: Piece) -> frozenset[str]:
+        """Return a minimal set of reasons that explains a difference, given that all reasons together explain it."""
+        needed = frozenset(self._expected.reasons)
+        for reason in self._expected.reasons:
+            _, unequal = self._split_by_reasons(compared, paths, [piece], needed - {reason})
             if not unequal:
                 needed -= {reason}
         return needed
 
-    def _split(
-        self, case: ComparedClass, ways: PathPair, parts: list[Piece], reasons: frozenset[str]
+    def _split_by_reasons(
+        self, compared: ComparedClass, paths: PathPair, pieces: list[Piece], reasons: frozenset[str]
     ) -> tuple[list[Piece], list[Piece]]:
-        """Return what fares alike on both sides without some intended differences, and what does not."""
-        left, right = self._without(case, ways, reasons)
-        found: tuple[list[Piece], list[Piece]] = ([], [])
-        for part in parts:
-            inside = clip_paths(left, part.fields), clip_paths(right, part.fields)
+        """Split pieces into those that are equal without some expected differences, and those that still differ."""
+        left, right = self._paths_without(compared, paths, reasons)
+        equal: list[Piece] = []
+        different: list[Piece] = []
+        for piece in pieces:
+            inside = clip_paths(left, piece.fields), clip_paths(right, piece.fields)
             if are_equal(*inside):
-                found[0].append(part)
+                equal.append(piece)
                 continue
-            for other in partition(*inside):
-                found[outcome_shares(other.left) != outcome_shares(other.right)].append(clip_piece(part, other.fields))
-        return found
+            for part in partition(*inside):
+                is_equal = outcome_shares(part.left) == outcome_shares(part.right)
+                (equal if is_equal else different).append(clip_piece(piece, part.fields))
+        return equal, different
 
-    def _without(self, case: ComparedClass, ways: PathPair, reasons: frozenset[str]) -> PathPair:
-        """Return the ways without some intended differences; those of a side that is as it was are known."""
-        sides = self._walkers.get(reasons)
-        if sides is None:
-            left, right = self._intentions.rule_sets_without(reasons)
-            sides = self._walkers[reasons] = (
-                self._left if left is self._sides[0] else self._walker(left),
-                self._right if right is self._sides[1] else self._walker(right),
+    def _paths_without(self, compared: ComparedClass, paths: PathPair, reasons: frozenset[str]) -> PathPair:
+        """Return the paths without some expected differences; ``paths`` are reused for a side that does not change."""
+        walkers = self._walkers_without.get(reasons)
+        if walkers is None:
+            left, right = self._expected.rule_sets_without(reasons)
+            walkers = self._walkers_without[reasons] = (
+                self._left if left is self._rule_sets[0] else self._walker(left),
+                self._right if right is self._rule_sets[1] else self._walker(right),
             )
         return (
-            ways[0] if sides[0] is self._left else sides[0].paths(case.packets, case.client.left),
-            ways[1] if sides[1] is self._right else sides[1].paths(case.packets, case.client.right),
+            paths[0] if walkers[0] is self._left else walkers[0].paths(compared.packets, compared.client.left),
+            paths[1] if walkers[1] is self._right else walkers[1].paths(compared.packets, compared.client.right),
         )
 
-    def _note_memory(
+    def _record_affinity(
         self, destination: DestinationClass, packets: PacketClass, left: Sequence[Path], right: Sequence[Path]
     ) -> None:
-        """Keep what either side will know of clients, and who asks for it, port by port."""
+        """Record the affinity entries that the paths write, and those that they look up, by port."""
         if not any(path.read_entries or path.written_entries for path in (*left, *right)):
             return
-        for ports, looked_up in entries_read_by_ports((*left, *right)).items():
-            narrowed = replace(packets, fields=packets.fields._replace(ports=ports))
-            self._asking.append((destination, narrowed, looked_up))
-        # A client whom one side alone sends there, or remembers, fares otherwise before: a difference by itself.
-        of_left, of_right = entries_written_by_endpoint(left), entries_written_by_endpoint(right)
-        for endpoint in of_left.keys() & of_right.keys():
-            client = Client(endpoint[1:3], of_left[endpoint], of_right[endpoint])
-            for memory in client.left | client.right:
-                self._sticky.setdefault(memory, {})[client] = None
+        for ports, entries in entries_read_by_ports((*left, *right)).items():
+            to_ports = replace(packets, fields=packets.fields._replace(ports=ports))
+            self._affinity_lookups.append((destination, to_ports, entries))
+        # If only one side sends a client to an endpoint, this is a difference of its own: such clients are left out.
+        left_entries, right_entries = entries_written_by_endpoint(left), entries_written_by_endpoint(right)
+        for endpoint in left_entries.keys() & right_entries.keys():
+            client = Client(endpoint[1:3], left_entries[endpoint], right_entries[endpoint])
+            for entry in client.left | client.right:
+                self._clients.setdefault(entry, {})[client] = None
 
 
-def _boxes(left: Sequence[Path], right: Sequence[Path]) -> int:
-    """Count the parts that packets were told apart in."""
+def _count_parts(left: Sequence[Path], right: Sequence[Path]) -> int:
+    """Return the number of parts of a class that the two sides distinguish."""
     return len({path.fields for path in left} | {path.fields for path in right})
 
 
-def _is_settled(left: Sequence[Path], right: Sequence[Path]) -> bool:
-    """Tell whether both sides do the same, and know what they do."""
+def _are_decided_and_equal(left: Sequence[Path], right: Sequence[Path]) -> bool:
+    """Tell whether both sides are equal and no uninterpreted rule decides."""
     return are_equal(left, right) and not any(path.outcome.disposition is Disposition.UNDECIDED for path in left)
 
 
-def _parts_of(reasons: frozenset[str]) -> list[frozenset[str]]:
-    """Return all choices of some reasons, the smallest first."""
+def _subsets(reasons: frozenset[str]) -> list[frozenset[str]]:
+    """Return all non-empty subsets, the smallest first."""
     sizes = range(1, len(reasons) + 1)
     return [frozenset(chosen) for size in sizes for chosen in combinations(sorted(reasons), size)]

@@ -72,14 +72,14 @@ PathPair = tuple[Sequence[Path], Sequence[Path]]
 """All paths of some packets, on the left and on the right side."""
 
 
-def difference_kind(case: ComparedClass, paths: PathPair) -> DifferenceKind:
+def difference_kind(compared: ComparedClass, paths: PathPair) -> DifferenceKind:
     """Return the kind of the differences between two sides."""
     left, right = (frozenset(path.outcome.disposition for path in side) for side in paths)
-    packets = case.packets
+    packets = compared.packets
     return (
         packets.origin,
         packets.is_local,
-        case.client is NEW_CLIENT,
+        compared.client is NEW_CLIENT,
         sole_value(packets.fields.ports) is None,
         left,
         right,

@@ -1,4 +1,4 @@
-"""Classes of packets and outcomes in words."""
+"""Formats packet classes, outcomes and rules as text for reports and traces."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from knft.interpret.ranges import ADDRESSES, PORTS, Ranges
 from knft.interpret.rules import Rule
 from knft.protocols import PROTOCOL_NAMES
 
-_MANY = 3
-"""So many of a list are named; of more, the first and the number of the rest."""
+_MAX_ITEMS = 3
+"""The maximum number of listed items; longer lists end in "and more"."""
 
 
 def address(version: IpVersion, number: int) -> str:
@@ -38,18 +38,18 @@ def endpoint(version: IpVersion, outcome: Outcome) -> str:
 
 
 def source(version: IpVersion, found: NewSource) -> str:
-    """Return a source: kept, masqueraded, frontend, or an address."""
+    """Return a source as text: kept, masqueraded, frontend, or an address."""
     return found if isinstance(found, str) else address(version, found)
 
 
 def networks(version: IpVersion, where: Ranges) -> str:
-    """Return addresses as networks; "any" where they are all."""
+    """Return addresses as a list of networks, or "any" for all addresses."""
     if where == ADDRESSES[version]:
         return "any"
     kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address  # noqa: PLR2004
     listed: list[str] = []
     for first, last in where:
-        if len(listed) > _MANY:
+        if len(listed) > _MAX_ITEMS:
             break
         found = ipaddress.summarize_address_range(kind(first), kind(last))
         listed += [str(network).removesuffix(f"/{network.max_prefixlen}") for network in found]
@@ -57,72 +57,74 @@ def networks(version: IpVersion, where: Ranges) -> str:
 
 
 def ports(where: Ranges) -> str:
-    """Return ports; "any" where they are all."""
+    """Return ports as a list of ranges, or "any" for all ports."""
     if where == PORTS:
         return "any"
     return _some([str(first) if first == last else f"{first}-{last}" for first, last in where])
 
 
 def _some(listed: list[str]) -> str:
-    more = len(listed) - _MANY
-    return ", ".join(listed[:_MANY]) + (" and more" if more > 0 else "")
+    more = len(listed) - _MAX_ITEMS
+    return ", ".join(listed[:_MAX_ITEMS]) + (" and more" if more > 0 else "")
 
 
-def sender(version: IpVersion, packets: PacketClass, box: PacketFields) -> str:
-    """Return who sends: where from, by which interface, and what packets if not all."""
-    parts = ["the node" if packets.origin == "node" else "the network", f"from {networks(version, box.sources)}"]
-    if packets.origin == "network" and "*" not in box.inputs:
-        parts.append(f"by {_some(sorted(box.inputs))}")
-    if "*" not in box.outputs:
-        parts.append(f"out by {_some(sorted(box.outputs))}")
-    if box.states != STATES:
-        parts.append(f"({' or '.join(sorted(box.states))})")
+def sender(version: IpVersion, packets: PacketClass, fields: PacketFields) -> str:
+    """Return the sender of packets: origin, sources, interfaces and conntrack states, as far as they are limited."""
+    parts = ["the node" if packets.origin == "node" else "the network", f"from {networks(version, fields.sources)}"]
+    if packets.origin == "network" and "*" not in fields.inputs:
+        parts.append(f"by {_some(sorted(fields.inputs))}")
+    if "*" not in fields.outputs:
+        parts.append(f"out by {_some(sorted(fields.outputs))}")
+    if fields.states != STATES:
+        parts.append(f"({' or '.join(sorted(fields.states))})")
     return " ".join(parts)
 
 
-def destination(version: IpVersion, where: DestinationClass, packets: PacketClass, box: PacketFields) -> str:
-    """Return what is dialled."""
+def destination(version: IpVersion, where: DestinationClass, packets: PacketClass, fields: PacketFields) -> str:
+    """Return the destination of packets: addresses, ports and protocol."""
     protocol = PROTOCOL_NAMES.get(packets.protocol, f"protocol {packets.protocol}")
-    whom = networks(version, where.ranges)
+    target = networks(version, where.ranges)
     if where.is_local:
-        whom += " (the node's)"
-    return f"{whom} port {ports(box.ports)}/{protocol}"
+        target += " (the node's)"
+    return f"{target} port {ports(fields.ports)}/{protocol}"
 
 
 def client(version: IpVersion, known: Client) -> str:
-    """Return what is known of a client."""
+    """Return the description of a client: new, or the endpoint that it was sent to."""
     number, port = known.endpoint
     if known is NEW_CLIENT or number is None:
         return "new"
     return f"was sent to {socket(version, number, port) if port is not None else address(version, number)}"
 
 
-def rule(found: Rule) -> str:
-    """Return a rule with its line, where it has one."""
+def rule_text(found: Rule) -> str:
+    """Return a rule's text with its line number, if it has one."""
     return f"line {found.line}: {found.text}" if found.line else found.text
 
 
 def change(left: str, right: str) -> str:
-    """Return what clients see on the left, and what on the right, of the words for either."""
+    """Return the text for a change from the left to the right outcome."""
     return f"{left} → {right}"
 
 
 def outcomes(version: IpVersion, found: Shares) -> str:
-    """Return what clients see, alike outcomes together."""
+    """Return the text for outcomes; outcomes that differ in the endpoint alone are combined."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for outcome, share in in_order(found):
-        alike.setdefault((_fate(version, outcome), str(share)), []).append(
+    for outcome, share in ordered_shares(found):
+        alike.setdefault((_disposition(version, outcome), str(share)), []).append(
             endpoint(version, outcome) if outcome.is_translated else ""
         )
-    return "; ".join(_said(fate, share, endpoints) for (fate, share), endpoints in alike.items())
+    return "; ".join(
+        _with_endpoints(disposition, share, endpoints) for (disposition, share), endpoints in alike.items()
+    )
 
 
-def in_order(found: Shares) -> list[tuple[Outcome, Fraction]]:
-    """Return what clients see in an order that is always the same: the likeliest first, then by endpoint."""
+def ordered_shares(found: Shares) -> list[tuple[Outcome, Fraction]]:
+    """Return outcomes in a deterministic order: the most likely first, then by endpoint."""
     return sorted(found, key=lambda item: (-item[1], repr(item[0])))
 
 
-def _fate(version: IpVersion, outcome: Outcome) -> str:
+def _disposition(version: IpVersion, outcome: Outcome) -> str:
     if outcome.disposition is not Disposition.DELIVERED:
         return {Disposition.REJECTED: "is refused", Disposition.DROPPED: "is dropped"}.get(
             outcome.disposition, "is undecided"
@@ -131,13 +133,13 @@ def _fate(version: IpVersion, outcome: Outcome) -> str:
     if outcome.source != "kept":
         parts.append(f"source {source(version, outcome.source)}")
     if outcome.seconds is not None:
-        parts.append(f"stays for {outcome.seconds} s")
+        parts.append(f"affinity {outcome.seconds} s")
     return ", ".join(parts)
 
 
-def _said(fate: str, share: str, endpoints: Iterable[str]) -> str:
+def _with_endpoints(disposition: str, share: str, endpoints: Iterable[str]) -> str:
     named = [item for item in endpoints if item]
-    verb, comma, rest = fate.partition(",")
-    whom = f" {_some(named)}" if named else ""
+    verb, comma, rest = disposition.partition(",")
+    target = f" {_some(named)}" if named else ""
     often = "" if share == "1" else f" ({share}{' each' if len(named) > 1 else ''})"
-    return f"{verb}{whom}{comma}{rest}{often}"
+    return f"{verb}{target}{comma}{rest}{often}"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knft.families import IpVersion
-from knft.interpret.constants import MentionedValues, address_blocks, single_addresses
+from knft.interpret.mentioned_values import MentionedValues, address_blocks, single_addresses
 from knft.interpret.outcomes import STATES, TRACKED_STATES, Origin, PacketClass, PacketFields
 from knft.interpret.ranges import (
     ADDRESSES,
@@ -56,47 +56,49 @@ class PacketClasses:
     """
 
     def __init__(
-        self, version: IpVersion, constants: MentionedValues, own: Ranges, bound: Ranges | None = None
+        self, version: IpVersion, values: MentionedValues, node_addresses: Ranges, ipvs_addresses: Ranges | None = None
     ) -> None:
         """Derive the classes from the values that both rule sets mention."""
-        self._knows_all = bound is not None
-        self._taken = ranges((*(bound or ()), *own, *LOOPBACK[version]))
+        self._has_all_node_addresses = ipvs_addresses is not None
+        self._taken = ranges((*(ipvs_addresses or ()), *node_addresses, *LOOPBACK[version]))
         self._version = version
-        self._own = ranges((*own, *LOOPBACK[version]))
-        self._constants = constants
-        self._mentioned_sources = single_addresses(constants.sources())
-        self._real = subtract(ADDRESSES[version], _NO_ADDRESSES[version])
-        self._interfaces = frozenset(_names(constants.interfaces))
+        self._node_addresses = ranges((*node_addresses, *LOOPBACK[version]))
+        self._values = values
+        self._mentioned_sources = single_addresses(values.sources())
+        self._usable = subtract(ADDRESSES[version], _NO_ADDRESSES[version])
+        self._interfaces = frozenset(_names(values.interfaces))
         self._node_sources = self._sources_of_node()
 
     @property
     def mentioned_ports(self) -> Ranges:
         """The destination ports that rules match independently of the destination address."""
-        return self._constants.ports()
+        return self._values.ports()
 
     def destinations(self) -> list[DestinationClass]:
         """Return all classes of destinations."""
-        mentioned = self._constants.destinations()
-        singles = {address for address in single_addresses(mentioned) if contains(self._real, address)}
-        singles |= {first for first, last in self._own if first == last}
+        mentioned = self._values.destinations()
+        singles = {address for address in single_addresses(mentioned) if contains(self._usable, address)}
+        singles |= {first for first, last in self._node_addresses if first == last}
         classes = [
-            DestinationClass(address, ((address, address),), contains(self._own, address), self._is_shareable(address))
+            DestinationClass(
+                address, ((address, address),), contains(self._node_addresses, address), self._is_shareable(address)
+            )
             for address in sorted(singles)
         ]
         covered = ranges((address, address) for address in singles)
-        for group in _groups(address_blocks(chain(mentioned, self._own)), self._real):
+        for group in _groups(address_blocks(chain(mentioned, self._node_addresses)), self._usable):
             rest = subtract(group, covered)
             for is_local in (False, True):
                 # The node can have addresses that are not listed, except in IPVS mode.
-                members = intersection(rest, self._own) if is_local else subtract(rest, self._own)
-                members = members or (rest if is_local and not self._knows_all else EMPTY)
+                members = intersection(rest, self._node_addresses) if is_local else subtract(rest, self._node_addresses)
+                members = members or (rest if is_local and not self._has_all_node_addresses else EMPTY)
                 if members:
-                    is_shareable = is_local and not self._constants.matches_original_destination
+                    is_shareable = is_local and not self._values.matches_original_destination
                     classes.append(DestinationClass(members[0][0], members, is_local, is_shareable))
         return classes
 
     def _is_shareable(self, address: int) -> bool:
-        return not self._constants.matches_original_destination and address not in self._constants.indirect_destinations
+        return not self._values.matches_original_destination and address not in self._values.indirect_destinations
 
     def split_off_targets(self, destination: DestinationClass, targets: set[int]) -> list[DestinationClass]:
         """Return classes of their own for destinations that rules translate the rest of their class to.
@@ -107,7 +109,7 @@ class PacketClasses:
             return []
         members = sorted(target for target in targets if contains(destination.ranges, target))
         classes = [
-            DestinationClass(target, single(target), contains(self._own, target), is_shareable=False)
+            DestinationClass(target, single(target), contains(self._node_addresses, target), is_shareable=False)
             for target in members
         ]
         rest = subtract(destination.ranges, ranges((target, target) for target in members))
@@ -133,7 +135,7 @@ class PacketClasses:
 
     def protocols(self) -> list[int]:
         """Return the protocols that rules distinguish, and one that represents all others."""
-        return sorted({*PROTOCOL_NAMES, *self._constants.protocols(), _UNMENTIONED_PROTOCOL})
+        return sorted({*PROTOCOL_NAMES, *self._values.protocols(), _UNMENTIONED_PROTOCOL})
 
     def _origins(self, destination: DestinationClass) -> tuple[Origin, ...]:
         # The kernel drops packets from the network to loopback addresses.
@@ -142,7 +144,7 @@ class PacketClasses:
     def _fields(self, origin: Origin, destination: DestinationClass) -> PacketFields:
         loopback = LOOPBACK[self._version]
         if origin == "network":
-            others = subtract(self._real, self._taken)
+            others = subtract(self._usable, self._taken)
             if destination.address in self._mentioned_sources:
                 # A host does not send to its own address through the node.
                 others = subtract(others, single(destination.address))
@@ -156,11 +158,11 @@ class PacketClasses:
 
         Rules do not distinguish addresses that are in the same networks, so a few addresses represent each group.
         """
-        others = self._mentioned_sources - {first for first, last in self._own if first == last}
+        others = self._mentioned_sources - {first for first, last in self._node_addresses if first == last}
         taken = ranges((address, address) for address in others)
-        free = subtract(subtract(self._real, LOOPBACK[self._version]), taken)
-        own = intersection(free, self._own)
-        groups = _groups(address_blocks(self._constants.sources()), self._real)
+        free = subtract(subtract(self._usable, LOOPBACK[self._version]), taken)
+        own = intersection(free, self._node_addresses)
+        groups = _groups(address_blocks(self._values.sources()), self._usable)
         return ranges((*own, *(pair for group in groups for pair in intersection(free, group)[:1])))
 
 

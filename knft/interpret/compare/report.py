@@ -1,4 +1,4 @@
-"""What a comparison has found, as values for people and programs: differences in groups, with examples."""
+"""Summarises the differences of a comparison in groups with examples, as input for the output formats."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,20 +12,20 @@ from knft.interpret.compare.expected_differences.catalog import descriptions
 from knft.interpret.compare.findings import Counts, Difference
 from knft.interpret.compare.partition import Shares, outcome_shares
 from knft.interpret.compare.services import ServiceNames
-from knft.interpret.outcomes import Disposition, Path, RuleHit
+from knft.interpret.outcomes import Disposition, Path, rule_hits
 from knft.interpret.ranges import sole_value
 from knft.interpret.rules import Unknown
 
 EXAMPLES = 3
-"""So many examples of a group are kept, and of an intended difference, whoever's it is."""
+"""The maximum number of examples of a group, and of an expected difference in all its groups together."""
 
 
 class ObservedOutcome(Struct, frozen=True):
-    """One thing that a client can see, and how many clients do, as a fraction such as ``1/3``.
+    """An outcome that clients can observe; ``share`` is a fraction such as ``1/3``.
 
-    ``fate`` is delivered, rejected, dropped or undecided; ``endpoint`` is empty where nobody translates the packet;
-    ``source`` is what the endpoint sees: kept, masqueraded, frontend, or an address; ``seconds`` is for how long the
-    client is sent to the same endpoint, None without affinity.
+    ``fate`` is the disposition: delivered, rejected, dropped or undecided. ``endpoint`` is empty if the destination is
+    not translated. ``source`` is the source that the endpoint sees: kept, masqueraded, frontend, or an address.
+    ``seconds`` is the session affinity timeout, None without affinity.
     """
 
     share: str
@@ -36,7 +36,7 @@ class ObservedOutcome(Struct, frozen=True):
 
 
 class Example(Struct, frozen=True):
-    """Packets that fare otherwise on either side, in words, and the rules that they pass."""
+    """Packets with different outcomes on the two sides, as text, and the rules that they hit."""
 
     sender: str
     destination: str
@@ -48,11 +48,11 @@ class Example(Struct, frozen=True):
 
 
 class DifferenceGroup(Struct):
-    """Differences with one cause, of one Service port ("" where it is nobody's); ``classes`` counts them.
+    """Differences with one cause of one Service port ("" if the destination is no frontend); ``classes`` counts them.
 
-    ``intent`` names the intended difference, or several with ``+`` where each is needed; ``sentence`` says what clients
-    would see. ``left`` and ``right`` are what they see on either side, empty where that is not the same for all of the
-    group.
+    ``reason`` names the expected difference, or several joined by ``+`` if each is necessary; None if the difference is
+    unexpected. ``sentence`` says what clients observe. ``left`` and ``right`` are the outcomes on each side, empty if
+    they vary within the group.
     """
 
     cause: str
@@ -66,7 +66,7 @@ class DifferenceGroup(Struct):
 
 
 class UninterpretedRule(Struct, frozen=True):
-    """A rule that is not interpreted, and that packets can get to; ``line`` is 0 where there are no lines."""
+    """A rule that is not interpreted and that packets hit; ``line`` is 0 if the capture has no lines."""
 
     side: str
     chain: str
@@ -75,7 +75,7 @@ class UninterpretedRule(Struct, frozen=True):
 
 
 class FamilyReport(Struct):
-    """The result for one family."""
+    """The result for one IP family."""
 
     family: str
     counts: Counts
@@ -84,10 +84,10 @@ class FamilyReport(Struct):
 
 
 class ReportOrigin(Struct, frozen=True):
-    """Where a report is from, for those who read it later; what is empty is not known.
+    """The origin of a report; unknown values are empty.
 
-    ``date`` is when it was made and ``command`` what was typed, as text; ``left`` and ``right`` are the files or places
-    that the sides were read from.
+    ``date`` is the time of the comparison and ``command`` the command line. ``left`` and ``right`` are the files that
+    the sides were read from.
     """
 
     node: str = ""
@@ -100,7 +100,7 @@ class ReportOrigin(Struct, frozen=True):
 
 
 class Report(Struct):
-    """The result: ``left`` and ``right`` are what the sides are called."""
+    """The result of a comparison; ``left`` and ``right`` are the names of the sides."""
 
     left: str
     right: str
@@ -111,29 +111,31 @@ class Report(Struct):
 
     @property
     def is_equal(self) -> bool:
-        """Whether both sides do the same, but for what is meant."""
+        """Whether there are only expected differences."""
         return not any(item.counts.different or item.counts.undecided for item in self.families)
 
 
 def summarise(
     version: IpVersion, counts: Counts, differences: Iterable[Difference], names: ServiceNames
 ) -> FamilyReport:
-    """Return the report of one family, having gone through all differences once."""
+    """Return the report of one family; consumes ``differences`` once."""
     groups: dict[tuple[str, str, str | None, str], DifferenceGroup] = {}
-    unread: dict[UninterpretedRule, None] = {}
-    shown: Counter[object] = Counter()
+    uninterpreted: dict[UninterpretedRule, None] = {}
+    examples: Counter[object] = Counter()
     for difference in differences:
         if difference.is_undecided:
-            unread.update(dict.fromkeys(_unread(difference)))
-        group = _group(version, difference, names)
-        found = groups.setdefault((group.cause, group.service, group.reason, group.sentence), group)
-        found.classes += 1
+            uninterpreted.update(dict.fromkeys(_uninterpreted_rules(difference)))
+        new = _group(version, difference, names)
+        group = groups.setdefault((new.cause, new.service, new.reason, new.sentence), new)
+        group.classes += 1
         kind = group.reason or (group.cause, group.service, group.sentence)
-        if shown[kind] < EXAMPLES:
-            shown[kind] += 1
-            found.examples.append(_example(version, difference))
-    listed = sorted(groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.sentence))
-    return FamilyReport(f"IPv{version}", counts, listed, list(unread))
+        if examples[kind] < EXAMPLES:
+            examples[kind] += 1
+            group.examples.append(_example(version, difference))
+    ordered = sorted(
+        groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.sentence)
+    )
+    return FamilyReport(f"IPv{version}", counts, ordered, list(uninterpreted))
 
 
 def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> DifferenceGroup:
@@ -143,31 +145,32 @@ def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> D
     if difference.is_undecided:
         return DifferenceGroup("undecided", name or "", None, "a rule that is not interpreted decides on it")
     if difference.reasons:
-        return DifferenceGroup("intent", name or "", " + ".join(difference.reasons), descriptions(difference.reasons))
+        return DifferenceGroup("expected", name or "", " + ".join(difference.reasons), descriptions(difference.reasons))
     left, right = outcome_shares(difference.piece.left), outcome_shares(difference.piece.right)
-    seen = formatting.outcomes(version, left), formatting.outcomes(version, right)
-    return DifferenceGroup(_cause(left, right), name or "", None, formatting.change(*seen), left=seen[0], right=seen[1])
+    texts = formatting.outcomes(version, left), formatting.outcomes(version, right)
+    sentence = formatting.change(*texts)
+    return DifferenceGroup(_cause(left, right), name or "", None, sentence, left=texts[0], right=texts[1])
 
 
 def _cause(left: Shares, right: Shares) -> str:
-    """Return what kind of difference it is, the gravest first."""
+    """Return the most severe aspect in which the sides differ."""
     aspects = {
         "verdict": {(outcome.disposition, outcome.is_translated) for outcome, _ in left}
         ^ {(outcome.disposition, outcome.is_translated) for outcome, _ in right},
         "endpoints": {outcome[1:3] for outcome, _ in left} ^ {outcome[1:3] for outcome, _ in right},
-        "shares": _often(left).items() ^ _often(right).items(),
+        "shares": _endpoint_shares(left).items() ^ _endpoint_shares(right).items(),
         "masquerade": {outcome[1:4] for outcome, _ in left} ^ {outcome[1:4] for outcome, _ in right},
         "affinity": {outcome.seconds for outcome, _ in left} ^ {outcome.seconds for outcome, _ in right},
     }
     return next((cause for cause, differs in aspects.items() if differs), "shares")
 
 
-def _often(found: Shares) -> dict[tuple[object, ...], Fraction]:
-    """Return how many clients get to each endpoint."""
-    often: dict[tuple[object, ...], Fraction] = {}
-    for outcome, share in found:
-        often[outcome[1:3]] = often.get(outcome[1:3], Fraction()) + share
-    return often
+def _endpoint_shares(shares: Shares) -> dict[tuple[object, ...], Fraction]:
+    """Return the share of each endpoint."""
+    by_endpoint: dict[tuple[object, ...], Fraction] = {}
+    for outcome, share in shares:
+        by_endpoint[outcome[1:3]] = by_endpoint.get(outcome[1:3], Fraction()) + share
+    return by_endpoint
 
 
 def _example(version: IpVersion, difference: Difference) -> Example:
@@ -176,40 +179,30 @@ def _example(version: IpVersion, difference: Difference) -> Example:
         sender=formatting.sender(version, difference.packets, piece.fields),
         destination=formatting.destination(version, difference.destination, difference.packets, piece.fields),
         client=formatting.client(version, difference.client),
-        left=tuple(_seen(version, outcome_shares(piece.left))),
-        right=tuple(_seen(version, outcome_shares(piece.right))),
+        left=tuple(_observed_outcomes(version, outcome_shares(piece.left))),
+        right=tuple(_observed_outcomes(version, outcome_shares(piece.right))),
         left_rules=_rules(piece.left),
         right_rules=_rules(piece.right),
     )
 
 
-def _seen(version: IpVersion, found: Shares) -> Iterator[ObservedOutcome]:
-    for outcome, share in formatting.in_order(found):
+def _observed_outcomes(version: IpVersion, found: Shares) -> Iterator[ObservedOutcome]:
+    for outcome, share in formatting.ordered_shares(found):
         endpoint = formatting.endpoint(version, outcome) if outcome.is_translated else ""
         source = formatting.source(version, outcome.source)
         yield ObservedOutcome(str(share), outcome.disposition.value, endpoint, source, outcome.seconds)
 
 
 def _rules(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Return the rules of the first path, in the order in which they were met."""
+    """Return the rules that the packets of the first path hit, in order."""
     first = next(iter(paths), None)
-    return tuple(f"{passed.chain}: {formatting.rule(passed.rule)}" for passed in trail(first)) if first else ()
+    return tuple(f"{hit.chain}: {formatting.rule_text(hit.rule)}" for hit in rule_hits(first.trail)) if first else ()
 
 
-def trail(path: Path) -> list[RuleHit]:
-    """Return the rules of a path, the first one first."""
-    found = []
-    passed = path.trail
-    while passed is not None:
-        found.append(passed)
-        passed = passed.previous
-    return found[::-1]
-
-
-def _unread(difference: Difference) -> Iterator[UninterpretedRule]:
+def _uninterpreted_rules(difference: Difference) -> Iterator[UninterpretedRule]:
     for side, paths in (("left", difference.piece.left), ("right", difference.piece.right)):
         for path in paths:
             if path.outcome.disposition is Disposition.UNDECIDED and path.trail is not None:
                 rule = path.trail.rule
-                said = rule.text or " ".join(step.text for step in rule.steps if isinstance(step, Unknown))
-                yield UninterpretedRule(side, path.trail.chain, rule.line, said)
+                text = rule.text or " ".join(step.text for step in rule.steps if isinstance(step, Unknown))
+                yield UninterpretedRule(side, path.trail.chain, rule.line, text)

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from itertools import pairwise
 from typing import NamedTuple
 
-from knft.interpret.constants import MentionedValues, address_blocks, single_addresses
+from knft.interpret.mentioned_values import MentionedValues, address_blocks, single_addresses
 from knft.interpret.outcomes import STATES, AffinityEntry, Disposition, PacketFields, RuleHit
 from knft.interpret.ranges import ADDRESSES, PORTS, Ranges
 from knft.interpret.rules import RuleSet

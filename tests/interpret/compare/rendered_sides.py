@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from knft.cli.diff import Sides, rendered_sides
+from knft.cli.diff import rendered_sides_from_options
 from knft.cli.main import diff
+from knft.comparison.sides import Sides
 from knft.source.directory import read_paths
 from knft.takeover.names import Mode
 from tests.interpret.model.random_clusters import Cluster
@@ -23,7 +24,7 @@ def render_sides(mode: Mode, objects: Objects, arguments: Sequence[str]) -> Side
     found = read_paths(("-",), _as_list(objects).encode())
 
     options = diff.make_context("diff", ["--filename=-", *arguments]).params
-    return rendered_sides(mode, found.changes, options)
+    return rendered_sides_from_options(mode, found.changes, options)
 
 
 def _as_list(objects: Objects) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from knft.cli.diff import compare
+from knft.comparison.compare import compare
 from knft.comparison.sides import Sides
 from knft.interpret.compare.edit import edit_chain, without_rules
 from knft.interpret.compare.expected_differences import catalog

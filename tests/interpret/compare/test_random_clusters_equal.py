@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from knft.cli.diff import Sides, compare
+from knft.comparison.compare import compare
+from knft.comparison.sides import Sides
 from knft.takeover.names import Mode
 from tests.interpret.compare.rendered_sides import diff_command, render_cluster
 from tests.interpret.compare.reports import reasons_in, unexpected_differences

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knft.cli.diff import compare
+from knft.comparison.compare import compare
 from knft.takeover.names import Mode
 from tests.interpret.compare.rendered_sides import render_scenario
 from tests.interpret.compare.reports import reasons_in, unexpected_differences

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from knft.cli.diff import compare
 from knft.cli.main import diff, render
+from knft.comparison.compare import compare
 from knft.interpret import iptables
 from knft.interpret.compare.edit import join_rule_sets
 from knft.interpret.compare.findings import SharedResult
@@ -66,11 +66,13 @@ def _appended(rendered: str, rule: str) -> str:
 
 
 def _status(text: str, capture: Path, arguments: list[str]) -> Report:
-    from knft.comparison.sides import sides
+    from knft.cli.diff import sides_from_options
 
     capture.write_text(text)
     options = diff.make_context("diff", [*arguments, "--iptables-save", str(capture)]).params
-    return compare(sides({name: value for name, value in options.items() if name not in ("output", "live", "watch")}))
+    return compare(
+        sides_from_options({name: value for name, value in options.items() if name not in ("output", "live", "watch")})
+    )
 
 
 _TESTS = st.sampled_from(

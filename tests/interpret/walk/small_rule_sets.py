@@ -97,7 +97,7 @@ def outcome(rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntr
     return found
 
 
-def trail(rules: RuleSet, packets: PacketClass) -> list[str]:
+def hit_rules(rules: RuleSet, packets: PacketClass) -> list[str]:
     """Return the rules that the packets meet on their only way: chain and number, in order."""
     (path,) = paths(rules, packets)
     met = []

@@ -15,9 +15,9 @@ from tests.interpret.walk.small_rule_sets import (
     base,
     chain,
     from_outside,
+    hit_rules,
     outcome,
     rule_set,
-    trail,
 )
 
 NOTE = SetMark(0xFFFFFFFF, 0)
@@ -37,7 +37,7 @@ def test_the_end_of_a_chain_leads_back_behind_the_jump() -> None:
         base("forward", (jump("one"),), (NOTE,), name="base"),
         chains=[chain("one", (jump("two"),), (NOTE,)), chain("two", (NOTE,))],
     )
-    assert trail(rules, from_outside()) == ["base: 0", "one: 0", "two: 0", "one: 1", "base: 1"]
+    assert hit_rules(rules, from_outside()) == ["base: 0", "one: 0", "two: 0", "one: 1", "base: 1"]
 
 
 @pytest.mark.parametrize("way_back", [(), ((RETURN,),)], ids=["end", "return"])
@@ -47,12 +47,12 @@ def test_from_a_goto_the_way_leads_back_behind_the_jump_before(way_back: tuple[t
         chains=[chain("one", (goto("two"),), (NOTE,)), chain("two", (NOTE,), *way_back, (NOTE,))],
     )
     met = ["two: 0", "two: 1"]
-    assert trail(rules, from_outside()) == ["base: 0", "one: 0", *met, "base: 1"]
+    assert hit_rules(rules, from_outside()) == ["base: 0", "one: 0", *met, "base: 1"]
 
 
 def test_a_return_skips_the_rest_of_its_chain() -> None:
     rules = rule_set(base("forward", (jump("one"),), (NOTE,), name="base"), chains=[chain("one", (RETURN,), (DROP,))])
-    assert trail(rules, from_outside()) == ["base: 0", "one: 0", "base: 1"]
+    assert hit_rules(rules, from_outside()) == ["base: 0", "one: 0", "base: 1"]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_an_acceptance_is_the_end_of_its_base_chain_alone() -> None:
         base("forward", (DROP,), name="late"),
         chains=[chain("one", (ACCEPT,))],
     )
-    assert trail(rules, from_outside()) == ["early: 0", "one: 0", "late: 0"]
+    assert hit_rules(rules, from_outside()) == ["early: 0", "one: 0", "late: 0"]
 
 
 def test_a_rule_whose_test_fails_does_nothing_and_is_not_met() -> None:
     rules = rule_set(base("forward", (Within(Field.SOURCE, single(CLIENT + 1)), DROP), (NOTE,), name="base"))
-    assert trail(rules, from_outside()) == ["base: 1"]
+    assert hit_rules(rules, from_outside()) == ["base: 1"]
 
 
 def test_long_chains_are_walked_in_order_and_only_where_they_can_concern_a_packet() -> None:
@@ -101,4 +101,4 @@ def test_long_chains_are_walked_in_order_and_only_where_they_can_concern_a_packe
     rules = [(Within(Field.DESTINATION, single(address)), NOTE) for address in range(100)]
     rules[50] = (NOTE,)  # type: ignore[assignment] # for all
     held = rule_set(base("forward", *rules, (Within(Field.DESTINATION, single(FRONTEND)), NOTE), name="base"))
-    assert trail(held, from_outside()) == [f"base: {FRONTEND}", "base: 50", "base: 100"]
+    assert hit_rules(held, from_outside()) == [f"base: {FRONTEND}", "base: 50", "base: 100"]

@@ -13,9 +13,9 @@ from tests.interpret.walk.small_rule_sets import (
     base,
     from_node,
     from_outside,
+    hit_rules,
     outcome,
     rule_set,
-    trail,
 )
 
 HOOKS: tuple[Hook, ...] = ("prerouting", "input", "forward", "output", "postrouting")
@@ -36,7 +36,7 @@ TO_NODE = Translate("dnat", single(NODE), single(8080))
 )
 def test_hooks_follow_one_another(packets: PacketClass, hooks: list[str]) -> None:
     rules = rule_set(*(base(hook, (NOTE,)) for hook in HOOKS))
-    assert trail(rules, packets) == [f"filter {hook}: 0" for hook in hooks]
+    assert hit_rules(rules, packets) == [f"filter {hook}: 0" for hook in hooks]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,9 @@ def test_hooks_follow_one_another(packets: PacketClass, hooks: list[str]) -> Non
 def test_the_way_is_that_of_the_new_destination(packets: PacketClass, to: Translate, hooks: list[str]) -> None:
     nat = (base("prerouting", (to,), kind="nat"), base("output", (to,), kind="nat"))
     rules = rule_set(*nat, *(base(hook, (NOTE,)) for hook in HOOKS))
-    assert [met for met in trail(rules, packets) if met.startswith("filter")] == [f"filter {hook}: 0" for hook in hooks]
+    assert [met for met in hit_rules(rules, packets) if met.startswith("filter")] == [
+        f"filter {hook}: 0" for hook in hooks
+    ]
 
 
 def test_base_chains_of_a_hook_follow_their_priorities_and_those_that_are_equal_their_listing() -> None:
@@ -59,7 +61,7 @@ def test_base_chains_of_a_hook_follow_their_priorities_and_those_that_are_equal_
         base("forward", (NOTE,), name=name, priority=priority)
         for name, priority in (("late", 10), ("first", 0), ("second", 0), ("early", -10))
     ]
-    assert trail(rule_set(*chains), from_outside()) == ["early: 0", "first: 0", "second: 0", "late: 0"]
+    assert hit_rules(rule_set(*chains), from_outside()) == ["early: 0", "first: 0", "second: 0", "late: 0"]
 
 
 @pytest.mark.parametrize("priority", [-300, -100, 0, 300])
@@ -70,7 +72,7 @@ def test_nat_chains_are_called_at_nats_own_priority_whatever_theirs(priority: in
         base("prerouting", (NOTE,), name="after", priority=-99),
         base("prerouting", (TO_POD,), name="nat", kind="nat", priority=priority),
     )
-    assert trail(rule_set(*chains), from_outside()) == ["before: 0", "nat: 0", "after: 0"]
+    assert hit_rules(rule_set(*chains), from_outside()) == ["before: 0", "nat: 0", "after: 0"]
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from tests.interpret.walk.small_rule_sets import (
     established,
     from_node,
     from_outside,
+    hit_rules,
     outcome,
     outcomes,
     paths,
     rule_set,
-    trail,
 )
 
 NOTE = SetMark(0xFFFFFFFF, 0)
@@ -49,7 +49,7 @@ def test_hooks_of_packets_that_ipvs_sends(packets: PacketClass, server: VirtualS
     """ip_vs_nat_send_or_cont: to others by LOCAL_OUT, from its beginning; to itself it goes on where it is."""
     chains = (base(hook, (NOTE,), priority=-150) for hook in HOOKS)  # type: ignore[arg-type] # hooks
     rules = rule_set(*chains, servers=(server,), bound=BOUND)
-    assert trail(rules, packets) == [f"filter {hook}: 0" for hook in met]
+    assert hit_rules(rules, packets) == [f"filter {hook}: 0" for hook in met]
 
 
 @pytest.mark.parametrize("packets", [from_outside(), established(from_outside())], ids=["new", "established"])
@@ -82,7 +82,7 @@ def test_a_packet_that_ipvs_sends_has_come_in_by_nothing_at_output() -> None:
         servers=(SERVER,),
         bound=BOUND,
     )
-    assert trail(rules, from_outside()) == ["after: 0"]
+    assert hit_rules(rules, from_outside()) == ["after: 0"]
 
 
 def test_shares_follow_weights_and_nobody_gets_a_packet_at_weight_nothing() -> None:

@@ -33,11 +33,11 @@ from tests.interpret.walk.small_rule_sets import (
     established,
     from_node,
     from_outside,
+    hit_rules,
     outcome,
     outcomes,
     paths,
     rule_set,
-    trail,
 )
 
 NOTE = SetMark(0xFFFFFFFF, 0)
@@ -54,7 +54,7 @@ def test_the_first_chain_that_translates_is_the_last_that_is_asked() -> None:
         base("prerouting", (TO_OTHER,), kind="nat", name="second", priority=-100),
     )
     assert outcome(rules, from_outside()) == Outcome(Disposition.DELIVERED, POD, 8080)
-    assert trail(rules, from_outside()) == ["silent: 0", "first: 0"]
+    assert hit_rules(rules, from_outside()) == ["silent: 0", "first: 0"]
 
 
 @pytest.mark.parametrize("target", [FRONTEND, NODE])
@@ -229,4 +229,4 @@ def test_what_is_translated_to_what_it_was_is_not_translated(action: Translate, 
         base(hook, (DROP,), kind="nat", name="second"),
         base("postrouting", (test, NOTE), priority=300, name="after"),
     )
-    assert ("after: 0" in trail(rules, from_outside())) is is_so
+    assert ("after: 0" in hit_rules(rules, from_outside())) is is_so

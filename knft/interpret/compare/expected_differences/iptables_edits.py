@@ -1,4 +1,4 @@
-"""Changes of kube-proxy's rule sets that take intended differences out of them."""
+"""Edits of kube-proxy's iptables rule set that remove expected differences."""
 
 from collections.abc import Iterator
 
@@ -10,24 +10,24 @@ from knft.interpret.ranges import LOOPBACK, single
 from knft.interpret.rules import Field, HasState, Marked, Rule, RuleSet, Translated, Verdict, Within
 from knft.protocols import TCP
 
-_KNOWN = HasState(frozenset(("related", "established")))
+_EXISTING_CONNECTION = HasState(frozenset(("related", "established")))
 _TCP = single(TCP)
 _LOCALNET = frozenset(
     (
         Within(Field.DESTINATION, LOOPBACK[4]),
         Within(Field.SOURCE, LOOPBACK[4], inverted=True),
-        replace(_KNOWN, inverted=True),
+        replace(_EXISTING_CONNECTION, inverted=True),
         Translated("dnat", inverted=True),
         Verdict("drop"),
     )
 )
-"""The tests and the verdict of the rule that lets nobody else to loopback addresses."""
+"""The steps of the rule that drops packets from other addresses to loopback addresses."""
 _KINDS = ("cluster IP", "loadbalancer IP", "external IP")
-"""What comments of the iptables mode call frontends; of one Service's, knft has it be the first of these."""
+"""The kinds of frontends in kube-proxy's comments, by precedence: knft treats a frontend as the first kind it has."""
 
 
 def reject_node_packets_too(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have external IPs that nobody answers looked up for packets of the node as well, and for nobody else's."""
+    """Let the node's own packets also traverse the chain that rejects external IPs without endpoints."""
     services, external = (Verdict("jump", f"filter KUBE-{name}") for name in ("SERVICES", "EXTERNAL-SERVICES"))
 
     def edit(rule: Rule) -> Iterator[Rule]:
@@ -40,42 +40,42 @@ def reject_node_packets_too(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def remove_localnet_drop(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Let loopback addresses be dialled from others."""
-    return without_rules(rules, "filter KUBE-FIREWALL", _blocks_localnet)
+    """Remove the rule that drops packets from other addresses to loopback addresses."""
+    return without_rules(rules, "filter KUBE-FIREWALL", _is_localnet_drop)
 
 
-def _blocks_localnet(rule: Rule) -> bool:
-    """Tell whether a rule is the kubelet's, or kube-proxy's that is the same."""
+def _is_localnet_drop(rule: Rule) -> bool:
+    """Tell whether a rule is this drop rule, which the kubelet and kube-proxy install alike."""
     return len(rule.steps) == len(_LOCALNET) and set(rule.steps) == _LOCALNET
 
 
 def remove_invalid_drop(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Let packets pass that conntrack can place nowhere."""
+    """Remove the rule that drops packets in conntrack state INVALID."""
     invalid = HasState(frozenset({"invalid"})), Verdict("drop")
     return without_rules(rules, "filter KUBE-FORWARD", lambda rule: rule.steps == invalid)
 
 
 def remove_forward_accepts(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Leave forwarded packets to the host's own rules."""
-    return without_rules(rules, "filter KUBE-FORWARD", _forwards)
+    """Remove the rules that accept forwarded Service traffic."""
+    return without_rules(rules, "filter KUBE-FORWARD", _accepts_forwarded)
 
 
-def _forwards(rule: Rule) -> bool:
-    """Tell whether a rule is one of both that let through what has the mark, and what belongs to a connection."""
+def _accepts_forwarded(rule: Rule) -> bool:
+    """Tell whether a rule accepts packets with the masquerade mark, or packets of existing connections."""
     match rule.steps:
         case (Marked(inverted=False), Verdict("accept")):
             return True
         case (HasState() as test, Verdict("accept")):
-            return test == _KNOWN
+            return test == _EXISTING_CONNECTION
     return False
 
 
 def remove_health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Leave health checks to the host's own rules."""
-    return without_rules(rules, "filter KUBE-NODEPORTS", _lets_health_checks_in)
+    """Remove the rules that accept health checks."""
+    return without_rules(rules, "filter KUBE-NODEPORTS", _accepts_health_checks)
 
 
-def _lets_health_checks_in(rule: Rule) -> bool:
+def _accepts_health_checks(rule: Rule) -> bool:
     if not rule.comment.endswith(" health check node port"):
         return False
     match rule.steps:
@@ -89,43 +89,43 @@ def _lets_health_checks_in(rule: Rule) -> bool:
 
 
 def remove_losing_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:
-    """Take out the rules for a frontend that are not its owner's, where its owner has some too."""
-    claimed = _claims(rules)
-    owned = frontend_owners(knft)
-    kept: dict[Frontend, tuple[str, str]] = {}
-    for frontend, found in claimed.items():
-        mine = [kind for name, kind in found if name == owned.get(frontend)]
-        if mine and len(found) > 1:
-            kept[frontend] = owned[frontend], min(mine, key=_rank)
+    """Remove the rules for contested frontends that do not belong to the frontend's owner in knft."""
+    owners = frontend_owners(knft)
+    winners: dict[Frontend, tuple[str, str]] = {}
+    for frontend, claims in _claims(rules).items():
+        kinds = [kind for name, kind in claims if name == owners.get(frontend)]
+        if kinds and len(claims) > 1:
+            winners[frontend] = owners[frontend], min(kinds, key=_rank)
 
-    def is_lost(rule: Rule) -> bool:
-        found = claimed_frontend(rule)
-        if found is None or found[0] not in kept:
+    def is_losing(rule: Rule) -> bool:
+        claim = claimed_frontend(rule)
+        if claim is None or claim[0] not in winners:
             return False
-        if found[0][0] is not None and not _says_what(rule):
-            return False  # kube-proxy says of each address what it is to the Service: this is none of its rules
-        name, kind = kept[found[0]]
-        return found[1] != name or (_kind(rule) in _KINDS and _kind(rule) != kind)
+        frontend, name = claim
+        if frontend[0] is not None and not _names_kind(rule):
+            return False  # not a rule of kube-proxy, whose comments name the kind of each address
+        owner, kind = winners[frontend]
+        return name != owner or (_kind(rule) in _KINDS and _kind(rule) != kind)
 
-    without = rules
-    for chain in FRONTEND_CHAINS if kept else ():
-        without = without_rules(without, chain, is_lost)
-    return without
+    result = rules
+    for chain in FRONTEND_CHAINS if winners else ():
+        result = without_rules(result, chain, is_losing)
+    return result
 
 
 def _claims(rules: RuleSet) -> dict[Frontend, set[tuple[str, str]]]:
-    """Return who claims each frontend, and as what."""
-    found: dict[Frontend, set[tuple[str, str]]] = {}
+    """Return the Service ports that claim each frontend, each with the kind of its claim."""
+    claims: dict[Frontend, set[tuple[str, str]]] = {}
     for chain in FRONTEND_CHAINS & rules.chains.keys():
         for rule in rules.chains[chain].rules:
-            claimed = claimed_frontend(rule)
-            if claimed is not None:
-                frontend, name = claimed
-                found.setdefault(frontend, set()).add((name, _kind(rule)))
-    return found
+            claim = claimed_frontend(rule)
+            if claim is not None:
+                frontend, name = claim
+                claims.setdefault(frontend, set()).add((name, _kind(rule)))
+    return claims
 
 
-def _says_what(rule: Rule) -> bool:
+def _names_kind(rule: Rule) -> bool:
     return bool(_kind(rule)) or " has no " in rule.comment or " not accepted " in rule.comment
 
 

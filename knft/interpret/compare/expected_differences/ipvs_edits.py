@@ -1,6 +1,7 @@
-"""Changes that take out what kube-proxy's IPVS mode does otherwise (behaviour.md E.6, E.7).
+"""Edits that remove the expected differences of kube-proxy's IPVS mode (docs/behaviour/ipvs.md#rules).
 
-Of kube-proxy's rule set where its rules say enough, of knft's where only knft's know whom else a frontend has.
+They change kube-proxy's rule set if its rules contain enough information, else knft's, which also knows the endpoints
+that IPVS mode omits.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,42 +39,44 @@ from knft.interpret.rules import (
 _FRONTEND = (Field.DESTINATION, Field.PROTOCOL, Field.DESTINATION_PORT)
 _FROM_NODE = AddressType(Field.SOURCE, frozenset({"local"}))
 _LONGEST_NAME = 31
-"""Of an ipset; kube-proxy cuts its names of IPv6."""
-_SHORT = "short-circuit"
-"""What comments begin with of knft's rules for pods and the node under external policy Local."""
+"""The maximum length of an ipset's name; kube-proxy truncates its IPv6 names."""
+_SHORT_CIRCUIT = "short-circuit"
+"""The start of the comments of knft's rules for pods and the node under externalTrafficPolicy Local."""
 
-_PLACED = HasState(frozenset({"invalid"}), inverted=True)
-"""Of packets that conntrack can place nowhere, nobody looks at frontends."""
+_TRACKED = HasState(frozenset({"invalid"}), inverted=True)
+"""Limits rules to packets with a conntrack state: IPVS and knft ignore the frontends of others."""
 
 _Frontend = tuple[int, int, int]
 
 CONTESTED_FRONTENDS = "frontends that several Services claim"
-"""The name of a collection that comes with knft's rule set, of what no rule says."""
+"""The name of a collection that accompanies knft's rule set, because its rules do not contain losing claims."""
 
 
-def _set(rules: RuleSet, name: str) -> str:
+def _ipset_name(rules: RuleSet, name: str) -> str:
     """Return the full name of one of kube-proxy's ipsets."""
     return f"ipset {f'KUBE-6-{name}'[:_LONGEST_NAME] if rules.version == 6 else f'KUBE-{name}'}"  # noqa: PLR2004 - IPv6
 
 
-def _members(rules: RuleSet, name: str) -> tuple[Element, ...]:
-    collection = rules.collections.get(_set(rules, name))
+def _ipset_elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
+    collection = rules.collections.get(_ipset_name(rules, name))
     return collection.elements if collection is not None else ()
 
 
-def node_addresses(proxy: RuleSet) -> Ranges:
-    """Return the node's addresses that have virtual servers of their own: those of NodePorts."""
-    found = {server.address for server in proxy.servers if not contains(proxy.ipvs_addresses, server.address)}
-    return ranges((address, address) for address in found)
+def node_addresses(kube_proxy: RuleSet) -> Ranges:
+    """Return the node's addresses with virtual servers for NodePorts: those that are not on kube-ipvs0."""
+    addresses = {
+        server.address for server in kube_proxy.servers if not contains(kube_proxy.ipvs_addresses, server.address)
+    }
+    return ranges((address, address) for address in addresses)
 
 
 def unbind_sources(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have the node's own packets keep their source, whichever address they dial."""
+    """Let the node's own packets keep their source, whatever their destination."""
 
     def edit(rule: Rule) -> Iterator[Rule]:
-        # What keeps the node from dialling knows it by that source.
+        # The rule that blocks the node matches that source.
         if any(isinstance(step, ViaVirtualServer) for step in rule.steps):
-            others = (step for step in rule.steps if not _is_about_source(step))
+            others = (step for step in rule.steps if not _matches_source(step))
             yield replace(rule, steps=(_FROM_NODE, *others))
         else:
             yield rule
@@ -81,16 +84,16 @@ def unbind_sources(rules: RuleSet, _: RuleSet) -> RuleSet:
     return replace(edit_chain(rules, "filter KUBE-IPVS-OUT-FILTER", edit), sends_from_ipvs_addresses=False)
 
 
-def _is_about_source(step: Step) -> bool:
+def _matches_source(step: Step) -> bool:
     return isinstance(step, Within) and step.field is Field.SOURCE
 
 
 def reject_cluster_ip_ports_only(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have other ports refused of cluster IPs alone, and not of every address that is bound.
+    """Reject packets to other ports only at cluster IPs, not at all addresses of kube-ipvs0.
 
-    What a virtual server serves is no other port: where it is refused, it stays so.
+    Packets to ports of virtual servers that were rejected before are still rejected.
     """
-    addresses = ranges((key[0], key[0]) for key in _frontends(_members(rules, "CLUSTER-IP")))
+    addresses = ranges((key[0], key[0]) for key in _frontends(_ipset_elements(rules, "CLUSTER-IP")))
     of_cluster = Within(Field.DESTINATION, addresses)
     servers = tuple(Element((server.address, server.protocol, server.port)) for server in rules.servers)
     served = InSet("served by virtual servers", _FRONTEND)
@@ -104,14 +107,16 @@ def reject_cluster_ip_ports_only(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def remove_health_check_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Leave health checks to the host's own rules, and have their ports refused like others of bound addresses."""
-    about = _set(rules, "HEALTH-CHECK-NODE-PORT")
+    """Remove the rules that accept health checks; their ports are rejected like others at addresses of kube-ipvs0."""
+    about = _ipset_name(rules, "HEALTH-CHECK-NODE-PORT")
     chains = ("filter KUBE-NODE-PORT", "filter KUBE-IPVS-FILTER")
-    return reduce(lambda found, chain: without_rules(found, chain, lambda rule: _looks_up(rule, about)), chains, rules)
+    return reduce(
+        lambda found, chain: without_rules(found, chain, lambda rule: _matches_set(rule, about)), chains, rules
+    )
 
 
 def masquerade_virtual_servers_only(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have masqueraded what virtual servers send on alone."""
+    """Masquerade only packets to virtual servers."""
     servers = tuple(Element((server.address, server.protocol, server.port)) for server in rules.servers)
     served = InSet("virtual servers", _FRONTEND)
     marked = edit_chain(
@@ -119,31 +124,31 @@ def masquerade_virtual_servers_only(rules: RuleSet, _: RuleSet) -> RuleSet:
         "nat KUBE-NODE-PORT",
         lambda rule: (with_tests(rule, served) if Verdict("jump", "nat KUBE-MARK-MASQ") in rule.steps else rule,),
     )
-    endpoints = tuple(Element(element.key[:3]) for element in _members(rules, "LOOP-BACK"))
+    endpoints = tuple(Element(element.key[:3]) for element in _ipset_elements(rules, "LOOP-BACK"))
     dialled = (Field.ORIGINAL_DESTINATION, Field.PROTOCOL, Field.ORIGINAL_PORT)
     known = with_collection(marked, Collection("endpoints of this node", endpoints))
     by_server = InSet("endpoints of this node", dialled, inverted=True)
-    hairpins = _set(rules, "LOOP-BACK")
+    hairpins = _ipset_name(rules, "LOOP-BACK")
     return edit_chain(
         known,
         "nat KUBE-POSTROUTING",
-        lambda rule: (with_tests(rule, by_server) if _looks_up(rule, hairpins) else rule,),
+        lambda rule: (with_tests(rule, by_server) if _matches_set(rule, hairpins) else rule,),
     )
 
 
-def _looks_up(rule: Rule, collection: str) -> bool:
+def _matches_set(rule: Rule, collection: str) -> bool:
     return any(isinstance(step, InSet) and step.collection == collection for step in rule.steps)
 
 
 def check_source_ranges_of_connections_only(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have source ranges apply to packets that conntrack can place."""
-    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _PLACED),))
+    """Apply loadBalancerSourceRanges only to packets with a conntrack state."""
+    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _TRACKED),))
 
 
 def drop_without_local_endpoints(rules: RuleSet, knft: RuleSet) -> RuleSet:
-    """Have cluster IPs dropped whose policy is Local, and that have endpoints elsewhere alone.
+    """Drop packets to cluster IPs with internalTrafficPolicy Local and only remote endpoints.
 
-    Only knft's verdict tells such a Service from one without a policy.
+    Only the verdict in knft's rules distinguishes such a Service from one without the policy.
     """
     dropped = {
         key
@@ -151,26 +156,28 @@ def drop_without_local_endpoints(rules: RuleSet, knft: RuleSet) -> RuleSet:
         if element.value == Verdict("drop")
         for key in _frontends((element,))
     }
-    here = {element.key[:3] for element in _members(rules, "LOOP-BACK")}
-    of_cluster = {key for key in _frontends(_members(rules, "CLUSTER-IP")) if key in dropped}
+    local = {element.key[:3] for element in _ipset_elements(rules, "LOOP-BACK")}
+    of_cluster = {key for key in _frontends(_ipset_elements(rules, "CLUSTER-IP")) if key in dropped}
     elsewhere = {
-        (server.address, server.protocol, server.port) for server in rules.servers if not _has_target(server, here)
+        (server.address, server.protocol, server.port)
+        for server in rules.servers
+        if not _has_real_server(server, local)
     }
-    return _dropping(rules, "frontends of policy Local with nobody here", of_cluster & elsewhere, _FIRST)
+    return _with_drops(rules, "frontends with policy Local and no local endpoint", of_cluster & elsewhere, _BEFORE_IPVS)
 
 
-def _has_target(server: VirtualServer, endpoints: set[tuple[int | tuple[int, int], ...]]) -> bool:
+def _has_real_server(server: VirtualServer, endpoints: set[tuple[int | tuple[int, int], ...]]) -> bool:
     return any((address, server.protocol, port) in endpoints for address, port, _ in server.real_servers)
 
 
-_FIRST = ("nat PREROUTING", "nat OUTPUT")
-"""Where kube-proxy's rules see a packet before IPVS does."""
+_BEFORE_IPVS = ("nat PREROUTING", "nat OUTPUT")
+"""The chains that packets traverse before IPVS."""
 
 
-def _dropping(rules: RuleSet, name: str, frontends: Iterable[_Frontend], chains: Iterable[str]) -> RuleSet:
-    """Have connections to some frontends dropped at the head of some chains."""
+def _with_drops(rules: RuleSet, name: str, frontends: Iterable[_Frontend], chains: Iterable[str]) -> RuleSet:
+    """Drop connections to some frontends at the start of some chains."""
     elements = tuple(Element(key) for key in sorted(frontends))
-    drop = Rule((_PLACED, InSet(name, _FRONTEND), Verdict("drop")), text=name)
+    drop = Rule((_TRACKED, InSet(name, _FRONTEND), Verdict("drop")), text=name)
     return reduce(
         lambda found, chain: with_chain(found, Chain(chain, (drop, *found.chains[chain].rules))),
         (chain for chain in chains if chain in rules.chains),
@@ -178,35 +185,37 @@ def _dropping(rules: RuleSet, name: str, frontends: Iterable[_Frontend], chains:
     )
 
 
-_WEAKER = (
+_PRECEDENCE = (
     ("CLUSTER-IP", ("LOAD-BALANCER", "LOAD-BALANCER-LOCAL", "LOAD-BALANCER-FW", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL")),
     ("LOAD-BALANCER", ("EXTERNAL-IP", "EXTERNAL-IP-LOCAL")),
 )
-"""What a frontend is no longer for knft, if it is in a stronger set."""
+"""The kinds of frontends (by ipset) that another kind takes precedence over in knft."""
 
 
 def drop_contested_frontends(rules: RuleSet, knft: RuleSet) -> RuleSet:
-    """Have frontends dropped that several Services claim: rules of IPVS do not tell whose they are.
+    """Drop packets to contested frontends, because IPVS rules do not name the owner.
 
-    What one Service claims as more than one kind of frontend is of the strongest kind.
+    A frontend that one Service claims as several kinds only keeps the kind with the highest precedence.
     """
     collections = dict(rules.collections)
-    for stronger, others in _WEAKER:
-        taken = {element.key for element in _members(rules, stronger)}
-        for name in (_set(rules, other) for other in others):
+    for stronger, others in _PRECEDENCE:
+        taken = {element.key for element in _ipset_elements(rules, stronger)}
+        for name in (_ipset_name(rules, other) for other in others):
             if name in collections:
                 kept = tuple(element for element in collections[name].elements if element.key not in taken)
                 collections[name] = replace(collections[name], elements=kept)
-    return _dropping(replace(rules, collections=collections), CONTESTED_FRONTENDS, _contested(knft, rules), _FIRST)
+    return _with_drops(
+        replace(rules, collections=collections), CONTESTED_FRONTENDS, _contested_frontends(knft, rules), _BEFORE_IPVS
+    )
 
 
-def drop_contested_frontends_in_knft(rules: RuleSet, proxy: RuleSet) -> RuleSet:
-    """Have the same dropped by knft."""
+def drop_contested_frontends_in_knft(rules: RuleSet, kube_proxy: RuleSet) -> RuleSet:
+    """Drop packets to contested frontends in knft's rules too."""
     chains = (knft_name(rules, "filter-prerouting-pre-dnat"), knft_name(rules, "filter-output-pre-dnat"))
-    return _dropping(rules, knft_name(rules, CONTESTED_FRONTENDS), _contested(rules, proxy), chains)
+    return _with_drops(rules, knft_name(rules, CONTESTED_FRONTENDS), _contested_frontends(rules, kube_proxy), chains)
 
 
-def _contested(knft: RuleSet, proxy: RuleSet) -> Iterator[_Frontend]:
+def _contested_frontends(knft: RuleSet, kube_proxy: RuleSet) -> Iterator[_Frontend]:
     for element in _elements(knft, CONTESTED_FRONTENDS):
         match element.key:
             case (int(address), int(protocol), int(port)):
@@ -214,7 +223,7 @@ def _contested(knft: RuleSet, proxy: RuleSet) -> Iterator[_Frontend]:
             case (int(protocol), int(port)):
                 yield from (
                     (address, protocol, port)
-                    for first, last in node_addresses(proxy)
+                    for first, last in node_addresses(kube_proxy)
                     for address in range(first, last + 1)
                 )
 
@@ -231,22 +240,25 @@ def _frontends(elements: Iterable[Element]) -> Iterator[_Frontend]:
                 yield address, protocol, port
 
 
-def _external_local(edit: Callable[[Chain], tuple[Rule, ...]]) -> Callable[[RuleSet, RuleSet], RuleSet]:
-    """Edit knft's chains of external policy Local: two rules that short-circuit, and one where somebody is here."""
+def _edit_external_local(edit: Callable[[Chain], tuple[Rule, ...]]) -> Callable[[RuleSet, RuleSet], RuleSet]:
+    """Return an edit of knft's chains for externalTrafficPolicy Local.
+
+    Such a chain has two short-circuit rules, and one more if there are local endpoints.
+    """
 
     def change(rules: RuleSet, _: RuleSet) -> RuleSet:
-        found = [chain for chain in rules.chains.values() if any(_is_short(rule) for rule in chain.rules)]
+        found = [chain for chain in rules.chains.values() if any(_is_short_circuit(rule) for rule in chain.rules)]
         return reduce(lambda known, chain: with_chain(known, Chain(chain.name, edit(chain))), found, rules)
 
     return change
 
 
-def _is_short(rule: Rule) -> bool:
-    return rule.comment.startswith(_SHORT)
+def _is_short_circuit(rule: Rule) -> bool:
+    return rule.comment.startswith(_SHORT_CIRCUIT)
 
 
-def _from_here(chain: Chain) -> tuple[Rule, ...]:
-    others = tuple(rule for rule in chain.rules if not _is_short(rule))
+def _like_other_traffic(chain: Chain) -> tuple[Rule, ...]:
+    others = tuple(rule for rule in chain.rules if not _is_short_circuit(rule))
     if others:
         return others
     return tuple(
@@ -254,35 +266,35 @@ def _from_here(chain: Chain) -> tuple[Rule, ...]:
     )
 
 
-def _to_others(chain: Chain) -> tuple[Rule, ...]:
-    others = tuple(rule for rule in chain.rules if not _is_short(rule))
+def _with_remote_endpoints(chain: Chain) -> tuple[Rule, ...]:
+    others = tuple(rule for rule in chain.rules if not _is_short_circuit(rule))
     if others:
         return chain.rules
     to_cluster = next(step for step in chain.rules[-1].steps if isinstance(step, Verdict))
-    return (*chain.rules, Rule((to_cluster,), text="nobody here"))
+    return (*chain.rules, Rule((to_cluster,), text="no local endpoint"))
 
 
-use_external_local_for_node_and_pods = _external_local(_from_here)
-"""Have the node and its pods go where everybody goes, unmasqueraded."""
-fall_back_to_remote_endpoints = _external_local(_to_others)
-"""Have everybody go to other nodes' endpoints where there are none here."""
+use_external_local_for_node_and_pods = _edit_external_local(_like_other_traffic)
+"""Send packets of the node and its pods to the same endpoints as all others, without masquerading."""
+fall_back_to_remote_endpoints = _edit_external_local(_with_remote_endpoints)
+"""Send all packets to remote endpoints if there are no local ones."""
 
 
-def check_node_source_ranges_like_kube_proxy(rules: RuleSet, proxy: RuleSet) -> RuleSet:
-    """Have the node kept from guarded frontends where kube-proxy's rule for its own packets keeps it from them."""
-    answered = {(server.address, server.protocol, server.port) for server in proxy.servers if server.real_servers}
-    chain = proxy.chains.get("filter KUBE-IPVS-OUT-FILTER")
+def check_node_source_ranges_like_kube_proxy(rules: RuleSet, kube_proxy: RuleSet) -> RuleSet:
+    """Block the node from source-restricted frontends exactly where kube-proxy's rule for the node's packets does."""
+    served = {(server.address, server.protocol, server.port) for server in kube_proxy.servers if server.real_servers}
+    chain = kube_proxy.chains.get("filter KUBE-IPVS-OUT-FILTER")
     through = {
         (step.address, step.protocol, step.port)
         for rule in (chain.rules if chain is not None else ())
         for step in rule.steps
         if isinstance(step, ViaVirtualServer)
     }
-    # Where nobody answers, the node is refused before that rule.
-    fenced = through & answered
-    guarded = set(_frontends(_elements(rules, knft_name(rules, "guarded-frontends"))))
+    # Without real servers, the node's packets are rejected before that rule.
+    blocked = through & served
+    restricted = set(_frontends(_elements(rules, knft_name(rules, "guarded-frontends"))))
     name, check = knft_name(rules, "guards against the node"), knft_name(rules, "firewall-check-of-node")
-    elements = tuple(Element(key) for key in sorted(fenced & guarded))
+    elements = tuple(Element(key) for key in sorted(blocked & restricted))
     with_set = with_collection(rules, Collection(name, elements))
     known = with_chain(with_set, Chain(check, (Rule((InSet(name, _FRONTEND), Verdict("drop")), text=check),)))
     before, after = Verdict("jump", knft_name(rules, "firewall-check")), Verdict("jump", check)
@@ -294,7 +306,7 @@ def check_node_source_ranges_like_kube_proxy(rules: RuleSet, proxy: RuleSet) -> 
 
 
 def keep_affinity_by_frontend(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have each frontend remember its own clients."""
+    """Keep session affinity per frontend."""
 
     def by_frontend(step: Step) -> Step:
         if isinstance(step, InSet | AddToSet) and rules.collections[step.collection].is_dynamic:
@@ -310,15 +322,15 @@ def keep_affinity_by_frontend(rules: RuleSet, _: RuleSet) -> RuleSet:
     return replace(rules, chains=chains)
 
 
-def _served_node_ports(rules: RuleSet, proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
+def _virtual_server_tests(rules: RuleSet, kube_proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
     if has_default_node_port_address(rules):
-        yield (Within(Field.DESTINATION, node_addresses(proxy)),)
+        yield (Within(Field.DESTINATION, node_addresses(kube_proxy)),)
 
 
-serve_node_ports_at_virtual_servers = node_ports_edit("services", _served_node_ports)
-reject_node_ports_at_virtual_servers = node_ports_edit("nodeport-endpoints-check", _served_node_ports)
+serve_node_ports_at_virtual_servers = node_ports_edit("services", _virtual_server_tests)
+reject_node_ports_at_virtual_servers = node_ports_edit("nodeport-endpoints-check", _virtual_server_tests)
 
 
-def open_node_ports_at_virtual_servers(rules: RuleSet, proxy: RuleSet) -> RuleSet:
-    """Have NodePorts answered and refused at every address that has virtual servers."""
-    return reject_node_ports_at_virtual_servers(serve_node_ports_at_virtual_servers(rules, proxy), proxy)
+def open_node_ports_at_virtual_servers(rules: RuleSet, kube_proxy: RuleSet) -> RuleSet:
+    """Serve and reject NodePorts at all addresses that have virtual servers for them."""
+    return reject_node_ports_at_virtual_servers(serve_node_ports_at_virtual_servers(rules, kube_proxy), kube_proxy)

@@ -1,7 +1,7 @@
-"""Changes of knft's rule sets that take intended differences out of them.
+"""Edits of knft's rule set that remove expected differences.
 
-Each makes knft do what kube-proxy's mode does, in this one respect. Where that depends on kube-proxy's flags, its rules
-are asked, and only for what cannot be anything else than the difference that is meant.
+Each edit makes knft behave like kube-proxy's mode in one respect. If the behaviour depends on kube-proxy's flags, the
+edit reads them off kube-proxy's rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ from knft.protocols import PROTOCOL_NUMBERS
 _FRONTEND = (Field.DESTINATION, Field.PROTOCOL, Field.DESTINATION_PORT)
 _LOCAL = AddressType(Field.DESTINATION, frozenset({"local"}))
 NODE_ENDPOINTS = "endpoints on the node"
-"""A collection of addresses that goes with knft's rules where these are rendered: no rule tells where endpoints are."""
+"""The name of a collection that accompanies knft's rendered rules, because no rule says which endpoints are local."""
 
 _EXTERNAL = "frontends that are no cluster IPs"
 
@@ -50,22 +50,22 @@ def knft_name(rules: RuleSet, name: str) -> str:
 
 
 def pass_undefined_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have packets to ports that a cluster IP does not have go their way, unmarked."""
-    let_go = edit_chain(
+    """Let packets to ports that a cluster IP does not have pass, without the masquerade mark."""
+    passing = edit_chain(
         rules,
         knft_name(rules, "cluster-ips-check"),
-        lambda rule: (_passing(rule) if rule.comment == "undefined ports of cluster IPs" else rule,),
+        lambda rule: (_return_instead(rule) if rule.comment == "undefined ports of cluster IPs" else rule,),
     )
-    return _masquerading(let_go, InSet(knft_name(rules, "service-ips"), _FRONTEND))
+    return _with_masquerade_test(passing, InSet(knft_name(rules, "service-ips"), _FRONTEND))
 
 
-def _passing(rule: Rule) -> Rule:
+def _return_instead(rule: Rule) -> Rule:
     tests = tuple(step for step in rule.steps if not isinstance(step, Action))
     return replace(rule, steps=(*tests, Verdict("return")))
 
 
-def _masquerading(rules: RuleSet, test: Test) -> RuleSet:
-    """Have fewer packets to cluster IPs marked for masquerading."""
+def _with_masquerade_test(rules: RuleSet, test: Test) -> RuleSet:
+    """Add a test to the rules that mark packets to cluster IPs for masquerading."""
     return edit_chain(
         rules,
         knft_name(rules, "services"),
@@ -74,24 +74,24 @@ def _masquerading(rules: RuleSet, test: Test) -> RuleSet:
 
 
 def pass_unallocated_addresses(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have packets to cluster IPs that nobody has go their way."""
+    """Let packets to unallocated cluster IPs pass."""
     return without_rules(
         rules, knft_name(rules, "cluster-ips-check"), lambda rule: rule.comment == "unallocated cluster IPs"
     )
 
 
 def masquerade_by_cluster_ip_port(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have cluster IPs hide clients at their own ports alone, and not at those where they are external IPs."""
+    """Masquerade packets to cluster IPs only at ports of the cluster IP, not at ports where it is an external IP."""
     frontends = rules.collections.get(knft_name(rules, "service-ips"))
     if frontends is None:
         return rules
     external = tuple(Element(element.key) for element in frontends.elements if _is_external(element))
     known = with_collection(rules, Collection(knft_name(rules, _EXTERNAL), external))
-    return _masquerading(known, InSet(knft_name(rules, _EXTERNAL), _FRONTEND, inverted=True))
+    return _with_masquerade_test(known, InSet(knft_name(rules, _EXTERNAL), _FRONTEND, inverted=True))
 
 
 def _is_external(element: Element) -> bool:
-    """Tell whether a frontend is under the external policy, by the chain that it leads to."""
+    """Tell whether externalTrafficPolicy applies to a frontend, by the chain that it leads to."""
     return isinstance(element.value, Verdict) and "external" in element.value.chain
 
 
@@ -99,75 +99,75 @@ NodePortTests = Callable[[RuleSet, RuleSet], Iterable[tuple[Test, ...]]]
 
 
 def node_ports_edit(chain: str, where: NodePortTests) -> Callable[[RuleSet, RuleSet], RuleSet]:
-    """Return what has a chain's rule about NodePorts apply to more addresses."""
+    """Return an edit that repeats a chain's NodePort rule for the addresses that pass the tests of ``where``."""
 
-    def change(rules: RuleSet, proxy: RuleSet) -> RuleSet:
+    def change(rules: RuleSet, kube_proxy: RuleSet) -> RuleSet:
         def edit(rule: Rule) -> Iterator[Rule]:
             yield rule
             if any("nodeport" in getattr(step, "collection", "") for step in only_actions(rule)):
-                yield from (Rule((*tests, *only_actions(rule)), rule.text) for tests in where(rules, proxy))
+                yield from (Rule((*tests, *only_actions(rule)), rule.text) for tests in where(rules, kube_proxy))
 
         return edit_chain(rules, knft_name(rules, chain), edit)
 
     return change
 
 
-def _led_to_node_ports(proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
-    """Yield what kube-proxy's rules test before NodePorts are looked up, in the iptables mode."""
-    chain = proxy.chains.get("nat KUBE-SERVICES")
+def _node_port_jump_tests(kube_proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
+    """Yield the tests of kube-proxy's rules that jump to the chain of NodePorts, in iptables mode."""
+    chain = kube_proxy.chains.get("nat KUBE-SERVICES")
     for rule in chain.rules if chain is not None else ():
         if Verdict("jump", "nat KUBE-NODEPORTS") in rule.steps:
             yield tuple(step for step in rule.steps if not isinstance(step, Action))
 
 
 def has_default_node_port_address(rules: RuleSet) -> bool:
-    """Tell whether NodePorts are at knft's own choice of an address: several have been chosen by somebody."""
+    """Tell whether NodePorts are at the default primary address: with --nodeport-addresses there can be several."""
     addresses = rules.collections.get(knft_name(rules, "nodeport-ips"))
     return addresses is not None and len(addresses.elements) <= 1
 
 
-def _everywhere(rules: RuleSet, proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
-    if has_default_node_port_address(rules) and any(_LOCAL in tests for tests in _led_to_node_ports(proxy)):
+def _all_node_addresses(rules: RuleSet, kube_proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
+    if has_default_node_port_address(rules) and any(_LOCAL in tests for tests in _node_port_jump_tests(kube_proxy)):
         yield (_LOCAL, Within(Field.DESTINATION, LOOPBACK[rules.version], inverted=True))
 
 
-def _loopback(rules: RuleSet, proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
+def _loopback_addresses(rules: RuleSet, kube_proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
     # kube-proxy's iptables mode does it for IPv4 alone.
     if rules.version == IPV4:
-        yield from ((*tests, Within(Field.DESTINATION, LOOPBACK[IPV4])) for tests in _led_to_node_ports(proxy))
+        yield from ((*tests, Within(Field.DESTINATION, LOOPBACK[IPV4])) for tests in _node_port_jump_tests(kube_proxy))
 
 
-open_node_ports_on_all_addresses = node_ports_edit("services", _everywhere)
-open_node_ports_on_loopback = node_ports_edit("services", _loopback)
+open_node_ports_on_all_addresses = node_ports_edit("services", _all_node_addresses)
+open_node_ports_on_loopback = node_ports_edit("services", _loopback_addresses)
 reject_node_ports_on_all_addresses = node_ports_edit("nodeport-endpoints-check", lambda _, __: ((_LOCAL,),))
 
 
 def check_source_ranges_with_endpoints_only(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have source ranges apply to frontends with endpoints alone."""
+    """Apply loadBalancerSourceRanges only to frontends with endpoints."""
     served = InSet(knft_name(rules, "service-ips"), _FRONTEND)
     return edit_chain(rules, knft_name(rules, "firewall-check"), lambda rule: (with_tests(rule, served),))
 
 
 def masquerade_every_hairpin(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Have every endpoint masqueraded that dials itself, not only those on the node.
+    """Masquerade hairpin connections of all endpoints, not only of those on the node.
 
-    Those of which it is known that they are on the node are left as the rules have them.
+    The rules for endpoints that are known to be on the node stay unchanged.
     """
     known = rules.collections.get(NODE_ENDPOINTS)
-    here = {element.key[0] for element in known.elements} if known is not None else set()
-    others = (element for element in hairpin_connections(rules) if element.key[0] not in here)
+    on_node = {element.key[0] for element in known.elements} if known is not None else set()
+    others = (element for element in hairpin_connections(rules) if element.key[0] not in on_node)
     return with_elements(rules, knft_name(rules, "hairpin-connections"), others)
 
 
 def hairpin_connections(rules: RuleSet) -> Iterator[Element]:
-    """Yield the connections of every endpoint with itself."""
+    """Yield set elements for the hairpin connections of all endpoints."""
     for address, protocol, port in _endpoints(rules):
         for number in (protocol,) if protocol is not None else PROTOCOL_NUMBERS.values():
             yield Element((address, address, number, port))
 
 
 def _endpoints(rules: RuleSet) -> Iterator[tuple[int, int | None, int]]:
-    """Yield address, protocol and port of every endpoint; the protocol is None where it is not said."""
+    """Yield address, protocol and port of every endpoint; the protocol is None if the rule does not name it."""
     for name, collection in rules.collections.items():
         if "endpoints" in name:
             protocol = PROTOCOL_NUMBERS.get(name.rpartition("-")[2])
@@ -177,10 +177,10 @@ def _endpoints(rules: RuleSet) -> Iterator[tuple[int, int | None, int]]:
                         yield address, protocol, port
     for chain in rules.chains.values():
         for rule in chain.rules:
-            yield from (end for step in rule.steps for end in _of_step(step))
+            yield from (endpoint for step in rule.steps for endpoint in _dnat_endpoint(step))
 
 
-def _of_step(step: Step) -> Iterator[tuple[int, int | None, int]]:
+def _dnat_endpoint(step: Step) -> Iterator[tuple[int, int | None, int]]:
     if isinstance(step, Translate) and step.kind == "dnat":
         address, port = sole_value(step.addresses), sole_value(step.ports)
         if address is not None and port is not None:
