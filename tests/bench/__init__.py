@@ -1,6 +1,6 @@
-"""What knft costs, measured beside kube-proxy's layouts in one run on one machine.
+"""Measures what knft costs, and what kube-proxy's layouts cost in the same run on the same machine.
 
-Every case runs in a process and a network namespace of its own (``case``) and prints records; the parent (``__main__``)
-collects them into JSON, a table and a plot. It reports and never judges by exit status: times belong to a machine, and
-what must hold on every machine is counted in tests/kernel/test_transactions.py.
+Each case runs in its own process and network namespace (``case``), and prints records. The parent (``__main__``) writes
+them as JSON, a table and a plot. The benchmark only reports, because times depend on the machine; what holds on every
+machine is asserted in tests/kernel/test_operations.py.
 """

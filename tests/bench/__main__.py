@@ -1,6 +1,6 @@
-"""``python -m tests.bench``: runs the cases one after the other, and writes JSON, a table and a plot.
+"""``python -m tests.bench`` runs the cases one after the other, and writes JSON, a table and a plot.
 
-What was measured before an interruption is written too.
+An interrupted run writes what it has measured.
 """
 
 import argparse
@@ -26,56 +26,60 @@ from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 RESULTS = Path(__file__).with_name("results")
 CASE_SECONDS = 1800.0
-"""When a case counts as hung."""
+"""Time limit of a case."""
 
 
 def main() -> None:
-    """Run what the command line asks for."""
-    wanted = _parser().parse_args()
+    """Run the cases that the command line selects."""
+    arguments = _parser().parse_args()
     try:
         ensure_namespaces()
     except PrivilegeError as error:
         sys.exit(f"bench: {error}")
-    extent = _extent(wanted)
-    wanted.results.mkdir(parents=True, exist_ok=True)
+    run_plan = _run_plan(arguments)
+    arguments.results.mkdir(parents=True, exist_ok=True)
     machine = describe()
     records: list[Record] = []
     try:
-        for case in cases(extent, wanted.only or (), str(wanted.results) if wanted.profile else ""):
+        for case in cases(run_plan, arguments.only or (), str(arguments.results) if arguments.profile else ""):
             records += _run(case)
-            _write_json(Results(machine, tuple(records)), wanted.results)
+            _write_json(Results(machine, tuple(records)), arguments.results)
     except KeyboardInterrupt:
-        _write_all(Results(machine | load_at_end(), tuple(records)), extent, wanted.results)
-        print("bench: interrupted; what there is is written", flush=True)
+        _write_all(Results(machine | load_at_end(), tuple(records)), run_plan, arguments.results)
+        print("bench: interrupted; the results so far are written", flush=True)
         sys.exit(130)
-    _write_all(Results(machine | load_at_end(), tuple(records)), extent, wanted.results)
+    _write_all(Results(machine | load_at_end(), tuple(records)), run_plan, arguments.results)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="tiny clusters: does everything work? (two minutes)")
-    parser.add_argument("--sizes", nargs="+", metavar="NAME", help="only these clusters, such as 1000x10")
-    parser.add_argument("--only", nargs="+", choices=[KNFT, BARE, LATENCY, *PEERS], help="only these")
-    parser.add_argument("--syncs", type=int, help="how many syncs of each kind of change")
-    parser.add_argument("--profile", action="store_true", help="profile knft too, in runs of their own")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny clusters, to check that everything works (two minutes)"
+    )
+    parser.add_argument("--sizes", nargs="+", metavar="NAME", help="only clusters with these names, such as 1000x10")
+    parser.add_argument(
+        "--only", nargs="+", choices=[KNFT, BARE, LATENCY, *PEERS], help="only these proxies and measurements"
+    )
+    parser.add_argument("--syncs", type=int, help="number of syncs of each kind of change")
+    parser.add_argument("--profile", action="store_true", help="profile knft too, in separate runs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="directory for the results")
     return parser
 
 
-def _extent(wanted: argparse.Namespace) -> RunPlan:
-    extent = QUICK_RUN if wanted.quick else FULL_RUN
-    if wanted.syncs:
-        extent = structs.replace(extent, syncs=wanted.syncs)
-    if wanted.sizes:
-        chosen = tuple(shape for shape in extent.shapes if shape.name in wanted.sizes)
+def _run_plan(arguments: argparse.Namespace) -> RunPlan:
+    run_plan = QUICK_RUN if arguments.quick else FULL_RUN
+    if arguments.syncs:
+        run_plan = structs.replace(run_plan, syncs=arguments.syncs)
+    if arguments.sizes:
+        chosen = tuple(shape for shape in run_plan.shapes if shape.name in arguments.sizes)
         if not chosen:
-            sys.exit(f"bench: there is none of these clusters; there are {[shape.name for shape in extent.shapes]}")
-        extent = structs.replace(extent, shapes=chosen)
-    return extent
+            sys.exit(f"bench: unknown cluster; known are {[shape.name for shape in run_plan.shapes]}")
+        run_plan = structs.replace(run_plan, shapes=chosen)
+    return run_plan
 
 
 def _run(case: Case) -> Iterator[Record]:
-    """Measure a case in a process of its own, and yield its records as they come."""
+    """Run a case in its own process, and yield its records as they arrive."""
     print(f"bench: {case.proxy}, {case.shape.name}", end="", flush=True)
     started = time.monotonic()
     command = [sys.executable, "-m", "tests.bench.case", msgspec.json.encode(case).decode()]
@@ -85,7 +89,7 @@ def _run(case: Case) -> Iterator[Record]:
         try:
             for line in process.stdout or ():
                 record = msgspec.json.decode(line, type=Record)
-                # A profiled run is slower; its figures would be mistaken for others.
+                # A profiled run is slower, so its records are not reported.
                 if not case.profile:
                     yield record
         finally:
@@ -100,13 +104,13 @@ def _write_json(results: Results, folder: Path) -> None:
     (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
 
 
-def _write_all(results: Results, extent: RunPlan, folder: Path) -> None:
+def _write_all(results: Results, run_plan: RunPlan, folder: Path) -> None:
     _write_json(results, folder)
     table = markdown(results)
     (folder / "table.md").write_text(table)
     print(table)
     if can_plot():
-        plot(results, folder / "plot.png", {shape.name: shape.services for shape in extent.shapes if shape.is_plain})
+        plot(results, folder / "plot.png", {shape.name: shape.services for shape in run_plan.shapes if shape.is_plain})
     else:
         print("bench: no plot without matplotlib (pip install '.[bench]')")
     print(f"bench: written to {folder}")

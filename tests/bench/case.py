@@ -1,7 +1,5 @@
-"""``python -m tests.bench.case JSON``: measures one case in this process, and prints records."""
+"""``python -m tests.bench.case JSON`` measures one case in this process, and prints records."""
 
-import ctypes
-import signal
 import subprocess
 import sys
 
@@ -16,15 +14,14 @@ from tests.bench.peers.program import ProgramTimeout
 from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, ENDED, KNFT, LATENCY, Record, emit
 from tests.support.lab.namespace import Namespace
-
-_PR_SET_PDEATHSIG = 1
+from tests.support.processes import die_with_parent
 
 
 class Case(Struct, frozen=True):
-    """Which proxy, on which cluster, with so many ``syncs`` of each kind of change.
+    """A proxy and a cluster, with the number of ``syncs`` of each kind of change.
 
-    A peer ends each kind of change after ``seconds``; kernel memory is given ``patience`` seconds to settle. For
-    latency, there are so many ``dials`` to each frontend of ``rulesets``. ``profile`` is a folder for knft's profile.
+    A peer stops each kind of change after ``seconds``. Kernel memory has ``settle_seconds`` to settle. The latency case
+    makes ``dials`` connections to each frontend of ``rulesets``. ``profile`` is a directory for knft's profile.
     """
 
     proxy: str
@@ -33,7 +30,7 @@ class Case(Struct, frozen=True):
     seconds: float = 0.0
     dials: int = 0
     rulesets: tuple[Ruleset, ...] = ()
-    patience: float = 5.0
+    settle_seconds: float = 5.0
     profile: str = ""
 
 
@@ -45,23 +42,22 @@ def _measure(case: Case) -> None:
     with namespace.entered():
         match case.proxy:
             case str(proxy) if proxy == KNFT:
-                measure_knft(case.shape, case.syncs, case.patience, case.profile)
+                measure_knft(case.shape, case.syncs, case.settle_seconds, case.profile)
             case str(proxy) if proxy == BARE:
                 measure_bare_commit(case.shape)
             case peer:
-                measure_peer(peer, PEERS[peer], case.shape, Limits(case.syncs, case.seconds, case.patience))
+                measure_peer(peer, PEERS[peer], case.shape, Limits(case.syncs, case.seconds, case.settle_seconds))
     namespace.close()
 
 
 def main(text: str) -> None:
-    """Measure; what a program refused or did not end is a record too."""
-    # The parent may be killed: nobody shall go on measuring for nobody.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Measure; a program that fails or times out is a record too."""
+    die_with_parent()
     case = msgspec.json.decode(text, type=Case)
     try:
         _measure(case)
     except KeyboardInterrupt:
-        sys.exit(130)  # The parent, which is interrupted too, says so.
+        sys.exit(130)  # The parent is interrupted too, and reports it.
     except ProgramTimeout as outcome:
         emit(Record(case.proxy, case.shape.name, ENDED, note=str(outcome)))
     except subprocess.CalledProcessError as error:

@@ -1,4 +1,4 @@
-"""Which cases a run has, in order: what the targets need comes first, what takes longest last."""
+"""The cases of a run in their order: cases for the targets first, the slowest last."""
 
 from collections.abc import Collection, Iterator
 
@@ -11,51 +11,51 @@ from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, KNFT, LATENCY
 from tests.bench.shapes import FULL, QUICK
 
-# These two also get latency beyond the first size; the others take minutes to load there.
+# Latency is measured with larger clusters for these only; the other peers take minutes to load them.
 _MORE_LATENCY = (KNFT, "kube-proxy 1.36", "iptables-legacy")
 
 
 class RunPlan(Struct, frozen=True):
-    """How much is measured; ``seconds`` is how long a peer may go on with each kind of change."""
+    """The run_plan of a run; ``seconds`` is the limit of a peer for each kind of change."""
 
     shapes: tuple[Shape, ...]
     syncs: int
     seconds: float
     dials: int
     repeats: int
-    patience: float
+    settle_seconds: float
 
 
-FULL_RUN = RunPlan(FULL, syncs=200, seconds=8.0, dials=4000, repeats=3, patience=5.0)
-QUICK_RUN = RunPlan(QUICK, syncs=20, seconds=1.0, dials=200, repeats=1, patience=0.3)
+FULL_RUN = RunPlan(FULL, syncs=200, seconds=8.0, dials=4000, repeats=3, settle_seconds=5.0)
+QUICK_RUN = RunPlan(QUICK, syncs=20, seconds=1.0, dials=200, repeats=1, settle_seconds=0.3)
 
 
-def cases(extent: RunPlan, only: Collection[str], profile: str) -> Iterator[Case]:
-    """Return the cases; with ``only``, those of these proxies."""
-    for case in _all_cases(extent, profile):
+def cases(run_plan: RunPlan, only: Collection[str], profile: str) -> Iterator[Case]:
+    """Yield the cases, or those of the proxies in ``only``."""
+    for case in _all_cases(run_plan, profile):
         if not only or case.proxy in only:
             yield case
 
 
-def _all_cases(extent: RunPlan, profile: str) -> Iterator[Case]:
-    for shape in extent.shapes:
-        for _ in range(extent.repeats):
+def _all_cases(run_plan: RunPlan, profile: str) -> Iterator[Case]:
+    for shape in run_plan.shapes:
+        for _ in range(run_plan.repeats):
             yield Case(BARE, shape)
-        # Once with changes, which need not be repeated: each is many syncs.
-        yield Case(KNFT, shape, extent.syncs, patience=extent.patience)
-        for _ in range(extent.repeats - 1):
+        # Changes need no repetition: each kind is many syncs.
+        yield Case(KNFT, shape, run_plan.syncs, settle_seconds=run_plan.settle_seconds)
+        for _ in range(run_plan.repeats - 1):
             yield Case(KNFT, shape)
         if profile:
-            yield Case(KNFT, shape, extent.syncs, profile=profile)
-    if any(shape.is_plain for shape in extent.shapes):
-        yield Case(LATENCY, extent.shapes[0], dials=extent.dials, rulesets=tuple(_rulesets(extent)))
+            yield Case(KNFT, shape, run_plan.syncs, profile=profile)
+    if any(shape.is_plain for shape in run_plan.shapes):
+        yield Case(LATENCY, run_plan.shapes[0], dials=run_plan.dials, rulesets=tuple(_rulesets(run_plan)))
     for peer in PEERS:
-        for shape in extent.shapes:
-            yield Case(peer, shape, extent.syncs, extent.seconds, patience=extent.patience)
+        for shape in run_plan.shapes:
+            yield Case(peer, shape, run_plan.syncs, run_plan.seconds, settle_seconds=run_plan.settle_seconds)
 
 
-def _rulesets(extent: RunPlan) -> Iterator[Ruleset]:
-    first, *others = (shape for shape in extent.shapes if shape.is_plain)
+def _rulesets(run_plan: RunPlan) -> Iterator[Ruleset]:
+    first, *others = (shape for shape in run_plan.shapes if shape.is_plain)
     yield Ruleset(NONE, first)
     for proxy in (KNFT, *PEERS):
         yield Ruleset(proxy, first)

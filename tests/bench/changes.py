@@ -1,4 +1,4 @@
-"""What happens to a cluster while it is measured: steps, each a few Services before and after."""
+"""Changes of a cluster that are measured, as steps; each step has some Services before and after it."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -7,22 +7,22 @@ from tests.bench.cluster import Cluster, ServiceSpec
 Step = tuple[tuple[ServiceSpec | None, ServiceSpec], ...]
 
 AT_ONCE = 100
-# Prime, and larger than every cluster: turns go all over the Services and come back late.
+# A prime larger than every cluster, so that turns visit all Services before any is visited again.
 _STRIDE = 100_003
 
 
 def replace_endpoint(cluster: Cluster, turn: int) -> Step:
-    """One endpoint gives way to another."""
+    """Replace one endpoint of a Service."""
     return (_replaced(cluster, _chosen(cluster, turn), turn),)
 
 
 def add_service(cluster: Cluster, _turn: int) -> Step:
-    """A Service comes, with its endpoints; it stays."""
+    """Add a Service with its endpoints."""
     return ((None, cluster.made(cluster.size, cluster.new_endpoints(cluster.shape.endpoints))),)
 
 
 def scale_by_one(cluster: Cluster, turn: int) -> Step:
-    """A Service gets one more endpoint, and in the next step loses one again, from the middle."""
+    """Add an endpoint to a Service, and in the next step remove one from its middle."""
     before = cluster.service(_chosen(cluster, turn // 2))
     if turn % 2:
         middle = len(before.endpoints) // 2
@@ -33,7 +33,7 @@ def scale_by_one(cluster: Cluster, turn: int) -> Step:
 
 
 def change_many(cluster: Cluster, turn: int) -> Step:
-    """In each of 100 Services, one endpoint gives way to another."""
+    """Replace one endpoint in each of 100 Services."""
     count = min(AT_ONCE, cluster.shape.services)
     start = turn * _STRIDE
     return tuple(
@@ -51,7 +51,7 @@ KINDS: Mapping[str, Callable[[Cluster, int], Step]] = {
 
 
 def steps(cluster: Cluster, kind: str, count: int) -> Iterator[Step]:
-    """Let so many steps of a kind happen to the cluster, one by one."""
+    """Apply ``count`` steps of a kind to the cluster, and yield each."""
     for turn in range(count):
         step = KINDS[kind](cluster, turn)
         for _, after in step:
@@ -60,7 +60,7 @@ def steps(cluster: Cluster, kind: str, count: int) -> Iterator[Step]:
 
 
 def _chosen(cluster: Cluster, turn: int) -> int:
-    """Return whose turn it is: where one Service is unlike all others, it is measured."""
+    """Return the number of the Service to change; always the first one if its size differs from all others."""
     return 0 if cluster.shape.first_endpoints else (turn * _STRIDE) % cluster.shape.services
 
 

@@ -1,7 +1,7 @@
-"""Clusters as values: what knft's objects and the peers' rules are both made from.
+"""Clusters as values, from which knft's objects and the peers' rules are made.
 
-Endpoints are numbers, and a Service that has not changed is a function of its number: a process that measures its own
-memory must not be full of the bench's.
+Endpoints are numbers, and an unchanged Service is a function of its number, so that the benchmark adds little to the
+memory that it measures.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def is_local(number: int) -> bool:
 
 
 class ServiceSpec(Struct, frozen=True):
-    """One Service with one TCP port; with ``ranges``, it has a load balancer VIP that so many sources may dial."""
+    """A Service with one TCP port; with ``ranges``, it has a load balancer IP with that many source ranges."""
 
     number: int
     endpoints: tuple[int, ...]
@@ -61,7 +61,7 @@ class ServiceSpec(Struct, frozen=True):
 
 
 class Shape(Struct, frozen=True):
-    """What a cluster looks like before anything changes; its first Service has ``first_endpoints``, if not 0."""
+    """A cluster before any change; ``first_endpoints`` is the size of its first Service, if it differs."""
 
     name: str
     services: int
@@ -72,12 +72,12 @@ class Shape(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is one of the sizes at which proxies are compared."""
+        """Whether proxies are compared with this cluster."""
         return not (self.first_endpoints or self.affinity_seconds or self.ranges)
 
 
 class Cluster:
-    """The Services as they are now. The first and the last one can be given endpoints that answer."""
+    """The current Services. The first and the last one can have endpoints that answer."""
 
     def __init__(self, shape: Shape, answering: tuple[int, ...] = ()) -> None:
         self.shape = shape
@@ -90,20 +90,20 @@ class Cluster:
         return map(self.service, range(self.size))
 
     def service(self, number: int) -> ServiceSpec:
-        """Return a Service as it is now."""
+        """Return the current Service with this number."""
         return self._changed.get(number) or self.made(number, self._first_endpoints(number))
 
     def made(self, number: int, endpoints: tuple[int, ...]) -> ServiceSpec:
-        """Return a Service of this cluster's kind, which need not be in it."""
+        """Return a Service of this cluster's kind, which is not added."""
         return ServiceSpec(number, endpoints, self.shape.affinity_seconds, self.shape.ranges)
 
     def put(self, service: ServiceSpec) -> None:
-        """Add a Service, or change one."""
+        """Add or replace a Service."""
         self._changed[service.number] = service
         self.size = max(self.size, service.number + 1)
 
     def new_endpoints(self, count: int) -> tuple[int, ...]:
-        """Return endpoints that no Service has had."""
+        """Return ``count`` endpoints that no Service has had."""
         first = self._next_endpoint
         self._next_endpoint += count
         return tuple(range(first, first + count))

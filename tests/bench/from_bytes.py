@@ -1,9 +1,9 @@
-"""``python -m tests.bench.from_bytes``: from the API server's bytes to the commit, and what that is beside the commit.
+"""``python -m tests.bench.from_bytes`` compares a sync from the API server's bytes with the bare commit.
 
-A process of its own serves a cluster as an API server would, managed fields and all, over loopback in a network
-namespace. The figures are processor time of knft's process and of libnftables' after start-up, and of the bare commit
-of the same cluster; and what both processes hold when they have settled. Runs of both take turns, as the machine may
-have other work.
+A separate process serves a cluster like an API server, with managed fields, over loopback in a network namespace. The
+values are the CPU time of knft's process and of libnftables' after the start, the CPU time of the bare commit of the
+same cluster, and the resident memory of both processes afterwards. Both measurements run in turns, because the machine
+may have other load.
 """
 
 import argparse
@@ -39,50 +39,50 @@ from tests.bench.measure import peak_mib, resident_mib
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
-HUNG_SECONDS = 600.0
+TIME_LIMIT = 600.0
 PAGE = 500
 _UID = "0b6c1e5a-7b1d-4c5e-9d0f-{:012d}"
 
 
 class Figures(Struct):
-    """What one process measured: seconds of processor time, and MiB."""
+    """The measurements of one process: seconds of CPU time, and MiB."""
 
     cpu_s: float
     decoded_cpu_s: float = 0.0
-    """Of it, until everything was handed to the daemon."""
+    """The part until all objects were passed to the daemon."""
     libnftables_cpu_s: float = 0.0
-    """Of it, in libnftables' process."""
+    """The part of libnftables' process."""
     wall_s: float = 0.0
     resident_mib: float = 0.0
     peak_mib: float = 0.0
 
 
 def main() -> None:
-    """Measure, or do the part of one of the processes."""
+    """Measure, or run as one of the measured processes."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.from_bytes", description=__doc__)
     parser.add_argument("--services", type=int, default=10_000)
     parser.add_argument("--endpoints", type=int, default=10, help="of each Service")
-    parser.add_argument("--pages", action="store_true", help="the server does not list as a stream")
-    parser.add_argument("--gzip", action="store_true", help="pages are zipped, as for a list of a real server")
-    parser.add_argument("--runs", type=int, default=3, help="of each, in turns; the least disturbed counts")
+    parser.add_argument("--pages", action="store_true", help="the server has no streaming lists")
+    parser.add_argument("--gzip", action="store_true", help="compress pages, as a real server does")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each, in turns; the fastest counts")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--part", choices=["serve", "bare", "whole"], help=argparse.SUPPRESS)
     parser.add_argument("--url", default="", help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    shape = Shape(f"{wanted.services}x{wanted.endpoints}", wanted.services, wanted.endpoints)
-    match wanted.part:
+    arguments = parser.parse_args()
+    shape = Shape(f"{arguments.services}x{arguments.endpoints}", arguments.services, arguments.endpoints)
+    match arguments.part:
         case "serve":
-            _serve(shape, pages=wanted.pages, zips=wanted.gzip)
+            _serve(shape, pages=arguments.pages, zips=arguments.gzip)
         case "bare":
             print(encode(_bare(shape)).decode())
         case "whole":
-            print(encode(_whole(wanted.url, profile=wanted.profile)).decode())
+            print(encode(_whole(arguments.url, profile=arguments.profile)).decode())
         case _:
             try:
                 ensure_namespaces()
             except PrivilegeError as error:
                 sys.exit(f"bench: {error}")
-            _measure(shape, wanted.runs)
+            _measure(shape, arguments.runs)
 
 
 def _measure(shape: Shape, runs: int) -> None:
@@ -94,9 +94,9 @@ def _measure(shape: Shape, runs: int) -> None:
         wholes.append(whole)
     bare, whole = min(bares, key=lambda item: item.cpu_s), min(wholes, key=lambda item: item.cpu_s)
     print(f"{shape.name}, {size / 2**20:.0f} MiB of JSON, the best of {runs}")
-    print(f"bare commit: {bare.cpu_s:.2f} s of processor time")
+    print(f"bare commit: {bare.cpu_s:.2f} s of CPU time")
     print(f"from bytes to committed: {whole.cpu_s:.2f} s, {whole.cpu_s / bare.cpu_s:.2f} times the commit")
-    print(f"  until handed over {whole.decoded_cpu_s:.2f} s, in libnftables {whole.libnftables_cpu_s:.2f} s")
+    print(f"  until passed to the trackers {whole.decoded_cpu_s:.2f} s, in libnftables {whole.libnftables_cpu_s:.2f} s")
     print(f"  by the clock {whole.wall_s:.2f} s")
     settled = [item.resident_mib for item in wholes]
     print(f"settled: {max(settled):.0f} MiB; peak before {max(item.peak_mib for item in wholes):.0f}")
@@ -122,7 +122,7 @@ def _run_whole(command: list[str]) -> tuple[Figures, int]:
 
 def _output(namespace: Namespace, command: list[str]) -> str:
     process = namespace.popen(command, stdout=subprocess.PIPE)
-    limit = threading.Timer(HUNG_SECONDS, process.kill)
+    limit = threading.Timer(TIME_LIMIT, process.kill)
     limit.start()
     try:
         output, _ = process.communicate()
@@ -147,7 +147,7 @@ def _bare(shape: Shape) -> Figures:
 
 
 def _whole(url: str, *, profile: bool) -> Figures:
-    """Be knft: list, watch, and sync once."""
+    """Run knft: list, watch, and sync once."""
     from knft.apiserver.connection import Connection
     from knft.apiserver.source import ClusterSource
     from knft.configuration.settings import ClientSettings
@@ -167,7 +167,7 @@ def _whole(url: str, *, profile: bool) -> Figures:
     with _profiled(profile):
         cpu, started, worker = time.process_time(), time.perf_counter(), library.cpu_seconds()
         source.start(stop)
-        if not source.wait_synced(HUNG_SECONDS):
+        if not source.wait_synced(TIME_LIMIT):
             sys.exit(f"bench: not synced: {source.problem('services')}")
         decoded = time.process_time() - cpu
         if not daemon.sync():
@@ -187,9 +187,9 @@ def _whole(url: str, *, profile: bool) -> Figures:
 
 
 @contextmanager
-def _profiled(wanted: bool) -> Iterator[None]:  # noqa: FBT001 - a flag of the command line
-    """Profile every thread that begins meanwhile, and print it."""
-    if not wanted:
+def _profiled(arguments: bool) -> Iterator[None]:  # noqa: FBT001 - a flag of the command line
+    """Profile each thread that starts during the block, and print the profiles."""
+    if not arguments:
         yield
         return
     import cProfile
@@ -210,7 +210,7 @@ def _profiled(wanted: bool) -> Iterator[None]:  # noqa: FBT001 - a flag of the c
         pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(25)
 
 
-# What an API server would say.
+# The objects and answers of the API server.
 
 
 def _service(spec: ServiceSpec) -> dict[str, Any]:
@@ -312,7 +312,7 @@ def _managed(manager: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection to the API server; a server that flushes each event sends a chunk for each."""
+    """A connection to the API server, which sends a chunk for each event."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16
@@ -349,7 +349,7 @@ class _Handler(BaseHTTPRequestHandler):
         end = {"metadata": {"resourceVersion": "2000000", "annotations": {"k8s.io/initial-events-end": "true"}}}
         self._chunk(encode({"type": "BOOKMARK", "object": end}) + b"\n")
         self.wfile.flush()
-        time.sleep(HUNG_SECONDS)
+        time.sleep(TIME_LIMIT)
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -363,7 +363,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -382,7 +382,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _serve(shape: Shape, *, pages: bool, zips: bool) -> None:
-    """Be the API server, until killed."""
+    """Run the API server until this process is killed."""
     server = _Server(Cluster(shape), pages=pages, zips=zips)
     size = sum(len(item) for items in server.bodies.values() for item in items)
     print(f"http://127.0.0.1:{server.server_port} {size}", flush=True)

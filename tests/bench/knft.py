@@ -1,4 +1,4 @@
-"""Measures knft: a full sync, changes, memory; and the bare commit of the same transaction."""
+"""Measures knft: a full sync, changes and memory; and libnftables alone with the same transaction."""
 
 import cProfile
 import gc
@@ -17,76 +17,76 @@ from tests.bench.measure import kernel_kib, peak_mib, percentile, reset_peak, re
 from tests.bench.record import BARE, FULL, KNFT, MEMORY, Record, emit
 from tests.bench.timed_knft import SyncTimes, TimedKnft, TimedLibrary, bare_commit
 
-_PROFILED_LINES = 30
+_PROFILE_LINES = 30
 Result = TypeVar("Result")
 
 
-def measure_knft(shape: Shape, syncs: int, patience: float, profile: str = "") -> None:
-    """Sync everything, then so many changes of each kind; without any, only the full sync is measured."""
-    kernel_before = kernel_kib(patience) if syncs else 0
-    product, cluster, held = TimedKnft(), Cluster(shape), _Held()
+def measure_knft(shape: Shape, syncs: int, settle_seconds: float, profile: str = "") -> None:
+    """Measure a full sync, then ``syncs`` changes of each kind, and memory; with 0 the full sync only."""
+    kernel_before = kernel_kib(settle_seconds) if syncs else 0
+    knft, cluster, store = TimedKnft(), Cluster(shape), _ObjectStore()
     first = list(first_changes(cluster))
-    held.note(first)
+    store.record(first)
     gc.collect()
     reset_peak()
     before = resident_mib()
-    taken = _profiled(lambda: product.sync(first), profile, "full")
+    times = _profiled(lambda: knft.sync(first), profile, "full")
     values = {
-        "total_s": taken.seconds,
-        "tracked_s": taken.tracked,
-        "library_s": taken.libnftables,
-        "collector_s": taken.collector,
-        "cpu_s": taken.cpu,
+        "total_s": times.seconds,
+        "tracked_s": times.tracked,
+        "library_s": times.libnftables,
+        "collector_s": times.collector,
+        "cpu_s": times.cpu,
         "before_mib": before,
         "resident_mib": resident_mib(),
         "peak_mib": peak_mib(),
     }
     emit(Record(KNFT, shape.name, FULL, values))
-    # What is replaced from here on is nobody's any more.
+    # Objects that are replaced from now on can be freed.
     first.clear()
     if syncs:
-        kernel = kernel_kib(patience) - kernel_before
+        kernel = kernel_kib(settle_seconds) - kernel_before
         for kind in KINDS:
-            _measure_changes(product, cluster, held, (kind, syncs), profile)
-        _emit_memory(product.libnftables, shape, kernel, patience)
+            _measure_changes(knft, cluster, store, (kind, syncs), profile)
+        _emit_memory(knft.libnftables, shape, kernel, settle_seconds)
 
 
 def _measure_changes(
-    product: TimedKnft, cluster: Cluster, held: "_Held", wanted: tuple[str, int], profile: str
+    knft: TimedKnft, cluster: Cluster, store: "_ObjectStore", kind_and_count: tuple[str, int], profile: str
 ) -> None:
-    kind, syncs = wanted
+    kind, syncs = kind_and_count
     reset_peak()
-    taken: list[SyncTimes] = []
+    times: list[SyncTimes] = []
 
     def run() -> None:
         for step in steps(cluster, kind, syncs):
-            news = list(changes(step))
-            taken.append(product.sync(news))
-            held.note(news)
+            object_changes = list(changes(step))
+            times.append(knft.sync(object_changes))
+            store.record(object_changes)
 
     _profiled(run, profile, kind)
-    seconds = [item.seconds for item in taken]
+    seconds = [item.seconds for item in times]
     values = {
         "p50_ms": percentile(seconds, 0.5) * 1e3,
         "p99_ms": percentile(seconds, 0.99) * 1e3,
         "max_ms": max(seconds) * 1e3,
-        "library_share": sum(item.libnftables for item in taken) / sum(seconds),
-        "library_p50_ms": percentile([item.libnftables for item in taken], 0.5) * 1e3,
-        "collector_share": sum(item.collector for item in taken) / sum(seconds),
-        "collector_max_ms": max(item.collector for item in taken) * 1e3,
-        "cpu_p99_ms": percentile([item.cpu for item in taken], 0.99) * 1e3,
-        "cpu_ms": sum(item.cpu for item in taken) / len(taken) * 1e3,
-        "syncs": float(len(taken)),
+        "library_share": sum(item.libnftables for item in times) / sum(seconds),
+        "library_p50_ms": percentile([item.libnftables for item in times], 0.5) * 1e3,
+        "collector_share": sum(item.collector for item in times) / sum(seconds),
+        "collector_max_ms": max(item.collector for item in times) * 1e3,
+        "cpu_p99_ms": percentile([item.cpu for item in times], 0.99) * 1e3,
+        "cpu_ms": sum(item.cpu for item in times) / len(times) * 1e3,
+        "syncs": float(len(times)),
         "resident_mib": resident_mib(),
         "peak_mib": peak_mib(),
     }
     emit(Record(KNFT, cluster.shape.name, kind, values))
 
 
-def _emit_memory(library: TimedLibrary, shape: Shape, kernel_rise: int, patience: float) -> None:
-    """Report what is held when all is done; kernel memory is also what deleting the table gives back."""
+def _emit_memory(library: TimedLibrary, shape: Shape, kernel_rise: int, settle_seconds: float) -> None:
+    """Report resident memory after all changes, and the kernel memory that deleting the tables frees."""
     resident = resident_mib()
-    loaded = kernel_kib(patience)
+    loaded = kernel_kib(settle_seconds)
     library.run("delete table ip knft")
     library.run("delete table ip6 knft")
     values = {
@@ -94,13 +94,13 @@ def _emit_memory(library: TimedLibrary, shape: Shape, kernel_rise: int, patience
         "library_mib": library.resident_mib(),
         "trimmed_mib": trimmed_mib(),
         "kernel_rise_mib": kernel_rise / 1024,
-        "kernel_mib": (loaded - kernel_kib(patience)) / 1024,
+        "kernel_mib": (loaded - kernel_kib(settle_seconds)) / 1024,
     }
     emit(Record(KNFT, shape.name, MEMORY, values))
 
 
 def measure_bare_commit(shape: Shape) -> None:
-    """Hand libnftables what a first sync of IPv4 sends, rendered and serialised before."""
+    """Measure libnftables with the IPv4 transaction of a first sync, rendered and serialised before."""
     declared, transaction = bare_commit(list(first_changes(Cluster(shape))))
     gc.collect()
     library = Library()
@@ -115,14 +115,14 @@ def measure_bare_commit(shape: Shape) -> None:
     emit(Record(BARE, shape.name, FULL, values))
 
 
-class _Held:
-    """The decoded objects as they are now, which whoever feeds knft holds."""
+class _ObjectStore:
+    """The current decoded objects, which a source of knft keeps."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[type, str], KubeObject] = {}
 
-    def note(self, news: list[ObjectChange]) -> None:
-        for change in news:
+    def record(self, object_changes: list[ObjectChange]) -> None:
+        for change in object_changes:
             found = change.current or change.previous
             if found is None:
                 continue
@@ -133,11 +133,11 @@ class _Held:
 
 
 def _profiled(work: Callable[[], Result], folder: str, name: str) -> Result:
-    """Do the work; with a folder, write its profile there."""
+    """Call ``work``; if there is a folder, write a profile of it there."""
     if not folder:
         return work()
     profiler = cProfile.Profile()
     result = profiler.runcall(work)
     with Path(folder, f"profile-{name.replace(' ', '-')}.txt").open("w") as file:
-        pstats.Stats(profiler, stream=file).sort_stats("tottime").print_stats(_PROFILED_LINES)
+        pstats.Stats(profiler, stream=file).sort_stats("tottime").print_stats(_PROFILE_LINES)
     return result

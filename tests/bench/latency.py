@@ -1,7 +1,7 @@
-"""How long a new TCP connection takes: from outside, through the node's table, to a pod on the node.
+"""The time to open a TCP connection from outside, through the node's rules, to a pod on the node.
 
-Each ruleset has a lab of its own in this one process, and the dials go round them in turns, so that whatever else the
-machine does meets all alike. Client and server are one thread: accepting is not in the figure, answering SYN is.
+Each ruleset has its own lab in this process. Connections go to all labs in turns, so that other load of the machine
+affects all of them. Client and server are one thread: the time includes the answer to the SYN, not accept().
 """
 
 import selectors
@@ -27,30 +27,30 @@ NONE = "no rules"
 FIRST, LAST = "connecting to the first Service", "connecting to the last Service"
 _PODS = 5
 _IN_TURN = 100
-_PATIENCE = 5.0
+_TIMEOUT = 60.0
 # Closing resets the connection: no TIME_WAIT on either side.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Ruleset(Struct, frozen=True):
-    """A proxy's rules for a cluster."""
+    """The rules of a proxy for a cluster."""
 
     proxy: str
     shape: Shape
 
 
 class Target(Struct, frozen=True):
-    """One frontend in one lab, and whose rules lead there."""
+    """A frontend in a lab, and the ruleset that serves it."""
 
     ruleset: Ruleset
-    words: str
+    label: str
     lab: Lab
     address: str
     port: int
 
 
 def measure_latency(rulesets: tuple[Ruleset, ...], dials: int) -> None:
-    """Dial the first and the last Service of each ruleset so often, or a pod where there are no rules."""
+    """Connect ``dials`` times to the first and last Service of each ruleset, or to a pod without rules."""
     with ExitStack() as stack:
         targets = [target for ruleset in rulesets for target in stack.enter_context(_prepared(ruleset))]
         seconds: dict[int, list[float]] = {index: [] for index in range(len(targets))}
@@ -61,12 +61,12 @@ def measure_latency(rulesets: tuple[Ruleset, ...], dials: int) -> None:
     for index, target in enumerate(targets):
         found = seconds[index]
         values = {"p50_us": percentile(found, 0.5) * 1e6, "p99_us": percentile(found, 0.99) * 1e6, "dials": len(found)}
-        emit(Record(target.ruleset.proxy, target.ruleset.shape.name, target.words, values))
+        emit(Record(target.ruleset.proxy, target.ruleset.shape.name, target.label, values))
 
 
 @contextmanager
 def _prepared(ruleset: Ruleset) -> Iterator[list[Target]]:
-    """Build a lab and load a proxy's rules on its node; give what is to be dialled there."""
+    """Build a lab, load a proxy's rules on its node, and yield the targets there."""
     with Lab(local_pods=_PODS, remote_pods=0) as lab:
         pods = lab.pods("node")
         if ruleset.proxy == NONE:
@@ -76,8 +76,8 @@ def _prepared(ruleset: Ruleset) -> Iterator[list[Target]]:
         with lab.host("node").namespace.entered():
             _load(ruleset.proxy, cluster)
         yield [
-            Target(ruleset, words, lab, cluster.service(number).cluster_ip, PORT)
-            for words, number in ((FIRST, 0), (LAST, cluster.size - 1))
+            Target(ruleset, label, lab, cluster.service(number).cluster_ip, PORT)
+            for label, number in ((FIRST, 0), (LAST, cluster.size - 1))
         ]
 
 
@@ -90,7 +90,7 @@ def _load(proxy: str, cluster: Cluster) -> None:
 
 
 class _Servers:
-    """A listening socket in every pod of every lab."""
+    """A listening socket in each pod of each lab."""
 
     def __init__(self, targets: list[Target]) -> None:
         self._stack = ExitStack()
@@ -112,16 +112,16 @@ class _Servers:
         return selector
 
     def dial(self, target: Target, count: int) -> Iterator[float]:
-        """Connect so often from outside, and yield the seconds of each."""
+        """Connect ``count`` times from outside, and yield the seconds of each connection."""
         client: Host = target.lab.host("outside")
         selector = self._selectors[id(target.lab)]
         with client.namespace.entered():
             for _ in range(count):
                 with socket.socket() as dialling:
-                    dialling.settimeout(_PATIENCE)
+                    dialling.settimeout(_TIMEOUT)
                     dialling.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
                     started = time.perf_counter()
                     dialling.connect((target.address, target.port))
                     yield time.perf_counter() - started
-                    for key, _ in selector.select(_PATIENCE):
+                    for key, _ in selector.select(_TIMEOUT):
                         key.data.accept()[0].close()

@@ -1,4 +1,4 @@
-"""The machine that a run was on, in words."""
+"""A description of the machine of a run."""
 
 import os
 import platform
@@ -9,20 +9,20 @@ from pathlib import Path
 
 
 def describe() -> dict[str, str]:
-    """Return what a reader of the figures has to know."""
-    model = _after("model name", "/proc/cpuinfo")
-    memory = int(_after("MemTotal", "/proc/meminfo").split()[0]) / 2**20
+    """Return hardware, software and load of the machine."""
+    model = _value_of("model name", "/proc/cpuinfo")
+    memory = int(_value_of("MemTotal", "/proc/meminfo").split()[0]) / 2**20
     return {
         "machine": f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB",
         "kernel": platform.release(),
-        "software": ", ".join((f"Python {platform.python_version()}", *_said("nft"), *_said("iptables"))),
+        "software": ", ".join((f"Python {platform.python_version()}", *_version_of("nft"), *_version_of("iptables"))),
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "load at the start": _load(),
     }
 
 
 def load_at_end() -> dict[str, str]:
-    """Return what the machine was busy with when the run ended."""
+    """Return the load at the end of the run."""
     return {"load at the end": _load()}
 
 
@@ -30,13 +30,13 @@ def _load() -> str:
     return " ".join(Path("/proc/loadavg").read_text().split()[:3])
 
 
-def _after(name: str, path: str) -> str:
+def _value_of(name: str, path: str) -> str:
     lines = (line.partition(":") for line in Path(path).read_text().splitlines())
     return next((value.strip() for found, _, value in lines if found.strip() == name), "0 unknown")
 
 
-def _said(program: str) -> list[str]:
-    """Return a program's version, or nothing where there is no such program."""
+def _version_of(program: str) -> list[str]:
+    """Return a program's version; an empty list if it is not installed."""
     if shutil.which(program) is None:
         return []
     return [subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()]

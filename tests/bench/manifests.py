@@ -1,4 +1,4 @@
-"""Services as the decoded objects that knft's trackers are given."""
+"""Services of the benchmark as the decoded objects that knft's trackers receive."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -10,31 +10,31 @@ from knft.model.objects import EndpointSlice, ObjectChange, Service
 from tests.bench.changes import Step
 from tests.bench.cluster import NAMESPACE, PORT, PORT_NAME, TARGET_PORT, ServiceSpec, endpoint_address, is_local
 
-# As many as the EndpointSlice controller puts into one slice.
+# The EndpointSlice controller's default.
 _PER_SLICE = 100
 
 
 def first_changes(services: Iterable[ServiceSpec]) -> Iterator[ObjectChange]:
-    """Return the news that all these Services are there."""
+    """Yield the changes that add all Services."""
     for service in services:
         yield from changes(((None, service),))
 
 
 def changes(step: Step) -> Iterator[ObjectChange]:
-    """Return the news of a step: the objects that differ, as a watch would tell them."""
+    """Yield the changes of a step, as a watch would report them."""
     for before, after in step:
         if before is None:
             yield ObjectChange(None, _service(after))
-        old, new = _parts(before), _parts(after)
+        old, new = _slices_of(before), _slices_of(after)
         for index, (was, now) in enumerate(itertools.zip_longest(old, new)):
             if was != now:
                 yield ObjectChange(_slice(after, index, was), _slice(after, index, now))
 
 
-def _parts(service: ServiceSpec | None) -> list[tuple[int, ...]]:
+def _slices_of(service: ServiceSpec | None) -> list[tuple[int, ...]]:
     if service is None:
         return []
-    # itertools.batched is only there from Python 3.12 on.
+    # itertools.batched exists from Python 3.12 on.
     return [service.endpoints[start : start + _PER_SLICE] for start in range(0, len(service.endpoints), _PER_SLICE)]
 
 

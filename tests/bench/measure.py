@@ -1,4 +1,4 @@
-"""Taking figures: percentiles, processor time, memory of this process and of the kernel."""
+"""Measurements: percentiles, CPU time, memory of processes and of the kernel."""
 
 import ctypes
 import gc
@@ -9,7 +9,7 @@ from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 _MEMORY = Path("/proc/meminfo")
-# Large tables come from whole pages (counted as slab) or from vmalloc, small objects from slabs.
+# The kernel allocates large tables in whole pages (counted as slab) or by vmalloc, small objects from slabs.
 _KERNEL_FIELDS = ("SUnreclaim", "VmallocUsed", "Percpu")
 _SETTLED_KIB, _PAUSE_SECONDS = 64, 0.2
 
@@ -21,13 +21,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def resident_mib(pid: int | str = "self") -> float:
-    """Return a process's resident memory, in MiB; 0 where it is gone."""
+    """Return a process's resident memory, in MiB; 0 if it has ended."""
     status = Path(f"/proc/{pid}/status")
     return _fields(status, ("VmRSS",)) / 1024 if status.exists() else 0.0
 
 
 def process_cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used; 0 where it is gone."""
+    """Return the CPU time that a process has used; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except OSError:
@@ -40,19 +40,19 @@ def peak_mib() -> float:
 
 
 def reset_peak() -> None:
-    """Let the peak begin anew."""
+    """Reset the largest resident memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def trimmed_mib() -> float:
-    """Give back what the C library holds but nobody uses, and return the resident memory after that, in MiB."""
+    """Return unused memory of the C library to the kernel, and return the resident memory after that, in MiB."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return resident_mib()
 
 
 class CollectorClock:
-    """The seconds that Python's garbage collector has taken since this was made."""
+    """The seconds that Python's garbage collector has taken since this object was made."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -67,14 +67,14 @@ class CollectorClock:
             self.seconds += now - self._started
 
 
-def kernel_kib(patience: float) -> int:
+def kernel_kib(settle_seconds: float) -> int:
     """Return the memory that the kernel holds for itself and cannot reclaim, in KiB, once it has settled.
 
-    It is the whole machine's: whoever else works on it meanwhile is in the differences. Destroyed tables are freed a
-    while after the call that destroyed them, so it waits for two looks that agree, at most ``patience`` seconds. Good
-    to about 1 MiB on a quiet machine.
+    It is that of the whole machine, so other processes change it too. The kernel frees destroyed tables in the
+    background, so this waits until two measurements agree, at most ``settle_seconds``. The error is about 1 MiB on an
+    idle machine.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + settle_seconds
     before = _fields(_MEMORY, _KERNEL_FIELDS)
     while time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
@@ -86,7 +86,7 @@ def kernel_kib(patience: float) -> int:
 
 
 def children_cpu_seconds() -> float:
-    """Return the processor time of children that have ended."""
+    """Return the CPU time of children that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

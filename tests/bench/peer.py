@@ -15,22 +15,22 @@ from tests.bench.record import FULL, MEMORY, Record, emit
 
 
 class Limits(Struct, frozen=True):
-    """At most so many syncs of each kind of change, and seconds; and how long kernel memory may take to settle."""
+    """Limits for each kind of change, and the time for kernel memory to settle."""
 
     syncs: int
     seconds: float
-    patience: float
+    settle_seconds: float
 
 
 def measure_peer(name: str, peer: Peer, shape: Shape, limits: Limits) -> None:
-    """Load everything, then make changes."""
+    """Measure loading the cluster, changes of each kind, and memory."""
     layout, program, cluster = peer.layout(), Program(peer.command), Cluster(shape)
-    kernel_before = kernel_kib(limits.patience)
+    kernel_before = kernel_kib(limits.settle_seconds)
     cpu = children_cpu_seconds()
     total = program.load(layout.load(cluster))
     values = {"total_s": total, "cpu_s": children_cpu_seconds() - cpu, "peak_mib": children_peak_mib()}
     emit(Record(name, shape.name, FULL, values))
-    kernel_rise = kernel_kib(limits.patience) - kernel_before
+    kernel_rise = kernel_kib(limits.settle_seconds) - kernel_before
     for kind in KINDS:
         cpu = children_cpu_seconds()
         seconds = list(_changes(layout, program, cluster, kind, limits))
@@ -42,14 +42,14 @@ def measure_peer(name: str, peer: Peer, shape: Shape, limits: Limits) -> None:
             "syncs": float(len(seconds)),
         }
         emit(Record(name, shape.name, kind, values))
-    loaded = kernel_kib(limits.patience)
+    loaded = kernel_kib(limits.settle_seconds)
     Program(peer.clearing).load(peer.clear)
-    memory = {"kernel_rise_mib": kernel_rise / 1024, "kernel_mib": (loaded - kernel_kib(limits.patience)) / 1024}
+    memory = {"kernel_rise_mib": kernel_rise / 1024, "kernel_mib": (loaded - kernel_kib(limits.settle_seconds)) / 1024}
     emit(Record(name, shape.name, MEMORY, memory))
 
 
 def _changes(layout: Layout, program: Program, cluster: Cluster, kind: str, limits: Limits) -> Iterator[float]:
-    """Yield the seconds of each change; what kube-proxy removes later is removed in between, untimed."""
+    """Yield the seconds of each change; what kube-proxy removes a second later is removed in between, not measured."""
     deadline = time.monotonic() + limits.seconds
     for step in steps(cluster, kind, limits.syncs):
         sent = layout.change(step)

@@ -1,4 +1,4 @@
-"""The results as a picture. Without matplotlib (extra ``bench``) there is none."""
+"""The results as a plot, which needs matplotlib (extra ``bench``)."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,13 +14,13 @@ _COLOURS = {KNFT: "#0b6e4f", BARE: "#7fb69e", "kube-proxy 1.36": "#c0392b", "kub
 
 
 def can_plot() -> bool:
-    """Tell whether matplotlib is there."""
+    """Tell whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def plot(results: Results, path: Path, sizes: dict[str, int]) -> None:
     """Draw four panels; ``sizes`` are the plain shapes, with their numbers of Services."""
-    # Chosen before anything draws: there is no screen.
+    # Before pyplot is imported: there is no display.
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -66,9 +66,9 @@ def _bars(axes: Any, results: Results, sizes: dict[str, int]) -> None:
         for shape in sizes
         if results.value(proxy, shape, FIRST, "p50_us") is not None
     ]
-    for offset, words, alpha in ((-0.2, FIRST, 1.0), (0.2, LAST, 0.55)):
+    for offset, label, alpha in ((-0.2, FIRST, 1.0), (0.2, LAST, 0.55)):
         for place, (_, proxy, shape) in enumerate(shown):
-            value = results.value(proxy, shape, words, "p50_us")
+            value = results.value(proxy, shape, label, "p50_us")
             if value is not None:
                 axes.bar(place + offset, value, 0.38, color=_COLOURS.get(proxy, "#333333"), alpha=alpha)
     axes.set_xticks(range(len(shown)), [label for label, _, _ in shown], rotation=60, fontsize=7)

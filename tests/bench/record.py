@@ -1,4 +1,4 @@
-"""Record: one thing that was measured. What children print and the parent collects."""
+"""Records: single measurements, which children print and the parent collects."""
 
 import sys
 
@@ -6,13 +6,13 @@ import msgspec
 from msgspec import Struct
 
 KNFT, BARE, LATENCY = "knft", "bare commit", "latency"
-"""What is measured beside peers, as ``proxy`` of a record."""
+"""Values of ``proxy`` other than peers."""
 FULL, MEMORY, ENDED = "full sync", "memory", "ended"
-"""What is measured beside changes, as ``measure``."""
+"""Values of ``measure`` other than kinds of change."""
 
 
 class Record(Struct, frozen=True):
-    """``values`` by name, whose ends are their units (_ms, _s, _mib, _us); without any, ``note`` says why."""
+    """``values`` by name, whose suffix is the unit (_ms, _s, _mib, _us); if there are none, ``note`` is the reason."""
 
     proxy: str
     shape: str

@@ -1,4 +1,4 @@
-"""Results: the records of a run, looked up by what they are about."""
+"""The results of a run: its records, with lookups."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,13 +9,13 @@ from tests.bench.record import ENDED, Record
 
 
 class Results(Struct, frozen=True):
-    """One run on one machine; ``machine`` says which, in words."""
+    """The records of a run, and a description of its machine."""
 
     machine: dict[str, str]
     records: tuple[Record, ...]
 
     def value(self, proxy: str, shape: str, measure: str, name: str) -> float | None:
-        """Return a figure, the median where it was taken several times, or None where it was not."""
+        """Return a value, the median if it was measured several times, None if it was not."""
         found = [
             record.values[name]
             for record in self.records
@@ -24,12 +24,12 @@ class Results(Struct, frozen=True):
         return median(found) if found else None
 
     def note(self, proxy: str, shape: str) -> str:
-        """Return why a case has no figures, or no more of them."""
+        """Return why a case has no values, or only some."""
         found = (item for item in self.records if (item.proxy, item.shape, item.measure) == (proxy, shape, ENDED))
         return next((item.note for item in found), "")
 
     def shapes(self) -> tuple[str, ...]:
-        """Return the names of shapes, in the order in which they were measured."""
+        """Return the names of clusters in the order of measurement."""
         return tuple(dict.fromkeys(record.shape for record in self.records))
 
     def proxies(self, names: Sequence[str]) -> tuple[str, ...]:

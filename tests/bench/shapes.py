@@ -1,4 +1,4 @@
-"""The clusters that are measured, as a table."""
+"""The clusters of the benchmark."""
 
 from tests.bench.cluster import AFFINITY_SECONDS, Shape
 

@@ -1,4 +1,4 @@
-"""The results as Markdown, for people."""
+"""The results as Markdown."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,14 +38,14 @@ _RESIDENT = (
 
 
 def markdown(results: Results) -> str:
-    """Return every table that the run has figures for."""
+    """Return all tables for which the run has values."""
     sections = (_targets, _full, _full_parts, _changes, _change_parts, _resident, _kernel, _latency)
-    machine = "; ".join(f"{name}: {words}" for name, words in results.machine.items())
+    machine = "; ".join(f"{name}: {label}" for name, label in results.machine.items())
     return "\n".join((machine, "", *(line for section in sections for line in section(results))))
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Return a table's lines; rows without any figure are left out, and so is a table without rows."""
+    """Yield the lines of a table, without rows that have no value; nothing if no row is left."""
     kept = [row for row in rows if any(cell != _NOTHING for cell in row[1:])]
     if kept:
         yield from (f"**{title}**", "", _row(columns), _row(["---"] * len(columns)), *map(_row, kept), "")
@@ -57,7 +57,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def _targets(results: Results) -> Iterator[str]:
     rows = (
-        [target.words, *map(_figure, (target.figure, target.in_cpu)), f"{target.limit:g}", target.unit, target.verdict]
+        [target.label, *map(_figure, (target.figure, target.in_cpu)), f"{target.limit:g}", target.unit, target.verdict]
         for target in targets(results)
         if target.figure is not None
     )
@@ -82,7 +82,7 @@ def _full_parts(results: Results) -> Iterator[str]:
         [shape, *(_figure(results.value(KNFT, shape, FULL, name)) for _, name in _FULL_PARTS)]
         for shape in results.shapes()
     )
-    return _table("knft's full sync: where the time goes", ["cluster", *(words for words, _ in _FULL_PARTS)], rows)
+    return _table("knft's full sync: where the time goes", ["cluster", *(label for label, _ in _FULL_PARTS)], rows)
 
 
 def _changes(results: Results) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _change_parts(results: Results) -> Iterator[str]:
         for shape in results.shapes()
         for kind in KINDS
     )
-    return _table("knft's changes: where the time goes", ["change", *(words for words, _ in _CHANGE_PARTS)], rows)
+    return _table("knft's changes: where the time goes", ["change", *(label for label, _ in _CHANGE_PARTS)], rows)
 
 
 def _resident(results: Results) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _resident(results: Results) -> Iterator[str]:
         [shape, *(_figure(results.value(KNFT, shape, measure, name)) for _, measure, name in _RESIDENT)]
         for shape in results.shapes()
     )
-    return _table("knft's resident memory, MiB", ["cluster", *(words for words, _, _ in _RESIDENT)], rows)
+    return _table("knft's resident memory, MiB", ["cluster", *(label for label, _, _ in _RESIDENT)], rows)
 
 
 def _kernel(results: Results) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _kernel(results: Results) -> Iterator[str]:
 
 def _latency(results: Results) -> Iterator[str]:
     rows = (
-        [f"{proxy}, {shape}", *(_pair(results, (proxy, shape, words), "us") for words in (FIRST, LAST))]
+        [f"{proxy}, {shape}", *(_pair(results, (proxy, shape, label), "us") for label in (FIRST, LAST))]
         for proxy in (NONE, KNFT, *PEERS)
         for shape in results.shapes()
     )
@@ -136,7 +136,7 @@ def _pair(results: Results, what: tuple[str, str, str], unit: str) -> str:
 
 
 def _figure(value: float | None) -> str:
-    """Return the three digits that count."""
+    """Return a value with three significant digits."""
     if value is None:
         return _NOTHING
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""What knft aims at, as ratios of one run wherever two figures of it can be compared. Reported, not asserted."""
+"""knft's performance targets: ratios of one run where two of its values can be compared. They are reported only."""
 
 from collections.abc import Iterator
 
@@ -13,18 +13,18 @@ _SMALL, _MIDDLE, _LARGE, _STICKY = "1000x10", "10000x10", "30000x5", "sticky 100
 _REPLACED = "endpoint replaced"
 _OTHER_CHANGES = ("Service added", "scaled by one")
 _TIMES = "times"
-# Two frontends behind the same rules differ by so much from run to run.
+# Two frontends with the same rules differ by that much between runs.
 _FLAT = 1.1
 _Where = tuple[str, str, str]
 
 
 class Target(Struct, frozen=True):
-    """A figure and its limit, in the same unit; None where the run lacks what it takes.
+    """A value and its limit, in the same unit; None if the run lacks it.
 
-    ``in_cpu`` is the same in processor time, which says more than the clock where the machine was busy.
+    ``in_cpu`` is the same in CPU time, which says more on a busy machine.
     """
 
-    words: str
+    label: str
     figure: float | None
     limit: float
     unit: str
@@ -38,44 +38,44 @@ class Target(Struct, frozen=True):
 
 
 def targets(results: Results) -> Iterator[Target]:
-    """Return every target with this run's figure."""
+    """Yield all targets with the values of this run."""
     yield from _full_sync(results)
     yield from _changes(results)
     yield Target("settled memory", results.value(KNFT, _MIDDLE, MEMORY, "resident_mib"), 200.0, "MiB")
-    for words in (FIRST, LAST):
-        own = (KNFT, _SMALL, words)
-        peer, large = (_PEER, _SMALL, words), (KNFT, _LARGE, words)
-        yield _ratio(results, f"{words}, p50 at {_SMALL}, of the 1.36 layout's", (own, peer), ("p50_us", ""), 1.0)
-        yield _ratio(results, f"{words}, p50 at {_LARGE}, of that at {_SMALL}", (large, own), ("p50_us", ""), _FLAT)
+    for label in (FIRST, LAST):
+        own = (KNFT, _SMALL, label)
+        peer, large = (_PEER, _SMALL, label), (KNFT, _LARGE, label)
+        yield _ratio(results, f"{label}, p50 at {_SMALL}, of the 1.36 layout's", (own, peer), ("p50_us", ""), 1.0)
+        yield _ratio(results, f"{label}, p50 at {_LARGE}, of that at {_SMALL}", (large, own), ("p50_us", ""), _FLAT)
 
 
 def _full_sync(results: Results) -> Iterator[Target]:
     own = (KNFT, _MIDDLE, FULL)
-    for words, other, limit in (("loading the 1.36 layout", _PEER, 0.2), ("the bare commit", BARE, 2.0)):
+    for label, other, limit in (("loading the 1.36 layout", _PEER, 0.2), ("the bare commit", BARE, 2.0)):
         pair = (own, (other, _MIDDLE, FULL))
-        yield _ratio(results, f"full sync, of {words}", pair, ("total_s", "cpu_s"), limit)
+        yield _ratio(results, f"full sync, of {label}", pair, ("total_s", "cpu_s"), limit)
 
 
 def _changes(results: Results) -> Iterator[Target]:
     pair = ((KNFT, _MIDDLE, _REPLACED), (_PEER, _MIDDLE, _REPLACED))
     yield _ratio(results, f"{_REPLACED}, p50, of the 1.36 layout's", pair, ("p50_ms", "cpu_ms"), 0.02)
     pair = ((KNFT, _LARGE, _REPLACED), (KNFT, _SMALL, _REPLACED))
-    words = f"{_REPLACED}, p99 at {_LARGE}, of that at {_SMALL}"
-    yield _ratio(results, words, pair, ("p99_ms", "cpu_p99_ms"), 2.0)
+    label = f"{_REPLACED}, p99 at {_LARGE}, of that at {_SMALL}"
+    yield _ratio(results, label, pair, ("p99_ms", "cpu_p99_ms"), 2.0)
     for kind in _OTHER_CHANGES:
         yield _at_most(results, f"{kind}, p99 at {_LARGE}", (KNFT, _LARGE, kind), 5.0)
     for kind in (_REPLACED, *_OTHER_CHANGES):
         yield _at_most(results, f"{kind}, p99, {_STICKY}", (KNFT, _STICKY, kind), 20.0)
 
 
-def _at_most(results: Results, words: str, where: _Where, limit: float) -> Target:
-    return Target(words, results.value(*where, "p99_ms"), limit, "ms", results.value(*where, "cpu_p99_ms"))
+def _at_most(results: Results, label: str, where: _Where, limit: float) -> Target:
+    return Target(label, results.value(*where, "p99_ms"), limit, "ms", results.value(*where, "cpu_p99_ms"))
 
 
-def _ratio(results: Results, words: str, pair: tuple[_Where, _Where], names: tuple[str, str], limit: float) -> Target:
-    """Compare one figure with another by name: by the clock, and by processor time."""
+def _ratio(results: Results, label: str, pair: tuple[_Where, _Where], names: tuple[str, str], limit: float) -> Target:
+    """Return the ratio of two values, by the clock and by CPU time."""
     figure, in_cpu = (_divided(*(results.value(*where, name) for where in pair)) for name in names)
-    return Target(words, figure, limit, _TIMES, in_cpu)
+    return Target(label, figure, limit, _TIMES, in_cpu)
 
 
 def _divided(own: float | None, other: float | None) -> float | None:

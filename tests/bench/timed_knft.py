@@ -1,4 +1,4 @@
-"""knft as it runs on a node, in the namespace the calling thread is in; only its calls of libnftables are timed."""
+"""knft as it runs on a node, in the calling thread's namespace, with measured calls of libnftables."""
 
 import resource
 import time
@@ -20,11 +20,11 @@ CONFIG = Config("node-1", node_ips=(NODE_IP,), cluster_cidrs=(CLUSTER_CIDR,), se
 
 
 class SyncTimes(Struct, frozen=True):
-    """Seconds that one sync of both families took, from the first event to the last commit.
+    """Seconds of one sync of both families, from the first event to the last commit.
 
-    ``tracked`` were spent on handing over the events, ``libnftables`` in it and the kernel, ``collector`` in
-    Python's garbage collector; ``cpu`` is processor time of this process and of the library's. What follows the commit
-    (collecting garbage after a full sync) counts for ``cpu`` alone.
+    ``tracked`` were spent in the trackers, ``libnftables`` in the library and the kernel, ``collector`` in Python's
+    garbage collector. ``cpu`` is the CPU time of this process and of the library's. Work after the commit (collecting
+    garbage after a full sync) counts in ``cpu`` only.
     """
 
     seconds: float
@@ -35,32 +35,32 @@ class SyncTimes(Struct, frozen=True):
 
 
 class TimedLibrary(LibraryProcess):
-    """libnftables in its own process, with the seconds spent in it and the moment at which it last answered."""
+    """libnftables in its own process; measures the seconds of its calls, and the time of the last answer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seconds = self.answered = 0.0
+        self.seconds = self.answered_at = 0.0
 
     def run(self, commands: str) -> str:
         started = time.perf_counter()
         try:
             return super().run(commands)
         finally:
-            self.answered = time.perf_counter()
-            self.seconds += self.answered - started
+            self.answered_at = time.perf_counter()
+            self.seconds += self.answered_at - started
 
     def resident_mib(self) -> float:
-        """Return the resident memory of the present process, in MiB."""
+        """Return the resident memory of the current process, in MiB."""
         return resident_mib(self.pid or 0)
 
     def cpu_seconds(self) -> float:
-        """Return the processor time of the present process and of those that were replaced."""
+        """Return the CPU time of the current process, and of those that it has replaced."""
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime + process_cpu_seconds(self.pid or 0)
 
 
 class TimedKnft:
-    """A daemon of both families."""
+    """knft for both families."""
 
     def __init__(self) -> None:
         self.libnftables = TimedLibrary()
@@ -70,15 +70,15 @@ class TimedKnft:
         self._daemon.update_local_addresses(frozenset({NODE_IP}))
 
     def sync(self, changes: Sequence[ObjectChange]) -> SyncTimes:
-        """Hand over the changes and sync; raise RuntimeError where that fails."""
+        """Pass the changes to the trackers and sync; raise RuntimeError if the sync fails."""
         library, collector = self.libnftables.seconds, self._collector.seconds
         cpu, started = self._cpu_seconds(), time.perf_counter()
         self._daemon.handle(changes)
         tracked = time.perf_counter()
         succeeded = self._daemon.sync()
-        ended = self.libnftables.answered
+        ended = self.libnftables.answered_at
         if not succeeded:
-            msg = "knft's sync failed; its log says why"
+            msg = "the sync failed; see the log"
             raise RuntimeError(msg)
         return SyncTimes(
             seconds=ended - started,
@@ -93,7 +93,7 @@ class TimedKnft:
 
 
 def bare_commit(changes: Sequence[ObjectChange]) -> tuple[str, str]:
-    """Return what a first sync of IPv4 sends, ready for libnftables: the declarations, and the transaction."""
+    """Return the input of libnftables for a first sync of IPv4: the declarations, and the transaction."""
     daemon, recorders = recording_daemon(CONFIG)
     daemon.update_local_addresses(frozenset({NODE_IP}))
     daemon.handle(changes)

@@ -1,4 +1,4 @@
-"""``make demo``: knft at work on a small node made of network namespaces, for people to watch.
+"""``make demo``: knft runs on a small node made of network namespaces, and shows what it does.
 
-It leaves nothing behind: namespaces are held by this process alone, and knft dies with it.
+Nothing is left behind: only this process holds the namespaces, and knft ends with it.
 """

@@ -1,4 +1,4 @@
-"""The demo itself: what is shown, in order."""
+"""``python -m tests.demo``: runs knft in the lab, and prints who answers, how syncs go, and what is rejected."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.demo.example_shop import FRONTEND_PODS, FRONTEND_PORT, NAME_PODS, NAMES_PORT, Shop
+from tests.demo.example_shop import DNS_PODS, DNS_PORT, FRONTEND_PODS, FRONTEND_PORT, Shop
 from tests.demo.knft_daemon import Knft, Sync
 from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
 from tests.support.lab.responders import Responders
@@ -22,22 +22,22 @@ from tests.support.privilege import PrivilegeError, ensure_namespaces
 CONNECTIONS = 300
 SCALES = (8, 1, 5, 2, 3)
 
-WHO: tuple[tuple[str, str, str, int, Protocol], ...] = (
+ACCEPTED: tuple[tuple[str, str, str, int, Protocol], ...] = (
     ("a pod on the node", "local-3", "10.96.0.10", 80, "tcp"),
     ("a pod on the node", "local-3", "fd00:10:96::10", 80, "tcp"),
     ("the node itself", "node", "10.96.0.10", 80, "tcp"),
     ("an outside client, by NodePort", "outside", "192.0.2.11", 30080, "tcp"),
     ("an outside client, by NodePort", "outside", "2001:db8:1::11", 30080, "tcp"),
-    ("a pod asking for names", "local-3", "10.96.0.53", 53, "udp"),
+    ("a pod, DNS query", "local-3", "10.96.0.53", 53, "udp"),
 )
 REFUSED: tuple[tuple[str, str, str, int], ...] = (
     ("a Service without endpoints", "local-3", "10.96.0.66", 80),
-    ("the same, by NodePort", "outside", "192.0.2.11", 30066),
+    ("a Service without endpoints, by NodePort", "outside", "192.0.2.11", 30066),
     ("a port that the Service does not have", "local-3", "fd00:10:96::10", 81),
-    ("a cluster IP that nobody has", "local-3", "10.96.0.200", 80),
+    ("a cluster IP that no Service has", "local-3", "10.96.0.200", 80),
 )
 
-# Tables need room; a pipe or a log has it.
+# A pipe or a log file has no width.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
 
 
@@ -60,8 +60,8 @@ def main() -> None:
 def _listen(lab: Lab, servers: Responders) -> None:
     for pod in FRONTEND_PODS:
         servers.serve(lab.host(pod), FRONTEND_PORT)
-    for pod in NAME_PODS:
-        servers.serve(lab.host(pod), NAMES_PORT, "udp")
+    for pod in DNS_PODS:
+        servers.serve(lab.host(pod), DNS_PORT, "udp")
 
 
 def _show(lab: Lab, shop: Shop, folder: Path) -> None:
@@ -69,12 +69,12 @@ def _show(lab: Lab, shop: Shop, folder: Path) -> None:
     with Knft(lab.host("node").namespace, folder) as knft:
         console.print(f"[dim]knft {' '.join(knft.command)}[/dim]")
         _print_syncs("The first syncs: the whole ruleset, one transaction a family", knft.wait_for(2))
-        _who_answers(lab)
+        _show_answers(lab)
         _scale(lab, shop, knft)
-        _who_is_refused(lab)
+        _show_refusals(lab)
         for line in knft.other_lines:
             console.print(f"[dim]{line}[/dim]")
-    after = _count(lab, *WHO[0][1:])
+    after = _count(lab, *ACCEPTED[0][1:])
     console.print(f"knft has ended; its rules stay: {after.total() - after[NO_ANSWER]} of {CONNECTIONS} answered.")
 
 
@@ -87,24 +87,24 @@ def _shares(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(answered.items()))
 
 
-def _who_answers(lab: Lab) -> None:
+def _show_answers(lab: Lab) -> None:
     table = Table(title=f"Who answers {CONNECTIONS} connections", title_justify="left")
-    for column in ("client", "dials", "answered by", "lost"):
+    for column in ("client", "destination", "answered by", "lost"):
         table.add_column(column)
-    for words, client, address, port, protocol in WHO:
+    for label, client, address, port, protocol in ACCEPTED:
         counts = _count(lab, client, address, port, protocol)
-        table.add_row(words, f"{address} {port}/{protocol}", _shares(counts), str(counts[NO_ANSWER]))
+        table.add_row(label, f"{address} {port}/{protocol}", _shares(counts), str(counts[NO_ANSWER]))
     console.print(table)
 
 
 def _scale(lab: Lab, shop: Shop, knft: Knft) -> None:
     table = Table(title="The frontend is scaled while a client keeps connecting", title_justify="left")
-    for column in ("endpoints", "synced (IPv4, IPv6)", "elements", "answered meanwhile and after by", "lost"):
+    for column in ("endpoints", "synced (IPv4, IPv6)", "elements", "answered by", "lost"):
         table.add_column(column)
     for count in SCALES:
         counts: Counter[str] = Counter()
         stop = threading.Event()
-        client = threading.Thread(target=_keep_dialling, args=(lab, counts, stop))
+        client = threading.Thread(target=_connect_until, args=(lab, counts, stop))
         client.start()
         before = len(knft.wait_for(2))
         pods = shop.scale(count)
@@ -118,21 +118,21 @@ def _scale(lab: Lab, shop: Shop, knft: Knft) -> None:
     console.print(table)
 
 
-def _keep_dialling(lab: Lab, counts: Counter[str], stop: threading.Event) -> None:
+def _connect_until(lab: Lab, counts: Counter[str], stop: threading.Event) -> None:
     while not stop.is_set():
         counts.update(dial_many(lab.host("local-3"), "10.96.0.10", 80, "tcp", 20))
 
 
-def _who_is_refused(lab: Lab) -> None:
-    table = Table(title="Who is refused", title_justify="left")
-    for column in ("what", "dialled", "the client sees"):
+def _show_refusals(lab: Lab) -> None:
+    table = Table(title="Rejected and dropped connections", title_justify="left")
+    for column in ("case", "destination", "the client sees"):
         table.add_column(column)
-    for words, client, address, port in REFUSED:
-        table.add_row(words, f"{address} {port}/tcp", _words(dial(lab.host(client), address, port)))
+    for label, client, address, port in REFUSED:
+        table.add_row(label, f"{address} {port}/tcp", _describe(dial(lab.host(client), address, port)))
     console.print(table)
 
 
-def _words(outcome: Outcome) -> str:
+def _describe(outcome: Outcome) -> str:
     match outcome:
         case Answered(server=server):
             return f"an answer from {server}"

@@ -1,4 +1,4 @@
-"""The shop of ``examples/``, and how the demo scales it."""
+"""The manifests of ``examples/``, and how the demo scales them."""
 
 import shutil
 from pathlib import Path
@@ -10,13 +10,13 @@ from tests.support.lab.topology import Lab
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FRONTEND_PORT = 8080
-NAMES_PORT = 5353
+DNS_PORT = 5353
 FRONTEND_PODS = ("local-1", *(f"remote-{number}" for number in range(1, 8)))
-NAME_PODS = ("local-2", "remote-2")
+DNS_PODS = ("local-2", "remote-2")
 
 
 class Shop:
-    """A copy of the manifests that can be scaled."""
+    """A copy of the manifests, whose frontend can be scaled."""
 
     def __init__(self, folder: Path, lab: Lab) -> None:
         """Copy ``examples`` into ``folder``."""
@@ -26,7 +26,7 @@ class Shop:
         self._documents: list[dict[str, Any]] = list(yaml.safe_load_all(self._file.read_text()))
 
     def scale(self, count: int) -> tuple[str, ...]:
-        """Give the frontend the first ``count`` pods as endpoints; return their names. Renames over, as editors do."""
+        """Give the frontend the first ``count`` pods as endpoints, and return their names. The file is renamed over."""
         pods = FRONTEND_PODS[:count]
         for document in self._documents:
             if document["kind"] == "EndpointSlice":

@@ -1,4 +1,4 @@
-"""knft as the demo runs it: a process in the node's namespace whose log is read."""
+"""``knft run`` for the demo: a process in the node's namespace, whose log is parsed."""
 
 import re
 import signal
@@ -11,9 +11,10 @@ from typing import NamedTuple, Self
 
 from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import TIMEOUT
 
-# The process asks the kernel to be killed with its parent (PR_SET_PDEATHSIG), so that nothing outlives the demo.
-_MORTAL = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+# PR_SET_PDEATHSIG: the kernel kills knft when the demo ends, however that happens.
+_DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 _SYNCED = re.compile(
     r"(?P<family>IPv[46]): (?P<kind>full sync|sync) of (?P<ports>\d+) Service ports in (?P<ms>[\d.]+) ms "
     r"\((?P<kernel_ms>[\d.]+) ms in the kernel\): (?P<added>\d+) elements added, (?P<removed>\d+) removed"
@@ -21,7 +22,7 @@ _SYNCED = re.compile(
 
 
 class Sync(NamedTuple):
-    """One line of the log: what a sync did, and how long it took in milliseconds."""
+    """A sync, as a line of the log reports it; times are in milliseconds."""
 
     family: str
     kind: str
@@ -32,7 +33,7 @@ class Sync(NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Whether anything was sent."""
+        """Whether the sync changed elements."""
         return bool(self.added or self.removed)
 
 
@@ -40,7 +41,7 @@ class Knft:
     """``knft run`` on the node; a context manager that ends it."""
 
     def __init__(self, node: Namespace, manifests: Path) -> None:
-        """Prepare the command; it starts on entering."""
+        """Take the namespace and the directory; nothing is started yet."""
         self._node = node
         self.command = [
             *("run", "--manifests", str(manifests), "--node", plan.NODE.node_name, "--min-sync-period", "50ms", "-v2"),
@@ -52,29 +53,29 @@ class Knft:
         self._changed = threading.Condition()
 
     def __enter__(self) -> Self:
-        """Start knft and read its log."""
-        command = [sys.executable, "-c", _MORTAL, sys.executable, "-m", "knft", *self.command]
+        """Start knft, and a thread that reads its log."""
+        command = [sys.executable, "-c", _DIE_WITH_PARENT, sys.executable, "-m", "knft", *self.command]
         self._process = self._node.popen(command, stderr=subprocess.PIPE)
         threading.Thread(target=self._read, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End knft, politely at first."""
+        """End knft: SIGTERM, and SIGKILL if it does not end in time."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(5)
+            self._process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def wait_for(self, count: int, patience: float = 15.0) -> list[Sync]:
-        """Return the syncs that sent something, as soon as there are ``count`` of them; raise TimeoutError else."""
-        deadline = time.monotonic() + patience
+    def wait_for(self, count: int, timeout: float = TIMEOUT) -> list[Sync]:
+        """Return the syncs that changed elements, once there are ``count``; raise TimeoutError after a timeout."""
+        deadline = time.monotonic() + timeout
         with self._changed:
             while len(found := [sync for sync in self.syncs if sync.changed]) < count:
                 if not self._changed.wait(deadline - time.monotonic()):
-                    said = "\n".join(self.other_lines)
-                    msg = f"knft did not sync in time; it said:\n{said}"
+                    log = "\n".join(self.other_lines)
+                    msg = f"knft did not sync in time; its log:\n{log}"
                     raise TimeoutError(msg)
         return found
 

@@ -1,4 +1,4 @@
-"""The benchmark works from end to end, at sizes that say nothing."""
+"""``make bench`` works from end to end, with clusters too small to measure anything."""
 
 import json
 import subprocess
@@ -17,17 +17,17 @@ from tests.bench.peers.registry import PEERS
 from tests.bench.plot import can_plot
 from tests.bench.record import BARE, ENDED, FULL, KNFT, MEMORY
 
-HANG = 300
+TIMEOUT = 300
 SHAPE = Shape("test", 120, 3)
 
 
 @pytest.mark.kernel
-def test_a_tiny_run_writes_json_a_table_and_a_plot(tmp_path: Path) -> None:
-    """Every proxy loads every cluster, makes every change, and takes connections."""
+def test_tiny_run_writes_json_table_and_plot(tmp_path: Path) -> None:
+    """Every proxy loads every cluster, makes every change, and serves connections."""
     names = ["20x3", "sticky 5x3", "ranges 5x3"]
     options = ["--quick", "--syncs", "4", "--sizes", *names, "--results", str(tmp_path)]
     command = [sys.executable, "-m", "tests.bench", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
 
     records = json.loads((tmp_path / "results.json").read_text())["records"]
@@ -48,7 +48,7 @@ def test_a_tiny_run_writes_json_a_table_and_a_plot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (0.0, 1.0), (1.0, 4.0)])
-def test_a_percentile_is_a_value_that_was_measured(share: float, value: float) -> None:
+def test_percentile_is_a_measured_value(share: float, value: float) -> None:
     assert percentile([4.0, 1.0, 3.0, 2.0], share) == value
 
 
@@ -56,15 +56,15 @@ def test_a_percentile_is_a_value_that_was_measured(share: float, value: float) -
     ("kind", "services", "objects"),
     [("endpoint replaced", 1, 1), ("Service added", 1, 2), ("scaled by one", 1, 1), ("100 changed at once", 100, 100)],
 )
-def test_a_step_changes_what_its_name_says(kind: str, services: int, objects: int) -> None:
-    """That many Services, each in as many objects as a watch would tell of."""
+def test_step_changes_the_expected_number_of_objects(kind: str, services: int, objects: int) -> None:
+    """Of Services, and of objects that a watch would report."""
     for step in steps(Cluster(SHAPE), kind, 5):
         assert len({after.number for _, after in step}) == services
         assert len(list(changes(step))) == objects
         assert all(before != after for before, after in step)
 
 
-def test_scaling_there_and_back_leaves_a_cluster_of_the_same_size() -> None:
+def test_scaling_up_and_down_keeps_the_size_of_the_cluster() -> None:
     cluster = Cluster(SHAPE)
     before = sum(len(service.endpoints) for service in cluster)
     for _ in steps(cluster, "scaled by one", 10):
@@ -72,8 +72,8 @@ def test_scaling_there_and_back_leaves_a_cluster_of_the_same_size() -> None:
     assert sum(len(service.endpoints) for service in cluster) == before
 
 
-def test_a_replaced_endpoint_rewrites_one_chain_of_the_1_36_layout() -> None:
-    """As kube-proxy does it: the Service's chain is emptied and written anew; no other Service is touched."""
+def test_replaced_endpoint_rewrites_one_chain_of_the_1_36_layout() -> None:
+    """The Service's chain is flushed and written again; no other Service is changed."""
     layout = NftablesLayout(share_of_anonymous_maps, marks_by_chain=False)
     (step,) = steps(Cluster(Shape("test", 1, 3)), "endpoint replaced", 1)
     lines = layout.change(step).now.splitlines()

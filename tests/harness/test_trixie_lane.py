@@ -1,4 +1,4 @@
-"""A run in the root folder counts what ran, tells an old library, and takes pip's settings along."""
+"""``make test-trixie`` counts the tests that ran, checks the library's version, and uses pip's configuration."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ REPORT = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
-def test_what_was_skipped_did_not_run(tmp_path: Path) -> None:
+def test_skipped_tests_are_not_counted(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     report.write_text(REPORT)
     assert dict(count(report)) == dict(zip(TESTS, (1, 1, 0), strict=True))
@@ -28,8 +28,8 @@ def test_versions_are_compared_as_numbers(version: str, *, enough: bool) -> None
     assert (numbers(version) >= OLDEST) is enough
 
 
-def test_settings_of_pip_become_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its file; and a folder of wheels that they name is there in the root folder too."""
+def test_pip_settings_become_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of its file; a directory of wheels that they name is shared."""
     configuration = tmp_path / "pip.conf"
     configuration.write_text(f"[global]\nindex-url = https://index.invalid/simple\nfind-links = {tmp_path}\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
@@ -40,13 +40,13 @@ def test_settings_of_pip_become_variables(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(tmp_path) in machine.shared_paths(variables)
 
 
-def test_name_resolution_is_this_machines() -> None:
+def test_name_resolution_files_are_shared() -> None:
     assert "/etc/hosts" in machine.shared_paths({"PATH": "/bin", "HOME": "/root"})
 
 
-def test_only_root_may(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, and status 2; nothing is made."""
+def test_root_is_required(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise one line is printed, and the status is 2."""
     monkeypatch.setattr(os, "geteuid", lambda: 65534)
     assert main([]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "test-trixie: making and entering a root folder takes root: run this as root\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "test-trixie: root directories need privilege: run this as root\n")

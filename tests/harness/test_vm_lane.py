@@ -1,4 +1,4 @@
-"""What decides about the virtual machine, without starting it."""
+"""The parts of ``make test-vm`` that need no virtual machine."""
 
 import stat
 from pathlib import Path
@@ -20,14 +20,14 @@ def _report(release: str = "6.1.0-56-cloud-amd64", status: int = 0, **counts: in
     )
 
 
-def test_a_run_without_fault_passes() -> None:
+def test_report_without_failures_passes() -> None:
     verdict = parse(_report())
     assert verdict.tests == 109
     assert list(verdict.failure_messages()) == []
 
 
 @pytest.mark.parametrize(
-    ("report", "complaint"),
+    ("report", "message"),
     [
         (_report(status=1), "pytest's exit status was 1"),
         (_report(failures=2), "2 tests failed"),
@@ -38,20 +38,20 @@ def test_a_run_without_fault_passes() -> None:
         (_report(release="6.12.1"), "the guest's kernel is 6.12.1, not 6.1"),
     ],
 )
-def test_every_fault_fails_the_run(report: bytes, complaint: str) -> None:
-    assert list(parse(report).failure_messages()) == [complaint]
+def test_each_failure_fails_the_run(report: bytes, message: str) -> None:
+    assert list(parse(report).failure_messages()) == [message]
 
 
 @pytest.mark.parametrize(
     "report",
     [b"", b"6.1.0-56-cloud-amd64 4\n", _report()[:-20], b"6.1.0 0\n<testsuites></testsuites>", b"\xff \xff\n<x/>"],
 )
-def test_a_guest_without_a_whole_report_has_no_verdict(report: bytes) -> None:
+def test_incomplete_report_is_an_error(report: bytes) -> None:
     with pytest.raises(VmError, match="without a report"):
         parse(report)
 
 
-def test_modules_load_after_what_they_need(tmp_path: Path) -> None:
+def test_modules_are_loaded_after_their_dependencies(tmp_path: Path) -> None:
     folder = tmp_path / "lib" / "modules" / "6.1.0"
     folder.mkdir(parents=True)
     (folder / "modules.dep").write_text("a/top.ko: b/middle.ko b/base.ko\nb/middle.ko: b/base.ko\nb/base.ko:\n")
@@ -59,12 +59,12 @@ def test_modules_load_after_what_they_need(tmp_path: Path) -> None:
     assert [path.name for path in files] == ["base.ko", "middle.ko", "top.ko"]
 
 
-def test_the_archive_has_the_form_that_the_kernel_reads() -> None:
+def test_archive_has_the_newc_format() -> None:
     written = archive([Entry("a/b", stat.S_IFREG | 0o755, b"12345")])
     fields = (
         "00000001 000081ed 00000000 00000000 00000001 00000000 00000005 00000000 00000000 00000000 00000000 00000004"
     )
-    # The name with its end is 4 bytes, the header 110: two more for a multiple of four; content is filled up likewise.
+    # The header has 110 bytes, the name 4 with its NUL: two bytes of padding. The content is padded likewise.
     assert written.startswith(
         b"070701" + fields.replace(" ", "").encode() + b"00000000a/b\0\0\0" + b"12345\0\0\0" + b"070701"
     )

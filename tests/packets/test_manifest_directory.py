@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.cluster_ips import cluster_ip_octets, wait_for_cluster_ips
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import TIMEOUT, wait_until
@@ -47,19 +48,6 @@ def _following(namespace: Namespace, folder: Path) -> Iterator[subprocess.Popen[
     finally:
         process.kill()
         process.communicate()
-
-
-def _cluster_ips(namespace: Namespace) -> set[str]:
-    """Return the last parts of the cluster IPs in the table."""
-    done = namespace.run(["nft", "-j", "list", "set", "ip", "knft", "cluster-ips"], check=False)
-    if done.returncode != 0:
-        return set()
-    listed = yaml.safe_load(done.stdout)["nftables"][1]["set"].get("elem", [])
-    return {item.rpartition(".")[2] for item in listed}
-
-
-def _until(namespace: Namespace, expected: set[str]) -> None:
-    wait_until(lambda: _cluster_ips(namespace) == expected, f"the cluster IPs are not {expected}", interval=0.02)
 
 
 def _add_file(folder: Path) -> None:
@@ -104,9 +92,9 @@ def test_the_directory_is_followed(
 ) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
     with _following(namespace, tmp_path):
-        _until(namespace, {"1"})
+        wait_for_cluster_ips(namespace, {"1"})
         change(tmp_path)
-        _until(namespace, expected)
+        wait_for_cluster_ips(namespace, expected)
 
 
 def _swap(link: Path, target: Path) -> None:
@@ -127,11 +115,11 @@ def test_config_map_volume_is_followed(namespace: Namespace, tmp_path: Path) -> 
     (tmp_path / "..data").symlink_to("..2026_01")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
     with _following(namespace, tmp_path):
-        _until(namespace, {"1"})
+        wait_for_cluster_ips(namespace, {"1"})
         for number in (2, 3):
             _config_map(tmp_path, f"..2026_0{number}", number)
             _swap(tmp_path / "..data", tmp_path / f"..2026_0{number}")
-            _until(namespace, {str(number)})
+            wait_for_cluster_ips(namespace, {str(number)})
 
 
 def test_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path) -> None:
@@ -140,12 +128,12 @@ def test_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path) -
         _config_map(tmp_path, f"v{number}", number)
     (tmp_path / "current").symlink_to("v1")
     with _following(namespace, tmp_path / "current"):
-        _until(namespace, {"1"})
+        wait_for_cluster_ips(namespace, {"1"})
         for number in (2, 3):
             _swap(tmp_path / "current", tmp_path / f"v{number}")
-            _until(namespace, {str(number)})
+            wait_for_cluster_ips(namespace, {str(number)})
         _write(tmp_path / "v3" / "b.yaml", _service("b", 9))
-        _until(namespace, {"3", "9"})
+        wait_for_cluster_ips(namespace, {"3", "9"})
 
 
 def test_rules_stay_when_the_directory_is_removed(namespace: Namespace, tmp_path: Path) -> None:
@@ -153,14 +141,14 @@ def test_rules_stay_when_the_directory_is_removed(namespace: Namespace, tmp_path
     folder.mkdir()
     _write(folder / "a.yaml", _service("a", 1))
     with _following(namespace, folder) as process:
-        _until(namespace, {"1"})
+        wait_for_cluster_ips(namespace, {"1"})
         folder.rename(tmp_path / "away")
         line = _line(process, "last good state")
         assert str(folder) in line
-        assert _cluster_ips(namespace) == {"1"}
+        assert cluster_ip_octets(namespace) == {"1"}
         folder.mkdir()
         _write(folder / "a.yaml", _service("a", 2))
-        _until(namespace, {"2"})
+        wait_for_cluster_ips(namespace, {"2"})
 
 
 def _line(process: subprocess.Popen[str], words: str) -> str:
@@ -172,10 +160,10 @@ def _line(process: subprocess.Popen[str], words: str) -> str:
 def test_signal_ends_knft_and_leaves_the_rules(namespace: Namespace, tmp_path: Path, number: signal.Signals) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
     with _following(namespace, tmp_path) as process:
-        _until(namespace, {"1"})
+        wait_for_cluster_ips(namespace, {"1"})
         os.kill(process.pid, number)
         assert process.wait(TIMEOUT) == 0
-    assert _cluster_ips(namespace) == {"1"}
+    assert cluster_ip_octets(namespace) == {"1"}
 
 
 def test_node_port_addresses_follow_the_interfaces(namespace: Namespace, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Soaks: what the tests do for a minute, for as long as one likes, with an eye on memory. Never part of ``make test``.
+"""Soak tests: tests that run as long as one likes, and watch memory. ``make test`` does not run them.
 
-Each lane is a module with ``soak(amount, seed)``, named in ``__main__``; it raises where something is wrong.
+Each one is a module with ``soak(amount, seed)``, listed in ``__main__``; it raises or exits if something is wrong.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.soak LANE AMOUNT [SEED]`: one lane, for so many steps (`make soak`)."""
+"""``python -m tests.soak NAME AMOUNT [SEED]`` runs one soak test (``make soak``)."""
 
 import logging
 import random
@@ -8,26 +8,26 @@ from collections.abc import Callable, Mapping
 from tests.soak import connections, histories, in_flight, kills
 from tests.support.privilege import ensure_namespaces
 
-LANES: Mapping[str, Callable[[int, int], None]] = {
+SOAK_TESTS: Mapping[str, Callable[[int, int], None]] = {
     "histories": histories.soak,
     "connections": connections.soak,
     "kills": kills.soak,
     "in-flight": in_flight.soak,
 }
-"""What there is, by name; it takes how much, and a seed by which a failure can be had again."""
+"""The soak tests by name. They take an amount, and a seed that reproduces a failure."""
 
 
 def main() -> None:
-    """Run a lane."""
+    """Run one soak test."""
     arguments = dict(enumerate(sys.argv[1:]))
-    lane = LANES.get(arguments.get(0, ""))
-    if lane is None or not arguments.get(1, "").isdigit():
-        sys.exit(f"usage: python -m tests.soak {{{','.join(LANES)}}} AMOUNT [SEED]")
+    soak = SOAK_TESTS.get(arguments.get(0, ""))
+    if soak is None or not arguments.get(1, "").isdigit():
+        sys.exit(f"usage: python -m tests.soak {{{','.join(SOAK_TESTS)}}} AMOUNT [SEED]")
     ensure_namespaces()
-    logging.getLogger("knft").setLevel(logging.CRITICAL)  # Frontends that are lost by the thousand, on purpose.
+    logging.getLogger("knft").setLevel(logging.CRITICAL)  # Thousands of contested frontends, on purpose.
     amount, seed = int(arguments[1]), int(arguments.get(2, random.SystemRandom().randrange(1 << 30)))
     print(f"soak: {arguments[0]} {amount}, seed {seed}", flush=True)
-    lane(amount, seed)
+    soak(amount, seed)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""One long history: a single process syncs on and on, and rarely starts anew.
+"""One long random history: a single process syncs all the time, and rarely restarts.
 
-The law is checked after every sync as in ``tests/kernel/test_histories.py``, rules and all at each report.
+The table is compared after every sync as in ``tests/kernel/test_histories.py``, and the rules too at each report.
 """
 
 import sys
@@ -14,10 +14,10 @@ REPORTS = 40
 
 KINDS = ("Service", "Service", "EndpointSlice", "EndpointSlice", "EndpointSlice", "Node", "ServiceCIDR")
 
-VERBS: tuple[tuple[int, Callable[[FailingHistory, Random], None]], ...] = (
-    (200, lambda history, chance: history.add(chance.choice(KINDS), chance)),
-    (500, lambda history, chance: history.change(chance.choice(KINDS), chance)),
-    (150, lambda history, chance: history.delete(chance.choice(KINDS), chance)),
+STEPS: tuple[tuple[int, Callable[[FailingHistory, Random], None]], ...] = (
+    (200, lambda history, rng: history.add(rng.choice(KINDS), rng)),
+    (500, lambda history, rng: history.change(rng.choice(KINDS), rng)),
+    (150, lambda history, rng: history.delete(rng.choice(KINDS), rng)),
     (30, FailingHistory.change_addresses),
     (60, FailingHistory.pass_time),
     (30, FailingHistory.fail),
@@ -27,26 +27,26 @@ VERBS: tuple[tuple[int, Callable[[FailingHistory, Random], None]], ...] = (
     (20, FailingHistory.change_table_while_monitored),
     (2, FailingHistory.delete_layout_marker),
     (400, lambda history, _: history.sync()),
-    # Rarely, since memory that grows with a process's life goes with the process.
+    # Rarely, because a restart frees the memory whose growth is measured.
     (1, FailingHistory.restart),
     (1, FailingHistory.damage),
 )
-"""What happens, and how often."""
+"""The steps, and how often each is drawn."""
 
 
 def soak(steps: int, seed: int) -> None:
-    """Let so much happen, and say from time to time how it goes; raise where the law is broken or memory grows."""
-    chance, watch = Random(seed), MemoryWatch()  # noqa: S311 - to be had again
-    history = FailingHistory(chance)
-    weights, verbs = zip(*VERBS, strict=True)
+    """Run ``steps`` steps, and report from time to time; exit if memory grows. A wrong table is an AssertionError."""
+    rng, watch = Random(seed), MemoryWatch()  # noqa: S311 - reproducible
+    history = FailingHistory(rng)
+    weights, actions = zip(*STEPS, strict=True)
     for report in range(1, REPORTS + 1):
         while history.steps < steps * report // REPORTS:
-            chance.choices(verbs, weights)[0](history, chance)
+            rng.choices(actions, weights)[0](history, rng)
         history.finish()
         sizes = " + ".join(f"{size:.1f}" for size in watch.sample())
         print(f"soak: {history.steps} steps, {history.syncs} syncs compared, {sizes} MiB", flush=True)
     history.close()
     growth = watch.growth()
-    print(f"soak: the law holds; memory grew by {growth:.2f} MiB in the second half ({ALLOWED} are allowed)")
+    print(f"soak: all tables are correct; memory grew by {growth:.2f} MiB in the second half ({ALLOWED} allowed)")
     if growth > ALLOWED:
         sys.exit("soak: memory is not flat")

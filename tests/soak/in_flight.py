@@ -1,4 +1,4 @@
-"""Packets that are under way at a commit which leads to chains that it makes itself, in rounds."""
+"""Packets that are in the middle of the rules at commits which create chains, in rounds."""
 
 import sys
 import tempfile
@@ -12,7 +12,7 @@ SCALINGS = 100
 
 
 def soak(count: int, seed: int) -> None:
-    """Play so many rounds; end with what was lost in all of them."""
+    """Run ``count`` rounds; exit with the lost connections of all of them."""
     lost: list[str] = []
     with Lab(local_pods=4, remote_pods=8) as lab, tempfile.TemporaryDirectory() as folder:
         add_client_addresses(lab)

@@ -1,4 +1,4 @@
-"""Kills by the hundred, in rounds of twenty; each is begun without rules."""
+"""Hundreds of kills of knft, in rounds that begin without rules."""
 
 import sys
 import tempfile
@@ -9,19 +9,19 @@ from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
 
 ROUND = 20
-NAMED = 20
-"""So many faults are told of."""
+MAX_PRINTED = 20
+"""The number of faults that are printed."""
 
 
 def soak(count: int, seed: int) -> None:
-    """Kill knft so often; end with the faults of the first round that has any."""
+    """Kill knft ``count`` times; exit with the faults of the first round that has any."""
     with Lab(local_pods=4, remote_pods=8) as lab:
         add_client_addresses(lab)
         for number, first in enumerate(range(0, count, ROUND)):
             with tempfile.TemporaryDirectory() as folder:
-                killed = run_kills(lab, Path(folder), min(ROUND, count - first), seed + number)
-            print(f"soak: {killed}", flush=True)
-            faults = [*killed.faults, *killed.changes, *killed.table_differences]
-            if faults or killed.untranslated:
-                sys.exit("\n".join(["soak: killing did harm:", *faults[:NAMED]]))
-    print(f"soak: {count} kills, and no harm was done")
+                result = run_kills(lab, Path(folder), min(ROUND, count - first), seed + number)
+            print(f"soak: {result}", flush=True)
+            faults = [*result.faults, *result.changes, *result.table_differences]
+            if faults or result.untranslated:
+                sys.exit("\n".join(["soak: faults after a kill:", *faults[:MAX_PRINTED]]))
+    print(f"soak: {count} kills, no fault")

@@ -1,4 +1,4 @@
-"""Resident memory over a soak, and whether it is flat."""
+"""Measures resident memory during a soak test, and decides whether it grows."""
 
 import ctypes
 import gc
@@ -12,24 +12,24 @@ from statistics import median
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 ALLOWED = 4.0
-"""MiB by which the second half may grow: a leak of 100 bytes a step makes 5 MiB in 50 000 steps."""
+"""MiB of growth allowed in the second half: a leak of 100 bytes a step makes 5 MiB in 50 000 steps."""
 
 _libc = ctypes.CDLL(None)
 
 
 class MemoryWatch:
-    """Samples of the resident memory of this process and of those it has started, in MiB.
+    """Samples of the resident memory of this process and its children, in MiB.
 
-    Theirs counts because libnftables works there, for knft as for the tests, and grows with what it is asked. They
-    live as long as the history, however often knft starts anew in it.
+    libnftables works in a child, for knft and for the tests. The children live as long as the history, also when knft
+    restarts in it.
     """
 
     def __init__(self) -> None:
         self.samples: list[float] = []
 
     def sample(self) -> list[float]:
-        """Return what each process has in use now, this one first."""
-        # Each full sync freezes what there is, in a test also what a process that has "ended" leaves behind.
+        """Measure, and return the resident memory of each process, this one first."""
+        # Each full sync calls gc.freeze(): objects of a process that has "ended" in the test would never be freed.
         gc.unfreeze()
         gc.collect()
         _libc.malloc_trim(0)
@@ -38,15 +38,15 @@ class MemoryWatch:
         return sizes
 
     def growth(self) -> float:
-        """Return by how many MiB the second half would grow if it went on as it does most of the time."""
+        """Return the steady growth over the second half, in MiB."""
         return steady_growth(self.samples[len(self.samples) // 2 :])
 
 
 def steady_growth(samples: Sequence[float]) -> float:
     """Return the growth over samples at equal distances: the median of the slopes of all pairs, times the distance.
 
-    A leak grows between nearly all pairs. A table that is made larger once, or a largest transaction of libnftables',
-    is a step: in 100 000 steps there are some of 2 or 3 MiB, with nothing but noise for 30 000 steps between them.
+    A leak grows between nearly all pairs. A hash table that is enlarged once, or the largest transaction of
+    libnftables, is a single step: in 100 000 steps there are a few, of 2 or 3 MiB each.
     """
     slopes = [(after - before) / apart for apart, before, after in _pairs(samples)]
     return median(slopes) * (len(samples) - 1) if slopes else 0.0
@@ -58,11 +58,11 @@ def _pairs(samples: Sequence[float]) -> Iterator[tuple[int, float, float]]:
 
 
 def _children() -> list[int]:
-    """Return the processes that this one has started, in their order."""
+    """Return the children of this process, in the order of their ids."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # It has ended.
-            # The name is in parentheses, and may have some; the state comes next, and then the parent.
+        with suppress(OSError):  # The process has ended.
+            # pid (name) state parent ...; the name may have parentheses.
             parent = stat.read_text().rpartition(")")[2].split()[1]
             if int(parent) == os.getpid():
                 found.append(int(stat.parent.name))

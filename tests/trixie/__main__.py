@@ -1,4 +1,4 @@
-"""``python -m tests.trixie`` runs the tests in the root folder; arguments are a command to run there instead."""
+"""``python -m tests.trixie [COMMAND]`` runs the tests, or a command, in the root directory of Debian 13."""
 
 import fcntl
 import hashlib
@@ -26,7 +26,7 @@ _UNUSED_DAYS = 30
 
 
 def main(command: Sequence[str]) -> int:
-    """Run a command in the root folder, or the tests; return the exit status."""
+    """Run the command, or the tests without one, in the root directory; return the exit status."""
     try:
         root, venv = _prepare()
         if command:
@@ -38,9 +38,9 @@ def main(command: Sequence[str]) -> int:
 
 
 def _prepare() -> tuple[Path, Path]:
-    """Return the root folder and the virtual environment, made now where they are not in the cache."""
+    """Return the root directory and the virtual environment; make them if they are not in the cache."""
     if os.geteuid() != 0:
-        msg = "making and entering a root folder takes root: run this as root"
+        msg = "root directories need privilege: run this as root"
         raise CannotRun(msg)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "trixie")
     cache.mkdir(parents=True, exist_ok=True)
@@ -55,11 +55,11 @@ def _prepare() -> tuple[Path, Path]:
             with _making(venv) as partial:
                 partial.mkdir()
                 if _enter(root, partial, ["make", "install"], mode="rw") != 0:
-                    msg = "the virtual environment could not be made"
+                    msg = "cannot create the virtual environment"
                     raise CannotRun(msg)
         for folder in (root, venv):
             os.utime(folder)
-        # Newer than the files of this checkout, whose content is in the folder's name: make has nothing to do.
+        # Newer than the checkout's files, so that make does not install again: their hash is in the directory's name.
         (venv / ".installed").touch()
         _forget_unused(cache)
     return root, venv
@@ -71,7 +71,7 @@ def _key(*paths: str | Path) -> str:
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """Give the path at which to make a folder, which gets its name when it is complete."""
+    """Give a path at which to make the directory; rename it to ``folder`` at the end of the block."""
     print(f"test-trixie: making {folder}", flush=True)
     started = time.monotonic()
     partial = folder.with_name(f"{folder.name}.partial")
@@ -88,9 +88,9 @@ def _forget_unused(cache: Path) -> None:
 
 
 def _enter(root: Path, venv: Path, command: Sequence[str], *, mode: str = "ro", results: Path | None = None) -> int:
-    """Run a command as root of the folder, in the checkout, and return its status; keep what it left in /results.
+    """Run a command in the checkout inside the root directory; return its status, and copy /results.
 
-    ``mode`` is that of the virtual environment.
+    ``mode`` (ro or rw) is that of the virtual environment.
     """
     variables = environment()
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
@@ -111,14 +111,14 @@ def _run_tests(root: Path, venv: Path) -> int:
         counts = count(report) if report.exists() else Counter()
     print(f"test-trixie: {', '.join(f'{ran} tests of {name}' for name, ran in counts.items())}")
     if status == 0 and not all(counts[name] for name in TESTS):
-        msg = "not every folder had tests that ran"
+        msg = "no test ran for some of the tested directories"
         raise CannotRun(msg)
     return status
 
 
 def count(report: Path) -> Counter[str]:
-    """Return how many tests ran to their end in each of TESTS; a skipped one did not."""
-    ran = [case for case in ET.parse(report).iter("testcase") if case.find("skipped") is None]  # noqa: S314 - ours
+    """Return how many tests of each entry of TESTS ran; skipped ones did not."""
+    ran = [case for case in ET.parse(report).iter("testcase") if case.find("skipped") is None]  # noqa: S314 - our own
     names = [case.get("classname", "").replace(".", "/") for case in ran]
     return Counter({test: sum(name.startswith(test.removesuffix(".py")) for name in names) for test in TESTS})
 

@@ -1,4 +1,4 @@
-"""The root folder: Debian 13, made by debootstrap from the mirror that this machine's apt uses."""
+"""Makes the root directory of Debian 13, by debootstrap from the mirror of this machine's apt."""
 
 import os
 import shutil
@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.trixie.problem import CannotRun
 
 SUITE = "trixie"
-# What `make demo` and `make test` install otherwise (install.sh), and make itself.
+# The packages that tests/install.sh installs, and make.
 PACKAGES = ("ca-certificates", "libnftables1", "make", "mount", "netbase", "nftables", "python3", "python3-venv")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _MIRROR_VARIABLE = "DEBIAN_MIRROR"
-_NO_MIRROR = f"apt has no Debian mirror here: set {_MIRROR_VARIABLE} to the address of one"
+_NO_MIRROR = f"apt has no Debian mirror: set {_MIRROR_VARIABLE} to the address of one"
 
 
 def make_root(folder: Path) -> None:
@@ -20,10 +20,10 @@ def make_root(folder: Path) -> None:
     _install_debootstrap()
     script = Path("/usr/share/debootstrap/scripts", SUITE)
     command = [
-        # In a mount namespace of its own, because debootstrap mounts /proc in the folder.
+        # In a mount namespace of its own, because debootstrap mounts /proc.
         *("unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={_KEYRING}"),
         *(f"--include={','.join(PACKAGES)}", SUITE, str(folder), _mirror()),
-        # An older debootstrap does not know the name; all of Debian's suites are made alike.
+        # An older debootstrap does not know the suite; the script of sid is the same.
         *([] if script.exists() else [str(script.with_name("sid"))]),
     ]
     if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
@@ -41,12 +41,12 @@ def _install_debootstrap() -> None:
     for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
         command = ["apt-get", *arguments]
         if subprocess.run(command, stdout=subprocess.DEVNULL, env=quiet, check=False).returncode != 0:
-            msg = f"apt-get {arguments[0]} failed; install {' and '.join(missing)} by hand"
+            msg = f"apt-get {arguments[0]} failed; install {' and '.join(missing)} manually"
             raise CannotRun(msg)
 
 
 def _mirror() -> str:
-    """Return the address of the Debian mirror: a person's choice, or apt's."""
+    """Return the address of the Debian mirror: from the environment, or apt's."""
     if given := os.environ.get(_MIRROR_VARIABLE):
         return given
     filters = ["Created-By: Packages", "Origin: Debian", "Label: Debian", "Component: main"]

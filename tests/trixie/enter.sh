@@ -1,8 +1,8 @@
 #!/bin/sh
-# Run a command as root of a folder, with a checkout at /knft and a virtual environment at /knft/.venv.
+# Run a command in a root directory, with a checkout at /knft and a virtual environment at /knft/.venv.
 # Usage, in mount and PID namespaces of its own: sh enter.sh ROOT CHECKOUT VENV ro|rw SCRATCH [PATH ...] -- COMMAND ...
-# ROOT and CHECKOUT are only read: what is written to them goes to memory. Each PATH is there as it is here.
-# SCRATCH is an empty folder, at /results inside.
+# ROOT and CHECKOUT are not changed: writes go to overlays in memory. Each PATH is mounted at the same place, read only.
+# SCRATCH is an empty directory; SCRATCH/results is mounted at /results.
 set -eu
 root=$1 checkout=$2 venv=$3 mode=$4 scratch=$5
 shift 5
@@ -12,7 +12,7 @@ new=$layers/new
 mkdir "$scratch/results" "$layers"
 mount -t tmpfs -o mode=755 layers "$layers"
 mkdir "$layers/root" "$layers/checkout" "$new"
-# Bound first, because a layer's path may have no comma and no colon.
+# Bind mounts first, because a path in overlay options may contain no comma and no colon.
 mount --bind "$root" "$layers/root"
 mount --bind "$checkout" "$layers/checkout"
 
@@ -41,7 +41,7 @@ while [ "$1" != -- ]; do
 done
 shift
 
-# Not chroot: in one, nobody may make a user namespace, which the demo does without privilege.
+# Not chroot: inside it the kernel refuses user namespaces, which the demo needs without root.
 cd "$new"
 pivot_root . old
 umount -l /old

@@ -1,4 +1,4 @@
-"""What of this machine the root folder needs: pip's configuration, and the files that it names."""
+"""What the root directory needs of this machine: pip's configuration, and the files that it names."""
 
 import ast
 import os
@@ -11,7 +11,7 @@ _FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for commands in the root folder: this machine's pip index and proxies, and no more."""
+    """Return the environment of commands in the root directory: this machine's pip index and proxies only."""
     return {
         **_pip_configuration(),
         **{name: value for name, value in os.environ.items() if name.upper().startswith(_HANDED_ON)},
@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 
 
 def shared_paths(variables: dict[str, str]) -> list[str]:
-    """Return the files and folders that commands see as they are here: name resolution, certificates, local wheels."""
+    """Return the paths that are shared with the root directory: name resolution, certificates, local wheels."""
     words = {word for name, value in variables.items() if name != "PATH" for word in value.split()}
     named = {word for word in words if word.startswith("/") and word != variables["HOME"]}
     inside = tuple(f"{folder}/" for folder in _FILES)
@@ -33,7 +33,7 @@ def shared_paths(variables: dict[str, str]) -> list[str]:
 
 
 def _pip_configuration() -> dict[str, str]:
-    """Return pip's settings, from its files, as the variables that mean the same."""
+    """Return the settings of pip's configuration files as environment variables."""
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     settings = dict(line.split("=", 1) for line in lines if line.startswith(("global.", "install.")))

@@ -1,5 +1,5 @@
-"""What keeps the tests from running, as opposed to a test that fails."""
+"""The error of a run whose tests cannot start."""
 
 
-class CannotRun(Exception):  # noqa: N818 - it is told to people, in one line
-    """The tests cannot run here; the message says why, and what to do."""
+class CannotRun(Exception):  # noqa: N818 - printed as one line
+    """The tests cannot run; the message says why, and what to do."""

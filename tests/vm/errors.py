@@ -1,5 +1,5 @@
-"""What ends a run before it has a verdict."""
+"""Errors that end a run before its tests have a result."""
 
 
 class VmError(Exception):
-    """The machine cannot be made, or did not come to an end; the message is for people."""
+    """The virtual machine cannot be started, or did not finish; the message is printed."""

@@ -1,19 +1,19 @@
-# The guest's process 1 once its root file system is there: run $COMMAND in $CHECKOUT, write what came of it to the
-# second serial port, for verdict.py, and switch the machine off.
-# Of pytest's plugins none is used here, and they take 10 s to import.
+# Process 1 of the guest after init.sh: run $COMMAND in $CHECKOUT, write the report for verdict.py to the second serial
+# port, and power off.
+# The tests need no plugin of pytest, and importing plugins takes 10 s here.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
-# The host's terminal, or its log, ends lines by itself.
+# The host's terminal adds carriage returns itself.
 stty -F /dev/console -onlcr
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 busybox ip link set lo up
 
-# Bridges ask netfilter only where this module is loaded, and nothing loads it by itself; the rest does.
+# Without this module bridges do not call netfilter. The kernel loads all other modules on demand.
 modprobe br_netfilter
 
-# Not the host's own, which pytest would tidy up.
+# Not the host's directory, in which pytest deletes old files.
 TMPDIR=$(mktemp -d)
 export TMPDIR
 report=$TMPDIR/report.xml

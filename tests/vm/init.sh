@@ -1,7 +1,7 @@
 #!/bin/busybox sh
-# The guest's first program, in the initramfs: put the host's root file system, the layer in memory and the kernel's
-# modules together, and hand over to guest.sh there. It is process 1 throughout, so that the kernel's modprobe changes
-# its root too. An error ends it, and with it the machine (panic=-1).
+# The init of the initramfs: mount the host's root file system, an overlay in memory and the kernel's modules, and
+# execute guest.sh there. It stays process 1, so that the kernel's modprobe uses the new root too. An error ends it, and
+# the machine with it (panic=-1).
 set -eu
 busybox=/bin/busybox
 $busybox mount -t proc proc /proc

@@ -1,4 +1,4 @@
-"""The first file system of the guest: busybox, the modules for the share, and ``init``, which mounts the rest."""
+"""The guest's initramfs: busybox, the modules for the shared file system, and ``init``, which mounts the rest."""
 
 import stat
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ _MODULES = ("virtio_pci", "virtiofs", "overlay")
 
 
 class Entry(NamedTuple):
-    """One file of the archive."""
+    """A file of the archive."""
 
     name: str
     mode: int
@@ -29,7 +29,7 @@ def build(kernel: Kernel, settings: str) -> bytes:
         Entry("init", stat.S_IFREG | 0o755, _INIT.read_bytes()),
         Entry("settings", stat.S_IFREG | 0o644, settings.encode()),
         Entry("bin/busybox", stat.S_IFREG | 0o755, _BUSYBOX.read_bytes()),
-        # Numbered, as they have to be loaded in this order.
+        # Numbered, because they have to be loaded in this order.
         *(
             Entry(f"modules/{number:02}-{path.name}", stat.S_IFREG | 0o644, path.read_bytes())
             for number, path in enumerate(modules)
@@ -39,7 +39,7 @@ def build(kernel: Kernel, settings: str) -> bytes:
 
 
 def archive(entries: Iterable[Entry]) -> bytes:
-    """Return the entries as cpio's "newc" format, the one that the kernel reads."""
+    """Return a cpio archive in the newc format, which the kernel reads."""
     parts = [part for number, entry in enumerate(entries, 1) for part in _record(number, entry)]
     return b"".join([*parts, *_record(0, Entry("TRAILER!!!", 0))])
 

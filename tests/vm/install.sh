@@ -1,20 +1,20 @@
 #!/bin/sh
-# Install what the virtual machine needs beside the tests' own needs, as root, on Debian 12.
+# Install the packages for the virtual machine, as root, on Debian 12; tests/install.sh installs those of the tests.
 set -eu
 
 missing=
 command -v qemu-system-x86_64 >/dev/null || missing="$missing qemu-system-x86"
 [ -x /usr/lib/qemu/virtiofsd ] || missing="$missing qemu-system-common"
-# The static one: it runs where there is no library yet.
+# Static, because the initramfs has no libraries.
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing="$missing busybox-static"
 command -v depmod >/dev/null || [ -x /sbin/depmod ] || missing="$missing kmod"
-# What IPVS is restored with.
+# For IPVS scripts.
 command -v ipvsadm >/dev/null || [ -x /usr/sbin/ipvsadm ] || missing="$missing ipvsadm"
 command -v conntrack >/dev/null || [ -x /usr/sbin/conntrack ] || missing="$missing conntrack"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "test-vm: these are missing; install them as root:$missing" >&2
+    echo "test-vm: missing packages; install them as root:$missing" >&2
     exit 1
 fi
 echo "test-vm: installing system packages:$missing"

@@ -1,6 +1,6 @@
-"""The kernel: Debian 12's cloud kernel, downloaded and unpacked into a cache, never installed.
+"""Debian 12's cloud kernel: downloaded and unpacked into a cache, never installed.
 
-The cache is outside the checkout, so that a second run, and another checkout, starts at once.
+The cache is outside the checkout, so other runs and other checkouts use it too.
 """
 
 import os
@@ -22,23 +22,23 @@ _DEPENDENCY = re.compile(r"Depends: (linux-image-(\S+))")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel and its modules, unpacked."""
+    """An unpacked kernel and its modules."""
 
     tree: Path
     release: str
 
     @property
     def image(self) -> Path:
-        """The kernel itself."""
+        """The kernel image."""
         return self.tree / "boot" / f"vmlinuz-{self.release}"
 
     @property
     def all_modules(self) -> Path:
-        """What has to be ``/lib/modules`` where it runs."""
+        """The directory to mount at ``/lib/modules`` in the guest."""
         return self.tree / "lib" / "modules"
 
     def modules(self, names: Iterable[str]) -> list[Path]:
-        """Return the files of the modules and of all that they need, in the order of loading."""
+        """Return the files of the modules and their dependencies, in loading order."""
         folder = self.all_modules / self.release
         lines = (line.partition(":") for line in (folder / "modules.dep").read_text().splitlines())
         needs = {Path(file).stem: [*reversed(needed.split()), file] for file, _, needed in lines}
@@ -46,8 +46,8 @@ class Kernel:
 
 
 def fetch() -> Kernel:
-    """Return the newest kernel of the series that Debian offers this machine, or that is in the cache already."""
-    package, release = _newest()
+    """Return the newest kernel of the series that apt offers, from the cache if it is there."""
+    package, release = _newest_package()
     tree = _cache() / package
     if not tree.is_dir():
         _unpack(package, release, tree)
@@ -59,35 +59,35 @@ def _cache() -> Path:
     return Path(base) / "knft" / "kernels"
 
 
-def _newest() -> tuple[str, str]:
-    found = _offered()
+def _newest_package() -> tuple[str, str]:
+    found = _offered_package()
     if found is None:
-        print("test-vm: reading the lists of packages, to find a kernel", flush=True)
+        print("test-vm: updating the package lists to find a kernel", flush=True)
         _run("apt-get", "update", "-qq")
-        found = _offered()
+        found = _offered_package()
     if found is None:
-        msg = f"no {_META_PACKAGE} of {SERIES} is to be had: this needs the package sources of Debian 12 on amd64"
+        msg = f"no package {_META_PACKAGE} {SERIES}: add the package sources of Debian 12 on amd64"
         raise VmError(msg)
     return found
 
 
-def _offered() -> tuple[str, str] | None:
-    said = subprocess.run(_ASK_FOR_PACKAGE, capture_output=True, text=True, check=False)
-    offered = [(package, release) for package, release in _DEPENDENCY.findall(said.stdout)]
+def _offered_package() -> tuple[str, str] | None:
+    output = subprocess.run(_ASK_FOR_PACKAGE, capture_output=True, text=True, check=False)
+    offered = [(package, release) for package, release in _DEPENDENCY.findall(output.stdout)]
     return next((pair for pair in offered if pair[1].startswith(f"{SERIES}.")), None)
 
 
 def _unpack(package: str, release: str, tree: Path) -> None:
-    print(f"test-vm: downloading {package} (about 27 MB) into {tree}; it is not installed", flush=True)
+    print(f"test-vm: downloading {package} (about 27 MB) into {tree}, without installing it", flush=True)
     tree.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
-        # As root, apt would warn that its own user cannot write here.
+        # Without this, apt warns that its sandbox user cannot write here.
         _run("apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package, cwd=folder)
         (archive,) = Path(folder).glob("*.deb")
         unpacked = Path(folder, "tree")
         _run("dpkg", "-x", str(archive), str(unpacked))
         _run("depmod", "-b", str(unpacked), release)
-        # Last and at once, so that an interrupted run leaves nothing behind that looks complete.
+        # Last, and atomic: an interrupted run leaves no incomplete directory with this name.
         unpacked.rename(tree)
 
 

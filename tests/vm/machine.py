@@ -1,4 +1,4 @@
-"""The virtual machine: qemu without KVM, and the share of this machine's files."""
+"""The virtual machine: qemu without KVM, and virtiofsd, which shares this machine's files."""
 
 import subprocess
 import tempfile
@@ -13,9 +13,9 @@ from tests.vm.kernel import Kernel
 
 _MEMORY = "2048M"
 _VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
-_SHARE_PATIENCE = 10.0
-# In a mount namespace of its own. A plain bind mount leaves out what is mounted below: /proc, /sys and /dev are the
-# guest's own, and other file systems come along where a file that is needed is on one.
+_SHARE_TIMEOUT = 60.0
+# Runs in a mount namespace of its own. A bind mount has no submounts: the guest has its own /proc, /sys and /dev, and
+# other file systems are bound only if a needed path is on one.
 _SERVE_READ_ONLY = f"""
 set -eu
 socket=$1
@@ -32,14 +32,14 @@ done
 exec {_VIRTIOFSD} --socket-path="$socket" -o source=/mnt -o cache=always -o sandbox=chroot -o log_level=err
 """
 _KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr no_timer_check random.trust_cpu=on"
-# Nothing is left running when this process is killed.
-_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+# The kernel kills the children when this process ends.
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 def run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: float) -> bytes:
-    """Boot once, showing the console; return what the guest wrote to its second serial port.
+    """Boot once, with the console on the terminal; return what the guest wrote to its second serial port.
 
-    The guest sees this machine's root file system, and those with the ``needed`` paths.
+    The guest sees this machine's root file system, and those of the ``needed`` paths.
     """
     with tempfile.TemporaryDirectory(prefix="knft-vm-") as name:
         folder = Path(name)
@@ -52,11 +52,11 @@ def run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: fl
 
 @contextmanager
 def _share(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
-    """Serve the files at a socket; read only, as only a mount can be: virtiofsd has no option for that."""
+    """Serve the files read only at a socket. virtiofsd has no option for that, so it serves a read-only mount."""
     socket = folder / "socket"
     script = ("sh", "-c", _SERVE_READ_ONLY, "sh", str(socket), *map(str, needed))
-    command = [*_ENDS_WITH_US, "unshare", "--mount", "--propagation", "private", *script]
-    # It calls the end of the machine an error; what it says matters only where it does not start.
+    command = [*_DIE_WITH_PARENT, "unshare", "--mount", "--propagation", "private", *script]
+    # virtiofsd reports the end of the machine as an error, so its log is printed only if it does not start.
     with (folder / "log").open("w+") as log, subprocess.Popen(command, stderr=log) as server:
         try:
             _wait_for(socket, server, log)
@@ -66,11 +66,11 @@ def _share(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
 
 
 def _wait_for(socket: Path, server: subprocess.Popen[bytes], log: IO[str]) -> None:
-    deadline = time.monotonic() + _SHARE_PATIENCE
+    deadline = time.monotonic() + _SHARE_TIMEOUT
     while not socket.exists():
         if server.poll() is not None or time.monotonic() > deadline:
             log.seek(0)
-            msg = f"the guest's file system needs root, and the right to mount; the system said: {log.read().strip()}"
+            msg = f"cannot share files with the guest; run this as root, with the right to mount: {log.read().strip()}"
             raise VmError(msg)
         time.sleep(0.02)
 
@@ -89,13 +89,13 @@ def _command(kernel: Kernel, initramfs: Path, socket: Path, report: Path) -> lis
     }
     flags = ("-nodefaults", "-no-user-config", "-no-reboot")
     serial = ("-serial", "stdio", "-serial", f"file:{report}")
-    # virtiofsd reads and writes the guest's memory, so both have to map the same.
+    # virtiofsd reads and writes the guest's memory, so both have to map the same file.
     shared = (
         *("-object", f"memory-backend-memfd,id=memory,size={_MEMORY},share=on", "-numa", "node,memdev=memory"),
         *("-chardev", f"socket,id=share,path={socket}", "-device", "vhost-user-fs-pci,chardev=share,tag=host"),
     )
     named = (word for name, value in settings.items() for word in (f"-{name}", value))
-    return [*_ENDS_WITH_US, "qemu-system-x86_64", *named, *flags, *serial, *shared]
+    return [*_DIE_WITH_PARENT, "qemu-system-x86_64", *named, *flags, *serial, *shared]
 
 
 def _emulate(command: list[str], time_limit: float) -> None:
@@ -103,7 +103,7 @@ def _emulate(command: list[str], time_limit: float) -> None:
         try:
             status = machine.wait(time_limit)
         except subprocess.TimeoutExpired:
-            msg = f"the guest has not come to an end in {time_limit:.0f} s, and was stopped"
+            msg = f"the guest was stopped after {time_limit:.0f} s"
             raise VmError(msg) from None
         finally:
             machine.kill()

@@ -1,6 +1,6 @@
-"""What the guest reported: qemu exits with 0 whatever happened in it.
+"""Parses the guest's report: qemu always exits with 0, whatever happened in the guest.
 
-One line with the kernel's release and the tests' exit status, and pytest's report as JUnit XML.
+The report is a line with the kernel's release and pytest's exit status, followed by pytest's JUnit XML.
 """
 
 import xml.etree.ElementTree as ET
@@ -13,7 +13,7 @@ from tests.vm.kernel import SERIES
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the tests in the guest ended."""
+    """The result of the tests in the guest."""
 
     release: str
     status: int
@@ -23,7 +23,7 @@ class Verdict:
     skipped: int
 
     def failure_messages(self) -> Iterator[str]:
-        """Say everything that makes the run a failure."""
+        """Yield each reason why the run has failed."""
         if not self.release.startswith(f"{SERIES}."):
             yield f"the guest's kernel is {self.release}, not {SERIES}"
         if self.tests == 0:
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def parse(report: bytes) -> Verdict:
-    """Read the guest's report; one that is missing or cut off is an error."""
+    """Return the result; raise VmError if the report is missing or incomplete."""
     head, _, document = report.partition(b"\n")
     try:
         release, status = head.decode().split()

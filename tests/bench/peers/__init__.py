@@ -1,5 +1,5 @@
-"""kube-proxy's layouts, complete, as text for the program that loads them: what knft is measured against.
+"""kube-proxy's layouts as text for the programs that load them, to compare knft with.
 
-They are written after knft's notes on kube-proxy's behaviour. What kube-proxy does beside the one transaction (listing
-chains, deleting stale ones a second later) is left out, in its favour.
+They follow docs/behaviour. What kube-proxy does besides the one transaction is left out, in its favour: listing chains,
+and deleting stale chains a second later.
 """

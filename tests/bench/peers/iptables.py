@@ -1,6 +1,6 @@
-"""kube-proxy's layout in iptables mode, as input of iptables-restore (behaviour D.3 to D.7), always a large cluster's.
+"""kube-proxy's layout in iptables mode, as input of iptables-restore (docs/behaviour/iptables.md).
 
-With more than 1 000 endpoints kube-proxy leaves out the comments of endpoints' rules; so it is here at every size.
+With more than 1 000 endpoints kube-proxy omits the comments of endpoint rules. They are omitted here at every size.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,20 +51,20 @@ _LAST_NAT = (f'-A KUBE-SERVICES -m comment --comment "{_TAIL}" -d {NODE_IP} -j K
 
 
 class _Common(Struct, frozen=True):
-    """A Service's rules in the chains that all Services share; every sync writes them all."""
+    """A Service's rules in the chains that all Services share; every sync writes all of them."""
 
     services: str
     firewall: str
 
 
 class IptablesLayout:
-    """Remembers every Service's rules in the shared chains."""
+    """The layout; it keeps the rules of all Services in the shared chains."""
 
     def __init__(self) -> None:
         self._common: dict[int, _Common] = {}
 
     def load(self, services: Iterable[ServiceSpec]) -> Iterator[str]:
-        """Return the lines of a first sync, with the jumps that kube-proxy makes one by one before it."""
+        """Yield the lines of a first sync, with the jumps that kube-proxy adds one by one before it."""
         own: list[str] = []
         for service in services:
             self._common[service.number] = _common(service)
@@ -72,7 +72,7 @@ class IptablesLayout:
         yield from self._sync(own, jumps=True)
 
     def change(self, step: Step) -> Transactions:
-        """Return a partial sync: shared chains as a whole, and the own chains of changed Services."""
+        """Return a partial sync: the shared chains completely, and the own chains of changed Services."""
         own: list[str] = []
         for _, after in step:
             self._common[after.number] = _common(after)

@@ -1,4 +1,4 @@
-"""kube-proxy's two layouts in nftables mode, as Services' shares of the table and as differences of such shares."""
+"""kube-proxy's two layouts in nftables mode: the part of each Service in the table, and differences of parts."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -11,7 +11,7 @@ from tests.bench.peers.table import TABLE, setup
 
 
 class Share(Struct, frozen=True):
-    """What one Service has in the table: chains with rules, elements with what stands in braces, dynamic sets."""
+    """The part of a Service in the table: chains with rules, map and set elements, dynamic sets with timeouts."""
 
     chains: dict[str, tuple[str, ...]]
     elements: dict[tuple[str, str], str]
@@ -28,7 +28,7 @@ def _frontend(address: str) -> str:
 def _share(
     service: ServiceSpec, chains: dict[str, tuple[str, ...]], elements: dict[tuple[str, str], str], masquerade: str
 ) -> Share:
-    """Complete a Service's share with what both layouts have: frontends, the load balancer, affinity sets."""
+    """Add what both layouts have: frontends, the load balancer, affinity sets."""
     suffix, comment = service_suffix(service), f'comment "{port_text(service)}"'
     elements = elements | {
         ("cluster-ips", service.cluster_ip): "",
@@ -60,7 +60,7 @@ def _random_goto(service: ServiceSpec) -> str:
 
 
 def _endpoint_chains(service: ServiceSpec, first: Callable[[str], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return a chain for each endpoint; ``first`` gives the rules that an address begins with."""
+    """Return a chain for each endpoint, which begins with the rules of ``first``."""
     chains = {}
     for endpoint in service.endpoints:
         suffix, address = endpoint_suffix(service, endpoint), endpoint_address(endpoint)
@@ -71,7 +71,7 @@ def _endpoint_chains(service: ServiceSpec, first: Callable[[str], tuple[str, ...
 
 
 def share_of_endpoint_chains(service: ServiceSpec) -> Share:
-    """Up to 1.35: a chain for each endpoint, and marking by jumps."""
+    """Return the part of a Service up to kube-proxy 1.35: a chain for each endpoint, which marks by a jump."""
     outside = f"ip daddr {service.cluster_ip} ip saddr != {CLUSTER_CIDR} jump mark-for-masquerade"
     stuck = _sticky_rules(service) if service.affinity_seconds else ()
     chains = _endpoint_chains(service, lambda address: (f"ip saddr {address} jump mark-for-masquerade",))
@@ -80,7 +80,7 @@ def share_of_endpoint_chains(service: ServiceSpec) -> Share:
 
 
 def share_of_anonymous_maps(service: ServiceSpec) -> Share:
-    """From 1.36: an anonymous map in the chain of each Service; chains for endpoints only with affinity."""
+    """Return the part from 1.36 on: an anonymous map in the Service's chain; endpoint chains with affinity only."""
     local = (endpoint_address(endpoint) for endpoint in service.endpoints if is_local(endpoint))
     hairpin = {("hairpin-connections", f"{address} . {address} . tcp . {TARGET_PORT}"): "" for address in local}
     chains, rules = _map_rules(service)
@@ -100,20 +100,20 @@ def _map_rules(service: ServiceSpec) -> tuple[dict[str, tuple[str, ...]], tuple[
 
 
 class NftablesLayout:
-    """Either layout; it remembers nothing."""
+    """One of the two layouts; it keeps no state."""
 
     def __init__(self, share: Callable[[ServiceSpec], Share], *, marks_by_chain: bool) -> None:
         self._share = share
         self._marks_by_chain = marks_by_chain
 
     def load(self, services: Iterable[ServiceSpec]) -> Iterator[str]:
-        """Return the lines of a first sync."""
+        """Yield the lines of a first sync."""
         yield from setup(marks_by_chain=self._marks_by_chain)
         for service in services:
             yield from _difference(_NOTHING, self._share(service))
 
     def change(self, step: Step) -> Transactions:
-        """Return the sync after a step: the chains of a changed Service are emptied and written anew."""
+        """Return the sync after a step: the chains of changed Services are flushed and written again."""
         now: list[str] = []
         later: list[str] = []
         for before, after in step:

@@ -1,4 +1,4 @@
-"""The peers, as a table: their layout, and the program that loads it."""
+"""The peers: their layout, and the program that loads it."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ _EMPTY = ("*filter", "COMMIT", "*nat", "COMMIT")
 
 
 class Peer(Struct, frozen=True):
-    """``clear`` is read by ``clearing`` to remove everything again."""
+    """A peer. The program ``clearing`` reads ``clear`` to remove all rules."""
 
     layout: Callable[[], Layout]
     command: tuple[str, ...]

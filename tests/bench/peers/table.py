@@ -1,4 +1,4 @@
-"""What kube-proxy's table has without any Service, in nftables mode (behaviour C.3, C.4, C.10)."""
+"""kube-proxy's table without Services, in nftables mode (docs/behaviour/nftables.md#versions)."""
 
 from collections.abc import Iterator
 
@@ -75,7 +75,7 @@ _MARKED_INLINE = (
 
 
 def setup(*, marks_by_chain: bool) -> Iterator[str]:
-    """Return the table without Services, as lines; up to 1.35 a chain marked what was to be masqueraded."""
+    """Yield the lines of the table without Services. Up to kube-proxy 1.35 a chain sets the masquerade mark."""
     yield f'add table {TABLE} {{ comment "rules for kube-proxy" ; }}'
     for name, kind, hook, priority in _BASE_CHAINS:
         yield f"add chain {TABLE} {name} {{ type {kind} hook {hook} priority {priority} ; }}"
