@@ -1,25 +1,25 @@
-"""The form for programs: one JSON document.
+"""The format for programs: one JSON document.
 
-It is ASCII, keys stay in this order, and ``report.schema.json`` says all of it. ``version`` grows when something is
-taken away or gets another meaning; keys may be added without.
+It is ASCII, its keys keep their order, and ``report.schema.json`` is its schema. ``version`` grows if a key is removed
+or changes its meaning; new keys do not change it.
 
     version    1
-    verdict    equal (apart from what is meant), different, undecided, or nothing where no packets were compared
-    left       name of the side, and where it was read from; right alike
-    about      node, addresses, date, command, version of knft; empty where not known
-    seconds    how long the comparison took
-    remarks    what people should know beside
-    families   for each:
+    verdict    equal (only expected differences), different, undecided, or nothing (no packets were compared)
+    left       name of the side, and the files that it was read from; right is the same for the other side
+    about      node, addresses, date, command, version of knft; unknown values are empty
+    seconds    duration of the comparison
+    remarks    notes for people
+    families   for each IP family:
       family       IPv4 or IPv6
-      counts       classes of packets: equal, by_intent, different, undecided
-      differences  groups: cause (verdict, endpoints, masquerade, affinity, shares), service ("" is nobody's), left and
-                   right as sentences of what a client sees, classes (how many), examples
-      undecided    groups alike, with a sentence
-      unread       the rules that are not interpreted: side (left or right), chain, line (0: none), text
-      by_intent    groups: reason, service, sentence, classes, examples
+      counts       kinds of packets (packet classes): equal, by_intent (expected differences), different, undecided
+      differences  groups: cause (verdict, endpoints, masquerade, affinity, shares), service ("" if the destination is
+                   no frontend), left and right (sentences about what a client sees), classes (number), examples
+      undecided    groups: service, sentence, classes, examples
+      unread       rules that are not interpreted: side (left or right), chain, line (0 if there are no lines), text
+      by_intent    expected differences: reason, service, sentence, classes, examples
 
-An example has sender, destination and client in words; for each side what can be seen (share of the clients as a
-fraction, fate, endpoint, source, seconds of affinity or null), and the rules that are passed, in their order.
+An example has sender, destination and client as text; for each side the outcomes (share of the clients as a fraction,
+fate, endpoint, source, affinity timeout in seconds or null); and the rules that the packets hit, in order.
 """
 
 from json import dumps
@@ -27,18 +27,18 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from knft.interpret.compare.report import FamilyReport, Group, Report
-from knft.present.overview import kind, total
+from knft.interpret.compare.report import DifferenceGroup, FamilyReport, Report
+from knft.present.overview import result, total
 
 VERSION = 1
 
 
 def json(report: Report) -> str:
-    """Return a report as JSON text, with a newline at its end."""
+    """Return a report as JSON text with a final newline."""
     about = to_builtins(report.about)
     document = {
         "version": VERSION,
-        "verdict": kind(total(report)),
+        "verdict": result(total(report)),
         "left": {"name": report.left, "from": about.pop("left")},
         "right": {"name": report.right, "from": about.pop("right")},
         "about": about,
@@ -50,24 +50,38 @@ def json(report: Report) -> str:
 
 
 def _family(report: FamilyReport) -> dict[str, Any]:
-    meant = [group for group in report.groups if group.intent is not None]
-    undecided = [group for group in report.groups if group.intent is None and group.cause == "undecided"]
-    rest = [group for group in report.groups if group.intent is None and group.cause != "undecided"]
+    expected = [group for group in report.groups if group.reason is not None]
+    undecided = [group for group in report.groups if group.reason is None and group.cause == "undecided"]
+    different = [group for group in report.groups if group.reason is None and group.cause != "undecided"]
     return {
         "family": report.family,
         "counts": to_builtins(report.counts),
         "differences": [
-            {"cause": group.cause, "service": group.service, "left": group.left, "right": group.right, **_found(group)}
-            for group in rest
+            {
+                "cause": group.cause,
+                "service": group.service,
+                "left": group.left,
+                "right": group.right,
+                **_classes_and_examples(group),
+            }
+            for group in different
         ],
-        "undecided": [{"service": group.service, "sentence": group.sentence, **_found(group)} for group in undecided],
-        "unread": [to_builtins(rule) for rule in report.unread],
+        "undecided": [
+            {"service": group.service, "sentence": group.sentence, **_classes_and_examples(group)}
+            for group in undecided
+        ],
+        "unread": [to_builtins(rule) for rule in report.uninterpreted_rules],
         "by_intent": [
-            {"reason": group.intent, "service": group.service, "sentence": group.sentence, **_found(group)}
-            for group in meant
+            {
+                "reason": group.reason,
+                "service": group.service,
+                "sentence": group.sentence,
+                **_classes_and_examples(group),
+            }
+            for group in expected
         ],
     }
 
 
-def _found(group: Group) -> dict[str, Any]:
+def _classes_and_examples(group: DifferenceGroup) -> dict[str, Any]:
     return {"classes": group.classes, "examples": [to_builtins(example) for example in group.examples]}

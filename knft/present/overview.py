@@ -1,4 +1,4 @@
-"""What every form shows of a report: a verdict in words, differences by cause, intended ones by reason."""
+"""Arranges a report for people: a summary, differences by cause, expected differences by reason."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -6,58 +6,61 @@ from typing import Literal
 from msgspec import Struct
 
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.report import Example, Group, Report, Unread
-from knft.present.wording import counted
+from knft.interpret.compare.report import DifferenceGroup, Example, Report, UninterpretedRule
+from knft.present.formatting import format_count, format_number
 
-Kind = Literal["equal", "different", "undecided", "nothing"]
-"""How a comparison ends; nothing, where there was no class of packets at all."""
+Result = Literal["equal", "different", "undecided", "nothing"]
+"""The result of a comparison; ``nothing`` if there were no packets to compare."""
 
-EXAMPLES = 3
-"""So many examples are shown of an intended difference."""
+MAX_EXAMPLES = 3
+"""The most examples of an expected difference."""
 
 
 class Cause(Struct, frozen=True):
-    """What kind of difference it is, in words for people."""
+    """A kind of difference; ``key`` is its name in the JSON format."""
 
     key: str
     title: str
-    what: str
+    description: str
 
 
 CAUSES = (
-    Cause("verdict", "Another verdict", "served on one side, and refused, dropped or passed untranslated on the other"),
-    Cause("endpoints", "Other endpoints", "packets reach endpoints that the other side does not choose"),
-    Cause("masquerade", "Another source address", "the same endpoints see another client address"),
-    Cause("affinity", "Other session affinity", "clients stay with their endpoint for another time, or not at all"),
-    Cause("shares", "Other shares", "the same endpoints are chosen in other proportions"),
+    Cause("verdict", "Different verdict", "served on one side, but refused, dropped or not translated on the other"),
+    Cause("endpoints", "Different endpoints", "packets reach endpoints that the other side does not choose"),
+    Cause("masquerade", "Different source address", "the same endpoints see another client address"),
+    Cause("affinity", "Different session affinity", "clients keep their endpoint for another time, or not at all"),
+    Cause("shares", "Different shares", "the same endpoints are chosen with other probabilities"),
 )
-"""The gravest first."""
+"""The most serious first."""
 
 
-class Verdict(Struct, frozen=True):
-    """The answer: its kind, in one sentence, and what has to be known beside."""
+class Summary(Struct, frozen=True):
+    """The result, a headline for it, and the counts in words."""
 
-    kind: Kind
+    result: Result
     headline: str
     detail: str
 
 
 class Row(Struct, frozen=True):
-    """A group of differences, and the family that it is of."""
+    """A group of differences, with its IP family."""
 
     family: str
-    group: Group
+    group: DifferenceGroup
 
 
 class Section(Struct, frozen=True):
-    """All differences of one cause."""
+    """All unexpected differences with one cause."""
 
     cause: Cause
     rows: tuple[Row, ...]
 
 
-class Intended(Struct, frozen=True):
-    """All differences with one reason to be there, of all Services and families; ``""`` is no Service's packets."""
+class ExpectedDifferences(Struct, frozen=True):
+    """All expected differences with one reason, in both families.
+
+    ``services`` are the Service ports; ``""`` stands for packets to no Service.
+    """
 
     reason: str
     sentence: str
@@ -67,53 +70,53 @@ class Intended(Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """What they are found at, in words."""
-        named = {name.partition(":")[0] for name in self.services if name}
-        parts = [counted(len(named), "Service")] if named else []
+        """The number of Services, and whether packets to no Service differ, too."""
+        services = {name.partition(":")[0] for name in self.services if name}
+        parts = [format_count(len(services), "Service")] if services else []
         return " and ".join([*parts, *(["packets to no Service"] if "" in self.services else [])])
 
 
-class Doubt(Struct, frozen=True):
-    """A rule that is not interpreted, the family that it is of, and what the side is called."""
+class UninterpretedRow(Struct, frozen=True):
+    """A rule that is not interpreted, with its IP family and the name of its side."""
 
     family: str
     side: str
-    rule: Unread
+    rule: UninterpretedRule
 
 
 class Overview(Struct, frozen=True):
-    """A report in the order in which people read it."""
+    """The contents of a report, in the order in which people read them."""
 
-    verdict: Verdict
+    summary: Summary
     totals: Counts
     sections: tuple[Section, ...]
     undecided: tuple[Row, ...]
-    doubts: tuple[Doubt, ...]
-    intended: tuple[Intended, ...]
+    uninterpreted_rules: tuple[UninterpretedRow, ...]
+    expected: tuple[ExpectedDifferences, ...]
 
     @property
     def differences(self) -> int:
-        """How many groups of differences there are, those by intent left out."""
+        """The number of groups of unexpected differences."""
         return sum(len(section.rows) for section in self.sections)
 
 
 def overview(report: Report) -> Overview:
-    """Return a report as people read it."""
-    rows = sorted(_rows(report), key=_by_service)
-    different = [row for row in rows if row.group.intent is None and row.group.cause != "undecided"]
+    """Return a report arranged for people."""
+    rows = sorted(_rows(report), key=_service_order)
+    different = [row for row in rows if row.group.reason is None and row.group.cause != "undecided"]
     totals = total(report)
     return Overview(
-        _verdict(totals, [row.group.service for row in different]),
+        _summary(totals, [row.group.service for row in different]),
         totals,
         tuple(_sections(different)),
         tuple(row for row in rows if row.group.cause == "undecided"),
-        tuple(_doubts(report)),
-        tuple(_intended([row for row in rows if row.group.intent is not None])),
+        tuple(_uninterpreted_rows(report)),
+        tuple(_expected_differences([row for row in rows if row.group.reason is not None])),
     )
 
 
 def total(report: Report) -> Counts:
-    """Return the counts of all families together."""
+    """Return the sum of the counts of all families."""
     counts = [item.counts for item in report.families]
     return Counts(
         equal=sum(item.equal for item in counts),
@@ -123,8 +126,8 @@ def total(report: Report) -> Counts:
     )
 
 
-def kind(counts: Counts) -> Kind:
-    """Return how a comparison with these counts ends."""
+def result(counts: Counts) -> Result:
+    """Return the result of a comparison with these counts."""
     if counts.different:
         return "different"
     if counts.undecided:
@@ -132,24 +135,24 @@ def kind(counts: Counts) -> Kind:
     return "equal" if counts.equal or counts.by_intent else "nothing"
 
 
-def _verdict(counts: Counts, services: Iterable[str]) -> Verdict:
-    found = kind(counts)
-    named = {name.partition(":")[0] for name in services if name}
-    place = f" at {counted(len(named), 'Service')}" if named else ", at no Service that is known"
-    headlines: dict[Kind, str] = {
+def _summary(counts: Counts, service_ports: Iterable[str]) -> Summary:
+    found = result(counts)
+    services = {name.partition(":")[0] for name in service_ports if name}
+    place = f" at {format_count(len(services), 'Service')}" if services else ", but at no known Service"
+    headlines: dict[Result, str] = {
         "different": f"Clients would see a difference{place}",
-        "undecided": "No difference is known, but not everything could be decided",
-        "equal": "Both sides do the same" + (", but for what is meant" if counts.by_intent else ""),
-        "nothing": "Nothing was compared: neither side tells any packets apart",
+        "undecided": "No difference was found, but some packets are undecided",
+        "equal": "Both sides do the same" + (", except for expected differences" if counts.by_intent else ""),
+        "nothing": "Nothing was compared: the rules of neither side tell any packets apart",
     }
-    return Verdict(found, headlines[found], ", ".join(_figures(counts)))
+    return Summary(found, headlines[found], ", ".join(_count_phrases(counts)))
 
 
-def _figures(counts: Counts) -> Iterator[str]:
-    yield f"{counted(counts.different, 'class')} of packets {'differs' if counts.different == 1 else 'differ'}"
-    yield f"{counted(counts.undecided, 'class')} undecided"
-    yield f"{counted(counts.by_intent, 'class')} different by intent"
-    yield f"{counted(counts.equal, 'class')} equal"
+def _count_phrases(counts: Counts) -> Iterator[str]:
+    yield f"{format_count(counts.different, 'kind')} of packets {'differs' if counts.different == 1 else 'differ'}"
+    yield f"{format_number(counts.undecided)} undecided"
+    yield f"{format_number(counts.by_intent)} with expected differences"
+    yield f"{format_number(counts.equal)} equal"
 
 
 def _rows(report: Report) -> Iterator[Row]:
@@ -158,35 +161,35 @@ def _rows(report: Report) -> Iterator[Row]:
             yield Row(item.family, group)
 
 
-def _by_service(row: Row) -> tuple[bool, str, str, str]:
-    """Order by Service, those of no Service last."""
+def _service_order(row: Row) -> tuple[bool, str, str, str]:
+    """Order rows by Service port; packets to no Service come last."""
     return not row.group.service, row.group.service, row.family, row.group.sentence
 
 
 def _sections(rows: Iterable[Row]) -> Iterator[Section]:
-    found: dict[str, list[Row]] = {cause.key: [] for cause in CAUSES}
+    by_cause: dict[str, list[Row]] = {cause.key: [] for cause in CAUSES}
     for row in rows:
-        found.setdefault(row.group.cause, []).append(row)
-    known = {cause.key: cause for cause in CAUSES}
-    for key, listed in found.items():
+        by_cause.setdefault(row.group.cause, []).append(row)
+    causes = {cause.key: cause for cause in CAUSES}
+    for key, listed in by_cause.items():
         if listed:
-            yield Section(known.get(key, Cause(key, key.capitalize(), "")), tuple(listed))
+            yield Section(causes.get(key, Cause(key, key.capitalize(), "")), tuple(listed))
 
 
-def _doubts(report: Report) -> Iterator[Doubt]:
+def _uninterpreted_rows(report: Report) -> Iterator[UninterpretedRow]:
     for item in report.families:
-        for rule in item.unread:
-            yield Doubt(item.family, report.left if rule.side == "left" else report.right, rule)
+        for rule in item.uninterpreted_rules:
+            yield UninterpretedRow(item.family, report.left if rule.side == "left" else report.right, rule)
 
 
-def _intended(rows: Iterable[Row]) -> Iterator[Intended]:
-    """Yield them by reason, with examples of different Services."""
-    found: dict[tuple[str, str], list[Row]] = {}
+def _expected_differences(rows: Iterable[Row]) -> Iterator[ExpectedDifferences]:
+    """Yield expected differences by reason, with examples of different Service ports."""
+    by_reason: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        found.setdefault((row.group.intent or "", row.group.sentence), []).append(row)
-    for (reason, sentence), listed in sorted(found.items()):
+        by_reason.setdefault((row.group.reason or "", row.group.sentence), []).append(row)
+    for (reason, sentence), listed in sorted(by_reason.items()):
         services = dict.fromkeys(row.group.service for row in listed)
         classes = sum(row.group.classes for row in listed)
-        firsts = {row.group.service: row for row in reversed(listed) if row.group.examples}
-        examples = [(row.family, row.group.examples[0]) for row in reversed(firsts.values())]
-        yield Intended(reason, sentence, classes, tuple(services), tuple(examples[:EXAMPLES]))
+        first_rows = {row.group.service: row for row in reversed(listed) if row.group.examples}
+        examples = [(row.family, row.group.examples[0]) for row in reversed(first_rows.values())]
+        yield ExpectedDifferences(reason, sentence, classes, tuple(services), tuple(examples[:MAX_EXAMPLES]))

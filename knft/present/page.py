@@ -1,4 +1,4 @@
-"""The form to attach to a change request: one page of HTML that loads nothing, neither from outside nor beside it."""
+"""The format to attach to a change request: one HTML page that loads no other file."""
 
 import base64
 import hashlib
@@ -10,23 +10,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from knft.interpret.compare.report import Example, Group, Report, Seen
+from knft.interpret.compare.report import DifferenceGroup, Example, ObservedOutcome, Report
+from knft.present.formatting import escape_invisible, format_count, format_number, truncated
 from knft.present.overview import Cause, Overview, Row, overview
-from knft.present.wording import clipped, counted, number, visible
 
-ROWS = 5_000
-"""So many differences, undecided packets and uninterpreted rules are listed; a browser stays quick with them."""
+MAX_ROWS = 5_000
+"""The most groups of differences, and the most uninterpreted rules, on a page; a browser stays fast with these."""
 
-RULES_SIZE = 1_500_000
-"""So many characters of rules are in a page with many differences; mail systems take some MiB."""
+MAX_RULES_SIZE = 1_500_000
+"""The most characters of rules on a page; mail systems accept a few MiB."""
 
-NAMES = 200
-"""So many Services are named that differ for one reason by intent."""
+MAX_SERVICES = 200
+"""The most Services that are named for one expected difference."""
 
-LONGEST = 2_000
-"""So many characters of one rule or name are shown."""
+MAX_TEXT_LENGTH = 2_000
+"""The most characters of one rule or name."""
 
-_FATES = {"delivered": "delivered", "rejected": "refused", "dropped": "dropped", "undecided": "undecided"}
+_OUTCOME_TEXTS = {"delivered": "delivered", "rejected": "refused", "dropped": "dropped", "undecided": "undecided"}
 _RULE = re.compile(r"(?P<chain>[^:]*): (?:(?P<line>line \d+): )?(?P<text>.*)", re.DOTALL)
 _ICONS = {
     "equal": "M7 12.5l3.4 3.4L17 8.6",
@@ -36,47 +36,47 @@ _ICONS = {
 }
 
 
-class Shown(Struct, frozen=True):
-    """A row of the page: a group, its examples, and those whose rules there is room for."""
+class PageRow(Struct, frozen=True):
+    """A row of the page: a group, its examples, and the examples that are shown with their rules."""
 
     family: str
-    group: Group
+    group: DifferenceGroup
     with_rules: tuple[Example, ...]
     span: int
 
     @property
     def examples(self) -> list[Example]:
-        """The examples that there are."""
+        """All examples of the group."""
         return self.group.examples
 
     @property
     def left_tone(self) -> str:
-        """The gravest fate that an example has on the left."""
-        return _gravest(self.examples[0].left) if self.examples else ""
+        """The most serious disposition of the first example on the left."""
+        return _worst_outcome(self.examples[0].left) if self.examples else ""
 
     @property
     def right_tone(self) -> str:
-        """The gravest fate that an example has on the right."""
-        return _gravest(self.examples[0].right) if self.examples else ""
+        """The most serious disposition of the first example on the right."""
+        return _worst_outcome(self.examples[0].right) if self.examples else ""
 
 
-class PassedRule(Struct, frozen=True):
-    """A rule that an example passes: its chain and line, empty where not known, and its text."""
+class ExampleRule(Struct, frozen=True):
+    """A rule that the packets of an example hit; ``chain`` and ``line`` are empty if unknown."""
 
     chain: str
     line: str
     text: str
 
 
-class ShownSection(Struct, frozen=True):
+class PageSection(Struct, frozen=True):
     """The rows of one cause."""
 
     cause: Cause
-    rows: tuple[Shown, ...]
+    rows: tuple[PageRow, ...]
 
 
 def html(report: Report) -> str:
-    """Return a report as a page."""
+    """Return a report as one HTML page."""
     files = PackageLoader("knft", "present")
     environment = Environment(
         loader=files,
@@ -84,10 +84,10 @@ def html(report: Report) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_final,
+        finalize=_finalize,
     )
-    environment.filters |= {"figure": _figure, "prose": _prose}
-    # Ours, so that they go into the page as they are.
+    environment.filters |= {"figure": _format_figure, "prose": _code_between_backquotes}
+    # knft's own files need no escaping.
     style, script = (Markup(files.get_source(environment, name)[0]) for name in ("page.css", "page.js"))  # noqa: S704
     found = overview(report)
     return environment.get_template("page.html.j2").render(
@@ -95,102 +95,119 @@ def html(report: Report) -> str:
         found=found,
         style=style,
         script=script,
-        policy=_policy(style, script),
-        fates=_FATES,
+        policy=_security_policy(style, script),
+        fates=_OUTCOME_TEXTS,
         icons=_ICONS,
-        names=NAMES,
-        parted=parted,
+        max_services=MAX_SERVICES,
+        split_rule=split_rule,
         **_rows(report, found),
     )
 
 
 def _rows(report: Report, found: Overview) -> dict[str, Any]:
-    """Return what of the rows is in the page, and in words what is not."""
-    every = [row for section in found.sections for row in section.rows] + list(found.undecided)
-    listed = every[:ROWS]
-    rules = _with_room(listed, len(report.left) + len(report.right))
-    shown = [Shown(row.family, row.group, kept, _span(row)) for row, kept in zip(listed, rules, strict=True)]
+    """Return the rows that are on the page, and sentences about those that are left out."""
+    all_rows = [row for section in found.sections for row in section.rows] + list(found.undecided)
+    listed = all_rows[:MAX_ROWS]
+    rules = _choose_examples(listed, len(report.left) + len(report.right))
+    shown = [PageRow(row.family, row.group, chosen, _columns(row)) for row, chosen in zip(listed, rules, strict=True)]
     sections = []
     for section in found.sections:
-        mine, shown = shown[: len(section.rows)], shown[len(section.rows) :]
-        if mine:
-            sections.append(ShownSection(section.cause, tuple(mine)))
+        own, shown = shown[: len(section.rows)], shown[len(section.rows) :]
+        if own:
+            sections.append(PageSection(section.cause, tuple(own)))
     return {
         "sections": sections,
         "undecided": shown,
-        "doubts": found.doubts[:ROWS],
-        "left_out": list(_left_out(every, listed, rules, len(found.doubts))),
+        "uninterpreted": found.uninterpreted_rules[:MAX_ROWS],
+        "left_out": list(_omissions(all_rows, listed, rules, len(found.uninterpreted_rules))),
     }
 
 
-def _span(row: Row) -> int:
+def _columns(row: Row) -> int:
     return 3 if row.group.cause == "undecided" else 5
 
 
-def _with_room(rows: list[Row], names: int) -> list[tuple[Example, ...]]:
-    """Return for each row the examples whose rules are shown: first one of each row, then more.
+def _choose_examples(rows: list[Row], names: int) -> list[tuple[Example, ...]]:
+    """Return the examples of each row that are shown with their rules: first one of each row, then more.
 
-    ``names`` is how much an example takes to name both sides.
+    ``names`` is the number of characters that the names of both sides take in an example.
     """
-    room = RULES_SIZE
-    kept: list[list[Example]] = [[] for _ in rows]
+    available = MAX_RULES_SIZE
+    chosen: list[list[Example]] = [[] for _ in rows]
     for turn in range(max((len(row.group.examples) for row in rows), default=0)):
-        for row, mine in zip(rows, kept, strict=True):
-            # A row shows its examples from the first on: none after one that had no room.
-            if turn == len(mine) < len(row.group.examples):
+        for row, own in zip(rows, chosen, strict=True):
+            # A row shows its first examples: none after one that does not fit.
+            if turn == len(own) < len(row.group.examples):
                 example = row.group.examples[turn]
-                size = _size(example) + names
-                if size <= room:
-                    room -= size
-                    mine.append(example)
-    return [tuple(mine) for mine in kept]
+                size = _example_size(example) + names
+                if size <= available:
+                    available -= size
+                    own.append(example)
+    return [tuple(own) for own in chosen]
 
 
-def _size(example: Example) -> int:
+def _example_size(example: Example) -> int:
     rules = (*example.left_rules, *example.right_rules)
-    return sum(min(len(rule), LONGEST) + 50 for rule in rules) + 120 * (len(example.left) + len(example.right)) + 300
+    return (
+        sum(min(len(rule), MAX_TEXT_LENGTH) + 50 for rule in rules)
+        + 120 * (len(example.left) + len(example.right))
+        + 300
+    )
 
 
-def _left_out(every: list[Row], listed: list[Row], rules: list[tuple[Example, ...]], doubts: int) -> Iterator[str]:
-    rest = len(every) - len(listed)
+def _omissions(
+    all_rows: list[Row], listed: list[Row], rules: list[tuple[Example, ...]], uninterpreted: int
+) -> Iterator[str]:
+    rest = len(all_rows) - len(listed)
     if rest:
-        yield f"{counted(rest, 'more row')} of {len(every)} are left out here: -o json has them all"
-    silent = sum(len(row.group.examples) - len(kept) for row, kept in zip(listed, rules, strict=True))
-    if silent:
-        yield f"the rules of {counted(silent, 'example')} are left out, to keep this page small: -o json has them all"
-    if doubts > ROWS:
-        yield f"{counted(doubts - ROWS, 'more rule')} that are not interpreted are left out: -o json has them all"
+        yield f"{format_count(rest, 'more row')} of {len(all_rows)} are left out: -o json has all"
+    without_rules = sum(len(row.group.examples) - len(chosen) for row, chosen in zip(listed, rules, strict=True))
+    if without_rules:
+        count = format_count(without_rules, "example")
+        yield f"the rules of {count} are left out to keep this page small: -o json has all"
+    if uninterpreted > MAX_ROWS:
+        count = format_count(uninterpreted - MAX_ROWS, "more rule")
+        yield f"{count} that are not interpreted are left out: -o json has all"
 
 
-def _gravest(seen: tuple[Seen, ...]) -> str:
-    fates = {item.fate for item in seen}
-    return next((fate for fate in ("undecided", "dropped", "rejected", "delivered") if fate in fates), "")
+def _worst_outcome(outcomes: tuple[ObservedOutcome, ...]) -> str:
+    dispositions = {item.fate for item in outcomes}
+    return next(
+        (
+            disposition
+            for disposition in ("undecided", "dropped", "rejected", "delivered")
+            if disposition in dispositions
+        ),
+        "",
+    )
 
 
-def _final(value: object) -> object:
+def _finalize(value: object) -> object:
     """Return what is printed of a value, before it is escaped: others' words are made visible, and bounded."""
-    return clipped(visible(value), LONGEST) if type(value) is str else value
+    return truncated(escape_invisible(value), MAX_TEXT_LENGTH) if type(value) is str else value
 
 
-def parted(rule: str) -> PassedRule:
-    """Return the parts of a rule that an example passes; where they cannot be told, all of it is the text."""
+def split_rule(rule: str) -> ExampleRule:
+    """Return the chain, line and text of a rule of an example; all of it is the text if it has another form."""
     found = _RULE.fullmatch(rule)
-    return PassedRule(found["chain"], found["line"] or "", found["text"]) if found else PassedRule("", "", rule)
+    return ExampleRule(found["chain"], found["line"] or "", found["text"]) if found else ExampleRule("", "", rule)
 
 
-def _prose(text: str) -> Markup:
-    """Return words for people, with what they have between backquotes as code."""
-    parts = clipped(visible(text), LONGEST).split("`")
-    said = [Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)]
-    return Markup("").join(said)
+def _code_between_backquotes(text: str) -> Markup:
+    """Return a sentence with the parts between backquotes as code."""
+    parts = truncated(escape_invisible(text), MAX_TEXT_LENGTH).split("`")
+    pieces = [
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
+    ]
+    return Markup("").join(pieces)
 
 
-def _figure(count: int) -> str:
-    return number(count).replace(" ", "\N{NARROW NO-BREAK SPACE}")
+def _format_figure(count: int) -> str:
+    return format_number(count).replace(" ", "\N{NARROW NO-BREAK SPACE}")
 
 
-def _policy(style: str, script: str) -> str:
-    """Return what the page may do: nothing but this style and this script, known by their hashes."""
+def _security_policy(style: str, script: str) -> str:
+    """Return the Content-Security-Policy: only this style and this script, given by their hashes, are allowed."""
     hashed = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     allowed = f"style-src 'sha256-{hashed[0]}'; script-src 'sha256-{hashed[1]}'"
     return Markup(f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'")  # noqa: S704 - no one else's words

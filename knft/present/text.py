@@ -1,4 +1,4 @@
-"""The form for a terminal: the answer first, then tables."""
+"""The format for a terminal: the summary first, then tables."""
 
 from collections.abc import Iterable
 from io import StringIO
@@ -9,23 +9,23 @@ from rich.text import Text
 
 from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import Example, Report
-from knft.present.overview import Intended, Kind, Overview, Row, Section, overview
-from knft.present.wording import visible
+from knft.present.formatting import escape_invisible
+from knft.present.overview import ExpectedDifferences, Overview, Result, Row, Section, overview
 
-_UNBOUNDED = 1_000_000
-"""A width that no line reaches: tables are as wide as what is in them."""
+_UNLIMITED = 1_000_000
+"""A width that no line reaches: tables are as wide as their contents."""
 
-_COLOURS: dict[Kind, str] = {"equal": "green", "different": "red", "undecided": "yellow", "nothing": "yellow"}
+_COLOURS: dict[Result, str] = {"equal": "green", "different": "red", "undecided": "yellow", "nothing": "yellow"}
 
 
 def table(report: Report, *, width: int | None = None, colours: bool = False) -> str:
-    """Return a report as text: folded to a terminal's width, or in whole lines where there is none.
+    """Return a report as text; lines fold at ``width``, or never without one.
 
-    Nothing is ever cut off. Without colours the text is plain, and the same whatever the environment says.
+    Nothing is truncated. Without colours the text has no escape sequences, whatever the environment variables are.
     """
     out = Console(
         file=StringIO(),
-        width=width or _UNBOUNDED,
+        width=width or _UNLIMITED,
         force_terminal=colours,
         color_system="standard" if colours else None,
         legacy_windows=False,
@@ -36,20 +36,20 @@ def table(report: Report, *, width: int | None = None, colours: bool = False) ->
     )
     found = overview(report)
     with out.capture() as captured:
-        _head(out, report, found)
-        _differences(out, report, found)
-        _undecided(out, found)
-        _intended(out, found.intended)
-        _counts(out, report)
+        _print_summary(out, report, found)
+        _print_differences(out, report, found)
+        _print_undecided(out, found)
+        _print_expected(out, found.expected)
+        _print_counts(out, report)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def _head(out: Console, report: Report, found: Overview) -> None:
-    out.print(Text(visible(found.verdict.headline), f"bold {_COLOURS[found.verdict.kind]}"))
-    out.print(Text(found.verdict.detail))
+def _print_summary(out: Console, report: Report, found: Overview) -> None:
+    out.print(Text(escape_invisible(found.summary.headline), f"bold {_COLOURS[found.summary.result]}"))
+    out.print(Text(found.summary.detail))
     out.print()
     about = report.about
-    facts = _grid()
+    grid = _grid()
     for name, values in (
         ("left", (report.left, *about.left)),
         ("right", (report.right, *about.right)),
@@ -57,99 +57,103 @@ def _head(out: Console, report: Report, found: Overview) -> None:
         ("date", (about.date,)),
         ("command", (about.command,)),
     ):
-        said = ", ".join(value for value in values if value)
-        if said:
-            facts.add_row(Text(name, "dim"), Text(visible(said)))
+        text = ", ".join(value for value in values if value)
+        if text:
+            grid.add_row(Text(name, "dim"), Text(escape_invisible(text)))
     for remark in report.remarks:
-        facts.add_row(Text("remark", "yellow"), Text(visible(remark)))
-    out.print(facts)
+        grid.add_row(Text("remark", "yellow"), Text(escape_invisible(remark)))
+    out.print(grid)
 
 
-def _differences(out: Console, report: Report, found: Overview) -> None:
+def _print_differences(out: Console, report: Report, found: Overview) -> None:
     for section in found.sections:
-        _title(out, f"{section.cause.title} ({len(section.rows)})", section.cause.what)
-        out.print(_section(out, report, section))
+        _print_title(out, f"{section.cause.title} ({len(section.rows)})", section.cause.description)
+        out.print(_difference_table(out, report, section))
 
 
-def _section(out: Console, report: Report, section: Section) -> Table:
-    rows = _table("Service", "Family", "Classes", "", "What a client sees")
+def _difference_table(out: Console, report: Report, section: Section) -> Table:
+    rows = _table("Service", "Family", "Packets", "", "What a client sees")
     for row in section.rows:
         sides = (report.left, row.group.left), (report.right, row.group.right)
-        _add(out, rows, row, _seen(sides, row.group.examples))
+        _add_group(out, rows, row, _outcome_lines(sides, row.group.examples))
     return rows
 
 
-def _undecided(out: Console, found: Overview) -> None:
+def _print_undecided(out: Console, found: Overview) -> None:
     if found.undecided:
-        _title(out, f"Undecided ({len(found.undecided)})", "rules that are not interpreted decide on these packets")
-        rows = _table("Service", "Family", "Classes", "", "")
+        _print_title(
+            out, f"Undecided ({len(found.undecided)})", "rules that are not interpreted decide about these packets"
+        )
+        rows = _table("Service", "Family", "Packets", "", "")
         for row in found.undecided:
-            _add(out, rows, row, _seen((), row.group.examples))
+            _add_group(out, rows, row, _outcome_lines((), row.group.examples))
         out.print(rows)
-    if found.doubts:
-        _title(out, f"Rules that are not interpreted ({len(found.doubts)})")
+    if found.uninterpreted_rules:
+        _print_title(out, f"Rules that are not interpreted ({len(found.uninterpreted_rules)})")
         rules = _table("Side", "Family", "Line", "Chain", "Rule")
-        for doubt in found.doubts:
-            line = str(doubt.rule.line or "")
-            chain, said = visible(doubt.rule.chain), visible(doubt.rule.text)
-            rules.add_row(Text(visible(doubt.side)), doubt.family, line, Text(chain), Text(said))
+        for item in found.uninterpreted_rules:
+            line = str(item.rule.line or "")
+            chain, text = escape_invisible(item.rule.chain), escape_invisible(item.rule.text)
+            rules.add_row(Text(escape_invisible(item.side)), item.family, line, Text(chain), Text(text))
         out.print(rules)
 
 
-def _intended(out: Console, found: tuple[Intended, ...]) -> None:
+def _print_expected(out: Console, found: tuple[ExpectedDifferences, ...]) -> None:
     if not found:
         return
-    _title(out, "By intent", "differences of the two modes that are meant")
-    rows = _table("Reason", "Where", "Classes", "What differs")
+    _print_title(out, "Expected differences", "the two modes differ here by design")
+    rows = _table("Reason", "Where", "Packets", "What differs")
     for item in found:
-        rows.add_row(Text(visible(item.reason)), item.where, str(item.classes), Text(visible(item.sentence)))
+        rows.add_row(
+            Text(escape_invisible(item.reason)), item.where, str(item.classes), Text(escape_invisible(item.sentence))
+        )
     out.print(rows)
 
 
-def _counts(out: Console, report: Report) -> None:
-    _title(out, "Classes of packets")
-    rows = _table("", "Equal", "By intent", "Different", "Undecided", figures=True)
+def _print_counts(out: Console, report: Report) -> None:
+    _print_title(out, "Kinds of packets", "kinds that the rules of at least one side tell apart")
+    rows = _table("", "Equal", "Expected", "Different", "Undecided", all_numbers=True)
     for item in report.families:
-        rows.add_row(item.family, *_figures(item.counts))
+        rows.add_row(item.family, *_count_cells(item.counts))
     out.print(rows)
 
 
-def _figures(counts: Counts) -> list[str]:
+def _count_cells(counts: Counts) -> list[str]:
     return [str(count) for count in (counts.equal, counts.by_intent, counts.different, counts.undecided)]
 
 
-def _title(out: Console, title: str, what: str = "") -> None:
+def _print_title(out: Console, title: str, what: str = "") -> None:
     out.print()
-    out.print(Text.assemble((visible(title), "bold"), f": {visible(what)}" if what else ""))
+    out.print(Text.assemble((escape_invisible(title), "bold"), f": {escape_invisible(what)}" if what else ""))
 
 
-def _table(*columns: str, figures: bool = False) -> Table:
+def _table(*columns: str, all_numbers: bool = False) -> Table:
     found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for number, name in enumerate(columns):
-        is_figure = name in ("Classes", "Line") or (figures and number > 0)
-        found.add_column(name, justify="right" if is_figure else "left", overflow="fold")
+        is_number = name in ("Packets", "Line") or (all_numbers and number > 0)
+        found.add_column(name, justify="right" if is_number else "left", overflow="fold")
     return found
 
 
-def _add(out: Console, rows: Table, row: Row, seen: list[tuple[Text, Text]]) -> None:
-    """Add a group: its name and count beside the first line of what is seen."""
-    name = Text(visible(row.group.service) or "no Service's packets", "" if row.group.service else "dim")
+def _add_group(out: Console, rows: Table, row: Row, lines: list[tuple[Text, Text]]) -> None:
+    """Add a group; its Service, family and count are in the row of the first line."""
+    name = Text(escape_invisible(row.group.service) or "no Service's packets", "" if row.group.service else "dim")
     first: list[RenderableType] = [name, row.family, str(row.group.classes)]
-    if out.width == _UNBOUNDED:
-        # Nothing is folded, so that lines stay side by side: one row takes a third of the time of three.
-        seen = [(Text("\n").join(label for label, _ in seen), Text("\n").join(said for _, said in seen))]
-    for label, said in seen:
-        rows.add_row(*first, label, said)
+    if out.width == _UNLIMITED:
+        # Lines do not fold, so one row can hold all of them: rich takes a third of the time of three rows.
+        lines = [(Text("\n").join(label for label, _ in lines), Text("\n").join(text for _, text in lines))]
+    for label, text in lines:
+        rows.add_row(*first, label, text)
         first = ["", "", ""]
 
 
-def _seen(sides: Iterable[tuple[str, str]], examples: list[Example]) -> list[tuple[Text, Text]]:
-    """Return lines, each with its label: what is seen on either side, and the first example."""
-    found = [(Text(visible(name), "cyan"), Text(visible(said))) for name, said in sides]
+def _outcome_lines(sides: Iterable[tuple[str, str]], examples: list[Example]) -> list[tuple[Text, Text]]:
+    """Return labels and lines: the outcome on each side, and the first example."""
+    found = [(Text(escape_invisible(name), "cyan"), Text(escape_invisible(text))) for name, text in sides]
     for example in examples[:1]:
         known = "" if example.client == "new" else f", a client that {example.client}"
-        said = f"{example.sender} to {example.destination}{known}"
-        found.append((Text("example", "dim"), Text(visible(said), "dim")))
+        text = f"{example.sender} to {example.destination}{known}"
+        found.append((Text("example", "dim"), Text(escape_invisible(text), "dim")))
     return found
 
 

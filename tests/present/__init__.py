@@ -1,1 +1,1 @@
-"""The forms of a comparison's report: text, JSON, and a page that a browser opens."""
+"""Tests of the formats of a report: text, JSON, and the HTML page, also in a browser."""

@@ -22,26 +22,26 @@ _FLAGS = (
     "--disable-gpu",
     "--disable-dev-shm-usage",  # containers have little of it
 )
-_PATIENCE = 60.0
-"""Seconds in which a browser answers, on a machine that does much beside."""
+_TIMEOUT = 60.0
+"""Timeout for a reply of the browser, in seconds, on a busy machine."""
 
 
 class Browser:
     """One page of a browser.
 
-    ``requests`` are all addresses that it tried to ask for, ``stopped`` those of them that its own policy forbade, and
-    ``complaints`` whatever it logs.
+    ``requests`` are all addresses that it tried to ask for, ``blocked`` those of them that its own policy forbade, and
+    ``log_entries`` whatever it logs.
     """
 
-    def __init__(self, out: int, back: int) -> None:
-        """Attach to a new page; ``out`` and ``back`` are the pipes to the browser and from it."""
-        self._out, self._back = out, back
-        self._read = b""
+    def __init__(self, output_pipe: int, input_pipe: int) -> None:
+        """Attach to a new page; ``output_pipe`` and ``input_pipe`` are the pipes to the browser and from it."""
+        self._output_pipe, self._input_pipe = output_pipe, input_pipe
+        self._buffer = b""
         self._number = 0
         self._session: str | None = None
         self.requests: list[str] = []
-        self.stopped: list[str] = []
-        self.complaints: list[str] = []
+        self.blocked: list[str] = []
+        self.log_entries: list[str] = []
         self._urls: dict[str, str] = {}
         self._loads = 0
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
@@ -55,22 +55,22 @@ class Browser:
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
             message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        os.write(self._output_pipe, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                result: dict[str, Any] = answer["result"]
+            reply = self._next_message()
+            if reply.get("id") == self._number:
+                assert "error" not in reply, reply
+                result: dict[str, Any] = reply["result"]
                 return result
 
     def open(self, url: str) -> None:
         """Open a page, and wait until it has loaded."""
-        for log in (self.requests, self.stopped, self.complaints):
+        for log in (self.requests, self.blocked, self.log_entries):
             log.clear()
         loads = self._loads
         self.send("Page.navigate", url=url)
         while self._loads == loads:
-            self._next()
+            self._next_message()
 
     def run(self, script: str) -> Any:
         """Return the value of an expression of JavaScript in the page."""
@@ -78,52 +78,54 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def _next(self) -> dict[str, Any]:
+    def _next_message(self) -> dict[str, Any]:
         """Return the next message, having noted what it tells."""
-        deadline = time.monotonic() + _PATIENCE
-        while b"\0" not in self._read:
-            readable, _, _ = select.select([self._back], [], [], max(0, deadline - time.monotonic()))
-            assert readable, "the browser does not answer"
-            found = os.read(self._back, 1 << 20)
-            assert found, "the browser has ended"
-            self._read += found
-        text, _, self._read = self._read.partition(b"\0")
+        deadline = time.monotonic() + _TIMEOUT
+        while b"\0" not in self._buffer:
+            readable, _, _ = select.select([self._input_pipe], [], [], max(0, deadline - time.monotonic()))
+            assert readable, "the browser does not reply"
+            data = os.read(self._input_pipe, 1 << 20)
+            assert data, "the browser has ended"
+            self._buffer += data
+        text, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
-        self._note(message.get("method", ""), message.get("params", {}))
+        self._record(message.get("method", ""), message.get("params", {}))
         return message
 
-    def _note(self, event: str, details: dict[str, Any]) -> None:
+    def _record(self, event: str, details: dict[str, Any]) -> None:
         if event == "Page.loadEventFired":
             self._loads += 1
         elif event == "Network.requestWillBeSent":
             self.requests.append(details["request"]["url"])
             self._urls[details["requestId"]] = details["request"]["url"]
         elif event == "Network.loadingFailed" and details.get("blockedReason") == "csp":
-            self.stopped.append(self._urls[details["requestId"]])
+            self.blocked.append(self._urls[details["requestId"]])
         elif event in ("Log.entryAdded", "Runtime.exceptionThrown", "Audits.issueAdded"):
-            self.complaints.append(json.dumps(details))
+            self.log_entries.append(json.dumps(details))
 
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
     """Start a browser that keeps its own things in a folder, and end it."""
-    program = next((found for found in map(shutil.which, COMMANDS) if found), None)
+    program = next((data for data in map(shutil.which, COMMANDS) if data), None)
     assert program, f"none of {', '.join(COMMANDS)} is installed: sh tests/present/install.sh"
-    theirs_in, out = _pipe()
-    back, theirs_out = _pipe()
+    browser_input, output_pipe = _pipe()
+    input_pipe, browser_output = _pipe()
     flags = [*_FLAGS, f"--user-data-dir={folder}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    null_device = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     # It reads commands from 3 and answers at 4.
-    actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in ((theirs_in, 3), (theirs_out, 4))]
-    silence = [(os.POSIX_SPAWN_DUP2, nowhere, number) for number in (1, 2)]
-    pid = os.posix_spawn(program, [program, *flags], os.environ, file_actions=[*actions, *silence], setpgroup=0)
-    for number in (theirs_in, theirs_out, nowhere):
+    actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in ((browser_input, 3), (browser_output, 4))]
+    discarded_output = [(os.POSIX_SPAWN_DUP2, null_device, number) for number in (1, 2)]
+    pid = os.posix_spawn(
+        program, [program, *flags], os.environ, file_actions=[*actions, *discarded_output], setpgroup=0
+    )
+    for number in (browser_input, browser_output, null_device):
         os.close(number)
     try:
-        yield Browser(out, back)
+        yield Browser(output_pipe, input_pipe)
     finally:
-        os.close(out)
-        os.close(back)
+        os.close(output_pipe)
+        os.close(input_pipe)
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 

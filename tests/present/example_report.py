@@ -208,7 +208,7 @@ def equal() -> Report:
 
 
 def expected() -> Report:
-    """Return a report of differences that are expected_group, and no others."""
+    """Return a report with only expected differences."""
     groups = [expected_group(1, "default/web:http"), expected_group(1, "default/web:https"), expected_group(8, "")]
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, by_intent=6), groups)])
 

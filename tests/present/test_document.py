@@ -11,7 +11,7 @@ import knft.present
 from knft.interpret.compare.report import Report
 from knft.present import json
 from tests.present import example_report
-from tests.present.hostile import HARM, hostile
+from tests.present.hostile_report import HOSTILE_TEXTS, hostile_report
 
 _SCHEMA = parser.loads(Path(knft.present.__path__[0], "report.schema.json").read_text())
 
@@ -20,23 +20,23 @@ def parsed(report: Report) -> Any:
     return parser.loads(json(report))
 
 
-@pytest.mark.parametrize("name", ["realistic", "equal", "intended", "undecided"])
-def test_every_report_keeps_to_the_schema(name: str) -> None:
+@pytest.mark.parametrize("name", ["realistic", "equal", "expected", "undecided"])
+def test_report_matches_the_schema(name: str) -> None:
     report = getattr(example_report, name)()
 
     jsonschema.Draft202012Validator(_SCHEMA).validate(parsed(report))
-    jsonschema.Draft202012Validator(_SCHEMA).validate(parsed(hostile()))
+    jsonschema.Draft202012Validator(_SCHEMA).validate(parsed(hostile_report()))
 
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("realistic", "different"), ("equal", "equal"), ("intended", "equal"), ("undecided", "undecided")],
+    [("realistic", "different"), ("equal", "equal"), ("expected", "equal"), ("undecided", "undecided")],
 )
-def test_the_verdict_is_a_word_for_programs(name: str, verdict: str) -> None:
+def test_verdict_of_each_report(name: str, verdict: str) -> None:
     assert parsed(getattr(example_report, name)())["verdict"] == verdict
 
 
-def test_groups_are_apart_by_what_they_mean() -> None:
+def test_groups_are_sorted_into_differences_undecided_and_expected() -> None:
     first, second = parsed(example_report.realistic())["families"]
 
     assert [item["cause"] for item in first["differences"]] == ["verdict"] * 3 + ["endpoints", "masquerade", "affinity"]
@@ -49,9 +49,9 @@ def test_groups_are_apart_by_what_they_mean() -> None:
     assert first["counts"] == {"equal": 18412, "by_intent": 212, "different": 30, "undecided": 3}
 
 
-def test_others_words_are_whole_and_the_text_is_ascii() -> None:
-    text = json(hostile())
+def test_untrusted_text_is_complete_and_the_document_is_ascii() -> None:
+    text = json(hostile_report())
 
     assert text.isascii()
     services = [item["service"] for item in parser.loads(text)["families"][0]["differences"]]
-    assert services == list(HARM)
+    assert services == list(HOSTILE_TEXTS)

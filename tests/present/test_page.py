@@ -1,4 +1,4 @@
-"""The page as text; what a browser makes of it is in test_browser."""
+"""The HTML of the page; test_browser tests the page in a browser."""
 
 import re
 import subprocess
@@ -9,9 +9,9 @@ import pytest
 
 from knft.interpret.compare.report import Report
 from knft.present import html, page
-from knft.present.page import parted
+from knft.present.page import split_rule
 from tests.present import example_report
-from tests.present.hostile import HARM, hostile
+from tests.present.hostile_report import HOSTILE_TEXTS, hostile_report
 
 _ELEMENTS = frozenset(
     re.findall(
@@ -22,8 +22,8 @@ _ELEMENTS = frozenset(
 )
 
 
-class Reader(HTMLParser):
-    """Everything that a page consists of."""
+class PageParser(HTMLParser):
+    """The elements, attributes and text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -41,27 +41,27 @@ class Reader(HTMLParser):
         self.words.append(data)
 
 
-@pytest.mark.parametrize("name", ["realistic", "equal", "intended", "undecided"])
-def test_no_page_refers_to_anything_else(name: str) -> None:
-    reader = Reader(html(getattr(example_report, name)()))
+@pytest.mark.parametrize("name", ["realistic", "equal", "expected", "undecided"])
+def test_page_loads_no_other_resource(name: str) -> None:
+    parser = PageParser(html(getattr(example_report, name)()))
 
-    referring = {"src", "href", "srcset", "data", "action", "style", "background", "poster"}
-    assert not {key for key, _ in reader.attributes if key in referring or key.startswith("on")}
-    assert set(reader.elements) <= _ELEMENTS
-    assert reader.elements.count("script") == reader.elements.count("style") == 1
-
-
-def test_others_words_become_no_elements_and_no_attributes() -> None:
-    tame, wild = Reader(html(example_report.realistic())), Reader(html(hostile()))
-
-    assert set(wild.elements) <= _ELEMENTS
-    assert {key for key, _ in wild.attributes} <= {key for key, _ in tame.attributes}
-    assert wild.elements.count("script") == wild.elements.count("style") == 1
+    loading_attributes = {"src", "href", "srcset", "data", "action", "style", "background", "poster"}
+    assert not {key for key, _ in parser.attributes if key in loading_attributes or key.startswith("on")}
+    assert set(parser.elements) <= _ELEMENTS
+    assert parser.elements.count("script") == parser.elements.count("style") == 1
 
 
-def test_others_words_can_be_read() -> None:
-    text = html(hostile())
-    words = "".join(Reader(text).words)
+def test_untrusted_text_adds_no_elements_or_attributes() -> None:
+    ordinary, hostile_page = PageParser(html(example_report.realistic())), PageParser(html(hostile_report()))
+
+    assert set(hostile_page.elements) <= _ELEMENTS
+    assert {key for key, _ in hostile_page.attributes} <= {key for key, _ in ordinary.attributes}
+    assert hostile_page.elements.count("script") == hostile_page.elements.count("style") == 1
+
+
+def test_untrusted_text_is_shown_with_escapes() -> None:
+    text = html(hostile_report())
+    words = "".join(PageParser(text).words)
 
     assert text.encode()
     assert "\u202e" not in text
@@ -72,14 +72,14 @@ def test_others_words_can_be_read() -> None:
     assert "\N{PILE OF POO}" in words
 
 
-def test_very_long_words_are_cut_and_it_says_so() -> None:
-    words = "".join(Reader(html(hostile())).words)
+def test_long_text_is_truncated_with_a_notice() -> None:
+    words = "".join(PageParser(html(hostile_report())).words)
 
-    assert len(HARM[-1]) == 5_000
-    assert f"{HARM[-1][:2000]}… (3 000 more characters)" in words
+    assert len(HOSTILE_TEXTS[-1]) == 5_000
+    assert f"{HOSTILE_TEXTS[-1][:2000]}… (3 000 more characters)" in words
 
 
-def test_the_policy_allows_our_style_and_script_alone() -> None:
+def test_content_security_policy_allows_only_own_style_and_script() -> None:
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html(example_report.realistic()))
 
     assert re.fullmatch(
@@ -94,26 +94,28 @@ def test_the_policy_allows_our_style_and_script_alone() -> None:
     [
         (example_report.realistic(), "different"),
         (example_report.equal(), "equal"),
-        (example_report.intended(), "equal"),
+        (example_report.expected(), "equal"),
         (example_report.undecided(), "undecided"),
     ],
 )
-def test_the_headline_has_the_colour_of_the_verdict(report: Report, kind: str) -> None:
+def test_header_has_the_class_of_the_result(report: Report, kind: str) -> None:
     assert f'<header class="verdict {kind}">' in html(report)
 
 
-def test_a_page_with_5000_groups_has_all_of_them_and_a_few_mib() -> None:
+def test_page_with_5000_groups_shows_all_in_less_than_5_mib() -> None:
     text = html(example_report.large(5000))
 
     assert text.count('<tbody class="row"') == 5000
-    assert "left out, to keep this page small: -o json has them all" in text
+    assert "left out to keep this page small: -o json has all" in text
     assert len(text.encode()) < 5 << 20
 
 
-def test_rules_have_room_for_one_example_of_each_row_before_the_second_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_example_of_each_row_gets_space_for_rules_before_any_second_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     report = example_report.large(10)
     example = report.families[0].groups[0].examples[0]
-    monkeypatch.setattr(page, "RULES_SIZE", 15 * (page._size(example) + len(report.left + report.right)))
+    monkeypatch.setattr(page, "MAX_RULES_SIZE", 15 * (page._example_size(example) + len(report.left + report.right)))
 
     text = html(report)
 
@@ -123,12 +125,12 @@ def test_rules_have_room_for_one_example_of_each_row_before_the_second_of_any(mo
 
 
 def test_rows_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "ROWS", 4)
+    monkeypatch.setattr(page, "MAX_ROWS", 4)
 
     text = html(example_report.realistic())
 
     assert text.count('<tbody class="row"') == 4
-    assert "4 more rows of 8 are left out here: -o json has them all" in text
+    assert "4 more rows of 8 are left out: -o json has all" in text
 
 
 @pytest.mark.parametrize(
@@ -139,16 +141,16 @@ def test_rows_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
         ("no colon", "", "", "no colon"),
     ],
 )
-def test_a_passed_rule_is_told_apart(rule: str, chain: str, line: str, text: str) -> None:
-    assert parted(rule) == page.PassedRule(chain, line, text)
+def test_rule_of_an_example_is_split(rule: str, chain: str, line: str, text: str) -> None:
+    assert split_rule(rule) == page.ExampleRule(chain, line, text)
 
 
-def test_who_asks_for_json_loads_neither_library() -> None:
+def test_json_loads_neither_rich_nor_jinja2() -> None:
     code = (
         "import sys; from knft import present; from knft.interpret.compare.report import Report; "
         "present.json(Report('a', 'b', [])); print({'rich', 'jinja2'} & sys.modules.keys())"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "set()\n"
+    assert completed.stdout == "set()\n"

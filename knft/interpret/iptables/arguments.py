@@ -157,7 +157,7 @@ class RuleArguments(NamedTuple):
 class _OpenExtension(NamedTuple):
     """An extension while its options are parsed."""
 
-    jump: str
+    flag: str
     name: str
     options: list[Option]
 
@@ -183,8 +183,8 @@ class _Parser:
             self._position += 1
             inverted = word == "!"
             self._read_option(self._next_words("an option", 1)[0] if inverted else word, inverted=inverted)
-        matches = [extension for extension in self._extensions if extension.jump == "-m"]
-        targets = [extension for extension in self._extensions if extension.jump != "-m"]
+        matches = [extension for extension in self._extensions if extension.flag == "-m"]
+        targets = [extension for extension in self._extensions if extension.flag != "-m"]
         if len(targets) > 1:
             msg = f"two targets, {targets[0].name} and {targets[1].name}"
             raise CaptureError(msg)
@@ -192,12 +192,12 @@ class _Parser:
             tuple(sorted(self._header, key=_print_order)),
             tuple(
                 [
-                    Extension(extension.jump, extension.name, tuple(extension.options))
+                    Extension(extension.flag, extension.name, tuple(extension.options))
                     for extension in matches
                     if not _is_comment(extension)
                 ]
             ),
-            Extension(targets[0].jump, targets[0].name, tuple(targets[0].options)) if targets else None,
+            Extension(targets[0].flag, targets[0].name, tuple(targets[0].options)) if targets else None,
             _comment(matches),
         )
 
