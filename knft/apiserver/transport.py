@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
 
 
 class Transport:
-    """The way to one API server; safe to use from any thread."""
+    """What is needed to send requests to one API server; safe to use from any thread."""
 
     def __init__(
         self,

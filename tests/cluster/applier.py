@@ -34,15 +34,15 @@ class Applier:
     def apply(self, objects: Sequence[dict[str, Any]], *, with_service_cidr: bool = True) -> None:
         """Make the API server hold exactly these manifests, and a ServiceCIDR if ``with_service_cidr``."""
         self.refused = {}
-        wanted = desired_objects(objects, with_service_cidr=with_service_cidr)
-        held = self.list_objects()
+        desired = desired_objects(objects, with_service_cidr=with_service_cidr)
+        existing = self.list_objects()
         # Addresses and ports of removed objects have to be free before others can use them.
-        for key in [key for key in held if key not in wanted or _must_recreate(held[key], wanted[key])]:
-            self._delete(held.pop(key))
-        for namespace in {namespace for _, namespace, _ in wanted if namespace}:
+        for key in [key for key in existing if key not in desired or _must_recreate(existing[key], desired[key])]:
+            self._delete(existing.pop(key))
+        for namespace in {namespace for _, namespace, _ in desired if namespace}:
             self._ensure_namespace(namespace)
-        for key, one in wanted.items():
-            self._put(key, one, held.get(key))
+        for key, one in desired.items():
+            self._put(key, one, existing.get(key))
 
     def add(self, item: dict[str, Any]) -> None:
         """Add one object."""
@@ -118,11 +118,11 @@ def _stored(one: DesiredObject, before: dict[str, Any] | None) -> dict[str, Any]
     return {**one.item, "metadata": metadata, **status}
 
 
-def _must_recreate(held: dict[str, Any], wanted: DesiredObject) -> bool:
+def _must_recreate(existing: dict[str, Any], desired: DesiredObject) -> bool:
     """Tell whether an object has to be deleted and created again, because fields cannot be changed."""
-    if held["kind"] == "Node":
-        return bool(held["spec"].get("podCIDRs", []) != wanted.item.get("spec", {}).get("podCIDRs", []))
-    return any(_differs(held, wanted.item, names) for names in _IMMUTABLE[held["kind"]])
+    if existing["kind"] == "Node":
+        return bool(existing["spec"].get("podCIDRs", []) != desired.item.get("spec", {}).get("podCIDRs", []))
+    return any(_differs(existing, desired.item, names) for names in _IMMUTABLE[existing["kind"]])
 
 
 _IMMUTABLE: dict[str, Iterable[tuple[str, str]]] = {
@@ -132,8 +132,8 @@ _IMMUTABLE: dict[str, Iterable[tuple[str, str]]] = {
 }
 
 
-def _differs(held: dict[str, Any], wanted: dict[str, Any], names: tuple[str, str]) -> bool:
+def _differs(existing: dict[str, Any], desired: dict[str, Any], names: tuple[str, str]) -> bool:
     """Tell whether both objects have a field, with different values."""
     for name in filter(None, names):
-        held, wanted = (held or {}).get(name), (wanted or {}).get(name)  # type: ignore[assignment]
-    return bool(held) and bool(wanted) and held != wanted
+        existing, desired = (existing or {}).get(name), (desired or {}).get(name)  # type: ignore[assignment]
+    return bool(existing) and bool(desired) and existing != desired

@@ -89,9 +89,9 @@ class BackgroundChanges:
         out later, is refused then.
         """
         while True:
-            held = self._retry("get", item)
+            existing = self._retry("get", item)
             try:
-                self._put_over(held, item)
+                self._put_over(existing, item)
             except ApiError as error:
                 # An API server that has just started does not know all ServiceCIDRs yet.
                 if error.status == INVALID and "failed to allocate" not in str(error):
@@ -101,11 +101,11 @@ class BackgroundChanges:
             else:
                 return
 
-    def _put_over(self, held: dict[str, Any] | None, item: dict[str, Any]) -> None:
-        if held is None:
+    def _put_over(self, existing: dict[str, Any] | None, item: dict[str, Any]) -> None:
+        if existing is None:
             now = self._api.create(item)
         else:
-            version = {"resourceVersion": held["metadata"]["resourceVersion"]}
+            version = {"resourceVersion": existing["metadata"]["resourceVersion"]}
             now = self._api.replace({**item, "metadata": {**item["metadata"], **version}})
         if "status" in item and now.get("status") != item["status"]:
             self._api.replace({**now, "status": item["status"]}, "/status")

@@ -73,7 +73,10 @@ class FaultStage:
         # Callers reuse their source ports, and conntrack would send a UDP flow to its previous endpoint.
         flush_conntrack(self.node)
         frontends_by_host = {self.lab.host(client): frontends(client) for client in CLIENTS}
-        plans = {host: [frontend.target for frontend in seen] for host, seen in frontends_by_host.items()}
+        plans = {
+            host: [frontend.target for frontend in known_frontends]
+            for host, known_frontends in frontends_by_host.items()
+        }
         callers = ClientProcesses(plans, folder, ENDLESS, seed, pause=PAUSE)
         with (
             ResponderProcess(map(self.lab.host, PODS), TARGET_PORTS),
@@ -87,9 +90,9 @@ class FaultStage:
             self.wait_programmed()
             untranslated = untranslated_counter.packets
         checker = ConnectionChecker(changes.timelines)
-        for host, seen in frontends_by_host.items():
+        for host, known_frontends in frontends_by_host.items():
             for call in callers.connections(host):
-                checker.check(seen[call.target], call)
+                checker.check(known_frontends[call.target], call)
         return FaultResult(
             checker.answered.total(), checker.faults, untranslated, table_differences(self.cluster, folder, FLAGS)
         )

@@ -45,13 +45,13 @@ def test_stored_objects_equal_the_manifests(cluster: Cluster) -> None:
                     assert _node_ports(stored[key]) == _node_ports(item) or item["spec"].get("type") == "NodePort"
 
 
-def test_short_lived_tokens_are_accepted_until_they_expire(account: ServiceAccount) -> None:
+def test_short_lived_tokens_are_accepted_until_they_expire(service_account: ServiceAccount) -> None:
     """Tokens that the tests sign are like those of the API server, except for their lifetime."""
-    assert account.is_accepted(account.token())
-    assert account.is_accepted(account.short_lived_token(3600))
-    assert not account.is_accepted(account.short_lived_token(-1))
-    with pytest.raises(ApiError, match=account.name):
-        account.client(account.short_lived_token(3600)).list("Secret")
+    assert service_account.is_accepted(service_account.token())
+    assert service_account.is_accepted(service_account.short_lived_token(3600))
+    assert not service_account.is_accepted(service_account.short_lived_token(-1))
+    with pytest.raises(ApiError, match=service_account.name):
+        service_account.client(service_account.short_lived_token(3600)).list("Secret")
 
 
 def _node_ports(service: dict[str, object]) -> list[object]:

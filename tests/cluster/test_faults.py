@@ -29,10 +29,10 @@ pytestmark = pytest.mark.kernel
 
 @pytest.fixture(scope="module")
 def stage(
-    lab: Lab, cluster: Cluster, account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
+    lab: Lab, cluster: Cluster, service_account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FaultStage]:
     add_client_addresses(lab)
-    daemon = KnftProcess(cluster, account, tmp_path_factory.mktemp("faults"))
+    daemon = KnftProcess(cluster, service_account, tmp_path_factory.mktemp("faults"))
     try:
         yield FaultStage(lab, cluster, daemon)
     finally:
@@ -114,19 +114,19 @@ def test_etcd_is_compacted(stage: FaultStage, tmp_path: Path) -> None:
     _expect_no_faults(stage, tmp_path, disturb)
 
 
-def test_token_is_rotated(stage: FaultStage, account: ServiceAccount, tmp_path: Path) -> None:
+def test_token_is_rotated(stage: FaultStage, service_account: ServiceAccount, tmp_path: Path) -> None:
     """The old token has expired before the next request."""
     cluster, volume = stage.cluster, stage.daemon.volume
 
     def disturb() -> None:
-        old = account.short_lived_token(3)
+        old = service_account.short_lived_token(3)
         volume.replace(old)
         # The API server caches accepted tokens for a while; a new one does not know them.
         cluster.apiserver.kill()
         cluster.apiserver.start()
         cluster.wait_ready()
-        wait_until(lambda: not account.is_accepted(old), "the token does not expire")
-        volume.replace(account.token())
+        wait_until(lambda: not service_account.is_accepted(old), "the token does not expire")
+        volume.replace(service_account.token())
         cluster.apiserver.kill()
         cluster.apiserver.start()
         cluster.wait_ready()
@@ -152,8 +152,8 @@ def test_node_loses_its_addresses(stage: FaultStage, tmp_path: Path) -> None:
     (node,) = Scenario("", [], ()).manifests()
 
     def disturb() -> None:
-        held = stage.cluster.api.get(node)
-        stage.cluster.api.replace({**held, "status": {**held["status"], "addresses": []}}, "/status")
+        current = stage.cluster.api.get(node)
+        stage.cluster.api.replace({**current, "status": {**current["status"], "addresses": []}}, "/status")
         wait_until(lambda: "has lost its addresses" in stage.daemon.log.read_text(), "knft does not log it")
         time.sleep(DOWN_SECONDS)
         stage.applier.add(node)

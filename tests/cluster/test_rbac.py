@@ -33,21 +33,25 @@ ALLOWED = {
 pytestmark = pytest.mark.kernel
 
 
-def test_service_account_has_exactly_the_rights_of_the_role(account: ServiceAccount) -> None:
+def test_service_account_has_exactly_the_rights_of_the_role(service_account: ServiceAccount) -> None:
     """The API server is asked for each verb, in all namespaces."""
-    user = account.client()
+    user = service_account.client()
     table = [(*resource, verb) for resource in [*RESOURCES, *OTHERS] for verb in VERBS]
     assert {place for place in table if _is_allowed(user, *place)} == ALLOWED
 
 
-def test_other_rights_are_those_of_every_account(cluster: Cluster, account: ServiceAccount) -> None:
+def test_other_rights_are_those_of_every_account(cluster: Cluster, service_account: ServiceAccount) -> None:
     """An account without any role has the other rights of the account, too."""
-    nobody = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "default"}}
-    cluster.api.ensure(nobody)
+    other_account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "nobody", "namespace": "default"},
+    }
+    cluster.api.ensure(other_account)
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     path = "/api/v1/namespaces/default/serviceaccounts/nobody/token"
     token = cluster.api.call("POST", path, request)["status"]["token"]
-    own, others = (_rights(user) for user in (account.client(), cluster.token_client(token)))
+    own, others = (_rights(user) for user in (service_account.client(), cluster.token_client(token)))
     assert others <= own
     assert own - others == ALLOWED
 
@@ -62,10 +66,12 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["resources"][0])
-def test_each_rule_is_needed(cluster: Cluster, account: ServiceAccount, tmp_path: Path, rule: dict[str, Any]) -> None:
+def test_each_rule_is_needed(
+    cluster: Cluster, service_account: ServiceAccount, tmp_path: Path, rule: dict[str, Any]
+) -> None:
     """Without the rule knft logs what is forbidden, retries, and recovers when the rule is back."""
     _expect_forbidden_and_recovery(
-        cluster, account, tmp_path, rule["resources"][0], [other for other in RULES if other != rule]
+        cluster, service_account, tmp_path, rule["resources"][0], [other for other in RULES if other != rule]
     )
 
 
@@ -81,9 +87,9 @@ def test_each_verb_is_needed(old_cluster: Cluster, tmp_path: Path, rule: dict[st
 
 
 def _expect_forbidden_and_recovery(
-    cluster: Cluster, account: ServiceAccount, folder: Path, resource: str, rules: list[dict[str, Any]]
+    cluster: Cluster, service_account: ServiceAccount, folder: Path, resource: str, rules: list[dict[str, Any]]
 ) -> None:
-    daemon = KnftProcess(cluster, account, folder, *FLAGS)
+    daemon = KnftProcess(cluster, service_account, folder, *FLAGS)
     cluster.api.ensure({**ROLE, "rules": rules})
     Applier(cluster).apply(Scenario("", [], ()).manifests())
     try:
@@ -98,8 +104,8 @@ def _expect_forbidden_and_recovery(
 
 
 def _logs_forbidden(daemon: KnftProcess, resource: str) -> bool:
-    said = daemon.log.read_text().splitlines()
-    return any(resource in line and "forbidden" in line for line in said)
+    lines = daemon.log.read_text().splitlines()
+    return any(resource in line and "forbidden" in line for line in lines)
 
 
 def _is_allowed(user: Api, group: str, resource: str, verb: str) -> bool:

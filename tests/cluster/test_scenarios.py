@@ -21,10 +21,10 @@ pytestmark = pytest.mark.kernel
 
 @pytest.fixture(scope="module")
 def runner(
-    lab: Lab, cluster: Cluster, account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
+    lab: Lab, cluster: Cluster, service_account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ScenarioRunner]:
     folder = tmp_path_factory.mktemp("scenarios")
-    with closing(ApiServerMode(cluster, account, folder)) as mode, scenario_runner(lab, folder, mode) as runner:
+    with closing(ApiServerMode(cluster, service_account, folder)) as mode, scenario_runner(lab, folder, mode) as runner:
         yield runner
     knft(lab.host("node").namespace, "cleanup")
 

@@ -30,7 +30,7 @@ def test_go_mod_without_a_release_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("printed", "version"),
     [
         ("go version go1.26.6 linux/amd64", "go1.26.6"),
         ("go version go1.27 linux/arm64", "go1.27"),
@@ -39,8 +39,8 @@ def test_go_mod_without_a_release_is_an_error() -> None:
         ("", None),
     ],
 )
-def test_old_go_is_not_used(said: str, version: str | None) -> None:
-    assert supported_version(said) == version
+def test_old_go_is_not_used(printed: str, version: str | None) -> None:
+    assert supported_version(printed) == version
 
 
 def test_failed_build_leaves_no_folder(tmp_path: Path) -> None:

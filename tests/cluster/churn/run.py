@@ -136,12 +136,12 @@ class ChurnRun:
 
     def _lost_writes(self, written: list[WriterResult]) -> list[str]:
         """Return the slices for which the API server does not have the last write."""
-        held = {item["metadata"]["name"]: item for item in self._cluster.api.list("EndpointSlice")}
+        stored = {item["metadata"]["name"]: item for item in self._cluster.api.list("EndpointSlice")}
         expected = {f"churn-{index}": numbers for one in written for index, numbers in one.addresses.items()}
         return [
             f"{name} differs from its last write"
             for name, numbers in expected.items()
-            if [item["addresses"][0] for item in held[name]["endpoints"]] != [address(number) for number in numbers]
+            if [item["addresses"][0] for item in stored[name]["endpoints"]] != [address(number) for number in numbers]
         ]
 
     def _wait_programmed(self) -> None:
