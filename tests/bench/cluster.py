@@ -79,10 +79,10 @@ class Shape(Struct, frozen=True):
 class Cluster:
     """The current Services. The first and the last one can have endpoints that answer."""
 
-    def __init__(self, shape: Shape, answering: tuple[int, ...] = ()) -> None:
+    def __init__(self, shape: Shape, reachable_endpoints: tuple[int, ...] = ()) -> None:
         self.shape = shape
         self.size = shape.services
-        self._answering = answering
+        self._reachable_endpoints = reachable_endpoints
         self._changed: dict[int, ServiceSpec] = {}
         self._next_endpoint = shape.services * shape.endpoints + shape.first_endpoints
 
@@ -109,8 +109,8 @@ class Cluster:
         return tuple(range(first, first + count))
 
     def _first_endpoints(self, number: int) -> tuple[int, ...]:
-        if self._answering and number in (0, self.shape.services - 1):
-            return self._answering
+        if self._reachable_endpoints and number in (0, self.shape.services - 1):
+            return self._reachable_endpoints
         each, first = self.shape.endpoints, self.shape.first_endpoints or self.shape.endpoints
         start = 0 if number == 0 else first + (number - 1) * each
         return tuple(range(start, start + (first if number == 0 else each)))

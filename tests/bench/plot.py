@@ -32,7 +32,7 @@ def plot(results: Results, path: Path, sizes: dict[str, int]) -> None:
     _lines(panels[1][0], results, sizes, (MEMORY, "kernel_mib"), "Kernel memory of the table, MiB")
     panels[1][0].set_yscale("linear")
     _bars(panels[1][1], results, sizes)
-    figure.suptitle(f"knft beside kube-proxy's layouts - {results.machine.get('machine', '')}", fontsize=11)
+    figure.suptitle(f"knft and kube-proxy's layouts - {results.machine.get('machine', '')}", fontsize=11)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

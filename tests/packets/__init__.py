@@ -6,5 +6,5 @@ knft, or time.
 
 import pytest
 
-# What is asserted there is told as in a test.
+# pytest explains failed assertions of these modules too.
 pytest.register_assert_rewrite("tests.packets.scenario_runner", "tests.packets.modes")

@@ -34,20 +34,20 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
-def crowded_lab(lab: Lab) -> Lab:
+def lab_with_clients(lab: Lab) -> Lab:
     """The lab; the outside host has 65 000 more addresses in each family."""
     add_client_addresses(lab)
     return lab
 
 
 @pytest.fixture
-def node(crowded_lab: Lab) -> Iterator[ProgrammedNode]:
+def node(lab_with_clients: Lab) -> Iterator[ProgrammedNode]:
     """The node under test, with servers on every pod of ``many_clients.PODS``."""
-    with Responders() as servers, ProgrammedNode(crowded_lab) as programmed:
+    with Responders() as servers, ProgrammedNode(lab_with_clients) as programmed:
         for pod in PODS:
             for port in (HTTP, ADMIN):
-                servers.serve(crowded_lab.host(pod), port, "tcp")
-                servers.serve(crowded_lab.host(pod), port, "udp")
+                servers.serve(lab_with_clients.host(pod), port, "tcp")
+                servers.serve(lab_with_clients.host(pod), port, "udp")
         yield programmed
 
 

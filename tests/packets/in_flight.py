@@ -153,7 +153,9 @@ def _run(
     sync_all: Callable[[], list[float]],
 ) -> InFlightResult:
     """Connect while ``sync_all`` runs, which returns the times of its commits."""
-    targets = {lab.host(name): [frontend.target for frontend in dialled] for name, dialled in client_frontends.items()}
+    targets = {
+        lab.host(name): [frontend.target for frontend in frontends_] for name, frontends_ in client_frontends.items()
+    }
     clients = ClientProcesses(targets, folder, ENDLESS, seed)
     with clients:
         clients.wait_for_connections()

@@ -122,11 +122,11 @@ class ScenarioRunner:
 @contextmanager
 def scenario_runner(lab: Lab, folder: Path, mode: Mode) -> Iterator[ScenarioRunner]:
     """Make a ScenarioRunner, and remove its rules at the end."""
-    scene = ScenarioRunner(lab, folder, mode)
+    runner = ScenarioRunner(lab, folder, mode)
     try:
-        yield scene
+        yield runner
     finally:
-        scene.clear()
+        runner.clear()
 
 
 class _Trial:

@@ -87,7 +87,7 @@ class KnftRun(LoggedProcess):
     def _library_processes(self) -> list[int]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-        return [pid for pid in children if b"knft.kernel.library_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture

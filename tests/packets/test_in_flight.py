@@ -10,25 +10,25 @@ from tests.support.lab.topology import Lab
 pytestmark = pytest.mark.kernel
 
 
-def test_verdict_never_leads_to_a_new_chain_without_rules(crowded_lab: Lab, tmp_path: Path) -> None:
+def test_verdict_never_leads_to_a_new_chain_without_rules(lab_with_clients: Lab, tmp_path: Path) -> None:
     """New chains are committed before the verdicts that lead to them (docs/design/transaction-phases.md)."""
-    result = run_new_chains(crowded_lab, tmp_path, seed=7)
+    result = run_new_chains(lab_with_clients, tmp_path, seed=7)
     print(result)
     assert result.lost == []
     assert result.during_commit > 100
 
 
-def test_packet_finds_an_endpoint_when_its_pool_shrinks(crowded_lab: Lab, tmp_path: Path) -> None:
+def test_packet_finds_an_endpoint_when_its_pool_shrinks(lab_with_clients: Lab, tmp_path: Path) -> None:
     """The second rule of each pool leads to the endpoint at index 0, which always exists."""
-    result = run_scaling(crowded_lab, tmp_path, seed=7, times=100)
+    result = run_scaling(lab_with_clients, tmp_path, seed=7, times=100)
     print(result)
     assert result.lost == []
     assert result.during_commit > 50
 
 
-def test_removed_endpoint_that_connects_to_itself_is_answered(crowded_lab: Lab, tmp_path: Path) -> None:
+def test_removed_endpoint_that_connects_to_itself_is_answered(lab_with_clients: Lab, tmp_path: Path) -> None:
     """Hairpin elements are removed after the pools: packets to their own client are still masqueraded."""
-    result = run_hairpin(crowded_lab, tmp_path, seed=7, times=200)
+    result = run_hairpin(lab_with_clients, tmp_path, seed=7, times=200)
     print(result)
     assert result.lost == []
     assert result.during_commit > 20
@@ -36,10 +36,10 @@ def test_removed_endpoint_that_connects_to_itself_is_answered(crowded_lab: Lab, 
 
 @pytest.mark.parametrize("cluster_ip_only", [False, True], ids=["all frontends", "cluster IP"])
 def test_packet_finds_an_endpoint_while_affinity_is_switched(
-    crowded_lab: Lab, tmp_path: Path, *, cluster_ip_only: bool
+    lab_with_clients: Lab, tmp_path: Path, *, cluster_ip_only: bool
 ) -> None:
     """Each time the Service's chains are new: committed before, or in one transaction if packets return from them."""
-    result = run_affinity_toggle(crowded_lab, tmp_path, seed=7, times=60, cluster_ip_only=cluster_ip_only)
+    result = run_affinity_toggle(lab_with_clients, tmp_path, seed=7, times=60, cluster_ip_only=cluster_ip_only)
     print(result)
     assert result.lost == []
     assert result.during_commit > 100

@@ -13,9 +13,9 @@ KILLS = 20
 pytestmark = pytest.mark.kernel
 
 
-def test_killed_knft_loses_no_connection(crowded_lab: Lab, tmp_path: Path) -> None:
+def test_killed_knft_loses_no_connection(lab_with_clients: Lab, tmp_path: Path) -> None:
     """While endpoints and Services change; and a start on an unchanged cluster changes nothing in the kernel."""
-    result = run_kills(crowded_lab, tmp_path, KILLS, seed=6)
+    result = run_kills(lab_with_clients, tmp_path, KILLS, seed=6)
     print(result)
     assert result.faults == []
     assert result.untranslated == 0

@@ -34,12 +34,12 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def served(crowded_lab: Lab) -> Iterator[Lab]:
+def served(lab_with_clients: Lab) -> Iterator[Lab]:
     """The lab with servers; knft's tables are removed afterwards."""
-    node = crowded_lab.host("node").namespace
+    node = lab_with_clients.host("node").namespace
     flush_conntrack(node)
-    with ResponderProcess(map(crowded_lab.host, PODS), [HTTP]):
-        yield crowded_lab
+    with ResponderProcess(map(lab_with_clients.host, PODS), [HTTP]):
+        yield lab_with_clients
     knft(node, "cleanup")
     flush_conntrack(node)
 

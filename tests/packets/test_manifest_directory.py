@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_rules_stay_when_the_directory_is_removed(namespace: Namespace, tmp_path
     with _following(namespace, folder) as process:
         wait_for_cluster_ips(namespace, {"1"})
         folder.rename(tmp_path / "away")
-        line = _line(process, "last good state")
+        line = _line(process, "keeping the last valid objects")
         assert str(folder) in line
         assert cluster_ip_octets(namespace) == {"1"}
         folder.mkdir()
@@ -152,8 +153,14 @@ def test_rules_stay_when_the_directory_is_removed(namespace: Namespace, tmp_path
 
 
 def _line(process: subprocess.Popen[str], words: str) -> str:
+    """Return the first log line with these words; knft is killed if there is none in time."""
     assert process.stderr is not None
-    return next(line for line in process.stderr if words in line)
+    limit = threading.Timer(TIMEOUT, process.kill)
+    limit.start()
+    try:
+        return next((line for line in process.stderr if words in line), "")
+    finally:
+        limit.cancel()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -14,9 +14,9 @@ CONNECTIONS = 60_000
 pytestmark = pytest.mark.kernel
 
 
-def test_no_connection_is_lost_while_endpoints_change(crowded_lab: Lab, tmp_path: Path) -> None:
+def test_no_connection_is_lost_while_endpoints_change(lab_with_clients: Lab, tmp_path: Path) -> None:
     """No connection fails, is untranslated, or violates a policy; sticky clients stay until they have to move."""
-    result = run_churn(crowded_lab, tmp_path, CONNECTIONS, seed=5)
+    result = run_churn(lab_with_clients, tmp_path, CONNECTIONS, seed=5)
     print(result)
     assert result.faults == []
     assert result.untranslated == 0

@@ -59,7 +59,7 @@ def _servers(lab: Lab, version: plan.Version, tries: int = TRIES, timeout: float
         for client, to, port in destinations
         for _ in range(tries)
     ]
-    return {outcome.server if isinstance(outcome, Answered) else "nobody" for outcome in outcomes}
+    return {outcome.server if isinstance(outcome, Answered) else "no answer" for outcome in outcomes}
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_knft_translates_before_the_leftovers_and_after_cleanup(
     assert "KUBE" not in node.run([f"{family.iptables}-{backend}-save"]).stdout
     assert _servers(lab, version) == {"local-2"}
     knft(node, "cleanup")
-    assert _servers(lab, version, tries=1, timeout=1.0) == {"nobody"}
+    assert _servers(lab, version, tries=1, timeout=1.0) == {"no answer"}
 
 
 def _without_affinity(family: leftovers.Family) -> str:

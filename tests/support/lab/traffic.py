@@ -24,7 +24,7 @@ from tests.support.lab.outcomes import Answered, AnyProtocol, Outcome, Protocol,
 from tests.support.lab.topology import Host
 from tests.support.waiting import TIMEOUT
 
-NO_ANSWER = "(nobody)"
+NO_ANSWER = "(no answer)"
 """Stands for the server of a connection without an answer, for whatever reason."""
 
 _MAX_ANSWER = 4096
