@@ -1,0 +1,174 @@
+"""Makes mutants of clusters in every mode, and checks that the comparison finds each and names its Service."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from knft.comparison.captures import Capture
+from knft.comparison.sides import Sides
+from knft.takeover.names import Mode
+from tests.mutation import (
+    iptables_operators,
+    iptables_rewrites,
+    ipvs_operators,
+    nftables_operators,
+    nftables_rewrites,
+)
+from tests.mutation.evaluation import Evaluation, evaluate
+from tests.mutation.iptables_save import IptablesSave
+from tests.mutation.ipvs_captures import IpvsCaptures
+from tests.mutation.nft_listing import NftListing
+from tests.mutation.operator import Expectation, Operator, Rewrite
+from tests.mutation.subjects import Subject, subjects
+
+
+class Target(NamedTuple):
+    """A mode of kube-proxy: its operators, and how its captures are made, edited and compared with knft."""
+
+    name: str
+    operators: Sequence[Operator[Any]]
+    rewrites: Sequence[Rewrite[Any]]
+    parse: Callable[[Subject], Any]
+    to_texts: Callable[[Subject, Any], Capture]
+    to_sides: Callable[[Subject, Capture], Sides]
+
+    def unchanged_sides(self, subject: Subject) -> Sides:
+        """Return the comparison of unchanged captures with knft."""
+        return self.to_sides(subject, self.to_texts(subject, self.parse(subject)))
+
+
+def _ipvs_captures(subject: Subject) -> IpvsCaptures:
+    assert subject.sync_input.node.ip is not None
+    return IpvsCaptures(
+        subject.captures(Mode.IPVS), subject.version, subject.service_names(), subject.sync_input.node.ip
+    )
+
+
+def _nftables(version: str, *, by_chains: bool) -> Target:
+    return Target(
+        f"nftables {version}",
+        nftables_operators.OPERATORS,
+        nftables_rewrites.REWRITES,
+        parse=lambda subject: NftListing(subject.nft_listing(by_chains=by_chains)),
+        to_texts=lambda _, listed: Capture(nftables=listed.document()),
+        to_sides=lambda subject, texts: subject.sides(Mode.NFTABLES, texts),
+    )
+
+
+TARGETS = (
+    Target(
+        "iptables",
+        iptables_operators.OPERATORS,
+        iptables_rewrites.REWRITES,
+        parse=lambda subject: IptablesSave(subject.captures(Mode.IPTABLES).rules),
+        to_texts=lambda subject, saved: Capture({subject.version: saved.text()}),
+        to_sides=lambda subject, texts: subject.sides(Mode.IPTABLES, texts),
+    ),
+    _nftables("1.35", by_chains=True),
+    _nftables("1.36", by_chains=False),
+    Target(
+        "ipvs",
+        ipvs_operators.OPERATORS,
+        (),
+        parse=_ipvs_captures,
+        to_texts=lambda _, node: node.texts(),
+        to_sides=lambda subject, texts: subject.sides(Mode.IPVS, texts),
+    ),
+)
+
+
+class Mutant(NamedTuple):
+    """A mutation and its evaluation."""
+
+    target: str
+    operator: str
+    subject: str
+    expectation: Expectation
+    evaluation: Evaluation
+
+    @property
+    def failure(self) -> str:
+        """The error of the comparison, empty if there is none."""
+        where = f"{self.target}, {self.operator}, {self.subject}"
+        if self.expectation.equivalent:
+            return (
+                f"{where}: different outcome, expected none: {self.evaluation.sentences}"
+                if self.evaluation.is_found
+                else ""
+            )
+        if not self.evaluation.is_found:
+            return f"{where}: survived, expected a difference at {self.expectation.services or 'any Service'}"
+        return (
+            ""
+            if self.evaluation.is_named
+            else f"{where}: expected a difference at {self.expectation.services}, found {self.evaluation.sentences}"
+        )
+
+
+def _seeded_random(target: Target, subject: Subject, change: Operator[Any] | Rewrite[Any]) -> Random:
+    return Random(f"{target.name} {subject.name} {change.name}")  # noqa: S311 - a seed, no secret
+
+
+def make_mutants(target: Target, seeds: Iterable[int]) -> Iterator[Mutant]:
+    """Yield a mutant of each operator for both families of each cluster, if the operator applies."""
+    for seed in seeds:
+        for subject in subjects(seed):
+            for operator in target.operators:
+                captures = target.parse(subject)
+                expectation = operator.change(captures, _seeded_random(target, subject, operator))
+                if expectation is not None:
+                    sides = target.to_sides(subject, target.to_texts(subject, captures))
+                    yield Mutant(target.name, operator.name, subject.name, expectation, evaluate(sides, expectation))
+
+
+def apply_rewrites(target: Target, seeds: Iterable[int]) -> Iterator[Mutant]:
+    """Yield the captures after each rewrite; all of them are equivalent."""
+    for seed in seeds:
+        for subject in subjects(seed):
+            for rewrite in target.rewrites:
+                captures = target.parse(subject)
+                if rewrite.change(captures, _seeded_random(target, subject, rewrite)):
+                    expectation = Expectation(("no Service",), equivalent=rewrite.description)
+                    sides = target.to_sides(subject, target.to_texts(subject, captures))
+                    yield Mutant(target.name, rewrite.name, subject.name, expectation, evaluate(sides, expectation))
+
+
+class Row(NamedTuple):
+    """The results of all mutants of one operator."""
+
+    target: str
+    operator: str
+    mutants: int
+    found: int
+    named: int
+    equivalent: int
+
+
+def summarise(results: Sequence[Mutant]) -> list[Row]:
+    """Return a row for each operator."""
+    groups: dict[tuple[str, str], list[Mutant]] = {}
+    for mutant in results:
+        groups.setdefault((mutant.target, mutant.operator), []).append(mutant)
+    return [_row(*key, group) for key, group in groups.items()]
+
+
+def _row(target: str, operator: str, group: list[Mutant]) -> Row:
+    changed = [mutant.evaluation for mutant in group if not mutant.expectation.equivalent]
+    found, named = sum(item.is_found for item in changed), sum(item.is_named for item in changed)
+    return Row(target, operator, len(group), found, named, len(group) - len(changed))
+
+
+def format_table(rows: Sequence[Row]) -> str:
+    """Return the table as text, with the totals."""
+    lines = [f"{'mode':14} {'operator':36} {'mutants':>7} {'found':>6} {'named':>6} {'equivalent':>10}"]
+    total = Row(
+        "all", f"{len(rows)} operators", *(sum(numbers) for numbers in zip(*(row[2:] for row in rows), strict=True))
+    )
+    lines += [f"{row[0]:14} {row[1]:36} {row[2]:7} {row[3]:6} {row[4]:6} {row[5]:10}" for row in (*rows, total)]
+    return "\n".join(lines)
+
+
+def equivalence_reasons(results: Iterable[Mutant]) -> list[str]:
+    """Return the reasons of equivalent mutants, by operator."""
+    found = {f"{mutant.target}, {mutant.operator}: {mutant.expectation.equivalent}": None for mutant in results}
+    return [line for line in found if not line.endswith(": ")]

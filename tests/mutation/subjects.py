@@ -1,0 +1,87 @@
+"""The captures to mutate: the rules of kube-proxy in each mode, for one cluster and IP family."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from knft.cli.flags import sync_flag_defaults
+from knft.cli.kube_proxy_options import iptables_settings, ipvs_settings, kube_proxy_options
+from knft.cli.options import config_from_options
+from knft.comparison.captures import Capture, read_capture
+from knft.comparison.kube_proxy_inputs import ObjectVersions, node_addresses, sync_inputs
+from knft.comparison.rendered import knft_rules
+from knft.comparison.sides import Sides
+from knft.families import IpVersion
+from knft.interpret.compare.foreign import foreign_rules
+from knft.interpret.compare.services import ServiceNames
+from knft.interpret.ranges import LOOPBACK, Ranges, ranges
+from knft.interpret.rules import RuleSet
+from knft.takeover.names import Mode
+from knft_compat import iptables, ipvs
+from knft_compat import sync_input as compat
+from knft_compat.captures import Captures, captures_after_first_sync
+from tests.mutation.clusters import NODE_ADDRESSES, Cluster, generate_cluster
+from tests.mutation.kube_proxy_nftables import Object, list_ruleset
+
+
+class Subject(NamedTuple):
+    """One IP family of a cluster: the input of kube-proxy, and the rules of knft."""
+
+    cluster: Cluster
+    version: IpVersion
+    sync_input: compat.SyncInput
+    knft: RuleSet
+
+    @property
+    def name(self) -> str:
+        """The cluster and the IP version, for messages."""
+        return f"cluster {self.cluster.seed}, IPv{self.version}"
+
+    def captures(self, mode: Mode) -> Captures:
+        """Return the captures of a node with kube-proxy in mode iptables or ipvs."""
+        options = {**sync_flag_defaults(), **self.cluster.options, "family": None}
+        if mode is Mode.IPTABLES:
+            return captures_after_first_sync(iptables.sync(self.sync_input, iptables_settings(options)))
+        return captures_after_first_sync(ipvs.sync(self.sync_input, ipvs_settings(options)))
+
+    def nft_listing(self, *, by_chains: bool) -> list[Object]:
+        """Return the nft listing of a node with kube-proxy in mode nftables, in one of its two layouts."""
+        flags: tuple[str, ...] = self.cluster.options["service_cidr"]
+        cidrs = tuple(cidr for flag in flags for cidr in flag.split(","))
+        return list_ruleset(self.sync_input, cidrs, by_chains=by_chains)
+
+    def sides(self, mode: Mode, texts: Capture) -> Sides:
+        """Return a capture and the rules of knft as the two sides of ``knft diff``."""
+        kube_proxy_rules, node_ranges = read_capture(texts)[self.version], self._node_ranges()
+        version = self.version
+        return Sides(
+            mode=mode,
+            kube_proxy_name="kube-proxy",
+            kube_proxy={version: kube_proxy_rules},
+            knft={version: self.knft},
+            node_addresses={version: node_ranges},
+            foreign={version: foreign_rules(kube_proxy_rules, node_ranges)},
+        )
+
+    def service_names(self) -> ServiceNames:
+        """Return the names of Services by frontend, from the rules of knft."""
+        return ServiceNames((self.knft,))
+
+    def _node_ranges(self) -> Ranges:
+        addresses = (item for item in self.cluster.node_addresses if item.version == self.version)
+        return ranges((*((int(item), int(item)) for item in addresses), *LOOPBACK[self.version]))
+
+
+@cache
+def subjects(seed: int) -> tuple[Subject, ...]:
+    """Return both families of the cluster of a seed."""
+    return tuple(_subjects(seed))
+
+
+def _subjects(seed: int) -> Iterator[Subject]:
+    cluster = generate_cluster(seed)
+    rules = knft_rules(cluster.changes, config_from_options(cluster.options))
+    options = kube_proxy_options(Mode.IPTABLES, cluster.options)
+    assert set(node_addresses(cluster.changes, options.config)) == set(NODE_ADDRESSES)
+    for family, sync_input in sync_inputs(ObjectVersions(cluster.changes, None), options):
+        yield Subject(cluster, family.version, sync_input, rules[family.version])
