@@ -1,4 +1,4 @@
-"""What ``knft diff`` compares, for clusters that are values: random ones, and those of scenarios."""
+"""Renders both sides of ``knft diff`` for given objects, random clusters and scenarios."""
 
 import json
 import shlex
@@ -20,53 +20,56 @@ Objects = Sequence[dict[str, Any]]
 
 
 def render_sides(mode: Mode, objects: Objects, arguments: Sequence[str]) -> Sides:
-    """Return knft and kube-proxy in a mode for some objects and flags."""
-    found = read_paths(("-",), _as_list(objects).encode())
-
+    """Return knft's and kube-proxy's rules for objects and flags."""
+    manifests = read_paths(("-",), _as_list(objects).encode())
     options = diff.make_context("diff", ["--filename=-", *arguments]).params
-    return rendered_sides_from_options(mode, found.changes, options)
+    return rendered_sides_from_options(mode, manifests.changes, options)
 
 
 def _as_list(objects: Objects) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
 
 
-def render_cluster(mode: Mode, world: Cluster) -> Sides:
+def render_cluster(mode: Mode, cluster: Cluster) -> Sides:
     """Return both sides for a random cluster."""
-    return render_sides(mode, _expressible(mode, world.objects), world_arguments(world))
+    return render_sides(mode, _expressible(mode, cluster.objects), cluster_arguments(cluster))
 
 
 _HALVES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
 
 
 def _expressible(mode: Mode, objects: Objects) -> Objects:
-    """Return objects that a mode can express: IPVS' sets hold no source range of all addresses, but both halves."""
-    return [_halved(item) if item["kind"] == "Service" else item for item in objects] if mode is Mode.IPVS else objects
+    """Return the objects as a mode can express them: ipsets cannot hold 0.0.0.0/0, but both of its halves."""
+    return (
+        [_with_halved_source_ranges(item) if item["kind"] == "Service" else item for item in objects]
+        if mode is Mode.IPVS
+        else objects
+    )
 
 
-def _halved(service: dict[str, Any]) -> dict[str, Any]:
+def _with_halved_source_ranges(service: dict[str, Any]) -> dict[str, Any]:
     spec = service["spec"]
     given = spec.get("loadBalancerSourceRanges", ())
     halves = [half for text in given for half in _HALVES.get(text, [text])]
     return {**service, "spec": {**spec, "loadBalancerSourceRanges": halves}}
 
 
-def diff_command(mode: Mode, world: Cluster) -> str:
-    """Return what shows a random cluster's comparison to people."""
-    objects = _as_list(_expressible(mode, world.objects))
-    return f"knft diff --against {mode.value} -f - {shlex.join(world_arguments(world))} <<'END'\n{objects}\nEND"
+def diff_command(mode: Mode, cluster: Cluster) -> str:
+    """Return the shell command that repeats the comparison of a random cluster."""
+    objects = _as_list(_expressible(mode, cluster.objects))
+    return f"knft diff --against {mode.value} -f - {shlex.join(cluster_arguments(cluster))} <<'END'\n{objects}\nEND"
 
 
-def world_arguments(world: Cluster) -> list[str]:
-    """Return a random cluster's settings as flags."""
-    return [f"--node={world.node}", *_flags(world.settings)]
+def cluster_arguments(cluster: Cluster) -> list[str]:
+    """Return a random cluster's settings as command line flags."""
+    return [f"--node={cluster.node}", *_flags(cluster.settings)]
 
 
 def _flags(settings: Settings) -> Iterator[str]:
     lists = {
         "--local-address": settings.addresses,
         "--node-ip": settings.node_ips,
-        "--nodeport-addresses": _spelled(settings.nodeport_addresses or ()),
+        "--nodeport-addresses": _nodeport_addresses(settings.nodeport_addresses or ()),
         "--service-cidr": settings.service_cidrs,
         "--cluster-cidr": settings.cluster_cidrs,
     }
@@ -80,18 +83,18 @@ def _flags(settings: Settings) -> Iterator[str]:
         yield "--masquerade-all"
 
 
-def _spelled(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words for NodePort addresses; ``localhost`` is none that knft takes, and its networks are the same."""
+def _nodeport_addresses(words: Sequence[str]) -> Iterator[str]:
+    """Yield NodePort addresses as flags; knft rejects ``localhost``, so use the equivalent networks."""
     for word in words:
         yield from ("127.0.0.0/8", "::1/128") if word == "localhost" else (word,)
 
 
 def render_scenario(mode: Mode, scenario: Scenario) -> Sides:
     """Return both sides for a scenario, on its node in the lab."""
-    return render_sides(mode, scenario.manifests(), [*scenario.arguments(), *_of_node(scenario)])
+    return render_sides(mode, scenario.manifests(), [*scenario.arguments(), *_node_arguments(scenario)])
 
 
-def _of_node(scenario: Scenario) -> Iterator[str]:
+def _node_arguments(scenario: Scenario) -> Iterator[str]:
     yield f"--node={plan.NODE.node_name}"
     given = [name.removeprefix("$") for name in scenario.addresses.get("node", ())]
     for name in ("node", "node.pods", *given):

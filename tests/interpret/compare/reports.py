@@ -1,16 +1,16 @@
-"""What tests ask of a report."""
+"""Extracts reasons and unexpected differences from reports."""
 
 from knft.interpret.compare.report import Report
 
 
 def reasons_in(report: Report) -> set[str]:
-    """Return why some packets fare otherwise, each reason by itself."""
-    intents = (group.reason for family in report.families for group in family.groups)
-    return {reason for intent in intents if intent is not None for reason in intent.split(" + ")}
+    """Return the reasons of all expected differences in a report."""
+    combined = (group.reason for family in report.families for group in family.groups)
+    return {reason for reasons in combined if reasons is not None for reason in reasons.split(" + ")}
 
 
 def unexpected_differences(report: Report) -> list[str]:
-    """Return what differs and is not meant, in words."""
+    """Return descriptions of all unexpected differences in a report."""
     return [
         f"{family.family} {group.service}: {group.sentence}; {group.examples[0]}"
         for family in report.families

@@ -1,4 +1,4 @@
-"""Each intended difference is needed, and covers nothing beside it."""
+"""Each expected difference is necessary, and none hides other differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from knft.takeover.names import Mode
 from tests.interpret.compare.rendered_sides import render_sides
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
 
-HERE, ELSEWHERE = {"addresses": ["10.244.1.11"], "nodeName": "node-1"}, {"addresses": ["10.244.2.11"]}
+LOCAL_ENDPOINT, REMOTE_ENDPOINT = {"addresses": ["10.244.1.11"], "nodeName": "node-1"}, {"addresses": ["10.244.2.11"]}
 FLAGS = (
     "--node=node-1",
     "--service-cidr=10.96.0.0/16",
@@ -51,7 +51,7 @@ def _slice(service: str, *endpoints: dict[str, Any]) -> dict[str, Any]:
 
 _BALANCED: dict[str, Any] = {"type": "LoadBalancer"}
 _LOCAL: dict[str, Any] = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
-CLUSTER = [
+OBJECTS = [
     {
         "apiVersion": "v1",
         "kind": "Node",
@@ -59,33 +59,33 @@ CLUSTER = [
         "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]},
     },
     _service("sticky", 10, sessionAffinity="ClientIP", externalIPs=["203.0.113.1"], **_BALANCED),
-    _slice("sticky", HERE, ELSEWHERE),
+    _slice("sticky", LOCAL_ENDPOINT, REMOTE_ENDPOINT),
     _service(
         "guarded", 11, vips=("203.0.113.2",), loadBalancerSourceRanges=["192.0.2.11/32", "198.51.100.0/25"], **_BALANCED
     ),
-    _slice("guarded", HERE, ELSEWHERE),
+    _slice("guarded", LOCAL_ENDPOINT, REMOTE_ENDPOINT),
     _service("elsewhere", 12, externalIPs=["203.0.113.3"], healthCheckNodePort=31012, **_LOCAL),
-    _slice("elsewhere", ELSEWHERE),
+    _slice("elsewhere", REMOTE_ENDPOINT),
     _service("here", 13, port=81, externalIPs=["10.96.0.10"], healthCheckNodePort=31013, **_LOCAL),
-    _slice("here", HERE, ELSEWHERE),
+    _slice("here", LOCAL_ENDPOINT, REMOTE_ENDPOINT),
     _service("empty", 14, vips=("203.0.113.4",), loadBalancerSourceRanges=["198.51.100.0/24"], **_BALANCED),
     _service("a-thief", 15, externalIPs=["203.0.113.1"]),
-    _slice("a-thief", ELSEWHERE),
-    # Here the last one has it in IPVS, there the older.
+    _slice("a-thief", REMOTE_ENDPOINT),
+    # In IPVS mode the youngest Service owns the frontend, in knft the oldest.
     _service("older", 16, externalIPs=["203.0.113.5"]),
-    _slice("older", HERE),
+    _slice("older", LOCAL_ENDPOINT),
     _service("the-last", 17, externalIPs=["203.0.113.5"]),
-    _slice("the-last", ELSEWHERE),
+    _slice("the-last", REMOTE_ENDPOINT),
 ]
 _CASES = [(item.reason, mode) for item in catalog.EXPECTED_DIFFERENCES for mode in item.modes]
-_OF_HOSTS = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
-"""Differences that it takes a host's own firewall to see: a chain that drops, in mode iptables."""
+_FIREWALL_CHAINS = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
+"""Differences that only occur with a host firewall: the chain whose policy is drop, in iptables mode."""
 
 
 @pytest.fixture(scope="module")
 def clusters() -> dict[Mode, Sides]:
-    """Both sides in either mode, in IPv4."""
-    found = {mode: render_sides(mode, CLUSTER, FLAGS) for mode in (Mode.IPTABLES, Mode.IPVS)}
+    """Both sides in each mode, for IPv4."""
+    found = {mode: render_sides(mode, OBJECTS, FLAGS) for mode in (Mode.IPTABLES, Mode.IPVS)}
     return {
         mode: replace(sides, kube_proxy={4: sides.kube_proxy[4]}, knft={4: sides.knft[4]})
         for mode, sides in found.items()
@@ -100,13 +100,15 @@ def _with_firewall(sides: Sides, chain: str) -> Sides:
 
 
 @pytest.mark.parametrize(("reason", "mode"), _CASES)
-def test_each_is_needed(reason: str, mode: Mode, clusters: dict[Mode, Sides], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one is not on the list, what it is about is a difference that is not meant."""
+def test_each_entry_is_necessary(
+    reason: str, mode: Mode, clusters: dict[Mode, Sides], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its entry in the catalog, a difference is unexpected."""
     sides = clusters[mode]
-    if reason in _OF_HOSTS and mode is Mode.IPTABLES:
-        sides = _with_firewall(sides, _OF_HOSTS[reason])
+    if reason in _FIREWALL_CHAINS and mode is Mode.IPTABLES:
+        sides = _with_firewall(sides, _FIREWALL_CHAINS[reason])
     report = compare(sides, lambda _, __: None)
-    # Where a host's firewall drops in a chain of its own, knft does not refuse before that.
+    # A host firewall that drops in a chain of its own runs before knft rejects.
     assert unexpected_differences(report) == [] or sides.foreign
     assert reason in reasons_in(report)
     monkeypatch.setattr(
@@ -119,7 +121,7 @@ Mutation = Callable[[RuleSet], RuleSet]
 
 
 def _without_element(name: str, *key: int) -> Mutation:
-    """Return what takes an element away, by the beginning of its key."""
+    """Return a mutation that removes the elements whose keys start with ``key``."""
 
     def mutate(rules: RuleSet) -> RuleSet:
         held: Collection = rules.collections[name]
@@ -138,8 +140,8 @@ def _without_rule(chain: str, about: str) -> Mutation:
     return mutate
 
 
-def _inert(chain: str) -> Mutation:
-    """Return what has a chain do nothing."""
+def _empty_chain(chain: str) -> Mutation:
+    """Return a mutation that empties a chain."""
 
     def nothing(_: Rule) -> tuple[Rule, ...]:
         return ()
@@ -147,7 +149,7 @@ def _inert(chain: str) -> Mutation:
     return lambda rules: edit_chain(rules, chain, nothing)
 
 
-_OF_KNFT: dict[str, Mutation] = {
+_MUTATIONS: dict[str, Mutation] = {
     "a cluster IP that is not live": _without_element("ip knft cluster-ips", CLUSTER_IP),
     "a frontend that leads nowhere": _without_element("ip knft service-ips", CLUSTER_IP, 6, 80),
     "a NodePort that leads nowhere": _without_element("ip knft service-nodeports", 6, 30011),
@@ -159,27 +161,27 @@ _OF_KNFT: dict[str, Mutation] = {
     "a guard that is gone": _without_element("ip knft guarded-frontends", VIP),
     "a client that may not dial": _without_element("ip knft source-ranges", VIP, 6, 80),
     "nothing masqueraded": _without_rule("ip knft masquerading", "mark"),
-    "no short cut for the node": _inert("ip knft external-local-nodeport-pool-tcp-1-of-2"),
-    "nothing refused": _inert("ip knft reject-chain"),
-    "no check of cluster IPs": _inert("ip knft cluster-ips-check"),
+    "no short cut for the node": _empty_chain("ip knft external-local-nodeport-pool-tcp-1-of-2"),
+    "nothing refused": _empty_chain("ip knft reject-chain"),
+    "no check of cluster IPs": _empty_chain("ip knft cluster-ips-check"),
 }
-_NOT_SEEN = {
+_UNNOTICED = {
     ("no check of cluster IPs", Mode.IPTABLES): "both that it does are intended",
     ("a policy that drops nothing", Mode.IPVS): "nothing is dropped there",
 }
 
 
 @pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
-@pytest.mark.parametrize("name", _OF_KNFT)
-def test_what_is_not_meant_is_found(name: str, mode: Mode, clusters: dict[Mode, Sides]) -> None:
-    """What knft does wrong beside an intended difference is not covered by it."""
+@pytest.mark.parametrize("name", _MUTATIONS)
+def test_mutation_of_knfts_rules_is_found(name: str, mode: Mode, clusters: dict[Mode, Sides]) -> None:
+    """An error in knft's rules is found although expected differences affect the same packets."""
     sides = clusters[mode]
-    report = compare(replace(sides, knft={4: _OF_KNFT[name](sides.knft[4])}), lambda _, __: None)
-    assert report.is_equal is ((name, mode) in _NOT_SEEN)
+    report = compare(replace(sides, knft={4: _MUTATIONS[name](sides.knft[4])}), lambda _, __: None)
+    assert report.is_equal is ((name, mode) in _UNNOTICED)
 
 
-def test_a_server_that_lost_an_endpoint_is_found(clusters: dict[Mode, Sides]) -> None:
-    """The same of kube-proxy's own rules."""
+def test_missing_real_server_is_found(clusters: dict[Mode, Sides]) -> None:
+    """An error in kube-proxy's rules is found as well."""
     sides = clusters[Mode.IPVS]
     rules = sides.kube_proxy[4]
 

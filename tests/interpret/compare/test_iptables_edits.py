@@ -1,4 +1,4 @@
-"""Which rules intended differences take out of kube-proxy's chains: its own, and not those that look alike."""
+"""The edits of iptables mode remove kube-proxy's own rules, and keep similar rules of others."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from knft.interpret.compare.expected_differences import iptables_edits as meant
 from knft.interpret.iptables import read
 from knft.interpret.rules import RuleSet
 
-CHANGES = (
+EDITS = (
     meant.remove_localnet_drop,
     meant.remove_invalid_drop,
     meant.remove_forward_accepts,
@@ -26,7 +26,7 @@ OWN = (
     f"KUBE-FIREWALL {FROM_OTHERS} {TO_LOOPBACK} {NOT_KNOWN} -j DROP",
     f"KUBE-FIREWALL {TO_LOOPBACK} {FROM_OTHERS} {NOT_KNOWN} -j DROP",
 )
-ALIKE = (
+SIMILAR = (
     "KUBE-FORWARD -s 10.0.0.1/32 -m conntrack --ctstate INVALID -j DROP",
     "KUBE-FORWARD -m conntrack --ctstate INVALID,NEW -j DROP",
     "KUBE-FORWARD -m conntrack --ctstate INVALID -j ACCEPT",
@@ -53,16 +53,16 @@ ALIKE = (
 def _remaining(rule: str) -> int:
     chain = rule.partition(" ")[0]
     rules: RuleSet = read(f"*filter\n:{chain} - [0:0]\n-A {rule}\nCOMMIT\n", 4)
-    for change in CHANGES:
+    for change in EDITS:
         rules = change(rules, rules)
     return len(rules.chains[f"filter {chain}"].rules)
 
 
 @pytest.mark.parametrize("rule", OWN)
-def test_kube_proxys_own_rules_are_meant(rule: str) -> None:
+def test_rules_of_kube_proxy_are_removed(rule: str) -> None:
     assert _remaining(rule) == 0
 
 
-@pytest.mark.parametrize("rule", ALIKE)
-def test_rules_that_look_alike_are_not(rule: str) -> None:
+@pytest.mark.parametrize("rule", SIMILAR)
+def test_similar_rules_are_kept(rule: str) -> None:
     assert _remaining(rule) == 1

@@ -1,8 +1,8 @@
-"""Random clusters: knft, kube-proxy and the model say the same of every packet.
+"""For random clusters, knft, kube-proxy and the model agree about every packet.
 
-knft's and kube-proxy's rules are compared by what becomes of every class of packets: no difference but by intent. And
-packets to every frontend, and just beside it, go through both: each fares as the model says, which has no rules.
-``KNFT_CLUSTERS`` and ``KNFT_CLUSTERS_SEED`` are how many clusters, and which.
+The comparison of knft's and kube-proxy's rules finds only expected differences. Packets to all frontends and near misses
+have the outcome that the model predicts in both rule sets. The environment variables ``KNFT_CLUSTERS`` and
+``KNFT_CLUSTERS_SEED`` set the number of clusters and the seed.
 """
 
 import os
@@ -25,8 +25,8 @@ from tests.packets.mode_differences import difference_names
 
 EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "30"))
 SEED = int(os.environ.get("KNFT_CLUSTERS_SEED", "1"))
-ALONE_IN_CAPTURES = {"forwarding rules"}
-"""It takes rules of others to see these."""
+ONLY_IN_CAPTURES = {"forwarding rules"}
+"""These differences only occur with rules of other programs."""
 RARE = {
     "another's cluster IP",
     "any own source",
@@ -37,11 +37,11 @@ RARE = {
     "marked everywhere",
     "own refusal",
 }
-"""So few clusters may not have these; ``test_intents`` has each."""
+"""A small number of clusters may not show these; ``test_expected_differences`` covers all."""
 
 
-def for_clusters(look: Callable[[Cluster], None], share: int = 1) -> None:
-    """Have something looked at in random clusters, or a part of them; one that fails is made as small as can be."""
+def for_clusters(check: Callable[[Cluster], None], share: int = 1) -> None:
+    """Run a check for random clusters, or for a ``share``-th of them; shrink a cluster that fails."""
     chosen = settings(
         max_examples=EXAMPLES // share,
         deadline=None,
@@ -50,49 +50,49 @@ def for_clusters(look: Callable[[Cluster], None], share: int = 1) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         print_blob=False,
     )
-    seed(SEED)(chosen(given(clusters())(look)))()
+    seed(SEED)(chosen(given(clusters())(check)))()
 
 
 @pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
 def test_rules_are_equal_by_outcome(mode: Mode) -> None:
-    """There is no difference but by intent, nothing is undecided, and every intended difference is seen."""
+    """There are only expected differences, nothing is undecided, and every expected difference occurs."""
     seen: Counter[str] = Counter()
 
-    def look(world: Cluster) -> None:
-        report = compare(render_cluster(mode, world), lambda _, __: None)
-        assert unexpected_differences(report) == [], diff_command(mode, world)
-        assert report.is_equal, diff_command(mode, world)
+    def check(cluster: Cluster) -> None:
+        report = compare(render_cluster(mode, cluster), lambda _, __: None)
+        assert unexpected_differences(report) == [], diff_command(mode, cluster)
+        assert report.is_equal, diff_command(mode, cluster)
         seen.update(reasons_in(report))
 
-    # Nearly everything differs by intent in mode ipvs, which takes long.
-    for_clusters(look, 1 if mode is Mode.IPTABLES else 3)
-    assert set(seen) >= difference_names(mode.value) - ALONE_IN_CAPTURES - RARE
+    # IPVS mode has expected differences for most packets, so its comparison is slow.
+    for_clusters(check, 1 if mode is Mode.IPTABLES else 3)
+    assert set(seen) >= difference_names(mode.value) - ONLY_IN_CAPTURES - RARE
 
 
 def test_rules_do_what_the_model_says() -> None:
-    """Of every packet: endpoints and how often each, masquerade, refusal, drop; who is remembered goes there again."""
+    """For every packet: endpoints with their shares, masquerading, rejection, drop, and session affinity."""
     tried: Counter[str] = Counter()
 
-    def look(world: Cluster) -> None:
-        packets = list(packets_for(world.objects, world.settings))
-        sides = render_cluster(Mode.IPTABLES, world)
-        wrong = [sentence for mode in _MODES for sentence in _wrong(mode, sides, world, packets)]
-        assert wrong == [], diff_command(Mode.IPTABLES, world)
+    def check(cluster: Cluster) -> None:
+        packets = list(packets_for(cluster.objects, cluster.settings))
+        sides = render_cluster(Mode.IPTABLES, cluster)
+        wrong = [sentence for mode in _MODES for sentence in _deviations(mode, sides, cluster, packets)]
+        assert wrong == [], diff_command(Mode.IPTABLES, cluster)
         tried.update(packet.origin for packet in packets)
 
-    for_clusters(look)
+    for_clusters(check)
     assert min(tried.values()) > 100 * EXAMPLES
 
 
 _MODES: tuple[ModelMode, ...] = ("nftables", "iptables")
 
 
-def _wrong(mode: ModelMode, sides: Sides, world: Cluster, packets: list[Packet]) -> list[str]:
-    """Return what rules of a mode do otherwise than the model, in words; no more than a few."""
+def _deviations(mode: ModelMode, sides: Sides, cluster: Cluster, packets: list[Packet]) -> list[str]:
+    """Return descriptions of up to three packets whose outcome in a mode's rules differs from the model."""
     found = []
     for version, rules in (sides.knft if mode == "nftables" else sides.kube_proxy).items():
-        walked = RuleOutcomes(rules, world.settings, packets)
-        proxy = ServiceModel(world.objects, world.node, world.settings, version, mode)
+        walked = RuleOutcomes(rules, cluster.settings, packets)
+        proxy = ServiceModel(cluster.objects, cluster.node, cluster.settings, version, mode)
         for packet in (packet for packet in packets if packet.family == version):
             said = proxy.outcome(packet)
             try:

@@ -1,4 +1,4 @@
-"""Scenarios by outcome: knft does what kube-proxy's modes do, but by intent, and for the reasons that packets give."""
+"""For every scenario, knft and kube-proxy's modes have only expected differences, with the scenario's reasons."""
 
 import pytest
 
@@ -19,7 +19,7 @@ CASES = [
 
 @pytest.mark.parametrize(("scenario", "mode"), CASES)
 def test_scenario(scenario: Scenario, mode: Mode) -> None:
-    """There is no difference but by intent, and each departure that a packet shows is found."""
+    """There are only expected differences, and the comparison finds each one that a packet of the scenario shows."""
     report = compare(render_scenario(mode, scenario), lambda _, __: None)
     assert unexpected_differences(report) == []
     assert report.is_equal

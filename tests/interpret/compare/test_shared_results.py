@@ -1,4 +1,4 @@
-"""What a comparison finds for one destination holds for others only where the same is true of them."""
+"""A comparison shares results only between destinations for which they hold."""
 
 from pathlib import Path
 
@@ -20,14 +20,14 @@ from tests.interpret.model.random_clusters import Cluster, clusters
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 _TO_443 = "-p tcp -m tcp --dport 443"
-_BESIDE = {
-    # The same question is asked about the target, which a rule speaks of, and about all other destinations.
+_CASES = {
+    # The walk repeats a query for the translated destination, which another rule matches.
     "asked twice": (
         "-A PREROUTING -s 10.1.0.0/16 -p tcp -m tcp --dport 80 -j DNAT --to-destination 172.20.0.9:80",
         f"-A FORWARD -d 172.20.0.9/32 {_TO_443} -j ACCEPT",
         f"-A KUBE-FORWARD -d 172.16.0.0/12 -m conntrack --ctstate NEW {_TO_443} -j DROP",
     ),
-    # Who dials the target itself is the only one who is not translated.
+    # Only packets to the target itself are not translated.
     "a target": (
         "-A PREROUTING -p tcp -m tcp --dport 80 -j DNAT --to-destination 172.20.0.9:80",
         "",
@@ -36,10 +36,10 @@ _BESIDE = {
 }
 
 
-@pytest.mark.parametrize("name", _BESIDE)
-def test_targets_of_rules_are_told_apart(name: str, tmp_path: Path) -> None:
-    """Both were lost among all other destinations."""
-    nat, forward, own = _BESIDE[name]
+@pytest.mark.parametrize("name", _CASES)
+def test_dnat_targets_are_compared_separately(name: str, tmp_path: Path) -> None:
+    """Both differences used to be missed, because another destination's result was shared."""
+    nat, forward, own = _CASES[name]
     arguments = ["-f", str(EXAMPLES), "--node", "node-1"]
     rendered = _rendered([*arguments, "--backend", "iptables", "--family", "ipv4", "--part", "iptables-restore"])
     tables = {
@@ -49,8 +49,8 @@ def test_targets_of_rules_are_told_apart(name: str, tmp_path: Path) -> None:
     for table, lines in tables.items():
         rendered = rendered.replace(f"*{table}\n", f"*{table}\n{lines}", 1)
     capture = tmp_path / "v4"
-    without = _status(rendered, capture, arguments)
-    with_more = _status(_appended(rendered, own), capture, arguments)
+    without = _compare_capture(rendered, capture, arguments)
+    with_more = _compare_capture(_appended(rendered, own), capture, arguments)
     assert with_more.families[0].counts.different > without.families[0].counts.different
 
 
@@ -65,7 +65,7 @@ def _appended(rendered: str, rule: str) -> str:
     return f"{head}{rule}\n{commit}{rest}"
 
 
-def _status(text: str, capture: Path, arguments: list[str]) -> Report:
+def _compare_capture(text: str, capture: Path, arguments: list[str]) -> Report:
     from knft.cli.diff import sides_from_options
 
     capture.write_text(text)
@@ -95,23 +95,23 @@ _RULES = st.builds(
 )
 
 
-def test_nothing_else_is_found_where_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With rules that nobody meant, destination by destination."""
+def test_sharing_does_not_change_the_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With random rules, the comparison finds the same differences without sharing."""
 
     @seed(2)
     @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(clusters(), st.lists(_RULES, max_size=3))
-    def look(world: Cluster, lines: list[str]) -> None:
+    def check(cluster: Cluster, lines: list[str]) -> None:
         chains = "".join(f":{chain} ACCEPT [0:0]\n" for chain in ("PREROUTING", "FORWARD", "OUTPUT"))
         more = iptables.read("*mangle\n" + chains + "".join(f"{line}\n" for line in lines) + "COMMIT\n", 4)
-        sides = render_cluster(Mode.IPTABLES, world)
+        sides = render_cluster(Mode.IPTABLES, cluster)
         sides = replace(sides, kube_proxy={4: join_rule_sets(sides.kube_proxy[4], more)}, knft={4: sides.knft[4]})
         shared = _found(compare(sides))
         with monkeypatch.context() as patched:
             patched.setattr(SharedResult, "applies_to", lambda *_: False)
             assert _found(compare(sides)) == shared
 
-    look()
+    check()
 
 
 def _found(report: Report) -> set[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
-"""Random clusters of valid objects, and the packets that tell their Services apart.
+"""Generates random clusters of valid objects, and the packets that distinguish their Services.
 
-No frontend has two claimants, and no endpoint is a frontend: of these the model has no opinion. ``clusters`` draws
-Services with every feature in both families, a Node, and what the proxy was told; ``packets_for`` sends to them.
+``clusters`` draws Services with every feature in both families, a Node, and the proxy's configuration. No frontend is
+contested and no endpoint is a frontend, because the model does not cover these. ``packets_for`` yields the packets.
 """
 
 from typing import Any
@@ -21,15 +21,15 @@ Object = dict[str, Any]
 Draw = st.DrawFn
 
 
-class Peer(Struct, frozen=True):
-    """What can be an endpoint: its addresses, IPv4 and IPv6, and its node."""
+class EndpointHost(Struct, frozen=True):
+    """A pod or host that can be an endpoint: its IPv4 and IPv6 address, and its node."""
 
     addresses: tuple[str, str]
     node: str
 
 
-def _numbered(node: str, ipv4: str, ipv6: str, numbers: range) -> list[Peer]:
-    return [Peer((f"{ipv4}.{number}", f"{ipv6}::{number}"), node) for number in numbers]
+def _numbered(node: str, ipv4: str, ipv6: str, numbers: range) -> list[EndpointHost]:
+    return [EndpointHost((f"{ipv4}.{number}", f"{ipv6}::{number}"), node) for number in numbers]
 
 
 PEERS = (
@@ -38,7 +38,7 @@ PEERS = (
     *_numbered(NODE, "192.0.2", "2001:db8:1", range(11, 12)),
     *_numbered(OTHER_NODE, "192.0.2", "2001:db8:1", range(12, 13)),
 )
-"""Pods of this node and of another, and the host networks of both."""
+"""Pods of this node and of another node, and both nodes as host-network endpoints."""
 
 NODE_ADDRESSES = ("192.0.2.11", "2001:db8:1::11")
 POD_GATEWAYS = ("10.244.1.1", "fd00:10:244:1::1")
@@ -53,7 +53,7 @@ _EXTERNAL = (
     *(f"2001:db8:cb::{number}" for number in range(1, 5)),
     *SPARE_ADDRESSES,
     *NODE_ADDRESSES,
-    *("10.96.0.200", "fd00:10:96::200"),  # in the Service range, and nobody's
+    *("10.96.0.200", "fd00:10:96::200"),  # in the Service CIDR, but unallocated
     *_CLUSTERED,
 )
 _RANGES_4 = ("192.0.2.0/24", "192.0.2.11/32", "198.51.100.0/24", "10.244.0.0/16", "10.244.1.11/32", "192.0.2.0/25")
@@ -105,7 +105,7 @@ _FAMILIES = (("IPv4", "IPv6"), ("IPv4", "IPv6"), ("IPv6", "IPv4"), ("IPv4",), ("
 
 
 class Cluster(Struct, frozen=True):
-    """A cluster, as the proxy of one of its nodes sees it."""
+    """A cluster's objects, and the configuration of the proxy on one node."""
 
     objects: list[Object]
     settings: Settings
@@ -117,7 +117,7 @@ Taken = set[tuple[str, str, int]]
 
 @st.composite
 def clusters(draw: Draw) -> Cluster:
-    """Return one to six Services, their slices, the Node, and what the proxy was told."""
+    """Draw one to six Services, their slices, the Node, and the proxy's configuration."""
     services = [_bare(draw, index) for index in range(draw(st.integers(1, 6)))]
     taken: Taken = set()
     for service in services:
@@ -133,7 +133,7 @@ def clusters(draw: Draw) -> Cluster:
 
 
 def _bare(draw: Draw, index: int) -> Object:
-    """Return a Service of type ClusterIP."""
+    """Draw a Service of type ClusterIP."""
     families = list(draw(st.sampled_from(_FAMILIES)))
     cluster_ips = [f"10.96.0.{10 + index}" if name == "IPv4" else f"fd00:10:96::{10 + index}" for name in families]
     spec: Object = {
@@ -154,7 +154,7 @@ def _bare(draw: Draw, index: int) -> Object:
 
 
 def _ports(draw: Draw) -> list[Object]:
-    """Return ports, one of each number and protocol; of several each has a name."""
+    """Draw ports with distinct numbers and protocols; several ports have names."""
     protocol, number = st.sampled_from(("TCP", "TCP", "UDP", "SCTP")), st.sampled_from((80, 81, 53))
     keys = draw(st.lists(st.tuples(protocol, number), min_size=1, max_size=3, unique=True))
     names = ("http", "dns", "more") if len(keys) > 1 else draw(st.sampled_from((("",), ("http",))))
@@ -169,7 +169,7 @@ def _frontends(service: Object, addresses: list[str]) -> Taken:
 
 
 def _expose(draw: Draw, service: Object, taken: Taken) -> None:
-    """Give a Service another type, and addresses that nobody else has for its ports; some are VIPs of it too."""
+    """Draw the Service's type and external addresses that are free for its ports; some are load balancer IPs too."""
     spec = service["spec"]
     free = [address for address in _EXTERNAL if not _frontends(service, [address]) & taken]
     # Cluster IPs of other Services, for other ports than theirs, are few in the pool.
@@ -207,7 +207,7 @@ def _balance(draw: Draw, service: Object, addresses: list[str]) -> None:
 
 
 def _number_ports(service: Object) -> None:
-    """Give NodePorts: ports of different protocols share a number."""
+    """Assign NodePorts: ports of different protocols share a number."""
     base = 30000 + 10 * int(service["metadata"]["name"].rpartition("-")[2])
     given: dict[str, int] = {}
     for port in service["spec"]["ports"]:
@@ -216,7 +216,7 @@ def _number_ports(service: Object) -> None:
 
 
 def _slices(draw: Draw, service: Object) -> list[Object]:
-    """Return a Service's slices: none, or up to two of each family, whose endpoints may be the same."""
+    """Draw a Service's slices: none, or up to two of each family, possibly with common endpoints."""
     if draw(st.integers(0, 6)) == 0:
         return []
     peers = draw(st.sampled_from((PEERS, PEERS, PEERS[:3], PEERS[3:6])))
@@ -254,8 +254,8 @@ def _slice(draw: Draw, service: Object, family: str, count: int, endpoints: list
     }
 
 
-def _endpoint(draw: Draw, peer: Peer, family: str, conditions: Object, hints: Object) -> Object:
-    """Return an endpoint; one that lives may be said to end elsewhere, which counts for nothing."""
+def _endpoint(draw: Draw, peer: EndpointHost, family: str, conditions: Object, hints: Object) -> Object:
+    """Draw an endpoint; a ready one can be terminating in another slice, which has no effect."""
     lives = conditions.get("terminating") is not True
     told = _ENDING if lives and draw(st.integers(0, 7)) == 7 else conditions
     endpoint = {"addresses": [peer.addresses[family == "IPv6"]], "nodeName": peer.node, "conditions": told}

@@ -1,4 +1,4 @@
-"""The packets that tell the Services of a cluster apart: to every frontend and just beside it, from everybody."""
+"""Generates the packets that distinguish a cluster's Services: to all frontends and near misses, from all senders."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
@@ -16,7 +16,7 @@ Origin = Literal["node", "pod", "outside"]
 PROTOCOLS: tuple[Protocol, ...] = ("tcp", "udp", "sctp")
 _PODS_HERE: Mapping[Family, tuple[str, ...]] = {4: ("10.244.1.0/24",), 6: ("fd00:10:244:1::/64",)}
 _PODS: Mapping[Family, tuple[str, ...]] = {4: ("10.244.1.99", "172.30.1.1"), 6: ("fd00:10:244:1::99", "fd00:172::1")}
-"""Pods of this node: one in the usual range, and one that its interface alone tells."""
+"""Pods of this node: one in the pod CIDR, and one that only its interface identifies."""
 _OUTSIDE: Mapping[Family, tuple[str, ...]] = {
     4: ("198.51.100.7", "192.0.2.100", "192.0.2.200", "10.244.2.99"),
     6: ("2001:db8:9::7", "2001:db8:1::100", "2001:db8:7::1", "fd00:10:244:2::99"),
@@ -25,12 +25,12 @@ _NOBODYS: Mapping[Family, tuple[str, ...]] = {
     4: ("10.96.0.250", "203.0.113.77"),
     6: ("fd00:10:96::250", "2001:db8:cb::77"),
 }
-"""Addresses that no Service has: in the Service range, and elsewhere."""
+"""Addresses that no Service has, in the Service CIDR and elsewhere."""
 _STALE: Mapping[Family, str] = {4: "10.244.9.9:8080", 6: "[fd00:10:244:9::9]:8080"}
 
 
 class Destination(Struct, frozen=True):
-    """Where packets go, and of which endpoints a client may know there."""
+    """A destination, and the endpoints that session affinity can remember for it."""
 
     address: str
     protocol: Protocol
@@ -42,7 +42,7 @@ Source = tuple[Origin, str]
 
 
 def packets_for(objects: Sequence[Object], settings: Settings) -> Iterator[Packet]:
-    """Yield packets of both families; each once."""
+    """Yield distinct packets of both families."""
     families: tuple[Family, ...] = (4, 6)
     for family in families:
         yield from dict.fromkeys(_packets(objects, settings, family))
@@ -57,18 +57,18 @@ def _packets(objects: Sequence[Object], settings: Settings, family: Family) -> I
         # An endpoint that dials its Service, and has always been sent to itself.
         itself = [(source, end) for source in sources for end in destination.endpoints if _host(end) == source[1]]
         for source, remembered in [*((source, None) for source in sources), *remembering, *itself]:
-            yield from _sent(family, source, destination, remembered)
+            yield from _packet(family, source, destination, remembered)
     for destination in dict.fromkeys(_near_misses(objects, settings, family)):
         for source in few:
-            yield from _sent(family, source, destination, None)
+            yield from _packet(family, source, destination, None)
 
 
 def _host(endpoint: str) -> str:
     return endpoint.rpartition(":")[0].strip("[]")
 
 
-def _sent(family: Family, source: Source, destination: Destination, remembered: str | None) -> Iterator[Packet]:
-    """Yield a packet, or none where there is no such one: what comes from outside is for no loopback address."""
+def _packet(family: Family, source: Source, destination: Destination, remembered: str | None) -> Iterator[Packet]:
+    """Yield a packet, or none if it is impossible: packets from outside to a loopback address."""
     origin, address = source
     to_loopback = ip_address(destination.address).is_loopback
     if to_loopback and origin != "node":
@@ -87,7 +87,7 @@ def _sent(family: Family, source: Source, destination: Destination, remembered: 
 
 
 def _sources(objects: Sequence[Object], settings: Settings, family: Family) -> Iterator[Source]:
-    """Yield the node by each address, pods, all endpoints, others, and whoever is just inside or outside of a range."""
+    """Yield the node's addresses, pods, endpoints, other hosts, and sources at the edges of source ranges."""
     local = addresses(settings.addresses, family)
     yield from (("node", address) for address in (*local, LOOPBACK[family]))
     yield from (("pod", address) for address in _PODS[family])
@@ -101,7 +101,7 @@ def _sources(objects: Sequence[Object], settings: Settings, family: Family) -> I
     ranges = [
         text for item in _of_kind(objects, "Service") for text in item["spec"].get("loadBalancerSourceRanges", ())
     ]
-    for address in (*addresses(ends, family), *_around(networks(ranges, family))):
+    for address in (*addresses(ends, family), *_edges(networks(ranges, family))):
         yield _origin(address, local, family), address
 
 
@@ -111,8 +111,8 @@ def _origin(address: str, local: Sequence[str], family: Family) -> Origin:
     return "pod" if within(address, networks(_PODS_HERE[family], family)) else "outside"
 
 
-def _around(ranges: Sequence[Network]) -> Iterator[str]:
-    """Yield the first and last address of each range, and those beside them."""
+def _edges(ranges: Sequence[Network]) -> Iterator[str]:
+    """Yield the first and last address of each range, and their neighbours outside."""
     for network in ranges:
         first, last = int(network.network_address), int(network.broadcast_address)
         for number in (first - 1, first, last, last + 1):
@@ -127,7 +127,7 @@ def _frontends(objects: Sequence[Object], settings: Settings, family: Family) ->
     for service in _of_kind(objects, "Service"):
         for port in service["spec"]["ports"]:
             protocol = _protocol(port)
-            known = _known(objects, service, port, family)
+            known = _remembered_endpoints(objects, service, port, family)
             for address in _own_addresses(service, family):
                 yield Destination(address, protocol, port["port"], known)
             if "nodePort" in port:
@@ -136,7 +136,7 @@ def _frontends(objects: Sequence[Object], settings: Settings, family: Family) ->
 
 
 def _near_misses(objects: Sequence[Object], settings: Settings, family: Family) -> Iterator[Destination]:
-    """Yield other ports and protocols, addresses that nobody has, other hosts, endpoints themselves."""
+    """Yield frontends with other ports or protocols, unallocated addresses, other hosts, and endpoints."""
     local = addresses(settings.addresses, family)
     for service in _of_kind(objects, "Service"):
         for port in service["spec"]["ports"]:
@@ -158,14 +158,14 @@ def _near_misses(objects: Sequence[Object], settings: Settings, family: Family) 
 
 
 def _own_addresses(service: Object, family: Family) -> tuple[str, ...]:
-    """Return every address that a Service names, those of proxies in front of it too."""
+    """Return all addresses in a Service, including ingress IPs with ipMode Proxy."""
     spec, ingress = service["spec"], service["status"]["loadBalancer"].get("ingress", ())
     named = [*spec["clusterIPs"], *spec.get("externalIPs", ()), *(one.get("ip", "") for one in ingress)]
     return addresses(named, family)
 
 
-def _known(objects: Sequence[Object], service: Object, port: Object, family: Family) -> tuple[str, ...]:
-    """Return what a sticky Service's client may remember: any endpoint of the port, as "ip:port"."""
+def _remembered_endpoints(objects: Sequence[Object], service: Object, port: Object, family: Family) -> tuple[str, ...]:
+    """Return the endpoints that affinity can remember for a sticky Service port, as "ip:port"."""
     if service["spec"]["sessionAffinity"] != "ClientIP":
         return ()
     mine = (service["metadata"]["namespace"], service["metadata"]["name"])

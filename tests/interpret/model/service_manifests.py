@@ -1,7 +1,7 @@
-"""What manifests say to the model: Services, their ports and endpoints, in one family on one node.
+"""Extracts the Services, ports and endpoints of one IP family on one node from manifests, as input of the model.
 
-Written from behaviour.md: A.3 and A.6 (which Services and fields count), A.5 (endpoints of slices), B (which of them
-are chosen), I.5 (the node's addresses).
+It follows docs/behaviour/tracking.md (Services and endpoints), docs/behaviour/endpoints.md (selection of endpoints) and
+docs/behaviour/configuration.md#node-addresses.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class ServicePort(Struct, frozen=True, kw_only=True):
-    """A port of a Service; ``anywhere`` and ``here`` are who is chosen on all nodes, and on this one."""
+    """A port of a Service; ``anywhere`` and ``here`` are the endpoints selected among all nodes, and on this node."""
 
     service: str
     protocol: str
@@ -52,16 +52,16 @@ class ServicePort(Struct, frozen=True, kw_only=True):
 
     @property
     def internal(self) -> tuple[Endpoint, ...]:
-        """Whom the cluster IP leads to."""
+        """The endpoints of the cluster IP."""
         return self.here if self.is_internal_local else self.anywhere
 
     @property
     def external(self) -> tuple[Endpoint, ...]:
-        """Whom everything else leads outsiders to."""
+        """The endpoints of all other frontends, for traffic from outside."""
         return self.here if self.is_external_local else self.anywhere
 
     def frontends(self) -> Iterator[tuple[Kind, str, int]]:
-        """Yield kinds, addresses and ports; a NodePort has no address of its own."""
+        """Yield kind, address and port of each frontend; the address of a NodePort is empty."""
         yield "cluster IP", self.cluster_ip, self.port
         yield from (("external IP", address, self.port) for address in self.external_ips)
         yield from (("VIP", address, self.port) for address in self.vips)
@@ -70,7 +70,7 @@ class ServicePort(Struct, frozen=True, kw_only=True):
 
 
 def service_ports(objects: Sequence[Manifest], node: str, zone: str, family: Family) -> list[ServicePort]:
-    """Expand every Service that counts."""
+    """Return the Service ports of all Services that the proxy serves."""
     return [
         _service_port(
             service, port, cluster_ip, family, chosen(_endpoints(objects, service, port, node, family), node, zone)
@@ -83,7 +83,7 @@ def service_ports(objects: Sequence[Manifest], node: str, zone: str, family: Fam
 
 
 def _cluster_ips(spec: Manifest, family: Family) -> tuple[str, ...]:
-    """Return the Service's cluster IP in this family, or nothing."""
+    """Return the Service's cluster IPs in this family, none or one."""
     if spec.get("type") == "ExternalName" or spec.get("clusterIP") in (None, "", "None"):
         return ()
     if not spec.get("ipFamilies"):
@@ -123,7 +123,7 @@ def _service_port(
 def _endpoints(
     objects: Sequence[Manifest], service: Manifest, port: Manifest, node: str, family: Family
 ) -> list[Endpoint]:
-    """Return all endpoints of a Service port, each "ip:port" once (A.5)."""
+    """Return all endpoints of a Service port, each "ip:port" once (docs/behaviour/tracking.md#endpoint-slices)."""
     wanted = (port.get("name") or "", port.get("protocol", "TCP"))
     found: dict[str, Endpoint] = {}
     for piece in _slices(objects, service, family):
@@ -169,7 +169,7 @@ def _endpoint(item: Manifest, number: int, node: str) -> Endpoint:
 
 
 def chosen(endpoints: Sequence[Endpoint], node: str, zone: str) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """Return who is chosen on all nodes, by hints, and who on this node, whatever the hints (B)."""
+    """Return the endpoints selected by topology hints, and those on this node regardless of hints."""
     ready = [end for end in endpoints if end.ready]
     ending = [end for end in endpoints if not end.ready and end.serving and end.terminating]
     here = [end for end in ready if end.is_local] or [end for end in ending if end.is_local]
@@ -177,7 +177,10 @@ def chosen(endpoints: Sequence[Endpoint], node: str, zone: str) -> tuple[tuple[E
 
 
 def _hinted(ready: Sequence[Endpoint], node: str, zone: str) -> Sequence[Endpoint]:
-    """Return those for this node; or else for this zone; or else all. Hints count where all ready ones have some."""
+    """Return the endpoints hinted for this node, else for this zone, else all.
+
+    Hints only apply if all ready endpoints have them (docs/behaviour/endpoints.md#topology-hints).
+    """
     for_node = [end for end in ready if node in end.nodes]
     if for_node and all(end.nodes for end in ready):
         return for_node
@@ -188,7 +191,7 @@ def _hinted(ready: Sequence[Endpoint], node: str, zone: str) -> Sequence[Endpoin
 
 
 def node_ips(node: Manifest) -> tuple[str, ...]:
-    """Return the Node's addresses: internal ones first, one of each family (I.5)."""
+    """Return the Node's addresses: internal ones first, one of each family."""
     listed = (node.get("status") or {}).get("addresses") or ()
     ordered = [one["address"] for kind in ("InternalIP", "ExternalIP") for one in listed if one["type"] == kind]
     families: tuple[Family, ...] = (4, 6)
@@ -201,13 +204,13 @@ def zone_of(node: Manifest) -> str:
 
 
 def addresses(texts: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return the addresses of a family, each once; what is none is passed over."""
+    """Return the valid addresses of a family, each once."""
     found = (_address(text) for text in texts)
     return tuple(dict.fromkeys(address for address in found if address and ip_address(address).version == family))
 
 
 def networks(texts: Iterable[str], family: Family) -> tuple[Network, ...]:
-    """Return the networks of a family; what is none is passed over."""
+    """Return the valid networks of a family."""
     found = (_network(text.strip()) for text in texts)
     return tuple(network for network in found if network and network.version == family)
 

@@ -1,11 +1,10 @@
-"""What becomes of a packet, said of Services and endpoints alone: there is no rule in here.
+"""A model that derives the outcome of a packet from Services and endpoints, without rules.
 
-Written from behaviour.md, whose sections are named where they speak: C.4, C.6, D.3 to D.6 (outcomes), I.5, I.6 (the
-node's addresses, who is a pod); ``service_manifests`` has which Services count, and whom each has. The modes differ
-where ``self.nftables`` is asked, and nowhere else.
+It follows docs/behaviour/nftables.md, docs/behaviour/iptables.md and docs/behaviour/configuration.md#node-addresses.
+``service_manifests`` selects Services and their endpoints. The modes only differ in branches on ``self.nftables``.
 
-Modelled is the first packet of a connection. Not modelled, and refused with ``NotModelledError``: a frontend that is
-claimed twice, and an endpoint that is a frontend itself.
+The model covers the first packet of a connection. It raises ``NotModelledError`` for a frontend that two Services claim
+and for an endpoint that is a frontend.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,14 +38,14 @@ _EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 
 class NotModelledError(Exception):
-    """The model has no opinion, for the reason that it gives."""
+    """The model does not cover this packet, for the given reason."""
 
 
 class Packet(Struct, frozen=True, kw_only=True):
     """The first packet of a connection.
 
     ``origin`` is "node" for a process of the node, with an address of the node; "pod" for a pod of this node, whose
-    packets come in by ``Settings.pod_interface``; "outside" for anybody else, pods of other nodes among them.
+    packets arrive by ``Settings.pod_interface``; "outside" for all others, including pods of other nodes.
     ``remembered`` is the endpoint, as "ip:port", to which session affinity last sent this source address.
     """
 
@@ -60,7 +59,7 @@ class Packet(Struct, frozen=True, kw_only=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What the proxy was told, and what the node has."""
+    """The configuration of the proxy, and the addresses and interfaces of the node."""
 
     addresses: tuple[str, ...]  # on the node's interfaces, but for loopback
     node_ips: tuple[str, ...] = ()  # empty: those of the Node
@@ -75,7 +74,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What becomes of it: where it goes how often, and which of these targets do not see the client's address."""
+    """The outcome of a packet: the share of each target, and the targets that do not see the client's address."""
 
     verdict: Verdict
     targets: Mapping[str, Fraction] = field(default_factory=dict)
@@ -83,12 +82,12 @@ class Outcome(Struct, frozen=True):
 
 
 def outcome(objects: Sequence[Manifest], node: str, settings: Settings, packet: Packet, mode: Mode) -> Outcome:
-    """Return what becomes of a packet on the node of that name; for many packets, keep a ``Proxy``."""
+    """Return the outcome of a packet on the named node; for many packets, create one ``ServiceModel``."""
     return ServiceModel(objects, node, settings, packet.family, mode).outcome(packet)
 
 
 class ServiceModel:
-    """The proxy of one family on one node, in one mode."""
+    """The proxy of one IP family on one node, in one mode."""
 
     def __init__(self, objects: Sequence[Manifest], node: str, settings: Settings, family: Family, mode: Mode) -> None:
         self.nftables = mode == "nftables"
@@ -110,7 +109,7 @@ class ServiceModel:
                 self._claims.setdefault((address, port.protocol, number), []).append((kind, port))
 
     def outcome(self, packet: Packet) -> Outcome:
-        """Return what becomes of a packet."""
+        """Return the outcome of a packet."""
         assert packet.family == self._family
         assert (packet.origin == "node") == self._is_local(packet.source), packet
         result = self._claimed(packet)
@@ -121,15 +120,15 @@ class ServiceModel:
     def _claimed(self, packet: Packet) -> Outcome:
         claims = self._claims_of(packet.destination, packet.protocol, packet.port)
         if [kind for kind, _ in claims] == ["external IP", "VIP"] and claims[0][1] == claims[1][1]:
-            # iptables: an external IP that is a VIP of the same Service too is not guarded (D.5(2), (3)).
+            # iptables: source ranges do not apply to an external IP that is also a load balancer IP of the Service.
             claims = claims[1:] if self.nftables else claims[:1]
         if len(claims) > 1:
-            msg = "claimed twice"
+            msg = "contested frontend"
             raise NotModelledError(msg)
         if not claims:
             return self._unclaimed(packet)
         ((kind, port),) = claims
-        if kind == "VIP" and self._is_kept_out(packet, port):
+        if kind == "VIP" and self._is_blocked_by_source_ranges(packet, port):
             return Outcome("dropped")
         return self._internal(packet, port) if kind == "cluster IP" else self._external(packet, port)
 
@@ -139,39 +138,46 @@ class ServiceModel:
         return [*named, *by_node_port]
 
     def _internal(self, packet: Packet, port: ServicePort) -> Outcome:
-        """Cluster IPs (C.6(3), (5), (7); D.5(1))."""
+        """Return the outcome at a cluster IP (docs/behaviour/nftables.md#cluster-ip)."""
         if port.internal:
-            return self._delivered(packet, port, port.internal, hide=self._is_hidden_to_cluster_ips(packet))
-        # iptables: what comes in to an address of the node's own is not looked at (D.3).
+            return self._delivered(packet, port, port.internal, masquerade=self._masquerades_cluster_ip_traffic(packet))
+        # iptables: packets to the node itself skip these rules (docs/behaviour/iptables.md#jump-rules).
         return self._refused(port) if self.nftables or self._passes(packet) else Outcome("untouched")
 
     def _external(self, packet: Packet, port: ServicePort) -> Outcome:
-        """External IPs, VIPs and NodePorts (C.6(8), (10), (11), (13); D.5(2), (3), (5), (9))."""
+        """Return the outcome at an external IP, load balancer IP or NodePort.
+
+        docs/behaviour/nftables.md#external-traffic and docs/behaviour/iptables.md#service-ports.
+        """
         if not port.is_external_local:
-            chosen, hide = port.anywhere, True
+            chosen, masquerade = port.anywhere, True
         elif self._is_pod(packet):  # short-circuited
-            chosen, hide = port.anywhere, False
+            chosen, masquerade = port.anywhere, False
         elif packet.origin == "node":  # short-circuited
-            chosen, hide = port.anywhere, True
+            chosen, masquerade = port.anywhere, True
         else:
-            chosen, hide = port.here, False
+            chosen, masquerade = port.here, False
         if chosen:
-            # nftables: a cluster IP that is another Service's external IP counts as a cluster IP here (C.4(23)).
+            # nftables: an external IP that is another Service's cluster IP is masqueraded like a cluster IP
+            # (docs/behaviour/nftables.md#masquerade-to-cluster-ips).
             of_cluster = self.nftables and packet.destination in self._cluster_ips
             return self._delivered(
-                packet, port, chosen, hide=hide or (of_cluster and self._is_hidden_to_cluster_ips(packet))
+                packet,
+                port,
+                chosen,
+                masquerade=masquerade or (of_cluster and self._masquerades_cluster_ip_traffic(packet)),
             )
-        # iptables: the node's own packets are not refused on their way out, only where they come in again (D.3).
+        # iptables: the node's own packets are not rejected at output, only when loopback receives them again.
         unseen = packet.origin == "node" and not self._is_local(packet.destination)
         return Outcome("untouched") if unseen and not self.nftables else self._refused(port)
 
     def _refused(self, port: ServicePort) -> Outcome:
-        """Nobody at all: rejected; nobody on this node where the policy is Local: dropped (C.6(5); D.5)."""
+        """Reject packets to a Service port without endpoints; drop them if policy Local excludes all endpoints."""
         return Outcome("dropped" if port.anywhere else "rejected")
 
     def _unclaimed(self, packet: Packet) -> Outcome:
-        """Packets to no frontend (C.4(10), (11), C.11)."""
-        if not self.nftables:  # iptables: undefined ports and unallocated addresses are nobody's business
+        """Return the outcome of a packet to no frontend (docs/behaviour/nftables.md#undefined-ports)."""
+        if not self.nftables:  # iptables: there are no rules for undefined ports and unallocated addresses
             return self._refused_everywhere(packet)
         if not self._passes(packet):
             return Outcome("untouched")
@@ -180,23 +186,25 @@ class ServiceModel:
         return Outcome("dropped" if within(packet.destination, self._service_cidrs) else "untouched")
 
     def _refused_everywhere(self, packet: Packet) -> Outcome:
-        """iptables: NodePorts without endpoints are refused on every address of the node (D.5(5))."""
+        """Reject packets to NodePorts without endpoints at all addresses of the node, as iptables mode does."""
         claims = self._claims.get(("", packet.protocol, packet.port), [])
         if not claims or not self._is_local(packet.destination) or any(port.external for _, port in claims):
             return Outcome("untouched")
         return self._refused(claims[0][1])
 
-    def _is_kept_out(self, packet: Packet, port: ServicePort) -> bool:
-        """Tell whether source ranges forbid it (C.6(9), (14); D.5(10))."""
+    def _is_blocked_by_source_ranges(self, packet: Packet, port: ServicePort) -> bool:
+        """Tell whether loadBalancerSourceRanges block a packet (docs/behaviour/nftables.md#source-ranges)."""
         guarded = bool(port.ranges)
-        if not self.nftables:  # iptables: nothing is guarded without endpoints
+        if not self.nftables:  # iptables: source ranges only apply to Service ports with endpoints
             guarded = guarded and bool(port.anywhere)
         node_ip = next(iter(addresses(self._node_ips, self._family)), LOOPBACK[self._family])
         vips = port.vips if within(node_ip, port.ranges) else ()
         return guarded and not within(packet.source, port.ranges) and packet.source not in vips
 
-    def _delivered(self, packet: Packet, port: ServicePort, chosen: tuple[Endpoint, ...], *, hide: bool) -> Outcome:
-        """To one of the chosen, each as likely; to the one remembered if it is among them (C.6(16), (17))."""
+    def _delivered(
+        self, packet: Packet, port: ServicePort, chosen: tuple[Endpoint, ...], *, masquerade: bool
+    ) -> Outcome:
+        """Deliver to the chosen endpoints with equal shares, or to the remembered one if it is among them."""
         kept = [end for end in chosen if port.is_sticky and str(end) == packet.remembered]
         ends = kept or chosen
         for end in ends:
@@ -206,23 +214,23 @@ class ServiceModel:
         return Outcome(
             "delivered",
             {str(end): Fraction(1, len(ends)) for end in ends},
-            frozenset(str(end) for end in ends if self._is_masqueraded(packet, end, hide=hide)),
+            frozenset(str(end) for end in ends if self._is_masqueraded(packet, end, masquerade=masquerade)),
         )
 
-    def _is_masqueraded(self, packet: Packet, end: Endpoint, *, hide: bool) -> bool:
+    def _is_masqueraded(self, packet: Packet, end: Endpoint, *, masquerade: bool) -> bool:
         if packet.origin != "node" and self._is_local(end.address):
-            return False  # it comes in, and only what leaves is masqueraded (the hook of C.3, C.4(7))
+            return False  # packets to local sockets do not traverse postrouting, where masquerading takes place
         hairpin = packet.source == end.address
-        if self.nftables:  # nftables: of endpoints of this node alone (C.6(1))
+        if self.nftables:  # nftables: only for endpoints on this node
             hairpin = hairpin and end.is_local
-        return hide or hairpin
+        return masquerade or hairpin
 
-    def _is_hidden_to_cluster_ips(self, packet: Packet) -> bool:
-        """Tell whether cluster IPs hide the client (C.4(23); D.5(8))."""
+    def _masquerades_cluster_ip_traffic(self, packet: Packet) -> bool:
+        """Tell whether a packet to a cluster IP is masqueraded, whatever its endpoint."""
         return self._settings.masquerade_all or (self._pods is not None and not self._is_pod(packet))
 
     def _pod_networks(self) -> tuple[Network, ...] | None:
-        """Return where pods are, nowhere if they are told by interface; None if they cannot be told (I.6)."""
+        """Return the pod networks: empty if interfaces identify pods, None if pods cannot be identified."""
         mode, settings = self._settings.detect_local, self._settings
         if mode in ("BridgeInterface", "InterfaceNamePrefix"):
             return ()
@@ -230,22 +238,22 @@ class ServiceModel:
         return networks(cidrs, self._family)[:1] or None
 
     def _is_pod(self, packet: Packet) -> bool:
-        mode, wanted, comes_by = self._settings.detect_local, self._settings.interface, self._settings.pod_interface
+        mode, wanted, interface = self._settings.detect_local, self._settings.interface, self._settings.pod_interface
         if mode == "BridgeInterface":
-            return packet.origin == "pod" and comes_by == wanted
+            return packet.origin == "pod" and interface == wanted
         if mode == "InterfaceNamePrefix":
-            return packet.origin == "pod" and comes_by.startswith(wanted)
+            return packet.origin == "pod" and interface.startswith(wanted)
         return within(packet.source, self._pods or ())
 
     def _node_port_addresses(self) -> set[str] | None:
-        """Return the node's addresses with NodePorts, None for all of them (C.4(12), D.6, I.5)."""
+        """Return the node's addresses with NodePorts, None for all (docs/behaviour/configuration.md#node-addresses)."""
         given = self._settings.nodeport_addresses
         if given is None:
             given = ("primary",) if self.nftables else ("all",)  # iptables: every address
         own = [str(ip_network(ip)) for ip in self._node_ips if not ip_address(ip).is_loopback]
         words = {"primary": own, "localhost": ["127.0.0.0/8", "::1/128"], "all": [*_EVERYWHERE]}
         wanted = networks([cidr for word in given for cidr in words.get(word, [word])], self._family)
-        # knft: a family without a primary address has none, where kube-proxy opens all (README).
+        # If a family has no primary address, knft opens no NodePorts, and kube-proxy opens them at all addresses.
         is_open = not wanted and not (self.nftables and "primary" in given)
         if is_open or any(network.prefixlen == 0 for network in wanted):
             return None
@@ -253,21 +261,21 @@ class ServiceModel:
 
     def _has_node_ports(self, address: str) -> bool:
         here = self._is_local(address) if self.node_ports_at is None else address in self.node_ports_at
-        return here and (self._has_localhost() or not ip_address(address).is_loopback)
+        return here and (self._has_loopback_node_ports() or not ip_address(address).is_loopback)
 
-    def _has_localhost(self) -> bool:
-        """iptables: NodePorts on loopback addresses of IPv4, where its addresses have one (C.11, D.1, D.6)."""
+    def _has_loopback_node_ports(self) -> bool:
+        """Tell whether NodePorts are reachable at IPv4 loopback, which only iptables mode supports."""
         wanted = not self.nftables and self._family == 4 and self._settings.localhost_nodeports
         return wanted and (self.node_ports_at is None or LOOPBACK[4] in self.node_ports_at)
 
     def _is_blocked_localnet(self, packet: Packet) -> bool:
-        """iptables: nobody but loopback itself dials loopback where NodePorts are there (D.4)."""
+        """Tell whether iptables mode drops a packet to loopback because its source is not a loopback address."""
         to_loopback = ip_address(packet.destination).is_loopback and not ip_address(packet.source).is_loopback
-        return self._has_localhost() and to_loopback
+        return self._has_loopback_node_ports() and to_loopback
 
     def _is_local(self, address: str) -> bool:
         return address in self._interfaces or ip_address(address).is_loopback
 
     def _passes(self, packet: Packet) -> bool:
-        """Tell whether it is forwarded, or sent by the node: all but what only comes in."""
+        """Tell whether a packet is forwarded or sent by the node, as opposed to delivered locally."""
         return packet.origin == "node" or not self._is_local(packet.destination)

@@ -1,4 +1,4 @@
-"""What the text says, the model says, and no scenario shows: from the text alone, no kernel was asked."""
+"""Cases of the model that are documented in docs/behaviour, but that no scenario verifies against a kernel."""
 
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ def _slice(*endpoints: dict[str, Any], service: str = "shop") -> dict[str, Any]:
     }
 
 
-def _said(
+def _outcome(
     objects: list[dict[str, Any]],
     mode: Mode,
     source: str,
@@ -42,80 +42,80 @@ def _said(
     return outcome(objects, NODE, settings, packet, mode)
 
 
-@pytest.mark.parametrize(("mode", "is_hidden"), [("nftables", False), ("iptables", True)])
-def test_hairpin_of_another_node(mode: Mode, *, is_hidden: bool) -> None:
-    """C.6(1) knows endpoints of this node alone; D.5(12) all."""
-    said = _said([_service(), _slice(ELSEWHERE)], mode, "10.244.2.11", "10.96.0.10:80")
-    assert bool(said.masqueraded) == is_hidden
+@pytest.mark.parametrize(("mode", "is_masqueraded"), [("nftables", False), ("iptables", True)])
+def test_hairpin_of_another_node(mode: Mode, *, is_masqueraded: bool) -> None:
+    """Nftables mode masquerades hairpins of local endpoints, iptables mode those of all endpoints."""
+    found = _outcome([_service(), _slice(ELSEWHERE)], mode, "10.244.2.11", "10.96.0.10:80")
+    assert bool(found.masqueraded) == is_masqueraded
 
 
-@pytest.mark.parametrize(("mode", "is_hidden"), [("nftables", True), ("iptables", False)])
-def test_external_ip_that_is_a_cluster_ip_too(mode: Mode, *, is_hidden: bool) -> None:
-    """C.4(23) asks for the address alone; D.5(8) for the port too."""
+@pytest.mark.parametrize(("mode", "is_masqueraded"), [("nftables", True), ("iptables", False)])
+def test_external_ip_that_is_also_a_cluster_ip(mode: Mode, *, is_masqueraded: bool) -> None:
+    """Nftables mode compares the address alone, iptables mode the port too."""
     near: dict[str, Any] = {"externalIPs": ["10.96.0.11"], "type": "NodePort", "externalTrafficPolicy": "Local"}
     other = _service("other", 11, ports=[{"port": 81, "protocol": "TCP"}])
-    said = _said([_service(**near), _slice(HERE), other], mode, "198.51.100.7", "10.96.0.11:80")
-    assert said.verdict == "delivered"
-    assert bool(said.masqueraded) == is_hidden
+    found = _outcome([_service(**near), _slice(HERE), other], mode, "198.51.100.7", "10.96.0.11:80")
+    assert found.verdict == "delivered"
+    assert bool(found.masqueraded) == is_masqueraded
 
 
 @pytest.mark.parametrize(("mode", "verdict"), [("nftables", "untouched"), ("iptables", "dropped")])
 def test_loopback_from_another_address(mode: Mode, verdict: str) -> None:
-    """D.4."""
-    assert _said([], mode, NODE_ADDRESSES[0], "127.0.0.1:9", origin="node").verdict == verdict
+    """docs/behaviour/iptables.md#restore-input."""
+    assert _outcome([], mode, NODE_ADDRESSES[0], "127.0.0.1:9", origin="node").verdict == verdict
 
 
 @pytest.mark.parametrize(
     ("origin", "source", "verdict"), [("pod", "10.244.1.12", "untouched"), ("node", "", "dropped")]
 )
 def test_own_address_in_the_service_range(origin: Literal["node", "pod"], source: str, verdict: str) -> None:
-    """C.3(10), (11): what only comes in is not looked at."""
+    """Packets that are delivered locally do not traverse the check (docs/behaviour/nftables.md#base-chains)."""
     own = Settings(addresses=("10.96.0.77",), cluster_cidrs=POD_CIDRS, service_cidrs=SERVICE_CIDRS)
-    said = _said([], "nftables", source or "10.96.0.77", "10.96.0.77:53", origin=origin, settings=own)
-    assert said.verdict == verdict
+    found = _outcome([], "nftables", source or "10.96.0.77", "10.96.0.77:53", origin=origin, settings=own)
+    assert found.verdict == verdict
 
 
 @pytest.mark.parametrize("mode", BOTH)
 @pytest.mark.parametrize("order", [1, -1])
-def test_an_endpoint_that_lives_and_ends(mode: Mode, order: int) -> None:
-    """A.5: the one that lives counts, whichever comes first."""
+def test_endpoint_ready_in_one_slice_and_terminating_in_another(mode: Mode, order: int) -> None:
+    """If one slice has the endpoint as ready and another as terminating, it is ready, whatever the order."""
     pieces = [_slice(HERE), _slice(HERE | {"conditions": ENDING}, ELSEWHERE)][::order]
-    said = _said([_service(), *pieces], mode, "10.244.1.12", "10.96.0.10:80", origin="pod")
-    assert set(said.targets) == {"10.244.1.11:8080", "10.244.2.11:8080"}
+    found = _outcome([_service(), *pieces], mode, "10.244.1.12", "10.96.0.10:80", origin="pod")
+    assert set(found.targets) == {"10.244.1.11:8080", "10.244.2.11:8080"}
 
 
 @pytest.mark.parametrize("mode", BOTH)
 def test_external_name_with_a_cluster_ip(mode: Mode) -> None:
-    """A.3."""
+    """docs/behaviour/tracking.md#service-ports."""
     objects = [_service(type="ExternalName", externalIPs=["203.0.113.1"]), _slice(HERE)]
-    assert _said(objects, mode, "198.51.100.7", "203.0.113.1:80").verdict == "untouched"
+    assert _outcome(objects, mode, "198.51.100.7", "203.0.113.1:80").verdict == "untouched"
 
 
 @pytest.mark.parametrize("mode", BOTH)
-def test_the_first_range_of_pods_counts(mode: Mode) -> None:
-    """I.6."""
+def test_only_the_first_cluster_cidr_applies(mode: Mode) -> None:
+    """docs/behaviour/configuration.md#local-traffic."""
     settings = Settings(addresses=NODE_ADDRESSES, cluster_cidrs=("10.244.0.0/16", "172.16.0.0/12"))
-    said = _said([_service(), _slice(HERE)], mode, "172.16.0.1", "10.96.0.10:80", settings=settings)
-    assert said.masqueraded
+    found = _outcome([_service(), _slice(HERE)], mode, "172.16.0.1", "10.96.0.10:80", settings=settings)
+    assert found.masqueraded
 
 
-def test_primary_is_an_internal_address() -> None:
-    """I.5."""
+def test_primary_address_is_an_internal_address() -> None:
+    """docs/behaviour/configuration.md#node-addresses."""
     listed = [{"type": "ExternalIP", "address": "192.0.2.99"}, {"type": "InternalIP", "address": NODE_ADDRESSES[0]}]
     node = {"kind": "Node", "metadata": {"name": NODE}, "status": {"addresses": listed}}
     settings = Settings(addresses=("192.0.2.99", *NODE_ADDRESSES))
     ports = [{"port": 80, "nodePort": 30000}]
     objects = [_service(type="NodePort", ports=ports), _slice(HERE), node]
     verdicts = [
-        _said(objects, "nftables", "198.51.100.7", f"{own}:30000", settings=settings).verdict
+        _outcome(objects, "nftables", "198.51.100.7", f"{own}:30000", settings=settings).verdict
         for own in settings.addresses[:2]
     ]
     assert verdicts == ["untouched", "delivered"]
 
 
 @pytest.mark.parametrize("mode", BOTH)
-def test_no_opinion_of_chains(mode: Mode) -> None:
-    """An endpoint that is a frontend itself."""
+def test_endpoint_that_is_a_frontend_is_not_modelled(mode: Mode) -> None:
+    """An endpoint that is a frontend is not modelled."""
     objects = [_service(), _slice(HERE), _service("other", 11, externalIPs=["10.244.1.11"], ports=[{"port": 8080}])]
     with pytest.raises(NotModelledError, match="a frontend itself"):
-        _said(objects, mode, "10.244.1.12", "10.96.0.10:80", origin="pod")
+        _outcome(objects, mode, "10.244.1.12", "10.96.0.10:80", origin="pod")

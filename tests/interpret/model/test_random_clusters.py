@@ -1,7 +1,4 @@
-"""Random clusters are ones of which the model has an opinion, and show all that can become of packets.
-
-Where the modes differ, one of the intended differences is the reason; each of these is shown too.
-"""
+"""Random clusters are covered by the model, and their packets show all outcomes and all expected differences."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,33 +17,33 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 EXAMPLES = 60
 
 NOT_MODELLED = {"invalid packets", "forwarding rules", "health check ports"}
-"""The model sends first packets alone, through a node that has no rules of its own."""
+"""The model only covers first packets, on a node without rules of other programs."""
 
 RARE = {"another's cluster IP", "claims", "guard without endpoints"}
-"""What a few clusters in a hundred show: another version of hypothesis may draw none of them."""
+"""A few clusters in a hundred show these: another version of hypothesis may draw none of them."""
 
-Both = tuple[Packet, Outcome, Outcome]
+PacketOutcomes = tuple[Packet, Outcome, Outcome]
 
 
-def _outcomes(world: Cluster) -> Iterator[Both]:
-    """Yield every packet, with its outcomes in nftables and iptables mode."""
+def _outcomes(cluster: Cluster) -> Iterator[PacketOutcomes]:
+    """Yield every packet with its outcomes in nftables and iptables mode."""
     proxies = {
-        (family, mode): ServiceModel(world.objects, world.node, world.settings, family, mode)
+        (family, mode): ServiceModel(cluster.objects, cluster.node, cluster.settings, family, mode)
         for family in FAMILIES
         for mode in MODES
     }
-    for packet in packets_for(world.objects, world.settings):
+    for packet in packets_for(cluster.objects, cluster.settings):
         nftables, iptables = (proxies[packet.family, mode].outcome(packet) for mode in MODES)
         yield packet, nftables, iptables
 
 
-def _reason(world: Cluster, packet: Packet, nftables: Outcome, iptables: Outcome) -> str:
-    """Return why the modes differ."""
+def _reason(cluster: Cluster, packet: Packet, nftables: Outcome, iptables: Outcome) -> str:
+    """Return the expected difference that explains the two outcomes."""
     verdicts = nftables.verdict, iptables.verdict
     if verdicts == ("delivered", "delivered"):
-        return _reason_for_hiding(packet, nftables, iptables)
+        return _masquerade_reason(packet, nftables, iptables)
     if verdicts == ("rejected", "untouched"):
-        return "undefined port" if _is_cluster_ip(world, packet) else "own refusal"
+        return "undefined port" if _is_cluster_ip(cluster, packet) else "own refusal"
     if verdicts == ("untouched", "delivered"):
         return "localhost" if packet.destination == LOOPBACK[4] else "every address"
     if verdicts == ("untouched", "dropped") and packet.destination.startswith("127.") and packet.source[:4] != "127.":
@@ -61,7 +58,7 @@ def _reason(world: Cluster, packet: Packet, nftables: Outcome, iptables: Outcome
     return others[verdicts]
 
 
-def _reason_for_hiding(packet: Packet, nftables: Outcome, iptables: Outcome) -> str:
+def _masquerade_reason(packet: Packet, nftables: Outcome, iptables: Outcome) -> str:
     assert nftables.targets == iptables.targets
     more = iptables.masqueraded - nftables.masqueraded
     if more:
@@ -70,20 +67,20 @@ def _reason_for_hiding(packet: Packet, nftables: Outcome, iptables: Outcome) -> 
     return "another's cluster IP"
 
 
-def _is_cluster_ip(world: Cluster, packet: Packet) -> bool:
-    services = [item["spec"] for item in world.objects if item["kind"] == "Service"]
+def _is_cluster_ip(cluster: Cluster, packet: Packet) -> bool:
+    services = [item["spec"] for item in cluster.objects if item["kind"] == "Service"]
     return any(packet.destination in spec["clusterIPs"] for spec in services)
 
 
-def _features(world: Cluster, packet: Packet, outcome: Outcome) -> Iterator[str]:
-    """Yield what a packet shows."""
+def _features(cluster: Cluster, packet: Packet, outcome: Outcome) -> Iterator[str]:
+    """Yield the features that a packet demonstrates."""
     yield f"{outcome.verdict} from {packet.origin}"
     yield f"{outcome.verdict} by {packet.protocol} in IPv{packet.family}"
-    own = addresses(world.settings.addresses, packet.family)
+    own = addresses(cluster.settings.addresses, packet.family)
     if packet.remembered in outcome.targets and len(outcome.targets) == 1:
         yield "kept"
     if packet.remembered and outcome.targets and packet.remembered not in outcome.targets:
-        yield "remembered in vain"
+        yield "remembered endpoint is gone"
     if outcome.targets:
         is_all = outcome.masqueraded == set(outcome.targets)
         yield "masqueraded" if is_all else "masqueraded in part" if outcome.masqueraded else "source kept"
@@ -91,20 +88,20 @@ def _features(world: Cluster, packet: Packet, outcome: Outcome) -> Iterator[str]
         yield f"{min(len(outcome.targets), 3)} targets"
 
 
-SHOWN = {
+FEATURES = {
     *(
         f"{verdict} from {origin}"
         for verdict in ("delivered", "rejected", "dropped")
         for origin in ("node", "pod", "outside")
     ),
     *(f"delivered by {protocol} in IPv{family}" for protocol in ("tcp", "udp", "sctp") for family in FAMILIES),
-    *("kept", "remembered in vain", "masqueraded", "masqueraded in part", "source kept"),
+    *("kept", "remembered endpoint is gone", "masqueraded", "masqueraded in part", "source kept"),
     *("delivered at its own address", "delivered at another address", "1 targets", "2 targets", "3 targets"),
 }
 
 
 def test_random_clusters() -> None:
-    """Every packet has an outcome in both modes; all kinds are seen, and the differences that are known."""
+    """Every packet has an outcome in both modes; all features and all expected differences occur."""
     seen: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
 
@@ -117,54 +114,54 @@ def test_random_clusters() -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(clusters())
-    def look(world: Cluster) -> None:
-        for packet, nftables, iptables in _outcomes(world):
-            seen.update(_features(world, packet, nftables))
+    def check(cluster: Cluster) -> None:
+        for packet, nftables, iptables in _outcomes(cluster):
+            seen.update(_features(cluster, packet, nftables))
             for outcome in (nftables, iptables):
                 assert sum(outcome.targets.values()) == (outcome.verdict == "delivered")
                 assert outcome.masqueraded <= set(outcome.targets)
             if nftables != iptables:
-                reasons[_reason(world, packet, nftables, iptables)] += 1
+                reasons[_reason(cluster, packet, nftables, iptables)] += 1
 
-    look()
-    assert set(seen) >= SHOWN
+    check()
+    assert set(seen) >= FEATURES
     intended = difference_names("iptables") - NOT_MODELLED
     assert set(reasons) <= intended
     assert set(reasons) >= intended - RARE
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_a_cluster_does_not_say_changes_nothing(mode: Mode) -> None:
-    """The order of objects is nothing to the model."""
+def test_order_of_objects_does_not_matter(mode: Mode) -> None:
+    """The order of the objects does not matter."""
 
     @seed(2)
     @settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate])
     @given(clusters())
-    def look(world: Cluster) -> None:
+    def check(cluster: Cluster) -> None:
         for family in FAMILIES:
-            one = ServiceModel(world.objects, world.node, world.settings, family, mode)
-            other = ServiceModel(world.objects[::-1], world.node, world.settings, family, mode)
-            for packet in packets_for(world.objects, world.settings):
+            one = ServiceModel(cluster.objects, cluster.node, cluster.settings, family, mode)
+            other = ServiceModel(cluster.objects[::-1], cluster.node, cluster.settings, family, mode)
+            for packet in packets_for(cluster.objects, cluster.settings):
                 if packet.family == family:
                     assert one.outcome(packet) == other.outcome(packet)
 
-    look()
+    check()
 
 
-def test_ranges_are_hit_and_missed() -> None:
-    """Sources lie in the ranges of Services, and beside them."""
+def test_sources_are_inside_and_outside_of_source_ranges() -> None:
+    """Packets have sources inside and outside of the Services' source ranges."""
     hit: Counter[bool] = Counter()
 
     @seed(3)
     @settings(max_examples=20, deadline=None, database=None, phases=[Phase.generate])
     @given(clusters())
-    def look(world: Cluster) -> None:
-        packets = list(packets_for(world.objects, world.settings))
+    def check(cluster: Cluster) -> None:
+        packets = list(packets_for(cluster.objects, cluster.settings))
         for family in FAMILIES:
             sources = {packet.source for packet in packets if packet.family == family}
-            for service in (item["spec"] for item in world.objects if item["kind"] == "Service"):
+            for service in (item["spec"] for item in cluster.objects if item["kind"] == "Service"):
                 ranges = networks(service.get("loadBalancerSourceRanges", ()), family)
                 hit.update(within(source, ranges) for source in sources if ranges)
 
-    look()
+    check()
     assert min(hit[True], hit[False]) > 20

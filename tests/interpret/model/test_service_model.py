@@ -1,7 +1,7 @@
-"""The model says of every packet of every scenario what real kernels have shown to happen, in both modes and families.
+"""The model predicts the outcome of every packet of every scenario, which real kernels have confirmed.
 
-What is not modelled is counted in ``NOT_MODELLED``, and the scenarios' words for outcomes are the lab's: silence may
-be a packet that was dropped, or one that went its way to nobody.
+``NOT_MODELLED`` counts the packets that the model does not cover. Scenarios use the lab's terms for outcomes: a packet
+without an answer was dropped, or sent to an address without a listener.
 """
 
 from argparse import ArgumentParser
@@ -14,15 +14,15 @@ from typing import get_args
 import pytest
 
 from tests.interpret.model.service_model import Mode, NotModelledError, Outcome, Packet, ServiceModel, Settings
-from tests.support import scenario as told
+from tests.support import scenario as scenarios
 from tests.support.families import address, in_family
 from tests.support.lab import plan
 
 MODES: tuple[Mode, ...] = get_args(Mode)
-SCENARIOS = told.read_scenarios()
+SCENARIOS = scenarios.read_scenarios()
 
 NOT_MODELLED = {
-    ("claims", to): ("claimed twice", count)
+    ("claims", to): ("contested frontend", count)
     for to, count in {
         "$cluster.140:80": 12,
         "$external.140:80": 4,
@@ -34,19 +34,19 @@ NOT_MODELLED = {
         "$external.99:80": 8,
     }.items()
 }
-"""Packets of which the model has no opinion: scenario and destination, the reason, and how many in all."""
+"""Packets that the model does not cover: scenario and destination, the reason, and their number."""
 
-GOES_ITS_WAY = ("undefined port", "own refusal")
-"""Departures in which silence is no drop: nobody has the address."""
-SILENT_ANYWAY = {("changes", "$cluster.215:80", "iptables"), ("changes", "$cluster.222:80", "iptables")}
-"""Unallocated addresses: these are not dropped in iptables mode, but nobody has them either, and silence is silence."""
+PASSES_UNANSWERED = ("undefined port", "own refusal")
+"""Mode differences in which a missing answer is not a drop: no host has the address."""
+UNANSWERED_IN_ANY_CASE = {("changes", "$cluster.215:80", "iptables"), ("changes", "$cluster.222:80", "iptables")}
+"""Packets to unallocated addresses: iptables mode does not drop them, but no host has the addresses either."""
 
 
 _HOSTS = ("node", "remote", "outside", *(f"{kind}-{number}" for kind in ("local", "remote") for number in range(1, 9)))
 _NOBODY: tuple[str, frozenset[str], str] = ("nobody", frozenset(), "kept")
-_STAND_INS = (told.UNALLOCATED, *told.UNPROXIED)
+_STAND_INS = (scenarios.UNALLOCATED, *scenarios.UNPROXIED)
 
-Case = tuple[told.Scenario, told.Packet, plan.Version, Mode]
+Case = tuple[scenarios.Scenario, scenarios.Packet, plan.Version, Mode]
 
 
 def _cases() -> Iterator[Case]:
@@ -61,8 +61,8 @@ def _cases() -> Iterator[Case]:
 CASES = list(_cases())
 
 
-def _settings(scenario: told.Scenario) -> Settings:
-    """Return what the scenario's flags say."""
+def _settings(scenario: scenarios.Scenario) -> Settings:
+    """Return the settings in a scenario's flags."""
     parser = ArgumentParser(exit_on_error=False)
     for flag in ("service-cidr", "cluster-cidr", "node-ip", "masquerade-bit", "pod-bridge-interface"):
         parser.add_argument(f"--{flag}", default="")
@@ -87,27 +87,27 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
-def _addresses_of(host: str, scenario: told.Scenario) -> list[str]:
-    """Return all addresses of a host, its usual one first."""
+def _addresses_of(host: str, scenario: scenarios.Scenario) -> list[str]:
+    """Return all addresses of a host, the default one first."""
     names = [host, *(("node.pods",) if host == "node" else ()), *(("outside.101",) if host == "outside" else ())]
     names += [name.removeprefix("$") for name in scenario.addresses.get(host, ())]
-    return [address(name, version) for name in names for version in told.VERSIONS]
+    return [address(name, version) for name in names for version in scenarios.VERSIONS]
 
 
 @lru_cache(maxsize=4)
 def _hosts(name: str) -> dict[str, str]:
-    """Return who has which address in the scenario of that name."""
+    """Return the hosts of the named scenario by their addresses."""
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
     return {own: host for host in _HOSTS for own in _addresses_of(host, scenario)}
 
 
 @lru_cache(maxsize=8)
-def _proxy(name: str, version: plan.Version, mode: Mode) -> ServiceModel:
+def _model(name: str, version: plan.Version, mode: Mode) -> ServiceModel:
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
     return ServiceModel(scenario.manifests(), plan.NODE.node_name, _settings(scenario), version, mode)
 
 
-def _packet(packet: told.Packet, version: plan.Version, remembered: str | None = None) -> Packet:
+def _packet(packet: scenarios.Packet, version: plan.Version, remembered: str | None = None) -> Packet:
     destination, _, port = in_family(packet.to, version).rpartition(":")
     source = in_family(packet.source_address, version) or address(packet.client, version)
     if destination == address("loopback", version):
@@ -123,13 +123,13 @@ def _packet(packet: told.Packet, version: plan.Version, remembered: str | None =
     )
 
 
-def _heard(outcome: Outcome, packet: Packet, scenario: told.Scenario) -> tuple[str, frozenset[str], str]:
-    """Return what the client hears of it in the lab: a word, who answers, and what these see as the client."""
+def _observed(outcome: Outcome, packet: Packet, scenario: scenarios.Scenario) -> tuple[str, frozenset[str], str]:
+    """Return what the lab observes: an outcome, the hosts that answer, and the source that they see."""
     hosts = _hosts(scenario.name)
     if outcome.verdict == "delivered":
-        who = frozenset(_listener(target, packet.protocol, scenario) for target in outcome.targets)
-        assert outcome.masqueraded in (frozenset(), frozenset(outcome.targets)), "of one mind, in scenarios"
-        return "answered", who, "masqueraded" if outcome.masqueraded else "kept"
+        listeners = frozenset(_listener(target, packet.protocol, scenario) for target in outcome.targets)
+        assert outcome.masqueraded in (frozenset(), frozenset(outcome.targets)), "scenarios have no mixed outcomes"
+        return "answered", listeners, "masqueraded" if outcome.masqueraded else "kept"
     if outcome.verdict != "untouched":
         return outcome.verdict, frozenset(), "kept"
     host = hosts.get(packet.destination)
@@ -140,44 +140,44 @@ def _heard(outcome: Outcome, packet: Packet, scenario: told.Scenario) -> tuple[s
     return ("unserved" if host or packet.destination in ("127.0.0.1", "::1") else "nobody"), frozenset(), "kept"
 
 
-def _listener(target: str, protocol: str, scenario: told.Scenario) -> str:
+def _listener(target: str, protocol: str, scenario: scenarios.Scenario) -> str:
     own, _, port = target.rpartition(":")
     host = _hosts(scenario.name)[own.strip("[]")]
     assert (host, int(port), protocol) in scenario.listeners()
     return host
 
 
-def _expected(expected: told.Expectation) -> tuple[str, frozenset[str], str]:
+def _expected(expected: scenarios.Expectation) -> tuple[str, frozenset[str], str]:
     if expected.answered_by or expected.always_one_of:
         return "answered", frozenset(expected.answered_by or expected.always_one_of), expected.source
-    if isinstance(expected, told.ModeDifference) and expected.dropped and expected.by in GOES_ITS_WAY:
+    if isinstance(expected, scenarios.ModeDifference) and expected.dropped and expected.by in PASSES_UNANSWERED:
         return _NOBODY
     return "rejected" if expected.rejected else "dropped" if expected.dropped else "unserved", frozenset(), "kept"
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_scenario(scenario: told.Scenario, mode: Mode) -> None:
-    """The model says what the scenario expects."""
+def test_scenario(scenario: scenarios.Scenario, mode: Mode) -> None:
+    """The model predicts what the scenario expects."""
     wrong = []
     for _, packet, version, _ in (case for case in CASES if case[0] is scenario and case[3] == mode):
         sent = _packet(packet, version)
         if (scenario.name, packet.to) in NOT_MODELLED:
             continue
-        heard = _heard(_proxy(scenario.name, version, mode).outcome(sent), sent, scenario)
-        silent_anyway = (scenario.name, packet.to, mode) in SILENT_ANYWAY
-        expected = _NOBODY if silent_anyway else _expected(packet.expected_in(mode, version))
-        if heard != expected:
-            wrong.append(f"IPv{version} {packet}: the scenario expects {expected}, the model says {heard}")
+        predicted = _observed(_model(scenario.name, version, mode).outcome(sent), sent, scenario)
+        is_unanswered = (scenario.name, packet.to, mode) in UNANSWERED_IN_ANY_CASE
+        expected = _NOBODY if is_unanswered else _expected(packet.expected_in(mode, version))
+        if predicted != expected:
+            wrong.append(f"IPv{version} {packet}: the scenario expects {expected}, the model predicts {predicted}")
     assert wrong == []
 
 
-def test_what_is_not_modelled() -> None:
-    """The model refuses just the packets that are listed, for the reasons that are listed."""
+def test_not_modelled_packets_are_listed() -> None:
+    """The model raises NotModelledError exactly for the listed packets, with the listed reasons."""
     refused: Counter[tuple[str, str, str]] = Counter()
     for scenario, packet, version, mode in CASES:
         try:
-            _proxy(scenario.name, version, mode).outcome(_packet(packet, version))
+            _model(scenario.name, version, mode).outcome(_packet(packet, version))
         except NotModelledError as reason:
             refused[scenario.name, packet.to, str(reason)] += 1
     assert refused == {(*key, reason): count for key, (reason, count) in NOT_MODELLED.items()}
@@ -190,16 +190,16 @@ def test_there_are_enough_cases() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_affinity(mode: Mode) -> None:
-    """Of what one of several answers always, the one remembered does so, and no other that is remembered counts."""
+    """A sticky frontend keeps sending a client to the remembered endpoint, and ignores an endpoint it does not have."""
     tried = 0
     for scenario, packet, version, _ in (case for case in CASES if case[3] == mode):
         if len(packet.expected_in(mode, version).always_one_of) < 2:
             continue
-        proxy = _proxy(scenario.name, version, mode)
-        fresh = proxy.outcome(_packet(packet, version))
-        for target in fresh.targets:
-            again = proxy.outcome(_packet(packet, version, remembered=target))
+        model = _model(scenario.name, version, mode)
+        first = model.outcome(_packet(packet, version))
+        for target in first.targets:
+            again = model.outcome(_packet(packet, version, remembered=target))
             assert again.targets == {target: Fraction(1)}
             tried += 1
-        assert proxy.outcome(_packet(packet, version, remembered="10.244.9.9:80")) == fresh
+        assert model.outcome(_packet(packet, version, remembered="10.244.9.9:80")) == first
     assert tried > 40

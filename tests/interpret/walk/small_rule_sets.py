@@ -1,4 +1,4 @@
-"""Small rule sets, and packets to walk through them: IPv4, TCP, from one client or from the node to one address."""
+"""Builds small IPv4 rule sets and packet classes, and walks the packets through them."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -14,21 +14,21 @@ from knft.interpret.walk.walker import Walker
 
 TCP, UDP, ICMP = 6, 17, 1
 CLIENT, NODE, FRONTEND, POD, OTHER_POD = 10, 20, 30, 40, 41
-"""Addresses: who dials, the node under test, what is dialled, and two endpoints."""
+"""Addresses of a client, the node, a frontend, and two endpoints."""
 OWN = ranges((*single(NODE), *LOOPBACK[4]))
 ACCEPT, DROP, REJECT, RETURN = (Verdict(kind) for kind in ("accept", "drop", "reject", "return"))
 _PRIORITIES = {"filter": 0, "route": -150, "nat": -100}
 
 
 def base(hook: Hook, *rules: tuple[Step, ...], kind: Any = "filter", priority: int | None = None, **more: Any) -> Any:
-    """Return a base chain and its rules; its name is the hook's and the kind's, unless ``name`` is given."""
+    """Return a base chain and its rules; the default name consists of kind and hook."""
     name = more.pop("name", f"{kind} {hook}")
     at = _PRIORITIES[kind] if priority is None else priority
     return BaseChain(name, hook, kind, at, **more), chain(name, *rules)
 
 
 def chain(name: str, *rules: tuple[Step, ...]) -> Chain:
-    """Return a chain; each rule's text is its number."""
+    """Return a chain; the text of each rule is its number."""
     return Chain(name, tuple(Rule(steps, str(number)) for number, steps in enumerate(rules)))
 
 
@@ -39,7 +39,7 @@ def rule_set(
     servers: tuple[VirtualServer, ...] = (),
     bound: Ranges = (),
 ) -> RuleSet:
-    """Return a rule set of IPv4."""
+    """Return an IPv4 rule set."""
     return RuleSet(
         version=4,
         base_chains=tuple(found for found, _ in bases),
@@ -51,12 +51,12 @@ def rule_set(
 
 
 def from_outside(destination: int = FRONTEND, port: int = 80, **changed: Any) -> PacketClass:
-    """Return a new connection's packets that come in by eth0; ``changed`` are parts of the box, or ``protocol``."""
+    """Return new packets that arrive by eth0; ``changed`` are packet fields, or ``protocol``."""
     return _packets("network", destination, port, {"inputs": frozenset({"eth0"}), "sources": single(CLIENT), **changed})
 
 
 def from_node(destination: int = FRONTEND, port: int = 80, **changed: Any) -> PacketClass:
-    """Return the packets of a new connection that a local process opens."""
+    """Return new packets of a local process; ``changed`` can also contain ``is_source_selected``."""
     return _packets("node", destination, port, {"sources": single(NODE), **changed})
 
 
@@ -74,16 +74,16 @@ def _packets(origin: Any, destination: int, port: int, changed: dict[str, Any]) 
     )
 
 
-def paths(rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()) -> list[Path]:
-    """Return all ways of some packets."""
-    return Walker(rules, OWN).paths(packets, memory)
+def paths(rules: RuleSet, packets: PacketClass, affinity: frozenset[AffinityEntry] = frozenset()) -> list[Path]:
+    """Return all paths of the packets."""
+    return Walker(rules, OWN).paths(packets, affinity)
 
 
 def outcomes(
-    rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()
+    rules: RuleSet, packets: PacketClass, affinity: frozenset[AffinityEntry] = frozenset()
 ) -> dict[Outcome, Fraction]:
-    """Return how many of the packets have which outcome; they must not be told apart."""
-    (piece,) = partition(paths(rules, packets, memory), ())
+    """Return the share of each outcome; the rules must not split the class."""
+    (piece,) = partition(paths(rules, packets, affinity), ())
     assert piece.fields == packets.fields
     found: dict[Outcome, Fraction] = {}
     for path in piece.left:
@@ -91,14 +91,14 @@ def outcomes(
     return found
 
 
-def outcome(rules: RuleSet, packets: PacketClass, memory: frozenset[AffinityEntry] = frozenset()) -> Outcome:
-    """Return the one outcome that all of the packets have."""
-    (found,) = outcomes(rules, packets, memory)
+def outcome(rules: RuleSet, packets: PacketClass, affinity: frozenset[AffinityEntry] = frozenset()) -> Outcome:
+    """Return the only outcome of the packets."""
+    (found,) = outcomes(rules, packets, affinity)
     return found
 
 
 def hit_rules(rules: RuleSet, packets: PacketClass) -> list[str]:
-    """Return the rules that the packets meet on their only way: chain and number, in order."""
+    """Return the rules that the packets hit on their only path: chain and number, in order."""
     (path,) = paths(rules, packets)
     met = []
     passed = path.trail

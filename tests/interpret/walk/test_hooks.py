@@ -1,4 +1,4 @@
-"""Packets pass the kernel's hooks in its order, and know at each the interfaces that the kernel knows there."""
+"""Packets traverse the hooks in the kernel's order, and have the interfaces that the kernel sets at each hook."""
 
 import pytest
 
@@ -34,7 +34,7 @@ TO_NODE = Translate("dnat", single(NODE), single(8080))
     ],
     ids=["forwarded", "to the node", "from the node", "from the node to itself"],
 )
-def test_hooks_follow_one_another(packets: PacketClass, hooks: list[str]) -> None:
+def test_order_of_hooks(packets: PacketClass, hooks: list[str]) -> None:
     rules = rule_set(*(base(hook, (NOTE,)) for hook in HOOKS))
     assert hit_rules(rules, packets) == [f"filter {hook}: 0" for hook in hooks]
 
@@ -48,7 +48,7 @@ def test_hooks_follow_one_another(packets: PacketClass, hooks: list[str]) -> Non
         (from_node(FRONTEND), TO_NODE, ["output", "postrouting", "prerouting", "input"]),
     ],
 )
-def test_the_way_is_that_of_the_new_destination(packets: PacketClass, to: Translate, hooks: list[str]) -> None:
+def test_hooks_after_destination_translation(packets: PacketClass, to: Translate, hooks: list[str]) -> None:
     nat = (base("prerouting", (to,), kind="nat"), base("output", (to,), kind="nat"))
     rules = rule_set(*nat, *(base(hook, (NOTE,)) for hook in HOOKS))
     assert [met for met in hit_rules(rules, packets) if met.startswith("filter")] == [
@@ -56,7 +56,7 @@ def test_the_way_is_that_of_the_new_destination(packets: PacketClass, to: Transl
     ]
 
 
-def test_base_chains_of_a_hook_follow_their_priorities_and_those_that_are_equal_their_listing() -> None:
+def test_base_chains_are_ordered_by_priority_then_by_position() -> None:
     chains = [
         base("forward", (NOTE,), name=name, priority=priority)
         for name, priority in (("late", 10), ("first", 0), ("second", 0), ("early", -10))
@@ -65,8 +65,8 @@ def test_base_chains_of_a_hook_follow_their_priorities_and_those_that_are_equal_
 
 
 @pytest.mark.parametrize("priority", [-300, -100, 0, 300])
-def test_nat_chains_are_called_at_nats_own_priority_whatever_theirs(priority: int) -> None:
-    """nf_nat_core.c registers one function at -100 (destination) and 100 (source), which calls them in their order."""
+def test_nat_chains_run_at_the_priority_of_nat(priority: int) -> None:
+    """nf_nat_core.c registers one function at -100 (destination) and one at 100 (source), which call all nat chains."""
     chains = (
         base("prerouting", (NOTE,), name="before", priority=-101),
         base("prerouting", (NOTE,), name="after", priority=-99),
@@ -99,14 +99,14 @@ def test_nat_chains_are_called_at_nats_own_priority_whatever_theirs(priority: in
         (from_node(NODE), "input", "", Field.OUTPUT),
     ],
 )
-def test_interfaces_are_those_that_a_hook_knows(packets: PacketClass, hook: Hook, name: str, field: Field) -> None:
+def test_interfaces_at_each_hook(packets: PacketClass, hook: Hook, name: str, field: Field) -> None:
     for inverted in (False, True):
         test: Step = Interface(field, (name,), inverted)  # type: ignore[arg-type] # one of the two
         found = outcome(rule_set(base(hook, (test, DROP))), packets).disposition
         assert found is (Disposition.DELIVERED if inverted else Disposition.DROPPED)
 
 
-def test_marks_last_until_a_packet_has_come_back_through_the_loopback_device() -> None:
+def test_mark_is_kept_through_the_loopback_device() -> None:
     rules = rule_set(base("output", (SetMark(0, 4),)), base("input", (Marked(4, single(4)), DROP)))
     assert outcome(rules, from_node(NODE)) == Outcome(Disposition.DROPPED)
     assert outcome(rules, from_outside(NODE)).disposition is Disposition.DELIVERED

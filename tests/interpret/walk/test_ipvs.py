@@ -1,4 +1,4 @@
-"""IPVS takes packets to virtual servers where the kernel has it do so, and sends them on."""
+"""IPVS sends packets to real servers at the same hooks as in the kernel."""
 
 from fractions import Fraction
 
@@ -28,10 +28,10 @@ from tests.interpret.walk.small_rule_sets import (
     rule_set,
 )
 
-NOTE = SetMark(0xFFFFFFFF, 0)
+MARK = SetMark(0xFFFFFFFF, 0)
 SERVER = VirtualServer(FRONTEND, TCP, 80, "rr", ((POD, 8080, 1),))
 BOUND = single(FRONTEND)
-HERE = replace(SERVER, real_servers=((NODE, 8080, 1),))
+LOCAL_SERVER = replace(SERVER, real_servers=((NODE, 8080, 1),))
 HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
 
 
@@ -39,29 +39,29 @@ HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
     ("packets", "server", "met"),
     [
         (from_outside(), SERVER, ["prerouting", "input", "output", "postrouting"]),
-        (from_outside(), HERE, ["prerouting", "input"]),
+        (from_outside(), LOCAL_SERVER, ["prerouting", "input"]),
         (from_node(), SERVER, ["output", "output", "postrouting"]),
-        (from_node(), HERE, ["output", "postrouting", "prerouting", "input"]),
+        (from_node(), LOCAL_SERVER, ["output", "postrouting", "prerouting", "input"]),
     ],
     ids=["to a pod", "to the node", "from the node to a pod", "from the node to itself"],
 )
 def test_hooks_of_packets_that_ipvs_sends(packets: PacketClass, server: VirtualServer, met: list[str]) -> None:
-    """ip_vs_nat_send_or_cont: to others by LOCAL_OUT, from its beginning; to itself it goes on where it is."""
-    chains = (base(hook, (NOTE,), priority=-150) for hook in HOOKS)  # type: ignore[arg-type] # hooks
+    """ip_vs_nat_send_or_cont sends remote packets through LOCAL_OUT; local packets continue at the current hook."""
+    chains = (base(hook, (MARK,), priority=-150) for hook in HOOKS)  # type: ignore[arg-type] # hooks
     rules = rule_set(*chains, servers=(server,), bound=BOUND)
     assert hit_rules(rules, packets) == [f"filter {hook}: 0" for hook in met]
 
 
 @pytest.mark.parametrize("packets", [from_outside(), established(from_outside())], ids=["new", "established"])
-def test_filters_at_input_come_before_ipvs(packets: PacketClass) -> None:
+def test_input_filter_runs_before_ipvs(packets: PacketClass) -> None:
     dialled = Within(Field.DESTINATION, single(FRONTEND))
     rules = rule_set(base("input", (dialled, DROP)), servers=(SERVER,), bound=BOUND)
     assert outcome(rules, packets).disposition is Disposition.DROPPED
 
 
-def test_nat_is_asked_for_the_destination_before_and_for_the_source_after() -> None:
+def test_dnat_runs_before_ipvs_and_snat_after_it() -> None:
     rules = rule_set(
-        base("prerouting", (NOTE,), kind="nat"),
+        base("prerouting", (MARK,), kind="nat"),
         base("input", (DROP,), kind="nat"),
         base("output", (DROP,), kind="nat"),
         base(
@@ -75,17 +75,17 @@ def test_nat_is_asked_for_the_destination_before_and_for_the_source_after() -> N
     assert outcome(rules, from_outside()) == Outcome(Disposition.DELIVERED, POD, 8080, "masqueraded")
 
 
-def test_a_packet_that_ipvs_sends_has_come_in_by_nothing_at_output() -> None:
+def test_packet_from_ipvs_has_no_input_interface_at_output() -> None:
     rules = rule_set(
         base("output", (Interface(Field.INPUT, ("eth0",)), DROP), priority=-150),
-        base("postrouting", (Interface(Field.INPUT, ("eth0",)), NOTE), name="after"),
+        base("postrouting", (Interface(Field.INPUT, ("eth0",)), MARK), name="after"),
         servers=(SERVER,),
         bound=BOUND,
     )
     assert hit_rules(rules, from_outside()) == ["after: 0"]
 
 
-def test_shares_follow_weights_and_nobody_gets_a_packet_at_weight_nothing() -> None:
+def test_shares_are_proportional_to_weights() -> None:
     server = replace(SERVER, real_servers=((POD, 8080, 1), (OTHER_POD, 8080, 3), (NODE, 8080, 0)))
     assert outcomes(rule_set(servers=(server,), bound=BOUND), from_outside()) == {
         Outcome(Disposition.DELIVERED, POD, 8080): Fraction(1, 4),
@@ -93,25 +93,25 @@ def test_shares_follow_weights_and_nobody_gets_a_packet_at_weight_nothing() -> N
     }
 
 
-@pytest.mark.parametrize("targets", [(), ((POD, 8080, 0),)])
-def test_a_server_without_targets_refuses(targets: tuple[tuple[int, int, int], ...]) -> None:
-    """ip_vs_leave sends "port unreachable"."""
-    rules = rule_set(servers=(replace(SERVER, real_servers=targets),), bound=BOUND)
+@pytest.mark.parametrize("real_servers", [(), ((POD, 8080, 0),)])
+def test_virtual_server_without_real_servers_rejects(real_servers: tuple[tuple[int, int, int], ...]) -> None:
+    """ip_vs_leave sends an ICMP port unreachable message."""
+    rules = rule_set(servers=(replace(SERVER, real_servers=real_servers),), bound=BOUND)
     assert outcome(rules, from_outside()).disposition is Disposition.REJECTED
     assert outcome(rules, from_node()).disposition is Disposition.REJECTED
 
 
 @pytest.mark.parametrize("packets", [from_outside(port=81), from_outside(protocol=UDP), from_outside(NODE)])
-def test_what_is_no_servers_stays_on_the_node(packets: PacketClass) -> None:
+def test_packet_to_no_virtual_server_is_delivered_locally(packets: PacketClass) -> None:
     rules = rule_set(servers=(SERVER,), bound=BOUND)
     assert outcome(rules, packets) == Outcome(Disposition.DELIVERED)
 
 
-def test_an_address_that_is_not_bound_is_forwarded_past_ipvs() -> None:
+def test_packet_to_another_address_is_forwarded_without_ipvs() -> None:
     assert outcome(rule_set(servers=(SERVER,)), from_outside()) == Outcome(Disposition.DELIVERED)
 
 
-def test_ports_of_a_class_are_told_apart() -> None:
+def test_class_is_split_by_virtual_server_ports() -> None:
     other = replace(SERVER, port=81, real_servers=((OTHER_POD, 8081, 1),))
     rules = rule_set(servers=(SERVER, other), bound=BOUND)
     found = {path.fields.ports: path.outcome for path in paths(rules, from_outside(ports=ranges([(79, 82)])))}
@@ -122,7 +122,7 @@ def test_ports_of_a_class_are_told_apart() -> None:
     }
 
 
-def test_a_persistent_server_sends_a_client_where_it_was() -> None:
+def test_persistence_selects_the_previous_real_server() -> None:
     server = replace(SERVER, real_servers=((POD, 8080, 1), (OTHER_POD, 8080, 1)), seconds=100)
     rules = rule_set(servers=(server,), bound=BOUND)
     first = paths(rules, from_outside())
@@ -134,7 +134,7 @@ def test_a_persistent_server_sends_a_client_where_it_was() -> None:
         assert outcome(rule_set(servers=(gone,), bound=BOUND), from_outside(), path.written_entries).address == NODE
 
 
-def test_what_nat_has_translated_is_looked_for_by_its_new_destination() -> None:
+def test_virtual_server_is_looked_up_after_dnat() -> None:
     nat = base("prerouting", (Translate("dnat", single(FRONTEND), single(80)),), kind="nat")
     rules = rule_set(nat, servers=(SERVER,), bound=BOUND)
     assert outcome(rules, from_outside(NODE, port=90)) == Outcome(Disposition.DELIVERED, POD, 8080)

@@ -1,4 +1,4 @@
-"""Keys are looked up for all packets of a class at once, and the class is split just where they find other things."""
+"""Lookups split a packet class where its packets find different elements."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -41,14 +41,14 @@ SOURCE, PORT = Field.SOURCE, Field.DESTINATION_PORT
 WIDE = from_outside(sources=ranges([(0, 9)]), ports=ranges([(0, 9)]))
 
 
-def looked_up(key: tuple[KeyPart, ...], *elements: Element, inverted: bool = False) -> RuleSet:
-    """Drop what is in a set."""
+def drop_if_in_set(key: tuple[KeyPart, ...], *elements: Element, inverted: bool = False) -> RuleSet:
+    """Return a rule set that drops packets whose key is in a set."""
     rule = (InSet("set", key, inverted), DROP)
     return rule_set(base("forward", rule), collections=[Collection("set", elements)])
 
 
-def fates(rules: RuleSet, packets: PacketClass) -> dict[tuple[int, int], Disposition]:
-    """Return what becomes of packets from each source to each port, of ten of both; shares of a point are one."""
+def dispositions(rules: RuleSet, packets: PacketClass) -> dict[tuple[int, int], Disposition]:
+    """Return the disposition by source and port, for ten of each; the shares of each packet must sum to one."""
     found: dict[tuple[int, int], Disposition] = {}
     for piece in partition(paths(rules, packets), ()):
         ((result, share),) = outcome_shares(piece.left)
@@ -74,16 +74,16 @@ def fates(rules: RuleSet, packets: PacketClass) -> dict[tuple[int, int], Disposi
     ],
     ids=str,
 )
-def test_a_set_with_two_parts_that_are_open(keys: list[tuple[int | tuple[int, int], ...]], *, inverted: bool) -> None:
-    rules = looked_up((SOURCE, PORT), *(Element(key) for key in keys), inverted=inverted)
-    for point, fate in fates(rules, WIDE).items():
+def test_set_key_with_two_variable_parts(keys: list[tuple[int | tuple[int, int], ...]], *, inverted: bool) -> None:
+    rules = drop_if_in_set((SOURCE, PORT), *(Element(key) for key in keys), inverted=inverted)
+    for point, fate in dispositions(rules, WIDE).items():
         is_in = any(all(map(covers, key, point)) for key in keys)
         assert fate is (Disposition.DROPPED if is_in is not inverted else Disposition.DELIVERED), point
-    assert len(fates(rules, WIDE)) == 100
+    assert len(dispositions(rules, WIDE)) == 100
 
 
-def test_verdicts_of_a_map_with_two_parts_that_are_open() -> None:
-    """And a jump from it leads back behind the rule."""
+def test_verdict_map_key_with_two_variable_parts() -> None:
+    """A jump in the map returns to the rule after the lookup."""
     to = Collection(
         "map",
         (Element((1, (0, 4)), DROP), Element((2, 3), REJECT), Element((3, 3), Verdict("jump", "one"))),
@@ -93,7 +93,7 @@ def test_verdicts_of_a_map_with_two_parts_that_are_open() -> None:
         chains=[chain("one", (REJECT,))],
         collections=[to],
     )
-    found = fates(rules, WIDE)
+    found = dispositions(rules, WIDE)
     assert {found[1, port] for port in range(10)} == {Disposition.DROPPED}
     assert [found[source, 3] for source in range(5)] == [
         *[Disposition.DROPPED] * 2,
@@ -102,16 +102,16 @@ def test_verdicts_of_a_map_with_two_parts_that_are_open() -> None:
     ]
 
 
-def test_a_key_with_a_constant_and_what_is_known() -> None:
-    rules = looked_up((7, Field.DESTINATION, Field.PROTOCOL, PORT), Element((7, 30, 6, (80, 89))))
+def test_key_with_constant_and_known_parts() -> None:
+    rules = drop_if_in_set((7, Field.DESTINATION, Field.PROTOCOL, PORT), Element((7, 30, 6, (80, 89))))
     assert outcome(rules, from_outside()).disposition is Disposition.DROPPED
     assert outcome(rules, from_outside(port=90)).disposition is Disposition.DELIVERED
     assert outcome(rules, from_outside(protocol=17)).disposition is Disposition.DELIVERED
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-def test_a_packet_without_ports_is_in_no_set_of_them(*, inverted: bool) -> None:
-    rules = looked_up((PORT,), Element(((0, 65535),)), inverted=inverted)
+def test_packet_without_ports_is_in_no_set_of_ports(*, inverted: bool) -> None:
+    rules = drop_if_in_set((PORT,), Element(((0, 65535),)), inverted=inverted)
     fate = outcome(rules, from_outside(protocol=ICMP)).disposition
     assert fate is (Disposition.DROPPED if inverted else Disposition.DELIVERED)
 
@@ -125,7 +125,7 @@ def test_a_packet_without_ports_is_in_no_set_of_them(*, inverted: bool) -> None:
         ((RandomNumber(1),), [0], [Fraction(1)]),
     ],
 )
-def test_numbers_that_are_drawn(
+def test_random_number_in_key(
     key: tuple[KeyPart, ...], elements: Iterable[int | tuple[int, int]], expected: list[Fraction]
 ) -> None:
     held = Collection("map", tuple(Element((part,), (POD + at, 8080)) for at, part in enumerate(elements)))
@@ -134,7 +134,7 @@ def test_numbers_that_are_drawn(
     assert outcomes(rules, from_outside()) == wanted
 
 
-def test_a_draw_that_finds_nothing_goes_on_with_the_next_rule() -> None:
+def test_random_number_without_element_continues_with_next_rule() -> None:
     held = Collection("map", (Element((0,), (POD, 8080)),))
     rules = rule_set(
         base("prerouting", (DnatMapLookup("map", (RandomNumber(4),)),), (DROP,), kind="nat"), collections=[held]
@@ -145,7 +145,7 @@ def test_a_draw_that_finds_nothing_goes_on_with_the_next_rule() -> None:
     }
 
 
-def test_a_draw_and_a_part_that_is_open() -> None:
+def test_random_number_and_variable_part_in_key() -> None:
     held = Collection("map", (Element(((0, 4), 0), DROP), Element(((3, 9), 1), REJECT)))
     rules = rule_set(base("forward", (VmapLookup("map", (PORT, RandomNumber(2))),)), collections=[held])
     found = {
@@ -165,8 +165,8 @@ def test_a_draw_and_a_part_that_is_open() -> None:
     assert found[9] == {rejected: half, passed: half}
 
 
-def test_who_is_remembered_is_found_again() -> None:
-    """The memory of one walk is what is known in the next; a set holds clients of other endpoints apart."""
+def test_affinity_entry_is_found_by_the_next_packet() -> None:
+    """Entries that one walk writes are input of the next; the set distinguishes clients of different endpoints."""
     kept = Collection("kept", is_dynamic=True, seconds=30)
     key: tuple[KeyPart, ...] = (SOURCE, 1)
     rules = rule_set(
@@ -187,7 +187,7 @@ def test_who_is_remembered_is_found_again() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_memory_is_asked_for_the_other_way_round(*, known: bool) -> None:
+def test_inverted_lookup_of_affinity_entries(*, known: bool) -> None:
     rules = rule_set(
         base("forward", (InSet("kept", (SOURCE,), inverted=True), DROP)),
         collections=[Collection("kept", is_dynamic=True)],
@@ -198,6 +198,6 @@ def test_memory_is_asked_for_the_other_way_round(*, known: bool) -> None:
     )
 
 
-def test_where_a_class_is_one_point_it_stays_whole() -> None:
-    rules = looked_up((SOURCE, PORT), Element((CLIENT, 80)), Element((CLIENT, 81)))
+def test_class_of_one_packet_is_not_split() -> None:
+    rules = drop_if_in_set((SOURCE, PORT), Element((CLIENT, 80)), Element((CLIENT, 81)))
     assert len(paths(rules, from_outside())) == 1

@@ -1,4 +1,4 @@
-"""Addresses are translated once for each end of a connection, by its first packet, and so for all that follow."""
+"""NAT translates each end of a connection once, for its first packet, and applies this to all later packets."""
 
 from fractions import Fraction
 
@@ -47,7 +47,7 @@ MASQUERADE = Translate("snat", to_interface_address=True)
 NEW, OLD = HasState(frozenset({"new"})), HasState(frozenset({"established"}))
 
 
-def test_the_first_chain_that_translates_is_the_last_that_is_asked() -> None:
+def test_translation_ends_nat_at_the_hook() -> None:
     rules = rule_set(
         base("prerouting", (ACCEPT,), kind="nat", name="silent", priority=-102),
         base("prerouting", (TO_POD,), kind="nat", name="first", priority=-101),
@@ -58,7 +58,7 @@ def test_the_first_chain_that_translates_is_the_last_that_is_asked() -> None:
 
 
 @pytest.mark.parametrize("target", [FRONTEND, NODE])
-def test_source_and_destination_are_translated_one_by_one(target: int) -> None:
+def test_source_and_destination_are_translated_separately(target: int) -> None:
     rules = rule_set(
         base("prerouting", (TO_POD,), kind="nat"),
         base("postrouting", (MASQUERADE,), kind="nat", name="first"),
@@ -67,8 +67,8 @@ def test_source_and_destination_are_translated_one_by_one(target: int) -> None:
     assert outcome(rules, from_outside(target)) == Outcome(Disposition.DELIVERED, POD, 8080, "masqueraded")
 
 
-def test_on_its_way_back_through_the_loopback_device_no_nat_chain_sees_a_packet() -> None:
-    """Both ends were decided at output and postrouting, if only to stay as they are (nf_nat_core.c)."""
+def test_looped_packet_skips_nat_chains() -> None:
+    """Output and postrouting have decided about both ends, even if they translated nothing (nf_nat_core.c)."""
     rules = rule_set(
         base("output", (RETURN,), kind="nat"),
         base("prerouting", (DROP,), kind="nat"),
@@ -78,31 +78,31 @@ def test_on_its_way_back_through_the_loopback_device_no_nat_chain_sees_a_packet(
     assert outcome(rules, from_outside(NODE)).disposition is Disposition.DROPPED
 
 
-def test_the_source_of_packets_to_the_node_is_translated_at_input() -> None:
+def test_snat_at_input() -> None:
     rules = rule_set(base("input", (MASQUERADE,), kind="nat"))
     assert outcome(rules, from_outside(NODE)).source == "masqueraded"
     assert outcome(rules, from_outside()).source == "kept"
 
 
 @pytest.mark.parametrize("packets", [from_outside(), established(from_outside())], ids=["new", "established"])
-def test_later_packets_follow_the_first(packets: PacketClass) -> None:
-    """nat chains are asked for a connection's first packet: their tests of the state see a new one."""
+def test_later_packets_are_translated_like_the_first(packets: PacketClass) -> None:
+    """Only the first packet traverses nat chains, so their tests see the state "new"."""
     rules = rule_set(base("prerouting", (OLD, DROP), (NEW, TO_POD), kind="nat"))
     assert outcome(rules, packets) == Outcome(Disposition.DELIVERED, POD, 8080)
 
 
-def test_other_chains_see_the_state_as_it_is() -> None:
+def test_filter_chains_see_the_real_state() -> None:
     rules = rule_set(base("forward", (NEW, DROP)))
     assert outcome(rules, from_outside()).disposition is Disposition.DROPPED
     assert outcome(rules, established(from_outside())).disposition is Disposition.DELIVERED
 
 
-def test_what_belongs_to_no_connection_is_not_translated() -> None:
+def test_invalid_packets_are_not_translated() -> None:
     invalid = from_outside(states=frozenset({"invalid"}))
     assert outcome(rule_set(base("prerouting", (TO_POD,), kind="nat")), invalid) == Outcome(Disposition.DELIVERED)
 
 
-def test_packets_of_a_connection_are_told_from_those_of_none() -> None:
+def test_class_is_split_into_tracked_and_invalid_packets() -> None:
     rules = rule_set(base("prerouting", (TO_POD,), kind="nat"))
     mixed = from_outside(states=frozenset({"new", "established", "invalid"}))
     found = {path.fields.states: path.outcome for path in paths(rules, mixed)}
@@ -128,7 +128,7 @@ def test_packets_of_a_connection_are_told_from_those_of_none() -> None:
         (Translate("dnat", ranges([(0, 1 << 20)])), {Outcome(Disposition.UNDECIDED): Fraction(1)}),
     ],
 )
-def test_new_destinations(action: Translate, found: dict[Outcome, Fraction]) -> None:
+def test_dnat_destinations(action: Translate, found: dict[Outcome, Fraction]) -> None:
     assert outcomes(rule_set(base("prerouting", (action,), kind="nat")), from_outside()) == found
 
 
@@ -141,7 +141,7 @@ def test_new_destinations(action: Translate, found: dict[Outcome, Fraction]) -> 
         (Translate("snat", ports=ranges([(1024, 2047)])), {"kept": Fraction(1)}),
     ],
 )
-def test_new_sources(action: Translate, found: dict[object, Fraction]) -> None:
+def test_snat_sources(action: Translate, found: dict[object, Fraction]) -> None:
     rules = rule_set(
         base("postrouting", (action,), kind="nat"),
         base("postrouting", (Translated("snat", inverted=True), DROP), priority=300),
@@ -149,7 +149,7 @@ def test_new_sources(action: Translate, found: dict[object, Fraction]) -> None:
     assert {outcome.source: share for outcome, share in outcomes(rules, from_outside()).items()} == found
 
 
-def test_rules_see_what_translation_has_made_and_what_was_dialled() -> None:
+def test_rules_match_translated_and_original_destination() -> None:
     tests: list[Step] = [
         Translated("dnat"),
         Within(Field.DESTINATION, single(POD)),
@@ -170,14 +170,14 @@ def test_rules_see_what_translation_has_made_and_what_was_dialled() -> None:
     assert outcome(rule_set(nat, before), from_outside()).disposition is Disposition.DELIVERED
 
 
-def test_after_nat_the_source_is_the_new_one() -> None:
+def test_rules_after_snat_match_the_new_source() -> None:
     snat = base("postrouting", (Translate("snat", single(99)),), kind="nat")
     for field, seen in ((Field.SOURCE, 99), (Field.ORIGINAL_SOURCE, CLIENT)):
         drop = base("postrouting", (Within(field, single(seen)), DROP), priority=300)
         assert outcome(rule_set(snat, drop), from_outside()).disposition is Disposition.DROPPED
 
 
-def test_a_map_translates_what_it_has_and_the_rest_goes_on() -> None:
+def test_dnat_map_translates_its_keys_only() -> None:
     by = DnatMapLookup("map", (Field.DESTINATION_PORT,))
     to = Collection("map", (Element((80,), (POD, 8080)), Element((81,), (OTHER_POD,))))
     rules = rule_set(base("prerouting", (by,), (NOTE,), (DROP,), kind="nat"), collections=[to])
@@ -187,8 +187,8 @@ def test_a_map_translates_what_it_has_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.parametrize("packets", [from_outside(), established(from_outside()), from_node()])
-def test_before_conntrack_no_packet_has_a_connection(packets: PacketClass) -> None:
-    """Scenarios of ``tests/packets/test_rule_hits.py`` show it."""
+def test_packets_before_conntrack_have_no_state(packets: PacketClass) -> None:
+    """tests/packets/test_rule_hits.py verifies this against a kernel."""
     hook: Hook = "output" if packets.origin == "node" else "prerouting"
     for test, passes in (
         (HasState(frozenset({"invalid"})), True),
@@ -202,14 +202,14 @@ def test_before_conntrack_no_packet_has_a_connection(packets: PacketClass) -> No
         assert (outcome(early, packets).disposition is Disposition.DROPPED) is passes
 
 
-def test_coming_back_through_the_loopback_device_a_packet_has_its_connection() -> None:
+def test_looped_packet_keeps_its_conntrack_state() -> None:
     rules = rule_set(base("prerouting", (NEW, DROP), priority=-300))
     assert outcome(rules, from_node(NODE)).disposition is Disposition.DROPPED
     assert outcome(rules, from_outside(NODE)).disposition is Disposition.DELIVERED
 
 
 @pytest.mark.parametrize(
-    ("action", "what", "is_so"),
+    ("action", "what", "is_translated"),
     [
         (Translate("dnat", single(FRONTEND)), "dnat", False),
         (Translate("dnat", single(FRONTEND), single(80)), "dnat", False),
@@ -220,8 +220,10 @@ def test_coming_back_through_the_loopback_device_a_packet_has_its_connection() -
         (MASQUERADE, "snat", True),
     ],
 )
-def test_what_is_translated_to_what_it_was_is_not_translated(action: Translate, what: str, *, is_so: bool) -> None:
-    """But for that it is over (nf_nat_core.c)."""
+def test_translation_to_the_same_address_is_no_translation(
+    action: Translate, what: str, *, is_translated: bool
+) -> None:
+    """The kernel does not set the NAT status bits, although NAT is done (nf_nat_core.c)."""
     hook: Hook = "prerouting" if action.kind == "dnat" else "postrouting"
     test = Translated(what)  # type: ignore[arg-type] # one of the words
     rules = rule_set(
@@ -229,4 +231,4 @@ def test_what_is_translated_to_what_it_was_is_not_translated(action: Translate, 
         base(hook, (DROP,), kind="nat", name="second"),
         base("postrouting", (test, NOTE), priority=300, name="after"),
     )
-    assert ("after: 0" in hit_rules(rules, from_outside())) is is_so
+    assert ("after: 0" in hit_rules(rules, from_outside())) is is_translated

@@ -1,4 +1,4 @@
-"""Whatever the rules: at each point of a class every packet has one fate, and shares sum to one."""
+"""Properties of walks through random rule sets."""
 
 from fractions import Fraction
 from typing import Any
@@ -42,14 +42,14 @@ from knft.interpret.rules import (
 from knft.interpret.walk.walker import Walker
 
 LAST = 7
-"""Addresses and ports are 0 to this, so that they meet; the node has 1, and IPVS binds 2."""
+"""The highest address and port: a small range, so that values coincide. The node has 1, kube-ipvs0 has 2."""
 OWN, BOUND = single(1), single(2)
 HOOKS: tuple[Hook, ...] = ("prerouting", "input", "forward", "output", "postrouting")
 ADDRESSES = (Field.SOURCE, Field.DESTINATION, Field.ORIGINAL_SOURCE, Field.ORIGINAL_DESTINATION)
 PORTS = (Field.SOURCE_PORT, Field.DESTINATION_PORT, Field.ORIGINAL_PORT)
 INTERFACES = ("eth0", "veth1", "veth2")
 CHAINS = ("one", "two", "three")
-"""Each jumps to later ones alone, as the kernel takes no loops."""
+"""Each chain only jumps to later ones, because the kernel rejects loops."""
 
 number = st.integers(0, LAST)
 pair = st.tuples(number, number).map(lambda ends: (min(ends), max(ends)))
@@ -89,14 +89,14 @@ translations = st.one_of(
 
 
 def verdicts(chains: tuple[str, ...]) -> st.SearchStrategy[Verdict]:
-    """Return verdicts, among them ways to some chains."""
+    """Return verdicts, including jumps to the given chains."""
     if not chains:
         return plain
     return st.one_of(plain, st.builds(Verdict, st.sampled_from(("jump", "goto")), st.sampled_from(chains)))
 
 
 def rules(chains: tuple[str, ...], *, is_nat: bool = False) -> st.SearchStrategy[Any]:
-    """Return the rules of a chain that may lead to some others."""
+    """Return the rules of a chain that can jump to the given chains."""
     effects = st.one_of(
         st.builds(SetMark, number, number),
         st.builds(AddToSet, st.just("kept"), key),
@@ -115,21 +115,21 @@ def rules(chains: tuple[str, ...], *, is_nat: bool = False) -> st.SearchStrategy
 
 
 def collections(value: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Element, ...]]:
-    """Return elements whose keys do not overlap, as the kernel has it."""
+    """Return elements whose keys do not overlap, as the kernel requires."""
     part = st.one_of(number, pair)
     elements = st.lists(st.builds(Element, st.tuples(part, part), value), max_size=3)
-    return elements.map(lambda found: tuple(_apart(found)))
+    return elements.map(lambda found: tuple(_without_overlaps(found)))
 
 
-def _apart(elements: list[Element]) -> list[Element]:
+def _without_overlaps(elements: list[Element]) -> list[Element]:
     kept: list[Element] = []
     for element in elements:
-        if not any(all(map(_meet, element.key, other.key)) for other in kept):
+        if not any(all(map(_overlap, element.key, other.key)) for other in kept):
             kept.append(element)
     return kept
 
 
-def _meet(one: Any, other: Any) -> bool:
+def _overlap(one: Any, other: Any) -> bool:
     return bool(intersection(*(((part, part),) if isinstance(part, int) else (part,) for part in (one, other))))
 
 
@@ -147,7 +147,7 @@ def rule_sets(draw: st.DrawFn) -> RuleSet:
                 chains[name] = Chain(name, draw(rules(CHAINS, is_nat=kind == "nat")))
     for at, name in enumerate(CHAINS):
         chains[name] = Chain(name, draw(rules(CHAINS[at + 1 :])))
-    held = (
+    rule_set = (
         Collection("set", draw(collections(st.none()))),
         Collection("kept", is_dynamic=True, seconds=9),
         Collection("ways", draw(collections(verdicts(CHAINS)))),
@@ -161,7 +161,7 @@ def rule_sets(draw: st.DrawFn) -> RuleSet:
         version=4,
         base_chains=tuple(bases),
         chains=chains,
-        collections={found.name: found for found in held},
+        collections={found.name: found for found in rule_set},
         servers=tuple(draw(st.lists(server, max_size=2))),
         ipvs_addresses=draw(st.sampled_from((BOUND, ()))),
     )
@@ -169,7 +169,7 @@ def rule_sets(draw: st.DrawFn) -> RuleSet:
 
 @st.composite
 def classes(draw: st.DrawFn) -> PacketClass:
-    """Return a class of packets."""
+    """Return a packet class."""
     origin = draw(st.sampled_from(("network", "node")))
     destination = draw(number)
     inputs = frozenset(INTERFACES) if origin == "network" else frozenset({""})
@@ -186,54 +186,56 @@ def classes(draw: st.DrawFn) -> PacketClass:
 
 @settings(max_examples=70, deadline=None)
 @given(rule_sets(), classes())
-def test_shares_sum_to_one_at_each_point(held: RuleSet, packets: PacketClass) -> None:
-    """And the pieces are the whole class: none is lost, none is there twice."""
-    walker = Walker(held, OWN)
+def test_shares_of_each_packet_sum_to_one(rule_set: RuleSet, packets: PacketClass) -> None:
+    """And the pieces together are the whole class, without overlap."""
+    walker = Walker(rule_set, OWN)
     first = walker.paths(packets)
     known = frozenset(memory for path in first for memory in path.written_entries)
     for paths in (first, walker.paths(packets, known)):
         found = partition(paths, ())
         assert all(sum(path.share for path in piece.left) == 1 for piece in found)
         assert all(0 < path.share <= 1 for path in paths)
-        volume = sum(path.share * _points(path.fields) for path in paths)
-        assert volume == _points(packets.fields)
+        volume = sum(path.share * _size(path.fields) for path in paths)
+        assert volume == _size(packets.fields)
 
 
 @settings(max_examples=70, deadline=None)
 @given(rule_sets(), classes(), st.data())
-def test_a_class_fares_as_each_of_its_packets_does(held: RuleSet, packets: PacketClass, data: st.DataObject) -> None:
-    """Where it is split, where ways are known already, and where neither is so."""
-    paths = Walker(held, OWN).paths(packets)
-    points = [single(data.draw(st.sampled_from(_listed(where)))) for where in packets.fields[:3]]
+def test_each_packet_has_the_outcomes_of_its_class(
+    rule_set: RuleSet, packets: PacketClass, data: st.DataObject
+) -> None:
+    """Whether the class is split, its paths come from the cache, or neither."""
+    paths = Walker(rule_set, OWN).paths(packets)
+    points = [single(data.draw(st.sampled_from(_numbers(where)))) for where in packets.fields[:3]]
     names = [frozenset({data.draw(st.sampled_from(sorted(kinds)))}) for kinds in packets.fields[3:]]
     point = PacketFields(*points, *names)  # type: ignore[arg-type] # in order
-    alone = Walker(held, OWN)
+    alone = Walker(rule_set, OWN)
     alone._address_groups.group = lambda _: None  # type: ignore[method-assign, assignment] # nothing is known
     there = [path for path in paths if overlap(path.fields, point) is not None]
-    assert _fares(there) == _fares(alone.paths(replace(packets, fields=point)))
+    assert _shares(there) == _shares(alone.paths(replace(packets, fields=point)))
 
 
-def _fares(paths: list[Path]) -> dict[object, Fraction]:
-    """Return how many of one packet fare how: what comes of it, the rules that it meets, and what is known after."""
+def _shares(paths: list[Path]) -> dict[object, Fraction]:
+    """Return the shares of one packet by outcome, rules hit, and affinity entries."""
     found: dict[object, Fraction] = {}
     for path in paths:
         met = tuple((hit.chain, hit.rule.text) for hit in rule_hits(path.trail))
-        key = path.outcome, met, *(map(_of_clients, (path.read_entries, path.written_entries)))
+        key = path.outcome, met, *(map(_collections, (path.read_entries, path.written_entries)))
         found[key] = found.get(key, Fraction()) + path.share
     return found
 
 
-def _of_clients(memories: frozenset[AffinityEntry]) -> frozenset[str]:
-    """Return what is about one client alone: a class may leave the rest of a key open, which no proxy's rules do."""
+def _collections(memories: frozenset[AffinityEntry]) -> frozenset[str]:
+    """Return the collections of affinity entries, without key parts that can vary within a class."""
     return frozenset(collection for collection, _ in memories)
 
 
-def _listed(where: Ranges) -> list[int]:
+def _numbers(where: Ranges) -> list[int]:
     return [number for first, last in where for number in range(first, last + 1)]
 
 
-def _points(box: PacketFields) -> Fraction:
-    """Return how many packets a class holds."""
+def _size(box: PacketFields) -> Fraction:
+    """Return the number of packets in a class."""
     found = Fraction(len(box.inputs) * len(box.outputs) * len(box.states))
     for where in (box.ports, box.sources, box.source_ports):
         found *= sum(last - first + 1 for first, last in where)

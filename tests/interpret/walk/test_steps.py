@@ -1,4 +1,4 @@
-"""Each kind of test and of action does to packets what the kernel does."""
+"""Each type of test and action works as in the kernel."""
 
 from fractions import Fraction
 from typing import Any, get_args
@@ -47,7 +47,7 @@ MULTICAST = 0xE0000001
 
 
 def passes(packets: PacketClass, *tests: Step) -> bool:
-    """Tell whether all of some packets pass tests, at the first hook that they meet."""
+    """Tell whether all packets pass the tests at their first hook."""
     hook: Hook = "output" if packets.origin == "node" else "prerouting"
     fate = outcome(rule_set(base(hook, (*tests, DROP))), packets).disposition
     assert fate in (Disposition.DROPPED, Disposition.DELIVERED)
@@ -78,7 +78,7 @@ def passes(packets: PacketClass, *tests: Step) -> bool:
     ],
     ids=repr,
 )
-def test_tests_pass_and_inverted_they_fail(packets: PacketClass, test: Test) -> None:
+def test_test_passes_and_inverted_fails(packets: PacketClass, test: Test) -> None:
     inverted = type(test)(**{name: getattr(test, name) for name in test.__struct_fields__} | {"inverted": True})
     assert passes(packets, test)
     assert not passes(packets, inverted)
@@ -98,18 +98,18 @@ def test_tests_pass_and_inverted_they_fail(packets: PacketClass, test: Test) -> 
     ],
     ids=repr,
 )
-def test_tests_fail(test: Test) -> None:
+def test_failing_tests(test: Test) -> None:
     assert not passes(from_outside(), test)
 
 
-def test_every_kind_of_step_is_carried_out() -> None:
-    """So a new kind cannot be forgotten here."""
+def test_every_type_of_step_has_an_implementation() -> None:
+    """A new type of step without an implementation fails this test."""
     carried_out = {*EVALUATORS, *Walker(rule_set())._actions._executors}
     assert carried_out == {*get_args(Test), *get_args(Action)}
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-def test_what_has_no_ports_fails_every_test_of_them(*, inverted: bool) -> None:
+def test_packet_without_ports_fails_all_port_tests(*, inverted: bool) -> None:
     assert not passes(from_outside(protocol=ICMP), Within(Field.DESTINATION_PORT, single(80), inverted))
 
 
@@ -117,8 +117,8 @@ def test_what_has_no_ports_fails_every_test_of_them(*, inverted: bool) -> None:
     ("pattern", "inverted", "does_pass"),
     [("eth0", False, False), ("eth0", True, True), ("*", False, True), ("*", True, False)],
 )
-def test_a_packet_of_the_node_comes_in_by_no_name(pattern: str, *, inverted: bool, does_pass: bool) -> None:
-    """The empty name is compared: an inverted test passes. Scenarios "masquerade 4" and "5" show it of nftables."""
+def test_node_packet_has_an_empty_input_interface(pattern: str, *, inverted: bool, does_pass: bool) -> None:
+    """The kernel compares the empty name, so an inverted test passes (scenarios "masquerade 4" and "masquerade 5")."""
     assert passes(from_node(), Interface(Field.INPUT, (pattern,), inverted)) is does_pass
 
 
@@ -139,7 +139,7 @@ NEW: frozenset[State] = frozenset({"new"})
     ],
     ids=repr,
 )
-def test_a_class_is_split_where_some_pass(
+def test_class_is_split_if_some_packets_pass(
     test: Test, passing: dict[str, Any], failing: dict[str, Any], *, inverted: bool
 ) -> None:
     fields = {name: getattr(test, name) for name in test.__struct_fields__} | {"inverted": inverted}
@@ -170,36 +170,36 @@ def test_a_class_is_split_where_some_pass(
         ((SetMark(0, 0x6), SetMark(0xFFFFFFFF, 0x3)), 0x5),
     ],
 )
-def test_marks_are_kept_and_flipped(steps: tuple[Step, ...], mark: int) -> None:
+def test_set_mark(steps: tuple[Step, ...], mark: int) -> None:
     rules = rule_set(base("prerouting", steps), base("forward", (Marked(0xFFFFFFFF, single(mark)), DROP)))
     assert outcome(rules, from_outside()).disposition is Disposition.DROPPED
 
 
-def test_marks_are_seen_through_a_mask() -> None:
+def test_mark_is_matched_with_a_mask() -> None:
     rules = rule_set(base("prerouting", (SetMark(0, 0x4001),)), base("forward", (Marked(0x4000, single(0x4000)), DROP)))
     assert outcome(rules, from_outside()).disposition is Disposition.DROPPED
 
 
-@pytest.mark.parametrize("chance", [Fraction(0), Fraction(1, 3), Fraction(1)])
-def test_a_share_of_packets_passes_a_chance_and_a_share_of_nothing_is_no_path(chance: Fraction) -> None:
-    found = outcomes(rule_set(base("forward", (Probability(chance), DROP))), from_outside())
-    wanted = {Outcome(Disposition.DROPPED): chance, Outcome(Disposition.DELIVERED): 1 - chance}
+@pytest.mark.parametrize("probability", [Fraction(0), Fraction(1, 3), Fraction(1)])
+def test_probability_splits_shares_and_omits_empty_ones(probability: Fraction) -> None:
+    found = outcomes(rule_set(base("forward", (Probability(probability), DROP))), from_outside())
+    wanted = {Outcome(Disposition.DROPPED): probability, Outcome(Disposition.DELIVERED): 1 - probability}
     assert found == {result: share for result, share in wanted.items() if share}
 
 
-def test_chances_of_rules_in_a_row_are_those_of_who_is_left() -> None:
-    """So kube-proxy spreads connections: 1/3, then 1/2 of the rest, then all of that."""
+def test_successive_probabilities_apply_to_the_remaining_packets() -> None:
+    """kube-proxy distributes connections this way: 1/3, then 1/2 of the rest, then all remaining ones."""
     rules = rule_set(base("forward", (Probability(Fraction(1, 3)), DROP), (Probability(Fraction(1, 2)), REJECT)))
     assert set(outcomes(rules, from_outside()).values()) == {Fraction(1, 3)}
 
 
-def test_what_is_unknown_leaves_packets_undecided_that_get_there() -> None:
+def test_packets_that_reach_an_unknown_step_are_undecided() -> None:
     rules = rule_set(base("forward", (Unknown("quota"), Within(Field.SOURCE, single(CLIENT + 1)), DROP)))
     assert outcome(rules, from_outside()).disposition is Disposition.DELIVERED
     assert outcome(rules, from_outside(sources=single(CLIENT + 1))).disposition is Disposition.UNDECIDED
 
 
-def test_a_rule_without_an_action_says_nothing_but_one_that_is_unknown() -> None:
+def test_rule_without_action_has_no_effect_unless_unknown() -> None:
     known = rule_set(base("forward", (Within(Field.SOURCE, single(CLIENT)),)))
     assert outcome(known, from_outside()).disposition is Disposition.DELIVERED
     assert (
@@ -209,7 +209,7 @@ def test_a_rule_without_an_action_says_nothing_but_one_that_is_unknown() -> None
 
 @pytest.mark.parametrize("sources", [single(CLIENT), ranges([(0, 99)])])
 def test_actions_before_a_verdict_are_carried_out_once(sources: Ranges) -> None:
-    """Also where the class is split in between."""
+    """Even if the class is split between them."""
     flip = SetMark(0xFFFFFFFF, 1)
     rules = rule_set(
         base("prerouting", (flip, Probability(Fraction(1, 2)), Within(Field.SOURCE, single(CLIENT)), flip)),
@@ -217,7 +217,7 @@ def test_actions_before_a_verdict_are_carried_out_once(sources: Ranges) -> None:
     )
     found = paths(rules, from_outside(sources=sources))
     met = {path.outcome.disposition for path in found if path.fields.sources == single(CLIENT)}
-    # Who has passed the chance is split; who has not, is not.
+    # Packets that passed the probability test are split, the others are not.
     whole = {path.outcome.disposition for path in found if path.fields.sources == ranges([(0, 99)])}
     assert (met, whole) == (
         ({Disposition.DELIVERED, Disposition.DROPPED}, set())
