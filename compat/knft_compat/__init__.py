@@ -1,7 +1,7 @@
-"""The legacy rule sets, for parity testing: what kube-proxy's iptables and IPVS modes hand to the kernel.
+"""The rules of kube-proxy's iptables and IPVS modes, for comparison with knft's rules.
 
-A ``Cluster`` goes in: the same trackers' and the same decisions' results that knft renders from, and what the mode's
-flags say. A ``Page`` of parts comes out, each part the input of one tool (``iptables-restore``, ``ipset restore``), in
-the order in which kube-proxy uses them. Nothing here touches the machine or reads a file. knft's data path never
-imports this package.
+Input: a ``SyncInput``, which is computed by the same trackers and decisions that knft's own rules come from, and the
+flags of the mode. Output: a ``SyncOutput`` of parts in the order in which kube-proxy runs the tools; each part is the
+input of one tool, such as ``iptables-restore`` or ``ipset restore``. This package does no I/O, and knft's data path
+never imports it.
 """

@@ -1,16 +1,16 @@
-"""Jumps from the kernel's own chains to kube-proxy's: commands that make them where they are missing."""
+"""Commands that create, or remove, the jumps from built-in chains to kube-proxy's chains."""
 
 import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from knft.model.names import Family
+from knft.families import Family
 from knft_compat.rules import PROGRAMS, WAIT, comment
 
 
 class Jump(Struct, frozen=True):
-    """A jump that stands before all else in ``source``; ``extra`` are arguments in front of the comment."""
+    """A jump that is inserted at the top of ``source``; ``extra`` are arguments before the comment."""
 
     table: str
     source: str
@@ -20,20 +20,20 @@ class Jump(Struct, frozen=True):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The rule."""
-        said = comment(self.comment) if self.comment else ()
-        return (*self.extra, *said, "-j", self.target)
+        """The arguments of the rule."""
+        comment_arguments = comment(self.comment) if self.comment else ()
+        return (*self.extra, *comment_arguments, "-j", self.target)
 
 
 class EnsureJumps(Struct, frozen=True, tag="jumps"):
-    """Jumps to be made, each in front of those before it, together with the chains that they lead to."""
+    """Creates jumps that are missing, each before the previous ones, and their target chains."""
 
     family: Family
     jumps: tuple[Jump, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each chain, and one that looks for the jump and inserts it where there is none."""
+        """Yield two commands for each jump: create the target chain, and insert the jump unless it exists."""
         for jump in self.jumps:
             yield f"{self._command(jump, '-N', jump.target)} 2>/dev/null || true"
             check = self._command(jump, "-C", jump.source, *jump.arguments)
@@ -44,14 +44,14 @@ class EnsureJumps(Struct, frozen=True, tag="jumps"):
 
 
 class RemoveJumps(Struct, frozen=True, tag="jumps-removed"):
-    """Jumps to be taken away where they are."""
+    """Removes jumps that exist."""
 
     family: Family
     jumps: tuple[Jump, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each."""
+        """Yield one command for each jump."""
         for jump in self.jumps:
-            words = (PROGRAMS[self.family], *WAIT, "-D", jump.source, "-t", jump.table, *jump.arguments)
-            yield f"{shlex.join(words)} 2>/dev/null || true"
+            arguments = (PROGRAMS[self.family], *WAIT, "-D", jump.source, "-t", jump.table, *jump.arguments)
+            yield f"{shlex.join(arguments)} 2>/dev/null || true"

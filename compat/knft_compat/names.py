@@ -1,4 +1,4 @@
-"""Names of chains that both modes have."""
+"""Names of the chains that both modes share."""
 
 SERVICES = "KUBE-SERVICES"
 POSTROUTING = "KUBE-POSTROUTING"

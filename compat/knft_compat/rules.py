@@ -1,52 +1,52 @@
-"""Rules of iptables as values, ``iptables-restore`` input as a part, and the rules that both modes have."""
+"""iptables rules as values, the input of ``iptables-restore``, and the rules that both modes share."""
 
 from collections.abc import Iterator
 from typing import ClassVar
 
 from msgspec import Struct
 
-from knft.model.names import Family
-from knft_compat.cluster import Masquerade
+from knft.families import Family
 from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING
+from knft_compat.sync_input import Masquerade
 
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 WAIT = ("-w", "5", "-W", "100000")
-"""How kube-proxy waits for others who hold iptables' lock: five seconds, asking ten times a second (D.8)."""
+"""Wait up to 5 seconds for the xtables lock, and try 10 times a second (docs/behaviour/iptables.md#executor)."""
 
 
 class Rule(Struct, frozen=True, tag="rule"):
-    """A rule: the chain's name, and its arguments as the program gets them, a comment being one of them."""
+    """A rule: its chain, and the arguments of iptables, not quoted yet."""
 
     chain: str
     arguments: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the line that appends it."""
+        """Return the line that appends the rule."""
         return " ".join(("-A", self.chain, *map(_quoted, self.arguments)))
 
 
-class Deletion(Struct, frozen=True, tag="deletion"):
-    """The end of a chain that nothing leads to any more."""
+class ChainDeletion(Struct, frozen=True, tag="deletion"):
+    """Deletes a chain; no rule may jump to it."""
 
     chain: str
 
     def __str__(self) -> str:
-        """Return the line that deletes it."""
+        """Return the line that deletes the chain."""
         return f"-X {self.chain}"
 
 
-Line = Rule | Deletion
+Line = Rule | ChainDeletion
 
 
 class TableInput(Struct, frozen=True):
-    """One table of a restore: the chains that are made or emptied, and then the lines, in order."""
+    """The input of iptables-restore for one table: the chains to create or flush, then the lines, in order."""
 
     name: str
     chains: tuple[str, ...]
     lines: tuple[Line, ...]
 
     def text(self) -> Iterator[str]:
-        """Yield its lines."""
+        """Yield the lines of the input."""
         yield f"*{self.name}"
         for chain in self.chains:
             yield f":{chain} - [0:0]"
@@ -55,78 +55,78 @@ class TableInput(Struct, frozen=True):
         yield "COMMIT"
 
 
-class Restore(Struct, frozen=True, tag="iptables-restore"):
-    """What goes into ``iptables-restore``, one transaction for each table."""
+class RestoreInput(Struct, frozen=True, tag="iptables-restore"):
+    """The input of ``iptables-restore``; each table is one transaction."""
 
     family: Family
     tables: tuple[TableInput, ...]
-    only: ClassVar[str] = ""
-    """The table that alone is restored."""
+    single_table: ClassVar[str] = ""
+    """The name of the only table to restore, or "" for all."""
 
     @property
     def tool(self) -> tuple[str, ...]:
-        """The command that reads it."""
-        only = ("-T", self.only) if self.only else ()
-        return (f"{PROGRAMS[self.family]}-restore", *WAIT, *only, "--noflush", "--counters")
+        """The command that reads the input."""
+        table_option = ("-T", self.single_table) if self.single_table else ()
+        return (f"{PROGRAMS[self.family]}-restore", *WAIT, *table_option, "--noflush", "--counters")
 
     def text(self) -> Iterator[str]:
-        """Yield its lines."""
+        """Yield the lines of the input."""
         for table in self.tables:
             yield from table.text()
 
 
-class RestoreNat(Restore, frozen=True, tag="iptables-restore-nat"):
-    """The nat table alone."""
+class RestoreNatInput(RestoreInput, frozen=True, tag="iptables-restore-nat"):
+    """The input for the nat table alone."""
 
-    only: ClassVar[str] = "nat"
+    single_table: ClassVar[str] = "nat"
 
 
-class RestoreFilter(Restore, frozen=True, tag="iptables-restore-filter"):
-    """The filter table alone."""
+class RestoreFilterInput(RestoreInput, frozen=True, tag="iptables-restore-filter"):
+    """The input for the filter table alone."""
 
-    only: ClassVar[str] = "filter"
+    single_table: ClassVar[str] = "filter"
 
 
 def comment(text: str) -> tuple[str, ...]:
-    """Return the arguments that say something to people."""
+    """Return the iptables arguments of a comment."""
     return ("-m", "comment", "--comment", text)
 
 
-REQUIRES_SNAT = comment("kubernetes service traffic requiring SNAT")
+REQUIRES_SNAT_COMMENT = comment("kubernetes service traffic requiring SNAT")
 
 
-def masquerading(masquerade: Masquerade) -> Iterator[Rule]:
-    """Yield the rules that masquerade what has the mark."""
+def masquerade_rules(masquerade: Masquerade) -> Iterator[Rule]:
+    """Yield the rules that masquerade marked packets."""
     mark = masquerade.mark_text
     yield Rule(POSTROUTING, ("-m", "mark", "!", "--mark", f"{mark}/{mark}", "-j", "RETURN"))
-    # Without the mark, a packet that passes twice, as through a tunnel, is masqueraded once.
+    # Clear the mark, so that a packet that passes twice, such as through a tunnel, is masqueraded once.
     yield Rule(POSTROUTING, ("-j", "MARK", "--xor-mark", mark))
-    yield Rule(POSTROUTING, (*REQUIRES_SNAT, *masquerade_target(masquerade)))
+    yield Rule(POSTROUTING, (*REQUIRES_SNAT_COMMENT, *masquerade_target(masquerade)))
 
 
 def masquerade_target(masquerade: Masquerade) -> tuple[str, ...]:
-    """Return the arguments that masquerade."""
+    """Return the arguments of the MASQUERADE target."""
     return ("-j", "MASQUERADE", *(("--random-fully",) if masquerade.random_fully else ()))
 
 
-def marking(masquerade: Masquerade) -> Rule:
-    """Return the rule that sets the mark."""
+def mark_rule(masquerade: Masquerade) -> Rule:
+    """Return the rule that sets the masquerade mark."""
     return Rule(MARK_MASQ, ("-j", "MARK", "--or-mark", masquerade.mark_text))
 
 
-def forwarding(masquerade: Masquerade) -> Iterator[Rule]:
-    """Yield the rules that let forwarded packets through: those with the mark, and those of known connections."""
-    said = comment("kubernetes forwarding rules")
-    yield Rule(FORWARD, (*said, *mark_match(masquerade.mark_text), "-j", "ACCEPT"))
-    said = comment("kubernetes forwarding conntrack rule")
-    yield Rule(FORWARD, (*said, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"))
+def forward_rules(masquerade: Masquerade) -> Iterator[Rule]:
+    """Yield the rules that accept forwarded packets: marked ones, and those of established connections."""
+    label = comment("kubernetes forwarding rules")
+    yield Rule(FORWARD, (*label, *mark_match(masquerade.mark_text), "-j", "ACCEPT"))
+    label = comment("kubernetes forwarding conntrack rule")
+    yield Rule(FORWARD, (*label, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"))
 
 
 def mark_match(mark: str) -> tuple[str, ...]:
-    """Return the arguments that match packets with a mark."""
+    """Return the arguments that match packets with the mark."""
     return ("-m", "mark", "--mark", f"{mark}/{mark}")
 
 
 def _quoted(argument: str) -> str:
-    """Return an argument as restore reads it; kube-proxy quotes those with blanks, and no others."""
+    """Quote an argument for iptables-restore; like kube-proxy, quote only arguments with blanks."""
     return f'"{argument}"' if " " in argument else argument

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.compat.golden import FOLDER, Golden, Section, goldens, read
+from tests.compat.golden import FOLDER, Golden, Section, read, read_all
 from tests.compat.golden.listing import chains, side
 
-GOLDENS = goldens()
+GOLDENS = read_all()
 SECTIONS = [
     pytest.param(golden, section, id=f"{golden.path.stem}-{section.name}-{section.family}".replace(" ", "-"))
     for golden in GOLDENS
@@ -26,9 +26,9 @@ KNOWN_NAMES = {
 
 
 @pytest.mark.parametrize(("golden", "section"), SECTIONS)
-def test_the_command_prints_what_the_file_says(golden: Golden, section: Section) -> None:
+def test_command_output_matches_golden_file(golden: Golden, section: Section) -> None:
     """Where it is meant to be otherwise, ``python -m tests.compat.golden`` writes anew what nobody wrote by hand."""
-    rendered = golden.rendered(section)
+    rendered = golden.render_section(section)
     if section.name == "listing":
         assert chains(rendered) == chains(side(section.rules, "+"))
     elif section.name == "sets":
@@ -42,7 +42,7 @@ def _sorted(entries: str) -> list[str]:
     return [name, *sorted(others)]
 
 
-def test_there_are_enough_and_the_documents_listings_are_among_them() -> None:
+def test_golden_files_include_the_original_documents_listings() -> None:
     assert len(GOLDENS) >= 25
     assert sum(golden.is_transcribed for golden in GOLDENS) >= 10
     for number, case in enumerate(MASQUERADE_CASES, start=1):
@@ -58,15 +58,15 @@ def test_there_are_enough_and_the_documents_listings_are_among_them() -> None:
 
 
 @pytest.mark.parametrize(("comment", "chain"), KNOWN_NAMES.items())
-def test_known_names_of_chains(comment: str, chain: str) -> None:
+def test_upstream_chain_names(comment: str, chain: str) -> None:
     golden = read(FOLDER / "iptables-overall.golden")
     (section,) = golden.shown
-    for rules in (section.rules, golden.rendered(section)):
+    for rules in (section.rules, golden.render_section(section)):
         assert chain in {rule.rpartition(" -j ")[2] for rule in rules if f'"{comment}"' in rule}
 
 
-def test_only_what_nobody_wrote_by_hand_is_written_anew() -> None:
+def test_regenerating_generated_files_changes_nothing() -> None:
     """And then it is the same, comments included, as long as the rules are."""
     for golden in GOLDENS:
         if not golden.is_transcribed:
-            assert golden.written_anew() == golden.path.read_text()
+            assert golden.regenerated() == golden.path.read_text()

@@ -11,27 +11,27 @@ from typing import NamedTuple
 
 import pytest
 
-from knft.model.names import Family
-from tests.compat.golden import FOLDER, Golden, Section, goldens, read
-from tests.compat.loading import (
+from knft.families import Family
+from tests.compat.golden import FOLDER, Golden, Section, read, read_all
+from tests.compat.iptables_programs import (
     BACKENDS,
-    EVERY_PROGRAM,
     MARK_DROP,
-    filled_or_made,
+    each_family_and_backend,
     load,
     namespace,
     run_script,
-    saved,
-    without_counters,
-    without_ipvs,
+    saved_tables,
+    without_empty_built_in_chains,
+    without_ipvs_matches,
+    without_nfacct,
 )
-from tests.compat.saved import tables
-from tests.compat.saved_sets import SavedSet, ipsets
+from tests.compat.parsed_rules import parse_tables
+from tests.compat.parsed_sets import ParsedSet, parse_ipsets
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
-GOLDENS = [golden for golden in goldens() if golden.path.stem != "ipvs-cleanup"]
+GOLDENS = [golden for golden in read_all() if golden.path.stem != "ipvs-cleanup"]
 """Those with rules to restore; that one has commands, which are run below."""
 CASES = [
     pytest.param(golden, family, backend, id=f"{golden.path.stem}-{family.value}-{backend}")
@@ -54,15 +54,15 @@ class Step(NamedTuple):
 
 
 @pytest.mark.parametrize(("golden", "family", "backend"), CASES)
-def test_a_golden_loads_and_is_what_was_meant(golden: Golden, family: Family, backend: str) -> None:
+def test_golden_rules_load_and_read_back_equal(golden: Golden, family: Family, backend: str) -> None:
     steps = list(_steps(golden, family))
-    meant = filled_or_made(tables("".join(step.rules for step in steps), family))
+    meant = without_empty_built_in_chains(parse_tables("".join(step.rules for step in steps), family))
     with namespace() as made:
         for step in steps:
             _restore_sets(made, step.sets)
             load(made, step.rules, family, backend)
-        assert filled_or_made(saved(made, family, backend)) == meant
-        assert _saved_sets(made) == ipsets("".join(step.sets for step in steps))
+        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == meant
+        assert _saved_sets(made) == parse_ipsets("".join(step.sets for step in steps))
     assert meant
 
 
@@ -84,7 +84,7 @@ def _syncs_before(golden: Golden) -> Iterator[Golden]:
 
 def _sync(golden: Golden, family: Family) -> Step:
     sets = _part(golden, "ipset", family) if golden.header["backend"] == "ipvs" else ""
-    return Step(sets, without_ipvs(without_counters(_rules(golden, family))))
+    return Step(sets, without_ipvs_matches(without_nfacct(_rules(golden, family))))
 
 
 def _rules(golden: Golden, family: Family) -> str:
@@ -98,7 +98,7 @@ def _part(golden: Golden, name: str, family: Family) -> str:
     """Return a part as the file shows it, or where it does not, as the command prints it."""
     asked = Section(name, family.value.lower(), ())
     shown = [section for section in golden.shown if section.heading == asked.heading]
-    return _text(shown[0].rules if shown else golden.rendered(asked))
+    return _text(shown[0].rules if shown else golden.render_section(asked))
 
 
 def _text(lines: list[str]) -> str:
@@ -109,11 +109,11 @@ def _restore_sets(made: Namespace, text: str) -> None:
     made.run(["ipset", "restore", "-exist"], stdin=text)
 
 
-def _saved_sets(made: Namespace) -> dict[str, SavedSet]:
-    return ipsets(made.run(["ipset", "save"]).stdout)
+def _saved_sets(made: Namespace) -> dict[str, ParsedSet]:
+    return parse_ipsets(made.run(["ipset", "save"]).stdout)
 
 
-def test_what_has_to_be_there_before_is_there() -> None:
+def test_golden_files_with_earlier_state() -> None:
     earlier = {golden.path.stem for golden in GOLDENS if len(list(_steps(golden, Family.IPV4))) > 1}
     assert {name for name in earlier if not name.startswith("ipvs-1.23")} == {
         "iptables-cleanup",
@@ -125,8 +125,8 @@ def test_what_has_to_be_there_before_is_there() -> None:
     }
 
 
-@EVERY_PROGRAM
-def test_the_cleanup_of_the_iptables_mode_leaves_what_others_have(tmp_path: Path, family: Family, backend: str) -> None:
+@each_family_and_backend
+def test_iptables_cleanup_keeps_foreign_chains(tmp_path: Path, family: Family, backend: str) -> None:
     cleanup, start = read(FOLDER / "iptables-cleanup.golden"), read(FOLDER / "iptables-start.golden")
     (existing,) = (section for section in cleanup.sections if section.name == "existing")
     with namespace() as made:
@@ -137,11 +137,13 @@ def test_the_cleanup_of_the_iptables_mode_leaves_what_others_have(tmp_path: Path
         run_script(made, _part(cleanup, "jumps-removed", family), backend, tmp_path)
         load(made, _rules(cleanup, family), family, backend)
         run_script(made, _part(cleanup, "canary-removed", family), backend, tmp_path)
-        assert filled_or_made(saved(made, family, backend)) == filled_or_made(tables(LEFT_BY_CLEANUP, family))
+        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == without_empty_built_in_chains(
+            parse_tables(LEFT_BY_CLEANUP, family)
+        )
 
 
-@EVERY_PROGRAM
-def test_the_cleanup_of_the_ipvs_mode_leaves_ipv6s_sets(tmp_path: Path, family: Family, backend: str) -> None:
+@each_family_and_backend
+def test_ipvs_cleanup_keeps_ipv6_sets(tmp_path: Path, family: Family, backend: str) -> None:
     """Of the whole page, IPVS itself, its device and its module are the virtual machine's."""
     cleanup, before = read(FOLDER / "ipvs-cleanup.golden"), read(FOLDER / "ipvs-load-balancer.golden")
     sync = _sync(before, family)
@@ -152,5 +154,5 @@ def test_the_cleanup_of_the_ipvs_mode_leaves_ipv6s_sets(tmp_path: Path, family: 
 
         for name in ("jumps-removed", "chains-removed", "ipset-destroyed"):
             run_script(made, _part(cleanup, name, family), backend, tmp_path)
-        assert filled_or_made(saved(made, family, backend)) == {}
-        assert _saved_sets(made) == (ipsets(sync.sets) if family is Family.IPV6 else {})
+        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == {}
+        assert _saved_sets(made) == (parse_ipsets(sync.sets) if family is Family.IPV6 else {})

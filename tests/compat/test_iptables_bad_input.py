@@ -5,109 +5,109 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.iptables_page import NODE, endpoints, listed, service
-from tests.packets.node import KNFT
-from tests.unit.objects import table
+from tests.compat.iptables_render import NODE, endpoints, manifest_list, service
+from tests.support.knft_command import KNFT
+from tests.support.kube_objects import parametrize_rows
 
 
 def refused(*flags: str, objects: str = "") -> str:
     """Return the one line about a command that is refused."""
     command = [*KNFT, "render", "--backend", "iptables", "-f", "-", "--node", NODE, *flags]
-    done = subprocess.run(command, input=objects or listed(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=objects or manifest_list(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr.removeprefix("knft: ").rstrip("\n")
 
 
 OTHER_KINDS = {
-    "nft list ruleset": ("table ip nat {\n}\n", "not what iptables-save prints: line 1 is 'table ip nat {'"),
-    "ipset save": ("create A hash:ip\n", "not what iptables-save prints: line 1 is 'create A hash:ip'"),
-    "iptables -S": ("-P INPUT ACCEPT\n", "not what iptables-save prints: line 1 is '-P INPUT ACCEPT'"),
-    "iptables-restore's input": ("*nat\n-X K-X\nCOMMIT\n", "not what iptables-save prints: line 2 is '-X K-X'"),
-    "chain without a policy": ("*nat\n:KUBE-SVC-X\nCOMMIT\n", "not what iptables-save prints: line 2 is ':KUBE-SVC-X'"),
-    "rule without a table": ("# x\n-A X -j Y\n", "not what iptables-save prints: line 2 is '-A X -j Y'"),
-    "long line": (f"{'x' * 90}\n", f"not what iptables-save prints: line 1 is '{'x' * 60}'..."),
-    "cut off": ("*nat\n:A - [0:0]\n", "not all that iptables-save printed: table nat has no COMMIT at its end"),
-    "table in a table": ("*nat\n*filter\nCOMMIT\n", "not what iptables-save prints: line 2 is '*filter'"),
+    "nft list ruleset": ("table ip nat {\n}\n", "not the output of iptables-save: line 1 is 'table ip nat {'"),
+    "ipset save": ("create A hash:ip\n", "not the output of iptables-save: line 1 is 'create A hash:ip'"),
+    "iptables -S": ("-P INPUT ACCEPT\n", "not the output of iptables-save: line 1 is '-P INPUT ACCEPT'"),
+    "iptables-restore's input": ("*nat\n-X K-X\nCOMMIT\n", "not the output of iptables-save: line 2 is '-X K-X'"),
+    "chain without a policy": ("*nat\n:K-X\nCOMMIT\n", "not the output of iptables-save: line 2 is ':K-X'"),
+    "rule without a table": ("# x\n-A X -j Y\n", "not the output of iptables-save: line 2 is '-A X -j Y'"),
+    "long line": (f"{'x' * 90}\n", f"not the output of iptables-save: line 1 is '{'x' * 60}'..."),
+    "cut off": ("*nat\n:A - [0:0]\n", "incomplete output of iptables-save: table 'nat' has no COMMIT"),
+    "table in a table": ("*nat\n*filter\nCOMMIT\n", "not the output of iptables-save: line 2 is '*filter'"),
 }  # fmt: skip
 
 
-@table(OTHER_KINDS)
-def test_an_existing_file_of_another_kind(tmp_path: Path, row: tuple[str, str]) -> None:
-    text, wrong = row
+@parametrize_rows(OTHER_KINDS)
+def test_existing_file_of_another_format_is_refused(tmp_path: Path, row: tuple[str, str]) -> None:
+    text, problem = row
     path = tmp_path / "saved.txt"
     path.write_text(text)
-    assert refused("--existing", str(path)) == f"--existing: {path}: it is {wrong}"
+    assert refused("--existing", str(path)) == f"--existing: {path}: {problem}"
 
 
-def test_an_existing_file_that_is_no_text(tmp_path: Path) -> None:
+def test_binary_existing_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_bytes(b"\x00\xff\xfe")
-    assert refused("--existing", str(path)) == f"--existing: {path}: it is not text (byte 2 is no UTF-8)"
+    assert refused("--existing", str(path)) == f"--existing: {path}: invalid UTF-8 at byte 2"
 
 
-def test_an_existing_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_existing_file_is_refused(tmp_path: Path) -> None:
     for flag in ("--existing", "--before"):
         assert refused(flag, str(tmp_path / "x")) == f"{flag}: {tmp_path / 'x'}: No such file or directory"
 
 
-def test_files_without_a_name() -> None:
+def test_empty_file_names_are_refused() -> None:
     for flag in ("--existing", "--before"):
-        assert refused(flag, "") == f"{flag}: the name of the file is empty"
+        assert refused(flag, "") == f"{flag}: the file name is empty"
 
 
-def test_standard_input_is_read_once() -> None:
-    assert refused("--before", "-") == "--before: standard input is what -f reads; name a file"
+def test_standard_input_cannot_be_read_twice() -> None:
+    assert refused("--before", "-") == "--before: -f reads standard input already; name a file"
 
 
 @pytest.mark.parametrize("flags", [("--changed", "a/b"), ("--before", "x")])
-def test_a_cleanup_is_not_about_what_has_changed(flags: tuple[str, str]) -> None:
-    assert refused("--cleanup", *flags) == f"{flags[0]}: it means nothing to --cleanup"
+def test_cleanup_refuses_flags_about_changes(flags: tuple[str, str]) -> None:
+    assert refused("--cleanup", *flags) == f"{flags[0]}: it has no effect with --cleanup"
 
 
-def test_an_existing_file_of_the_other_family(tmp_path: Path) -> None:
+def test_existing_file_of_the_other_family_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_text("# Generated by ip6tables-save v1.8.9 on Mon Jan  1 2024\n*nat\nCOMMIT\n")
     assert refused("--existing", str(path), "--family", "ipv4") == (
-        f"--existing: {path} has no rules of --family ipv4, but those of ipv6"
+        f"--existing: {path} has no rules of --family ipv4, only of ipv6"
     )
 
 
 @pytest.mark.parametrize("text", ["shop", "/shop", "shop/", "a/b/c", "shop/Web", "Shop/web", "a b/c"])
-def test_a_changed_service_without_a_name(text: str) -> None:
+def test_changed_requires_namespace_and_name(text: str) -> None:
     assert refused("--changed", text) == (
-        f"--changed: {text!r} is not a Service as in shop/frontend: a namespace, a slash and a name"
+        f"--changed: {text!r} is not a Service; write NAMESPACE/NAME, as in shop/frontend"
     )
 
 
-def test_a_part_that_is_not_there() -> None:
+def test_unknown_part_is_refused() -> None:
     assert refused("--part", "ipset") == (
-        "--part: there is no part 'ipset'; there are sysctls, jumps, nfacct, iptables-restore"
+        "--part: unknown part 'ipset'; use one of sysctls, jumps, nfacct, iptables-restore"
     )
 
 
-def test_a_part_whose_tool_is_each_familys_own() -> None:
+def test_part_with_different_tools_requires_family() -> None:
     assert refused("--part", "iptables-restore") == (
-        "--part: iptables-restore is for another tool in each family, iptables-restore and ip6tables-restore; "
-        "give --family"
+        "--part: iptables-restore is for a different tool in each family, iptables-restore and ip6tables-restore; "
+        "choose one with --family"
     )
 
 
-def test_a_prefix_of_interfaces_that_does_not_fit() -> None:
+def test_too_long_interface_prefix_is_refused() -> None:
     """Of iptables' 15 characters one is the plus sign."""
     flags = ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix")
     assert refused(*flags, "abcdefghijklmno") == (
-        "--pod-interface-name-prefix: iptables takes 14 characters, not 'abcdefghijklmno'"
+        "--pod-interface-name-prefix: 'abcdefghijklmno' is longer than 14 characters, the limit of iptables"
     )
 
 
-def test_flags_of_other_backends() -> None:
-    assert refused("--vintage", "1.23") == "--vintage: it means nothing to --backend iptables, only to ipvs"
+def test_flags_of_other_backends_are_refused() -> None:
+    assert refused("--vintage", "1.23") == "--vintage: it has no effect with --backend iptables, only with ipvs"
 
 
-def test_another_backend() -> None:
+def test_unknown_backend_is_refused() -> None:
     """click's own words, which take several lines."""
     command = [*KNFT, "render", "--backend", "userspace", "-f", "-", "--node", NODE]
-    done = subprocess.run(command, input=listed(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=manifest_list(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "'userspace' is not one of 'nftables', 'iptables', 'ipvs'" in done.stderr
 
@@ -116,14 +116,14 @@ EVIL = ('a"b', "a b", "a\nCOMMIT", "-X", "a$b", "a'b", "é")
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_names_never_become_syntax(name: str) -> None:
+def test_object_names_cannot_inject_syntax(name: str) -> None:
     """An object whose name could is reported and left out, before any mode sees it."""
     good = (service("ns1/svc1"), endpoints("ns1/svc1", "10.180.0.1"))
     bad = (service(f"ns1/{name}"), service(f"{name}/svc1"), service("ns1/svc2", port={"name": name}))
     expected, done = (
         subprocess.run(
             [*KNFT, "render", "--backend", "iptables", "-f", "-", "--node", NODE],
-            input=listed(*objects),
+            input=manifest_list(*objects),
             capture_output=True,
             text=True,
             check=True,

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from tests.compat.iptables_page import endpoints, printed, service, table
-from tests.compat.test_iptables_page import JUMPS
-from tests.unit.objects import table as rows
+from tests.compat.iptables_render import endpoints, render, service, table
+from tests.compat.test_iptables_output import JUMPS
+from tests.support.kube_objects import parametrize_rows as rows
 
 OBJECTS = [service(), endpoints("ns1/svc1", "10.180.0.1")]
 SVC, SEP, GONE = "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SEP-SXIVWICOYRO3J4NJ", "KUBE-EXT-AAAAAAAAAAAAAAAA"
@@ -22,21 +22,21 @@ def removal(*found: str) -> list[str]:
 def removed(*flags: str) -> str:
     """Return the inputs of iptables-restore."""
     parts = ("iptables-restore-nat", "iptables-restore-filter")
-    return "".join(printed(OBJECTS, "--cleanup", "--part", part, *flags) for part in parts)
+    return "".join(render(OBJECTS, "--cleanup", "--part", part, *flags) for part in parts)
 
 
 @rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
-def test_the_kubelets_jumps_stay(row: tuple[str, str]) -> None:
+def test_cleanup_keeps_kubelet_jumps(row: tuple[str, str]) -> None:
     family, program = row
-    assert printed(OBJECTS, "--cleanup", "--part", "jumps-removed", "--family", family).splitlines() == [
+    assert render(OBJECTS, "--cleanup", "--part", "jumps-removed", "--family", family).splitlines() == [
         f"{program} -w 5 -W 100000 -D {source} -t {name} {match}-j {target} 2>/dev/null || true"
         for name, source, target, match in JUMPS
         if target != "KUBE-FIREWALL"
     ]
 
 
-def test_tables_are_restored_one_at_a_time_after_the_jumps() -> None:
-    parts = json.loads(printed(OBJECTS, "--cleanup", "-o", "json"))["parts"]
+def test_cleanup_restores_tables_one_at_a_time_after_removing_jumps() -> None:
+    parts = json.loads(render(OBJECTS, "--cleanup", "-o", "json"))["parts"]
     restore = ["iptables-restore", "-w", "5", "-W", "100000", "-T"]
     assert [(part["part"], part["tool"]) for part in parts] == [
         ("jumps-removed", ["sh"]),
@@ -46,18 +46,18 @@ def test_tables_are_restored_one_at_a_time_after_the_jumps() -> None:
     ]
 
 
-def test_chains_that_a_sync_makes_are_removed() -> None:
+def test_cleanup_removes_the_chains_of_a_sync() -> None:
     text = removed()
     assert table(text, "nat") == removal(*NAT, SEP, SVC)
     assert table(text, "filter") == removal(*FILTER)
 
 
-def test_the_canary_in_mangle_goes_last() -> None:
-    text = printed(OBJECTS, "--cleanup", "--part", "canary-removed")
+def test_cleanup_removes_the_mangle_canary_last() -> None:
+    text = render(OBJECTS, "--cleanup", "--part", "canary-removed")
     assert text == "iptables -w 5 -W 100000 -X KUBE-PROXY-CANARY -t mangle 2>/dev/null || true\n"
 
 
-def test_what_is_there_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_cleanup_removes_only_existing_chains(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_text(
         f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n:KUBE-FORWARD - [0:0]\n:{GONE} - [0:0]\nCOMMIT\n"

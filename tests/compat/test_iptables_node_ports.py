@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.compat.iptables_page import chains, endpoints, printed, restore, rules, service
-from tests.unit.objects import table
+from tests.compat.iptables_render import chains, endpoints, render, restore_input, rules, service
+from tests.support.kube_objects import parametrize_rows
 
 LAST = '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain"'
 NODE = ("--node-ip", "192.0.2.11,2001:db8:1::11", "--local-address", "198.51.100.7,192.0.2.200")
@@ -13,7 +13,7 @@ OFF = "--no-iptables-localhost-nodeports"
 
 def jumps(*flags: str) -> list[str]:
     """Return what leads to NodePorts, without what every such rule has."""
-    portals = rules(restore(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
+    portals = rules(restore_input(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
     found = [line for line in portals if line.endswith(" -j KUBE-NODEPORTS")]
     assert portals[len(portals) - len(found) :] == found
     return [line.removeprefix(f"{LAST} ").removesuffix(" -j KUBE-NODEPORTS") for line in found]
@@ -56,8 +56,8 @@ FORMS = {
 }
 
 
-@table(FORMS)
-def test_what_leads_to_node_ports(row: tuple[list[str], list[str]]) -> None:
+@parametrize_rows(FORMS)
+def test_rules_that_jump_to_node_ports(row: tuple[list[str], list[str]]) -> None:
     flags, expected = row
     assert jumps(*flags) == expected
 
@@ -76,38 +76,38 @@ IN_FORCE = {
 }
 
 
-@table(IN_FORCE)
-def test_where_node_ports_answer_on_loopback_all_of_it_is_there(row: tuple[list[str], bool]) -> None:
+@parametrize_rows(IN_FORCE)
+def test_localhost_node_ports_need_sysctl_and_localnet_rule(row: tuple[list[str], bool]) -> None:
     """The sysctl that opens loopback, the guard that keeps others out, and the counter."""
     flags, expected = row
-    text = restore(OBJECTS, *NODE, *flags)
-    assert (printed(OBJECTS, *NODE, *flags, "--part", "sysctls") != "") is expected
+    text = restore_input(OBJECTS, *NODE, *flags)
+    assert (render(OBJECTS, *NODE, *flags, "--part", "sysctls") != "") is expected
     assert ("KUBE-FIREWALL" in chains(text, "filter")) is expected
     assert len(rules(text, "KUBE-FIREWALL", "filter")) == expected
     assert sum("-d 127.0.0.0/8" in line for line in rules(text, "KUBE-NODEPORTS")) == expected
 
 
-def test_the_counter_of_localhost_needs_nfacct() -> None:
-    assert not any("127.0.0.0/8" in line for line in rules(restore(OBJECTS, "--no-nfacct"), "KUBE-NODEPORTS"))
+def test_localhost_counter_needs_nfacct() -> None:
+    assert not any("127.0.0.0/8" in line for line in rules(restore_input(OBJECTS, "--no-nfacct"), "KUBE-NODEPORTS"))
 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
-def test_primary_where_the_node_has_no_address_of_the_family(family: str) -> None:
+def test_primary_without_an_address_of_the_family(family: str) -> None:
     """No network of the family is left, and so all addresses accept, as with kube-proxy."""
-    lines = rules(restore([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
+    lines = rules(restore_input([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
     assert [ANYWHERE in line for line in lines] == [True]
 
 
-def test_an_external_ip_of_the_node_object_is_no_interfaces() -> None:
+def test_node_external_ip_is_not_an_interface_address() -> None:
     found = [{"type": "ExternalIP", "address": "203.0.113.5"}, {"type": "InternalIP", "address": "203.0.113.6"}]
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": found}}
-    lines = rules(restore([node], "--nodeport-addresses", "203.0.113.0/24"), "KUBE-SERVICES")
+    lines = rules(restore_input([node], "--nodeport-addresses", "203.0.113.0/24"), "KUBE-SERVICES")
     assert lines == [f"{LAST} -d 203.0.113.6 -j KUBE-NODEPORTS"]
 
 
-def test_a_node_whose_addresses_nobody_said_has_loopback_alone() -> None:
+def test_node_without_known_addresses_has_only_loopback() -> None:
     for networks, expected in (
         ("192.0.2.0/24", []),
         ("192.0.2.0/24,localhost", [f"{LAST} -d 127.0.0.1 -j KUBE-NODEPORTS"]),
     ):
-        assert rules(restore([], "--nodeport-addresses", networks), "KUBE-SERVICES") == expected
+        assert rules(restore_input([], "--nodeport-addresses", networks), "KUBE-SERVICES") == expected

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.iptables_page import (
+from tests.compat.iptables_render import (
     NODE,
     Manifest,
     chains,
     endpoints,
-    listed,
-    printed,
-    restore,
+    manifest_list,
+    render,
+    restore_input,
     rules,
     run,
     service,
@@ -37,7 +37,7 @@ def before(tmp_path: Path) -> Path:
 def manifests(folder: Path, objects: list[Manifest]) -> Path:
     """Write objects to a file."""
     path = folder / "before.json"
-    path.write_text(listed(*objects))
+    path.write_text(manifest_list(*objects))
     return path
 
 
@@ -56,77 +56,77 @@ def deleted(text: str) -> list[str]:
     return [line.removeprefix("-X ") for line in table(text, "nat") if line.startswith("-X")]
 
 
-def test_a_partial_sync_leaves_out_the_chains_of_others() -> None:
-    full, partial = restore(BOTH), restore(BOTH, "--changed", "ns2/svc2")
+def test_partial_sync_omits_chains_of_unchanged_services() -> None:
+    full, partial = restore_input(BOTH), restore_input(BOTH, "--changed", "ns2/svc2")
     assert chains(full)[FIXED:] == [A_SVC, A_SEP, B_SVC, B_SEP]
     assert chains(partial)[FIXED:] == [B_SVC, B_SEP]
     assert rules(partial, A_SVC) == rules(partial, A_SEP) == []
     assert [rules(partial, chain) for chain in (B_SVC, B_SEP)] == [rules(full, chain) for chain in (B_SVC, B_SEP)]
 
 
-def test_a_partial_sync_has_all_that_services_share() -> None:
-    full, partial = restore(BOTH), restore(BOTH, "--changed", "ns2/svc2")
+def test_partial_sync_includes_all_shared_rules() -> None:
+    full, partial = restore_input(BOTH), restore_input(BOTH, "--changed", "ns2/svc2")
     assert table(partial, "filter") == table(full, "filter")
     for chain in chains(full)[:FIXED]:
         assert rules(partial, chain) == rules(full, chain)
 
 
-def test_a_partial_sync_takes_jumps_counters_and_the_sysctl_as_made() -> None:
+def test_partial_sync_omits_jumps_counters_and_sysctl() -> None:
     for part in ("sysctls", "jumps", "nfacct"):
-        assert printed(BOTH, "--part", part) != ""
-        assert printed(BOTH, "--part", part, "--changed", "ns2/svc2") == ""
+        assert render(BOTH, "--part", part) != ""
+        assert render(BOTH, "--part", part, "--changed", "ns2/svc2") == ""
 
 
 def test_several_changed_services() -> None:
-    assert restore(BOTH, "--changed", "ns2/svc2", "--changed", "ns1/svc1") == restore(BOTH)
+    assert restore_input(BOTH, "--changed", "ns2/svc2", "--changed", "ns1/svc1") == restore_input(BOTH)
 
 
-def test_a_service_that_has_gone_may_have_changed(tmp_path: Path) -> None:
+def test_changed_may_name_a_deleted_service(tmp_path: Path) -> None:
     done = run(BOTH, "--part", "iptables-restore", "--changed", "ns3/svc3")
     assert chains(done.stdout)[FIXED:] == []
-    assert done.stderr == "knft: --changed: no manifest has a Service ns3/svc3; that is right only where it has gone\n"
+    assert done.stderr == "knft: --changed: no manifest has Service ns3/svc3; that is right only if it was deleted\n"
     gone = manifests(tmp_path, [service("ns3/svc3")])
     assert run(BOTH, "--before", str(gone), "--changed", "ns3/svc3").stderr == ""
 
 
-def test_blanks_around_a_name_are_nobodys() -> None:
-    assert restore(BOTH, "--changed", " ns2/svc2\n") == restore(BOTH, "--changed", "ns2/svc2")
+def test_blanks_around_a_name_are_ignored() -> None:
+    assert restore_input(BOTH, "--changed", " ns2/svc2\n") == restore_input(BOTH, "--changed", "ns2/svc2")
 
 
-def test_nothing_differs_from_before(before: Path) -> None:
-    text = restore(BOTH, "--before", str(before))
+def test_unchanged_cluster_writes_no_service_chains(before: Path) -> None:
+    text = restore_input(BOTH, "--before", str(before))
     assert chains(text)[FIXED:] == []
     assert deleted(text) == []
 
 
-def test_what_differs_from_before_is_written(before: Path) -> None:
+def test_changed_services_are_written(before: Path) -> None:
     after = [*A, B[0], endpoints("ns2/svc2", "10.180.0.2", "10.180.0.3")]
-    assert chains(restore(after, "--before", str(before)))[FIXED:][:2] == [B_SVC, B_SEP]
+    assert chains(restore_input(after, "--before", str(before)))[FIXED:][:2] == [B_SVC, B_SEP]
     changed = [*A, service("ns2/svc2", clusterIP="10.96.0.3"), B[1]]
-    assert chains(restore(changed, "--before", str(before)))[FIXED:] == [B_SVC, B_SEP]
+    assert chains(restore_input(changed, "--before", str(before)))[FIXED:] == [B_SVC, B_SEP]
 
 
-def test_before_and_changed_add_up(before: Path) -> None:
+def test_before_and_changed_are_combined(before: Path) -> None:
     after = [*A, B[0], endpoints("ns2/svc2", "10.180.0.2", "10.180.0.3")]
-    text = restore(after, "--before", str(before), "--changed", "ns1/svc1")
+    text = restore_input(after, "--before", str(before), "--changed", "ns1/svc1")
     assert [chain for chain in chains(text) if chain in (A_SVC, A_SEP)] == [A_SVC, A_SEP]
 
 
-def test_who_owns_a_frontend_is_no_change(tmp_path: Path) -> None:
+def test_frontend_owner_is_not_a_change(tmp_path: Path) -> None:
     """A Service that loses its cluster IP to an older one is written as before: kube-proxy knows no owners."""
     young = service("ns2/svc2", clusterIP="10.96.0.1")
     old = service("ns1/svc1")
     old["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
     before = manifests(tmp_path, [young, B[1]])
-    text = restore([old, A[1], young, B[1]], "--before", str(before))
+    text = restore_input([old, A[1], young, B[1]], "--before", str(before))
     assert chains(text)[FIXED:] == [A_SVC, A_SEP]
 
 
-def test_when_a_service_was_made_is_no_change(tmp_path: Path) -> None:
+def test_creation_time_is_not_a_change(tmp_path: Path) -> None:
     made_anew = service("ns1/svc1")
     made_anew["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
     before = manifests(tmp_path, BOTH)
-    assert chains(restore([made_anew, A[1], *B], "--before", str(before)))[FIXED:] == []
+    assert chains(restore_input([made_anew, A[1], *B], "--before", str(before)))[FIXED:] == []
 
 
 def node(zone: str) -> Manifest:
@@ -135,59 +135,59 @@ def node(zone: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}
 
 
-def test_a_node_in_another_zone_means_a_full_sync(tmp_path: Path) -> None:
+def test_zone_change_causes_a_full_sync(tmp_path: Path) -> None:
     """Whichever endpoints that concerns; A.7."""
     before = manifests(tmp_path, [node("zone-a"), *BOTH])
     for more in ((), ("--changed", "ns1/svc1")):
         flags = ("--before", str(before), *more)
-        assert restore([node("zone-b"), *BOTH], *flags) == restore(BOTH)
-        assert printed([node("zone-b"), *BOTH], "--part", "jumps", *flags) == printed(BOTH, "--part", "jumps")
-        assert chains(restore([node("zone-a"), *BOTH], *flags)) != chains(restore(BOTH))
+        assert restore_input([node("zone-b"), *BOTH], *flags) == restore_input(BOTH)
+        assert render([node("zone-b"), *BOTH], "--part", "jumps", *flags) == render(BOTH, "--part", "jumps")
+        assert chains(restore_input([node("zone-a"), *BOTH], *flags)) != chains(restore_input(BOTH))
 
 
-def test_what_the_sync_before_left_is_deleted(before: Path) -> None:
-    text = restore(A, "--before", str(before))
+def test_chains_of_a_deleted_service_are_deleted(before: Path) -> None:
+    text = restore_input(A, "--before", str(before))
     assert deleted(text) == [B_SEP, B_SVC]
     assert chains(text)[FIXED:] == [B_SEP, B_SVC]
 
 
-def test_an_endpoint_that_has_gone_leaves_its_chain(before: Path) -> None:
-    text = restore([*A, B[0], endpoints("ns2/svc2", "10.180.0.3")], "--before", str(before))
+def test_chain_of_a_removed_endpoint_is_deleted(before: Path) -> None:
+    text = restore_input([*A, B[0], endpoints("ns2/svc2", "10.180.0.3")], "--before", str(before))
     assert deleted(text) == [B_SEP]
 
 
-def test_stale_chains_are_emptied_and_deleted(tmp_path: Path) -> None:
+def test_stale_chains_are_flushed_and_deleted(tmp_path: Path) -> None:
     path = existing(tmp_path, "KUBE-SERVICES", A_SVC, *GONE, A_SEP, "DOCKER", "KUBE-MARK-DROP")
-    text = restore(A, "--existing", path)
+    text = restore_input(A, "--existing", path)
     assert deleted(text) == sorted(GONE)
     assert chains(text)[FIXED:] == [A_SVC, A_SEP, *sorted(GONE)]
     assert table(text, "nat")[-1].endswith("-j KUBE-NODEPORTS")
     assert table(text, "nat")[-2].startswith("-X ")
 
 
-def test_chains_that_a_partial_sync_leaves_out_are_not_stale(tmp_path: Path) -> None:
+def test_chains_omitted_by_a_partial_sync_are_not_stale(tmp_path: Path) -> None:
     path = existing(tmp_path, A_SVC, A_SEP, B_SVC, B_SEP, *GONE)
-    assert deleted(restore(BOTH, "--existing", path, "--changed", "ns2/svc2")) == sorted(GONE)
+    assert deleted(restore_input(BOTH, "--existing", path, "--changed", "ns2/svc2")) == sorted(GONE)
 
 
-def test_iptables_save_is_asked_and_not_what_was_before(tmp_path: Path, before: Path) -> None:
+def test_existing_takes_precedence_over_before(tmp_path: Path, before: Path) -> None:
     path = existing(tmp_path, A_SVC, A_SEP, GONE[0])
-    assert deleted(restore(A, "--before", str(before), "--existing", path)) == [GONE[0]]
+    assert deleted(restore_input(A, "--before", str(before), "--existing", path)) == [GONE[0]]
 
 
-def test_the_same_name_in_another_table_is_somebody_elses(tmp_path: Path) -> None:
+def test_chain_of_the_same_name_in_another_table_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_text(f"*filter\n:INPUT ACCEPT [0:0]\n:{GONE[0]} - [0:0]\nCOMMIT\n")
-    assert deleted(restore(A, "--existing", str(path))) == []
+    assert deleted(restore_input(A, "--existing", str(path))) == []
 
 
-def test_each_family_looks_at_its_own_rules(tmp_path: Path) -> None:
+def test_each_family_reads_its_own_rules(tmp_path: Path) -> None:
     path = existing(tmp_path, *GONE, header="# Generated by ip6tables-nft-save v1.8.9 (nf_tables) on Mon Jan  1 2024")
-    text = printed([], "--existing", path, "--part", "iptables-restore", "--family", "ipv6")
+    text = render([], "--existing", path, "--part", "iptables-restore", "--family", "ipv6")
     assert deleted(text) == sorted(GONE)
 
 
-def test_saves_of_both_families_in_one_file(tmp_path: Path) -> None:
+def test_one_file_with_rules_of_both_families(tmp_path: Path) -> None:
     first = Path(
         existing(tmp_path, GONE[0], header="# Generated by iptables-save v1.8.9 on Mon Jan  1 2024")
     ).read_text()
@@ -196,21 +196,21 @@ def test_saves_of_both_families_in_one_file(tmp_path: Path) -> None:
     ).read_text()
     path = tmp_path / "both.txt"
     path.write_text(first + second)
-    assert deleted(restore([], "--existing", str(path))) == [GONE[0]]
-    assert deleted(restore([], "--existing", str(path), "--family", "ipv6")) == [GONE[1]]
+    assert deleted(restore_input([], "--existing", str(path))) == [GONE[0]]
+    assert deleted(restore_input([], "--existing", str(path), "--family", "ipv6")) == [GONE[1]]
 
 
 @pytest.mark.parametrize("text", ["", "# Generated by iptables-save v1.8.9 on Mon Jan  1 2024\n"])
-def test_a_machine_without_rules(tmp_path: Path, text: str) -> None:
+def test_existing_file_without_rules(tmp_path: Path, text: str) -> None:
     path = tmp_path / "saved.txt"
     path.write_text(text)
-    assert restore(A, "--existing", str(path)) == restore(A)
+    assert restore_input(A, "--existing", str(path)) == restore_input(A)
 
 
-def test_counted_rules_are_read(tmp_path: Path) -> None:
+def test_rules_with_counters_are_read(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_text(f"*nat\n:PREROUTING ACCEPT [1:2]\n:{GONE[0]} - [0:0]\n[5:300] -A PREROUTING -j DOCKER\nCOMMIT\n")
-    assert deleted(restore([], "--existing", str(path))) == [GONE[0]]
+    assert deleted(restore_input([], "--existing", str(path))) == [GONE[0]]
 
 
 def large(count: int) -> list[Manifest]:
@@ -220,8 +220,8 @@ def large(count: int) -> list[Manifest]:
             B[0], endpoints("ns2/svc2", "10.180.0.1", "10.180.0.2")]  # fmt: skip
 
 
-def test_a_large_cluster_has_few_comments(tmp_path: Path) -> None:
-    text = restore(large(1001), "--existing", existing(tmp_path, *GONE))
+def test_large_cluster_omits_endpoint_comments(tmp_path: Path) -> None:
+    text = restore_input(large(1001), "--existing", existing(tmp_path, *GONE))
     assert rules(text, B_SEP) == [
         "-s 10.180.0.2 -j KUBE-MARK-MASQ",
         "-m tcp -p tcp -j DNAT --to-destination 10.180.0.2:80",
@@ -232,6 +232,6 @@ def test_a_large_cluster_has_few_comments(tmp_path: Path) -> None:
     assert deleted(text) == sorted(GONE)
 
 
-def test_a_thousand_endpoints_are_not_many() -> None:
-    text = restore(large(1000))
+def test_thousand_endpoints_is_not_a_large_cluster() -> None:
+    text = restore_input(large(1000))
     assert rules(text, B_SVC)[-1] == f'-m comment --comment "ns2/svc2:p80 -> 10.180.0.2:80" -j {B_SEP}'

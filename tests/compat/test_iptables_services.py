@@ -5,8 +5,8 @@ from typing import Any
 from knft.model.endpoint import endpoint_key
 from knft.model.names import ServicePortName
 from knft_compat.iptables.names import endpoint_chain
-from tests.compat.iptables_page import PODS, chains, endpoints, printed, restore, rules, service
-from tests.unit.objects import table as rows
+from tests.compat.iptables_render import PODS, chains, endpoints, render, restore_input, rules, service
+from tests.support.kube_objects import parametrize_rows as rows
 
 HASH = "XPGD46QRK7WJZT7O"
 SVC, SVL, EXT, FW = (f"KUBE-{kind}-{HASH}" for kind in ("SVC", "SVL", "EXT", "FW"))
@@ -32,8 +32,8 @@ def sep(address: str) -> str:
     return endpoint_chain(ServicePortName("ns1", "svc1", "p80", "TCP"), endpoint_key(address, 80))
 
 
-def test_a_cluster_ip_with_one_endpoint() -> None:
-    text = restore([service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+def test_cluster_ip_with_one_endpoint() -> None:
+    text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
     assert portals(text) == [f"{portal} -j {SVC}"]
     assert own(text) == [SVC, FIRST]
@@ -61,18 +61,18 @@ def test_a_cluster_ip_with_one_endpoint() -> None:
         "everything and cidr": (["--masquerade-all", "--cluster-cidr", PODS], [""]),
     }
 )
-def test_who_is_masqueraded_on_the_way_to_a_cluster_ip(row: tuple[list[str], list[str]]) -> None:
+def test_cluster_ip_masquerade_conditions(row: tuple[list[str], list[str]]) -> None:
     flags, matches = row
-    text = restore([service(), endpoints("ns1/svc1", "10.180.0.1")], *flags)
+    text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *flags)
     portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
     assert [line for line in rules(text, SVC) if "MARK" in line] == [
         f"{portal} {it}-j KUBE-MARK-MASQ" for it in matches
     ]
 
 
-def test_chances() -> None:
+def test_endpoint_probabilities() -> None:
     addresses = [f"10.180.0.{number}" for number in range(1, 8)]
-    text = restore([service(), endpoints("ns1/svc1", *addresses)])
+    text = restore_input([service(), endpoints("ns1/svc1", *addresses)])
     expected = ["0.1428571429", "0.1666666667", "0.2000000000", "0.2500000000", "0.3333333333", "0.5000000000"]
     matches = [*(f" -m statistic --mode random --probability {chance}" for chance in expected), ""]
     assert rules(text, SVC) == [
@@ -81,12 +81,12 @@ def test_chances() -> None:
     ]
 
 
-def test_clients_with_affinity_are_looked_for_first() -> None:
+def test_affinity_rules_come_first() -> None:
     affinity: dict[str, Any] = {
         "sessionAffinity": "ClientIP",
         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}},
     }
-    text = restore([service(**affinity), endpoints("ns1/svc1", "10.180.0.1", "10.180.0.2")])
+    text = restore_input([service(**affinity), endpoints("ns1/svc1", "10.180.0.1", "10.180.0.2")])
     chain = {address: sep(address) for address in ("10.180.0.1", "10.180.0.2")}
     half = "-m statistic --mode random --probability 0.5000000000"
     seen = "-m recent --name {0} --rcheck --seconds 77 --reap -j {0}"
@@ -100,8 +100,8 @@ def test_clients_with_affinity_are_looked_for_first() -> None:
     )
 
 
-def test_affinity_lasts_three_hours_where_nobody_says_how_long() -> None:
-    text = restore([service(sessionAffinity="ClientIP"), endpoints("ns1/svc1", "10.180.0.1")])
+def test_affinity_timeout_defaults_to_three_hours() -> None:
+    text = restore_input([service(sessionAffinity="ClientIP"), endpoints("ns1/svc1", "10.180.0.1")])
     assert "--rcheck --seconds 10800 --reap" in rules(text, SVC)[0]
 
 
@@ -115,8 +115,8 @@ def everything(**spec: Any) -> dict[str, Any]:
     )
 
 
-def test_every_frontend_in_order() -> None:
-    text = restore([everything(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+def test_frontends_are_in_kube_proxy_order() -> None:
+    text = restore_input([everything(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     expected = [("cluster IP", "10.96.0.1", SVC), *(("external IP", f"198.51.100.{it}", EXT) for it in (1, 2)),
                 *(("loadbalancer IP", f"203.0.113.{it}", EXT) for it in (1, 2))]  # fmt: skip
     assert portals(text) == [
@@ -147,8 +147,8 @@ def refusals(words: str, verdict: str) -> list[str]:
     ]
 
 
-def test_without_endpoints_every_frontend_is_rejected() -> None:
-    text = restore([everything(loadBalancerSourceRanges=["192.0.2.0/24"]), endpoints()], *DETECT)
+def test_frontends_without_endpoints_are_rejected() -> None:
+    text = restore_input([everything(loadBalancerSourceRanges=["192.0.2.0/24"]), endpoints()], *DETECT)
     assert rules(text, "KUBE-SERVICES", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 has no endpoints" {TCP} -d 10.96.0.1 --dport 80 -j REJECT'
     ]
@@ -166,17 +166,17 @@ SHORT_CUTS = [
 ]
 
 
-def test_policy_local_with_an_endpoint_here() -> None:
+def test_external_policy_local_with_a_local_endpoint() -> None:
     local = everything(externalTrafficPolicy="Local")
-    text = restore([local, endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")], *DETECT)
+    text = restore_input([local, endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")], *DETECT)
     assert own(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
     assert rules(text, EXT) == [*SHORT_CUTS, f"-j {SVL}"]
     assert rules(text, SVL) == [f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.2:80" -j {sep("10.180.0.2")}']
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == []
 
 
-def test_policy_local_without_an_endpoint_here_drops_what_takes_no_short_cut() -> None:
-    text = restore([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+def test_external_policy_local_without_local_endpoints_drops_remote_clients() -> None:
+    text = restore_input([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     assert own(text) == [EXT, SVC, FIRST]
     assert rules(text, EXT) == SHORT_CUTS
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no local endpoints", "DROP")
@@ -184,31 +184,31 @@ def test_policy_local_without_an_endpoint_here_drops_what_takes_no_short_cut() -
     assert len(rules(text, "KUBE-NODEPORTS")) == 2
 
 
-def test_policy_local_where_pods_cannot_be_told_from_others() -> None:
-    text = restore([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "L10.180.0.1")])
+def test_external_policy_local_without_local_traffic_detection() -> None:
+    text = restore_input([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "L10.180.0.1")])
     assert rules(text, EXT) == [*SHORT_CUTS[1:], f"-j {SVL}"]
 
 
 def test_internal_policy_local() -> None:
     items = [service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
-    text = restore(items, *DETECT)
+    text = restore_input(items, *DETECT)
     portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
     assert portals(text) == [f"{portal} -j {SVL}"]
     assert own(text) == [SVL, sep("10.180.0.2")]
     assert rules(text, SVL)[0] == f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
 
 
-def test_internal_policy_local_without_an_endpoint_here() -> None:
-    text = restore([service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+def test_internal_policy_local_without_a_local_endpoint() -> None:
+    text = restore_input([service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     assert rules(text, "KUBE-SERVICES", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 has no local endpoints" {TCP} -d 10.96.0.1 --dport 80 -j DROP'
     ]
     assert portals(text) == own(text) == []
 
 
-def test_terminating_endpoints_serve_where_there_are_no_others() -> None:
+def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
     local = everything(externalTrafficPolicy="Local")
-    text = restore([local, endpoints("ns1/svc1", "10.180.0.1", "LT10.180.0.2")], *DETECT)
+    text = restore_input([local, endpoints("ns1/svc1", "10.180.0.1", "LT10.180.0.2")], *DETECT)
     assert own(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
     assert [line.split()[-1] for line in rules(text, SVC)[1:]] == [FIRST]
     assert [line.split()[-1] for line in rules(text, SVL)] == [sep("10.180.0.2")]
@@ -225,7 +225,7 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
     flags, own_sources = row
     ranges = ["192.0.2.0/24", "198.18.0.0/15"]
     item = everything(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
-    text = restore([item, endpoints("ns1/svc1", "10.180.0.1")], *flags)
+    text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")], *flags)
     vips = [line for line in portals(text) if "loadbalancer" in line]
     assert [line.split()[-1] for line in vips] == [FW, FW]
     assert own(text) == [EXT, FW, SVC, FIRST]
@@ -240,39 +240,39 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
     ]
 
 
-def test_a_node_without_an_address_counts_as_loopback() -> None:
+def test_node_without_an_address_uses_loopback() -> None:
     item = everything(loadBalancerSourceRanges=["127.0.0.0/8"])
-    text = restore([item, endpoints("ns1/svc1", "10.180.0.1")])
+    text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")])
     assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["127.0.0.0/8", "203.0.113.1", "203.0.113.2"]
 
 
-def test_source_ranges_of_the_other_family_alone_are_none() -> None:
+def test_source_ranges_of_the_other_family_are_ignored() -> None:
     item = everything(loadBalancerSourceRanges=["2001:db8::/32"])
-    assert FW not in own(restore([item, endpoints("ns1/svc1", "10.180.0.1")]))
+    assert FW not in own(restore_input([item, endpoints("ns1/svc1", "10.180.0.1")]))
 
 
-def test_a_proxys_address_is_none_of_the_services() -> None:
+def test_load_balancer_ip_mode_proxy_is_ignored() -> None:
     item = everything()
     item["status"]["loadBalancer"]["ingress"][0]["ipMode"] = "Proxy"
-    text = restore([item, endpoints("ns1/svc1", "10.180.0.1")])
+    text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")])
     assert "203.0.113.1" not in text
     assert "203.0.113.2" in text
 
 
 @rows({"with endpoints": ["10.180.0.1"], "without": []})
-def test_health_checks_are_let_in(row: list[str]) -> None:
+def test_health_check_port_is_accepted(row: list[str]) -> None:
     item = everything(externalTrafficPolicy="Local", healthCheckNodePort=32000)
-    text = restore([item, endpoints("ns1/svc1", *row)])
+    text = restore_input([item, endpoints("ns1/svc1", *row)])
     assert rules(text, "KUBE-NODEPORTS", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 health check node port" {TCP} --dport 32000 -j ACCEPT'
     ]
 
 
-def test_ipv6() -> None:
+def test_ipv6_rules() -> None:
     item = service(
         clusterIP="fd00:10:96::1", ipFamilies=["IPv6"], clusterIPs=["fd00:10:96::1"], port={"nodePort": 30080}
     )
-    text = restore([item, endpoints("ns1/svc1", "fd00:10:244::1")], "--family", "ipv6")
+    text = restore_input([item, endpoints("ns1/svc1", "fd00:10:244::1")], "--family", "ipv6")
     assert portals(text) == [
         f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d fd00:10:96::1 --dport 80 -j {SVC}'
     ]
@@ -284,18 +284,18 @@ def test_ipv6() -> None:
 
 
 @rows({"UDP": "udp", "SCTP": "sctp"})
-def test_other_protocols_load_their_own_module(row: str) -> None:
+def test_each_protocol_uses_its_own_match(row: str) -> None:
     port = {"name": "", "protocol": row.upper()}
-    text = restore([service(port=port), endpoints("ns1/svc1", "10.180.0.1", port=port)])
+    text = restore_input([service(port=port), endpoints("ns1/svc1", "10.180.0.1", port=port)])
     assert portals(text)[0].startswith(f'-m comment --comment "ns1/svc1 cluster IP" -m {row} -p {row} -d 10.96.0.1 ')
 
 
-def test_every_claim_is_written_also_where_another_service_has_won() -> None:
+def test_contested_frontends_are_written_for_every_service() -> None:
     objects = [service("a/old"), service("b/new"), endpoints("a/old", "10.180.0.1"), endpoints("b/new", "10.180.0.2")]
-    assert [line.split()[3] for line in portals(restore(objects))] == ['"a/old:p80', '"b/new:p80']
+    assert [line.split()[3] for line in portals(restore_input(objects))] == ['"a/old:p80', '"b/new:p80']
 
 
-def test_rules_of_many_services_are_as_many_as_they_should_be() -> None:
+def test_number_of_rules_of_many_services() -> None:
     """Per Service a portal and a masquerading rule; per endpoint a choice and two rules of its own."""
     services, each = 20, 7
     objects = []
@@ -303,7 +303,7 @@ def test_rules_of_many_services_are_as_many_as_they_should_be() -> None:
         name = f"ns/svc-{number}"
         objects += [service(name, clusterIP=f"10.96.1.{number}"),
                     endpoints(name, *(f"10.180.{number}.{it}" for it in range(1, each + 1)))]  # fmt: skip
-    lines = printed(objects, "--part", "iptables-restore", *DETECT).splitlines()
+    lines = render(objects, "--part", "iptables-restore", *DETECT).splitlines()
     nat = lines[lines.index("*nat") :]
     assert sum(line.startswith("-A") for line in nat) == 5 + services * (2 + 3 * each)
     assert sum(line.startswith(":") for line in nat) == 4 + services * (1 + each)

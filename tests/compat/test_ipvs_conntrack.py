@@ -2,88 +2,93 @@
 
 from typing import Any
 
-from knft_compat.cluster import Cluster
-from knft_compat.ipvs import Vintage
-from tests.compat.ipvs_page import NODE6, cluster, lines, served
+from knft_compat.ipvs import RuleVersion
+from knft_compat.sync_input import SyncInput
+from tests.compat.ipvs_render import NODE6, part_lines, service_port, sync_input
 
 PLACES: dict[str, Any] = {"external_ips": ("198.51.100.1",), "load_balancer_vips": ("203.0.113.9",), "node_port": 30053}
 NEVER_FAILS = " || true"
 ADDRESSES = ("10.96.0.1", "198.51.100.1", "203.0.113.9")
 
 
-def forgotten(of: Cluster, vintage: Vintage = Vintage.V1_29) -> list[str]:
+def conntrack_commands(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.V1_29) -> list[str]:
     """Return the commands."""
-    text = lines(of, "conntrack", vintage=vintage)
+    text = part_lines(cluster, "conntrack", rule_version=rule_version)
     # conntrack fails where it deletes nothing, which kube-proxy takes for success.
     assert all(line.endswith(NEVER_FAILS) for line in text)
     return [line.removesuffix(NEVER_FAILS) for line in text]
 
 
-def test_a_service_that_is_gone_is_forgotten_at_its_cluster_ip() -> None:
-    of = cluster(before=[served(protocol="UDP", **PLACES)])
-    for vintage in (Vintage.V1_29, Vintage.V1_26, Vintage.V1_23):
-        assert forgotten(of, vintage) == ["conntrack -D --orig-dst 10.96.0.1 -p udp"]
+def test_entries_of_a_deleted_services_cluster_ip_are_deleted() -> None:
+    cluster = sync_input(before=[service_port(protocol="UDP", **PLACES)])
+    for rule_version in (RuleVersion.V1_29, RuleVersion.V1_26, RuleVersion.V1_23):
+        assert conntrack_commands(cluster, rule_version) == ["conntrack -D --orig-dst 10.96.0.1 -p udp"]
 
 
-def test_a_service_that_got_its_first_endpoint_is_forgotten_everywhere() -> None:
-    before, now = served(protocol="UDP", **PLACES), served("10.244.1.1", protocol="UDP", **PLACES)
+def test_first_endpoint_deletes_entries_of_every_frontend() -> None:
+    before, now = service_port(protocol="UDP", **PLACES), service_port("10.244.1.1", protocol="UDP", **PLACES)
     by_address = [f"conntrack -D --orig-dst {address} -p udp" for address in ADDRESSES]
     by_port = ["conntrack -D -p udp --dport 30053"]
-    assert forgotten(cluster(now, before=[before])) == [*by_address, *by_port]
-    assert forgotten(cluster(now, before=[])) == [*by_address, *by_port]
-    assert forgotten(cluster(now, before=[before]), Vintage.V1_26) == [*by_port, *by_address]
+    assert conntrack_commands(sync_input(now, before=[before])) == [*by_address, *by_port]
+    assert conntrack_commands(sync_input(now, before=[])) == [*by_address, *by_port]
+    assert conntrack_commands(sync_input(now, before=[before]), RuleVersion.V1_26) == [*by_port, *by_address]
 
 
-def test_an_endpoint_that_serves_no_more_is_forgotten_as_the_one_who_answered() -> None:
-    before = served("10.244.1.1", "10.244.1.2", protocol="UDP", **PLACES)
+def test_entries_of_an_endpoint_that_stops_serving_are_deleted() -> None:
+    before = service_port("10.244.1.1", "10.244.1.2", protocol="UDP", **PLACES)
     by_address = [f"conntrack -D --orig-dst {address} --dst-nat 10.244.1.2 -p udp" for address in ADDRESSES]
     for left in ((), ("N10.244.1.2",)):
-        of = cluster(served("10.244.1.1", *left, protocol="UDP", **PLACES), before=[before])
-        assert forgotten(of) == [*by_address, "conntrack -D -p udp --dport 30053 --dst-nat 10.244.1.2"]
-        assert forgotten(of, Vintage.V1_26) == ["conntrack -D -p udp --dport 30053", *by_address]
+        cluster = sync_input(service_port("10.244.1.1", *left, protocol="UDP", **PLACES), before=[before])
+        assert conntrack_commands(cluster) == [*by_address, "conntrack -D -p udp --dport 30053 --dst-nat 10.244.1.2"]
+        assert conntrack_commands(cluster, RuleVersion.V1_26) == ["conntrack -D -p udp --dport 30053", *by_address]
 
 
-def test_an_endpoint_that_never_served_has_nothing_to_forget() -> None:
-    before = served("10.244.1.1", "N10.244.1.2", protocol="UDP")
+def test_endpoint_that_never_served_needs_no_deletion() -> None:
+    before = service_port("10.244.1.1", "N10.244.1.2", protocol="UDP")
     for left in ((), ("N10.244.1.2",)):
-        of = cluster(served("10.244.1.1", *left, protocol="UDP"), before=[before])
-        assert forgotten(of) == []
+        cluster = sync_input(service_port("10.244.1.1", *left, protocol="UDP"), before=[before])
+        assert conntrack_commands(cluster) == []
 
 
-def test_a_terminating_endpoint_still_serves() -> None:
-    of = cluster(served("T10.244.1.1", protocol="UDP"), before=[served("10.244.1.1", protocol="UDP")])
-    assert forgotten(of) == []
+def test_terminating_endpoint_still_serves() -> None:
+    cluster = sync_input(
+        service_port("T10.244.1.1", protocol="UDP"), before=[service_port("10.244.1.1", protocol="UDP")]
+    )
+    assert conntrack_commands(cluster) == []
 
 
-def test_up_to_1_26_every_udp_node_port_is_forgotten_on_every_sync() -> None:
-    ports = (served(protocol="UDP", node_port=30053), served(node_port=30080))
-    for vintage in (Vintage.V1_26, Vintage.V1_23):
-        assert forgotten(cluster(*ports), vintage) == ["conntrack -D -p udp --dport 30053"]
-    assert forgotten(cluster(*ports)) == []
+def test_up_to_1_26_every_sync_deletes_entries_of_udp_node_ports() -> None:
+    ports = (service_port(protocol="UDP", node_port=30053), service_port(node_port=30080))
+    for rule_version in (RuleVersion.V1_26, RuleVersion.V1_23):
+        assert conntrack_commands(sync_input(*ports), rule_version) == ["conntrack -D -p udp --dport 30053"]
+    assert conntrack_commands(sync_input(*ports)) == []
 
 
-def test_ipv6_says_so_at_the_end() -> None:
-    before = served("fd00:244::1", ip="fd00:96::1", protocol="UDP")
-    assert forgotten(cluster(served(ip="fd00:96::1", protocol="UDP"), before=[before], node=NODE6)) == [
-        "conntrack -D --orig-dst fd00:96::1 --dst-nat fd00:244::1 -p udp -f ipv6"
-    ]
+def test_ipv6_commands_end_with_the_family() -> None:
+    before = service_port("fd00:244::1", ip="fd00:96::1", protocol="UDP")
+    assert conntrack_commands(
+        sync_input(service_port(ip="fd00:96::1", protocol="UDP"), before=[before], node=NODE6)
+    ) == ["conntrack -D --orig-dst fd00:96::1 --dst-nat fd00:244::1 -p udp -f ipv6"]
 
 
-def test_tcp_and_sctp_are_never_forgotten() -> None:
+def test_tcp_and_sctp_entries_are_never_deleted() -> None:
     for protocol in ("TCP", "SCTP"):
-        before = served("10.244.1.1", protocol=protocol, **PLACES)
-        assert forgotten(cluster(before=[before])) == []
+        before = service_port("10.244.1.1", protocol=protocol, **PLACES)
+        assert conntrack_commands(sync_input(before=[before])) == []
 
 
-def test_in_a_first_sync_every_service_with_a_ready_endpoint_got_its_first_one() -> None:
-    ports = (served("10.244.1.1", protocol="UDP", **PLACES), served("T10.244.1.2", name="shop/dns:", protocol="UDP"))
+def test_first_sync_treats_every_endpoint_as_new() -> None:
+    ports = (
+        service_port("10.244.1.1", protocol="UDP", **PLACES),
+        service_port("T10.244.1.2", name="shop/dns:", protocol="UDP"),
+    )
     by_address = [f"conntrack -D --orig-dst {address} -p udp" for address in ADDRESSES]
     by_port = ["conntrack -D -p udp --dport 30053"]
-    assert forgotten(cluster(*ports)) == [*by_address, *by_port]
-    assert forgotten(cluster(*ports), Vintage.V1_26) == [*by_port, *by_address]
+    assert conntrack_commands(sync_input(*ports)) == [*by_address, *by_port]
+    assert conntrack_commands(sync_input(*ports), RuleVersion.V1_26) == [*by_port, *by_address]
 
 
-def test_the_newest_looks_at_the_kernels_table() -> None:
-    now = served("10.244.1.1", protocol="UDP", node_port=30053)
+def test_newest_version_has_no_deletions() -> None:
+    now = service_port("10.244.1.1", protocol="UDP", node_port=30053)
     for before in (None, ()):
-        assert forgotten(cluster(now, before=before), Vintage.NEWEST) == []
+        assert conntrack_commands(sync_input(now, before=before), RuleVersion.NEWEST) == []

@@ -38,27 +38,27 @@ def expected(connections: int) -> tuple[ExistingServer, ...]:
     )
 
 
-def test_a_listing_counts_connections() -> None:
+def test_ipvsadm_listing_has_connection_counts() -> None:
     found = read_servers("-", LISTED)
     assert found.servers == expected(5)
-    assert found.remarks == ()
+    assert found.warnings == ()
 
 
-def test_what_was_saved_has_no_counts_and_that_is_said() -> None:
+def test_ipvsadm_save_without_counts_causes_a_warning() -> None:
     found = read_servers("saved.txt", SAVED)
     assert found.servers == expected(0)
-    (remark,) = found.remarks
-    assert remark.startswith("saved.txt: 2 of the real servers have no connection counts, which ipvsadm -Ln prints: ")
+    (remark,) = found.warnings
+    assert remark.startswith("saved.txt: 2 real servers have no connection counts, which ipvsadm -Ln prints; ")
 
 
 @pytest.mark.parametrize("text", [SAVED + LISTED, LISTED + SAVED])
-def test_both_one_after_the_other_are_the_same_servers(text: str) -> None:
+def test_save_and_listing_in_one_file_describe_the_same_servers(text: str) -> None:
     found = read_servers("-", text)
     assert found.servers == expected(5)
-    assert found.remarks == ()
+    assert found.warnings == ()
 
 
-def test_no_servers_at_all() -> None:
+def test_empty_listing_has_no_servers() -> None:
     for text in ("", "\n", LISTED[: LISTED.index("TCP")]):
         assert read_servers("-", text).servers == ()
 
@@ -76,18 +76,18 @@ def test_no_servers_at_all() -> None:
         "TCP  10.96.0.1:53 rr persistent 300 pe sip",
     ],
 )
-def test_flags_that_kube_proxy_never_sets_are_known_of(line: str) -> None:
+def test_flags_that_kube_proxy_never_sets_are_noticed(line: str) -> None:
     assert read_servers("-", line).servers[0].has_other_flags
 
 
-def test_masks_limits_and_tunnels_say_nothing_that_matters() -> None:
+def test_masks_limits_and_tunnels_are_ignored() -> None:
     text = "-A -t 10.96.0.1:80 -s rr -p 300 -M 255.255.255.0\n-a -t 10.96.0.1:80 -r 10.244.1.1:80 -g -w 1 -x 5 -y 2\n"
     text += "-a -t 10.96.0.1:80 -r 10.244.1.2:80 -i --tun-type gue --tun-port 6080 --tun-nocsum -w 1\n"
     (server,) = read_servers("-", text).servers
     assert (server.persistent, server.has_other_flags, len(server.reals)) == (300, False, 2)
 
 
-KINDS = "neither ipvsadm -Sn nor ipvsadm -Ln prints"
+KINDS = "not printed by ipvsadm -Sn or ipvsadm -Ln:"
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ KINDS = "neither ipvsadm -Sn nor ipvsadm -Ln prints"
         ("-D -t 10.96.0.1:80\n", 1, KINDS),
         ("-A -t 10.96.0.1:80 -s rr\n-A -t 10.96.0.2:80\n", 2, KINDS),
         ("Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes\n", 1, KINDS),
-        ("-A -f 1 -s rr\n", 1, "a virtual server by firewall mark"),
-        (LISTED + "FWM  1 rr\n", 9, "a virtual server by firewall mark"),
-        ("-a -t 10.96.0.1:80 -r 10.244.1.1:80 -m -w 1\n", 1, "10.96.0.1:80 of this real server does not stand before"),
-        ("  -> 10.244.1.1:80  Masq 1 0 0\n", 1, "a real server before any virtual server"),
-        ("-A -t kubernetes:https -s rr\n", 1, "'kubernetes:https' is not an address and a port in figures"),
-        ("TCP  10.96.0.1:https rr\n", 1, "'10.96.0.1:https' is not an address and a port in figures"),
-        ("TCP  fd00::1:80 rr\n", 1, "'fd00::1:80' is not an address and a port"),
-        ("TCP  [10.96.0.1]:80 rr\n", 1, "is not an address and a port"),
-        ("TCP  10.96.0.1:65536 rr\n", 1, "is not an address and a port"),
-        ("TCP  10.96.0.1:٨ rr\n", 1, "is not an address and a port"),
+        ("-A -f 1 -s rr\n", 1, "virtual server with a firewall mark"),
+        (LISTED + "FWM  1 rr\n", 9, "virtual server with a firewall mark"),
+        ("-a -t 10.96.0.1:80 -r 10.244.1.1:80 -m -w 1\n", 1, "10.96.0.1:80 must precede its real server"),
+        ("  -> 10.244.1.1:80  Masq 1 0 0\n", 1, "real server without a preceding virtual server"),
+        ("-A -t kubernetes:https -s rr\n", 1, "'kubernetes:https' is not a numeric address and port"),
+        ("TCP  10.96.0.1:https rr\n", 1, "'10.96.0.1:https' is not a numeric address and port"),
+        ("TCP  fd00::1:80 rr\n", 1, "'fd00::1:80' is not a numeric address and port"),
+        ("TCP  [10.96.0.1]:80 rr\n", 1, "is not a numeric address and port"),
+        ("TCP  10.96.0.1:65536 rr\n", 1, "is not a numeric address and port"),
+        ("TCP  10.96.0.1:٨ rr\n", 1, "is not a numeric address and port"),
         ("-A -t 10.96.0.1:80 -s rr -p ٨\n", 1, KINDS),
     ],
 )
-def test_anything_else_is_refused_with_its_line(text: str, line: int, words: str) -> None:
+def test_unexpected_line_is_refused_with_its_number(text: str, line: int, words: str) -> None:
     with pytest.raises(SourceError, match=re.escape(words)) as error:
         read_servers("there.txt", text)
     assert str(error.value).startswith(f"there.txt: line {line}: ")
@@ -133,11 +133,11 @@ SHOWN = """\
 """
 
 
-def test_addresses_of_kube_proxys_device_alone_are_read() -> None:
+def test_only_addresses_of_kube_ipvs0_are_read() -> None:
     assert read_addresses("-", SHOWN) == ("10.96.0.1", "fd00:96::1")
 
 
-def test_addresses_may_stand_a_line_each() -> None:
+def test_addresses_one_per_line() -> None:
     assert read_addresses("-", "10.96.0.1\n\n10.96.0.2/32\nFD00:96::1/128\n10.96.0.1\n") == (
         "10.96.0.1",
         "10.96.0.2",
@@ -145,14 +145,14 @@ def test_addresses_may_stand_a_line_each() -> None:
     )
 
 
-def test_addresses_may_be_printed_in_one_line_each() -> None:
+def test_addresses_from_ip_oneline() -> None:
     text = "2: eth0    inet 192.0.2.10/24 scope global eth0\\ valid_lft forever\n3: kube-ipvs0    inet 10.96.0.1/32 scope global kube-ipvs0\\ valid_lft forever\n"  # noqa: E501
     assert read_addresses("-", text) == ("10.96.0.1",)
 
 
 @pytest.mark.parametrize("text", ["*nat\n", "10.96.0\n", "10.96.0.1/33\n", "kube-ipvs0 UNKNOWN\n", LISTED, SAVED])
-def test_what_holds_no_addresses_is_refused_with_its_line(text: str) -> None:
+def test_unexpected_address_line_is_refused_with_its_number(text: str) -> None:
     with pytest.raises(
-        SourceError, match=r"^bound\.txt: line 1: '.*' is neither an address nor a line that ip address"
+        SourceError, match=r"^bound\.txt: line 1: '.*' is neither an address nor a line of ip address show"
     ):
         read_addresses("bound.txt", text)

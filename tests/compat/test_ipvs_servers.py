@@ -4,34 +4,38 @@ from typing import Any
 
 import pytest
 
-from knft.model.names import Family, Protocol
-from knft_compat.cluster import Node
-from knft_compat.ipvs import Settings, Vintage, sync
+from knft.families import Family
+from knft.protocols import Protocol
+from knft_compat.ipvs import RuleVersion, Settings, sync
 from knft_compat.ipvs.existing import ExistingReal, ExistingServer
-from tests.compat.ipvs_page import NODE, NODE6, bound, cluster, lines, served
-from tests.unit.objects import table
+from knft_compat.sync_input import Node
+from tests.compat.ipvs_render import NODE, NODE6, addresses_to_bind, part_lines, service_port, sync_input
+from tests.support.kube_objects import parametrize_rows
 
-NEWER, OLDER = (Vintage.NEWEST, Vintage.V1_29), (Vintage.V1_26, Vintage.V1_23)
+NEWER, OLDER = (RuleVersion.NEWEST, RuleVersion.V1_29), (RuleVersion.V1_26, RuleVersion.V1_23)
 
 
-def there(*reals: ExistingReal, address: str = "10.96.0.1", protocol: Protocol = "TCP", **fields: Any) -> Any:
+def existing_server(*reals: ExistingReal, address: str = "10.96.0.1", protocol: Protocol = "TCP", **fields: Any) -> Any:
     """Return the virtual server of the cluster IP as it is there already."""
     return (ExistingServer(address, 80, protocol, **{"scheduler": "rr", "reals": reals, **fields}),)
 
 
-def real(last: int, weight: int = 1, connections: int = 0) -> ExistingReal:
+def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingReal:
     """Return a real server that is there already."""
     return ExistingReal(f"10.244.1.{last}", 8080, weight, connections)
 
 
-@table(
+@parametrize_rows(
     {
-        "TCP": (served("10.244.1.1"), ["-A -t 10.96.0.1:80 -s rr", "-a -t 10.96.0.1:80 -r 10.244.1.1:8080 -m -w 1"]),
-        "UDP": (served(protocol="UDP"), ["-A -u 10.96.0.1:80 -s rr"]),
-        "SCTP": (served(protocol="SCTP"), ["-A --sctp-service 10.96.0.1:80 -s rr"]),
-        "affinity": (served(affinity_seconds=10800), ["-A -t 10.96.0.1:80 -s rr -p 10800"]),
+        "TCP": (
+            service_port("10.244.1.1"),
+            ["-A -t 10.96.0.1:80 -s rr", "-a -t 10.96.0.1:80 -r 10.244.1.1:8080 -m -w 1"],
+        ),
+        "UDP": (service_port(protocol="UDP"), ["-A -u 10.96.0.1:80 -s rr"]),
+        "SCTP": (service_port(protocol="SCTP"), ["-A --sctp-service 10.96.0.1:80 -s rr"]),
+        "affinity": (service_port(affinity_seconds=10800), ["-A -t 10.96.0.1:80 -s rr -p 10800"]),
         "endpoints in the order of their text": (
-            served("10.244.1.9", "10.244.1.10"),
+            service_port("10.244.1.9", "10.244.1.10"),
             [
                 "-A -t 10.96.0.1:80 -s rr",
                 "-a -t 10.96.0.1:80 -r 10.244.1.10:8080 -m -w 1",
@@ -39,47 +43,53 @@ def real(last: int, weight: int = 1, connections: int = 0) -> ExistingReal:
             ],
         ),
         "a NodePort at each address of the node": (
-            served(node_port=30080),
+            service_port(node_port=30080),
             ["-A -t 10.96.0.1:80 -s rr", "-A -t 192.0.2.10:30080 -s rr", "-A -t 192.0.2.11:30080 -s rr"],
         ),
         "external IPs before load balancers": (
-            served(external_ips=("198.51.100.1",), load_balancer_vips=("203.0.113.9",)),
+            service_port(external_ips=("198.51.100.1",), load_balancer_vips=("203.0.113.9",)),
             ["-A -t 10.96.0.1:80 -s rr", "-A -t 198.51.100.1:80 -s rr", "-A -t 203.0.113.9:80 -s rr"],
         ),
     }
 )
-def test_a_service_port_becomes(row: Any) -> None:
+def test_virtual_servers_of_a_service_port(row: Any) -> None:
     port, expected = row
-    assert lines(cluster(port), "ipvsadm") == expected
+    assert part_lines(sync_input(port), "ipvsadm") == expected
 
 
-def test_ipv6_addresses_stand_in_brackets() -> None:
-    assert lines(cluster(served("fd00:244::1", ip="fd00:96::1"), node=NODE6), "ipvsadm") == [
+def test_ipv6_addresses_are_in_brackets() -> None:
+    assert part_lines(sync_input(service_port("fd00:244::1", ip="fd00:96::1"), node=NODE6), "ipvsadm") == [
         "-A -t [fd00:96::1]:80 -s rr",
         "-a -t [fd00:96::1]:80 -r [fd00:244::1]:8080 -m -w 1",
     ]
 
 
-def test_node_ports_over_ipv6() -> None:
-    text = lines(cluster(served(ip="fd00:96::1", node_port=30080), node=NODE6), "ipvsadm")
+def test_ipv6_node_ports() -> None:
+    text = part_lines(sync_input(service_port(ip="fd00:96::1", node_port=30080), node=NODE6), "ipvsadm")
     assert text[1:] == ["-A -t [2001:db8::10]:30080 -s rr"]
 
 
-def test_scheduler_mh_hashes_ports_too_and_the_old_vintages_knew_nothing_of_it() -> None:
-    port = cluster(served(affinity_seconds=60))
-    for vintage in NEWER:
-        assert lines(port, "ipvsadm", scheduler="mh", vintage=vintage) == ["-A -t 10.96.0.1:80 -s mh -p 60 -b mh-port"]
-    for vintage in OLDER:
-        assert lines(port, "ipvsadm", scheduler="mh", vintage=vintage) == ["-A -t 10.96.0.1:80 -s mh -p 60"]
+def test_scheduler_mh_hashes_ports_in_newer_versions() -> None:
+    port = sync_input(service_port(affinity_seconds=60))
+    for rule_version in NEWER:
+        assert part_lines(port, "ipvsadm", scheduler="mh", rule_version=rule_version) == [
+            "-A -t 10.96.0.1:80 -s mh -p 60 -b mh-port"
+        ]
+    for rule_version in OLDER:
+        assert part_lines(port, "ipvsadm", scheduler="mh", rule_version=rule_version) == [
+            "-A -t 10.96.0.1:80 -s mh -p 60"
+        ]
 
 
-def test_node_ports_follow_the_networks_that_accept_them_but_never_loopback() -> None:
+def test_node_port_networks_select_addresses_except_loopback() -> None:
     cidrs = ("192.0.2.11/32", "127.0.0.0/8")
     node = Node(Family.IPV4, "192.0.2.10", ("127.0.0.1", "192.0.2.10", "192.0.2.11"), cidrs)
-    assert lines(cluster(served(node_port=30080), node=node), "ipvsadm")[1:] == ["-A -t 192.0.2.11:30080 -s rr"]
+    assert part_lines(sync_input(service_port(node_port=30080), node=node), "ipvsadm")[1:] == [
+        "-A -t 192.0.2.11:30080 -s rr"
+    ]
 
 
-def test_node_ports_on_link_local_addresses_are_those_of_ipv4_and_of_ipv6_where_a_network_says_so() -> None:
+def test_node_ports_on_link_local_addresses() -> None:
     """As with node-local-dns' address; IPv6 makes its own without being asked."""
     ipv4, ipv6 = ("169.254.20.10", "192.0.2.10"), ("2001:db8::10", "fe80::1")
     assert _node_ports(Node(Family.IPV4, None, ipv4)) == ["169.254.20.10:30080", "192.0.2.10:30080"]
@@ -89,11 +99,11 @@ def test_node_ports_on_link_local_addresses_are_those_of_ipv4_and_of_ipv6_where_
 
 def _node_ports(node: Node) -> list[str]:
     ip = "10.96.0.1" if node.family is Family.IPV4 else "fd00:96::1"
-    text = lines(cluster(served(ip=ip, node_port=30080), node=node), "ipvsadm")
+    text = part_lines(sync_input(service_port(ip=ip, node_port=30080), node=node), "ipvsadm")
     return [line.split()[2] for line in text[1:]]
 
 
-@table(
+@parametrize_rows(
     {
         "policy Cluster: all": ({}, ["1.1", "2.1"], ["1.1", "2.1"]),
         "external policy Local: those here, the cluster IP all": (
@@ -108,9 +118,11 @@ def _node_ports(node: Node) -> list[str]:
         ),
     }
 )
-def test_policies_choose_endpoints(row: Any) -> None:
+def test_traffic_policies_select_endpoints(row: Any) -> None:
     fields, internal, external = row
-    text = lines(cluster(served("L10.244.1.1", "10.244.2.1", external_ips=("198.51.100.1",), **fields)), "ipvsadm")
+    text = part_lines(
+        sync_input(service_port("L10.244.1.1", "10.244.2.1", external_ips=("198.51.100.1",), **fields)), "ipvsadm"
+    )
     assert [f"10.244.{end}:8080" for end in internal] == _reals(text, "10.96.0.1:80")
     assert [f"10.244.{end}:8080" for end in external] == _reals(text, "198.51.100.1:80")
 
@@ -119,18 +131,20 @@ def _reals(text: list[str], place: str) -> list[str]:
     return [line.split()[4] for line in text if line.startswith("-a ") and line.split()[2] == place]
 
 
-def test_policy_local_without_endpoints_here_falls_back_to_all_so_that_pods_are_served() -> None:
-    text = lines(cluster(served("10.244.2.1", external_ips=("198.51.100.1",), external_policy_local=True)), "ipvsadm")
+def test_policy_local_without_local_endpoints_uses_all_endpoints() -> None:
+    text = part_lines(
+        sync_input(service_port("10.244.2.1", external_ips=("198.51.100.1",), external_policy_local=True)), "ipvsadm"
+    )
     assert _reals(text, "198.51.100.1:80") == ["10.244.2.1:8080"]
 
 
-def test_terminating_endpoints_serve_where_no_other_does() -> None:
-    assert _reals(lines(cluster(served("T10.244.2.1", "N10.244.2.2")), "ipvsadm"), "10.96.0.1:80") == [
+def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
+    assert _reals(part_lines(sync_input(service_port("T10.244.2.1", "N10.244.2.2")), "ipvsadm"), "10.96.0.1:80") == [
         "10.244.2.1:8080"
     ]
 
 
-@table(
+@parametrize_rows(
     {
         "the same: nothing": ({}, []),
         "another scheduler": ({"scheduler": "lc"}, ["-E -t 10.96.0.1:80 -s rr"]),
@@ -139,126 +153,165 @@ def test_terminating_endpoints_serve_where_no_other_does() -> None:
         "a flag that kube-proxy has no word for": ({"has_other_flags": True}, ["-E -t 10.96.0.1:80 -s rr"]),
     }
 )
-def test_a_virtual_server_that_is_there_is_changed_where_it_differs(row: Any) -> None:
+def test_existing_virtual_server_is_edited_if_it_differs(row: Any) -> None:
     fields, expected = row
-    assert lines(cluster(served()), "ipvsadm", servers=there(**fields)) == expected
+    assert part_lines(sync_input(service_port()), "ipvsadm", existing_servers=existing_server(**fields)) == expected
 
 
 @pytest.mark.parametrize(
     ("protocol", "present", "expected"),
     [
-        ("TCP", real(9), "-d -t 10.96.0.1:80 -r 10.244.1.9:8080"),
-        ("TCP", real(9, 1, 3), "-e -t 10.96.0.1:80 -r 10.244.1.9:8080 -m -w 0"),
-        ("UDP", real(9, 1, 3), "-d -u 10.96.0.1:80 -r 10.244.1.9:8080"),
-        ("SCTP", real(9, 1, 3), "-d --sctp-service 10.96.0.1:80 -r 10.244.1.9:8080"),
+        ("TCP", real_server(9), "-d -t 10.96.0.1:80 -r 10.244.1.9:8080"),
+        ("TCP", real_server(9, 1, 3), "-e -t 10.96.0.1:80 -r 10.244.1.9:8080 -m -w 0"),
+        ("UDP", real_server(9, 1, 3), "-d -u 10.96.0.1:80 -r 10.244.1.9:8080"),
+        ("SCTP", real_server(9, 1, 3), "-d --sctp-service 10.96.0.1:80 -r 10.244.1.9:8080"),
     ],
 )
-def test_a_real_server_that_is_not_wanted_stays_with_weight_0_while_tcp_has_connections(
+def test_stale_tcp_real_server_with_connections_gets_weight_0(
     protocol: Protocol, present: ExistingReal, expected: str
 ) -> None:
     for before in (None, ()):
-        of = cluster(served(protocol=protocol), before=before)
-        assert lines(of, "ipvsadm", servers=there(present, protocol=protocol)) == [expected]
+        cluster = sync_input(service_port(protocol=protocol), before=before)
+        assert part_lines(cluster, "ipvsadm", existing_servers=existing_server(present, protocol=protocol)) == [
+            expected
+        ]
 
 
-def test_what_is_being_let_go_is_left_to_it() -> None:
-    assert lines(cluster(served(), before=()), "ipvsadm", servers=there(real(9, 0, 3))) == []
+def test_terminating_real_server_is_kept() -> None:
+    assert (
+        part_lines(
+            sync_input(service_port(), before=()), "ipvsadm", existing_servers=existing_server(real_server(9, 0, 3))
+        )
+        == []
+    )
 
 
-def test_the_first_sync_lets_go_again_what_a_kube_proxy_before_was_letting_go() -> None:
+def test_first_sync_terminates_weight_0_servers_again() -> None:
     """It remembers nothing: without connections the server goes at once, with some it gets weight 0 again."""
     place = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
-    assert lines(cluster(served()), "ipvsadm", servers=there(real(9, 0))) == [f"-d {place}"]
-    assert lines(cluster(served()), "ipvsadm", servers=there(real(9, 0, 3))) == [f"-e {place} -m -w 0"]
+    assert part_lines(sync_input(service_port()), "ipvsadm", existing_servers=existing_server(real_server(9, 0))) == [
+        f"-d {place}"
+    ]
+    assert part_lines(
+        sync_input(service_port()), "ipvsadm", existing_servers=existing_server(real_server(9, 0, 3))
+    ) == [f"-e {place} -m -w 0"]
 
 
-def test_an_endpoint_that_comes_back_while_it_is_let_go_is_deleted_and_added() -> None:
-    assert lines(cluster(served("10.244.1.1"), before=()), "ipvsadm", servers=there(real(1, 0, 3))) == [
+def test_returning_endpoint_is_deleted_and_added() -> None:
+    assert part_lines(
+        sync_input(service_port("10.244.1.1"), before=()),
+        "ipvsadm",
+        existing_servers=existing_server(real_server(1, 0, 3)),
+    ) == [
         "-d -t 10.96.0.1:80 -r 10.244.1.1:8080",
         "-a -t 10.96.0.1:80 -r 10.244.1.1:8080 -m -w 1",
     ]
 
 
-def test_the_first_sync_gives_all_wanted_servers_their_weight_back_where_one_has_another() -> None:
-    port = served("10.244.1.1", "10.244.1.2")
-    present = there(real(1, 0), real(2))
-    assert lines(cluster(port), "ipvsadm", servers=present) == [
+def test_first_sync_edits_all_weights_if_one_differs() -> None:
+    port = service_port("10.244.1.1", "10.244.1.2")
+    present = existing_server(real_server(1, 0), real_server(2))
+    assert part_lines(sync_input(port), "ipvsadm", existing_servers=present) == [
         "-e -t 10.96.0.1:80 -r 10.244.1.1:8080 -m -w 1",
         "-e -t 10.96.0.1:80 -r 10.244.1.2:8080 -m -w 1",
     ]
-    assert lines(cluster(port), "ipvsadm", servers=there(real(1), real(2))) == []
+    assert (
+        part_lines(sync_input(port), "ipvsadm", existing_servers=existing_server(real_server(1), real_server(2))) == []
+    )
 
 
-def test_of_two_claims_of_one_place_the_last_one_stands_and_is_written_once() -> None:
-    first = served("10.244.1.1", name="shop/a:x", external_ips=("198.51.100.1",), affinity_seconds=60)
-    second = served("10.244.1.2", name="shop/b:x", ip="10.96.0.2", external_ips=("198.51.100.1",))
-    text = [line for line in lines(cluster(first, second), "ipvsadm") if "198.51.100.1" in line]
+def test_last_claim_of_an_address_and_port_wins() -> None:
+    first = service_port("10.244.1.1", name="shop/a:x", external_ips=("198.51.100.1",), affinity_seconds=60)
+    second = service_port("10.244.1.2", name="shop/b:x", ip="10.96.0.2", external_ips=("198.51.100.1",))
+    text = [line for line in part_lines(sync_input(first, second), "ipvsadm") if "198.51.100.1" in line]
     assert text == ["-A -t 198.51.100.1:80 -s rr", "-a -t 198.51.100.1:80 -r 10.244.1.2:8080 -m -w 1"]
 
 
-def test_old_servers_of_the_family_go_but_not_those_in_excluded_networks() -> None:
-    servers = [there(address=address)[0] for address in ("10.96.0.1", "10.96.0.2", "10.9.0.1", "fd00:96::1")]
-    of = cluster(served())
-    assert lines(of, "ipvsadm-stale", servers=servers) == ["-D -t 10.96.0.2:80", "-D -t 10.9.0.1:80"]
-    assert lines(of, "ipvsadm-stale", servers=servers, excluded=("10.9.0.0/16", "fd00::/8")) == ["-D -t 10.96.0.2:80"]
-    assert lines(cluster(node=NODE6), "ipvsadm-stale", servers=servers) == ["-D -t [fd00:96::1]:80"]
+def test_stale_servers_are_deleted_except_in_excluded_cidrs() -> None:
+    existing_servers = [
+        existing_server(address=address)[0] for address in ("10.96.0.1", "10.96.0.2", "10.9.0.1", "fd00:96::1")
+    ]
+    cluster = sync_input(service_port())
+    assert part_lines(cluster, "ipvsadm-stale", existing_servers=existing_servers) == [
+        "-D -t 10.96.0.2:80",
+        "-D -t 10.9.0.1:80",
+    ]
+    assert part_lines(
+        cluster, "ipvsadm-stale", existing_servers=existing_servers, excluded_cidrs=("10.9.0.0/16", "fd00::/8")
+    ) == ["-D -t 10.96.0.2:80"]
+    assert part_lines(sync_input(node=NODE6), "ipvsadm-stale", existing_servers=existing_servers) == [
+        "-D -t [fd00:96::1]:80"
+    ]
 
 
-def test_an_address_is_bound_once_however_many_ports_it_has() -> None:
-    of = cluster(served(name="shop/web:a"), served(name="shop/web:b", port=81))
-    assert lines(of, "addresses") == ["address add 10.96.0.1/32 dev kube-ipvs0"]
-    assert lines(of, "addresses", bound=("10.96.0.1",)) == []
+def test_address_with_several_ports_is_bound_once() -> None:
+    cluster = sync_input(service_port(name="shop/web:a"), service_port(name="shop/web:b", port=81))
+    assert part_lines(cluster, "addresses") == ["address add 10.96.0.1/32 dev kube-ipvs0"]
+    assert part_lines(cluster, "addresses", existing_addresses=("10.96.0.1",)) == []
 
 
-def test_external_addresses_that_another_interface_has_are_not_bound_but_by_the_old_vintages() -> None:
-    of = cluster(served(external_ips=("192.0.2.10", "198.51.100.1"), load_balancer_vips=("192.0.2.11",)))
-    for vintage in NEWER:
-        assert bound(of, vintage) == ("10.96.0.1", "198.51.100.1")
-    for vintage in OLDER:
-        assert bound(of, vintage) == ("10.96.0.1", "192.0.2.10", "198.51.100.1", "192.0.2.11")
+def test_addresses_of_other_interfaces_are_bound_only_by_old_versions() -> None:
+    cluster = sync_input(service_port(external_ips=("192.0.2.10", "198.51.100.1"), load_balancer_vips=("192.0.2.11",)))
+    for rule_version in NEWER:
+        assert addresses_to_bind(cluster, rule_version) == ("10.96.0.1", "198.51.100.1")
+    for rule_version in OLDER:
+        assert addresses_to_bind(cluster, rule_version) == ("10.96.0.1", "192.0.2.10", "198.51.100.1", "192.0.2.11")
 
 
-@pytest.mark.parametrize("vintage", Vintage)
-def test_the_old_vintages_serve_no_node_port_at_an_address_that_their_device_has_as_well(vintage: Vintage) -> None:
+@pytest.mark.parametrize("rule_version", RuleVersion)
+def test_old_versions_serve_no_node_port_at_bound_addresses(rule_version: RuleVersion) -> None:
     """Document 002, NodeIPs; where networks choose the addresses, they look at no device."""
-    of = cluster(served(node_port=30080))
-    text = lines(of, "ipvsadm", vintage=vintage, bound=("192.0.2.10",))
-    assert ("-A -t 192.0.2.10:30080 -s rr" in text) == (vintage in NEWER)
+    cluster = sync_input(service_port(node_port=30080))
+    text = part_lines(cluster, "ipvsadm", rule_version=rule_version, existing_addresses=("192.0.2.10",))
+    assert ("-A -t 192.0.2.10:30080 -s rr" in text) == (rule_version in NEWER)
     assert "-A -t 192.0.2.11:30080 -s rr" in text
     chosen = Node(Family.IPV4, "192.0.2.10", NODE.local_addresses, ("192.0.2.0/24",))
-    text = lines(cluster(served(node_port=30080), node=chosen), "ipvsadm", vintage=vintage, bound=("192.0.2.10",))
+    text = part_lines(
+        sync_input(service_port(node_port=30080), node=chosen),
+        "ipvsadm",
+        rule_version=rule_version,
+        existing_addresses=("192.0.2.10",),
+    )
     assert "-A -t 192.0.2.10:30080 -s rr" in text
 
 
-def test_addresses_of_node_ports_are_never_bound() -> None:
-    assert bound(cluster(served(node_port=30080))) == ("10.96.0.1",)
+def test_node_port_addresses_are_never_bound() -> None:
+    assert addresses_to_bind(sync_input(service_port(node_port=30080))) == ("10.96.0.1",)
 
 
-def test_addresses_that_are_bound_and_not_wanted_go() -> None:
+def test_stale_bound_addresses_are_removed() -> None:
     have = ("10.96.0.1", "10.96.0.9", "169.254.20.10", "fd00:96::9", "fe8::1", "fe80::1", "127.0.0.1", "::1")
-    assert lines(cluster(served()), "addresses-stale", bound=have) == [
+    assert part_lines(sync_input(service_port()), "addresses-stale", existing_addresses=have) == [
         "address del 10.96.0.9/32 dev kube-ipvs0",
         "address del 169.254.20.10/32 dev kube-ipvs0",
     ]
-    assert lines(cluster(node=NODE6), "addresses-stale", bound=have) == [
+    assert part_lines(sync_input(node=NODE6), "addresses-stale", existing_addresses=have) == [
         "address del fd00:96::9/128 dev kube-ipvs0",
         "address del fe8::1/128 dev kube-ipvs0",
     ]
 
 
-def test_an_external_ip_that_ipv6_made_on_another_interface_is_bound() -> None:
+def test_link_local_external_ip_of_another_interface_is_bound() -> None:
     node = Node(Family.IPV6, None, ("2001:db8::10", "fe80::1"))
-    assert bound(cluster(served(ip="fd00:96::1", external_ips=("fe80::1", "2001:db8::10")), node=node)) == (
+    assert addresses_to_bind(
+        sync_input(service_port(ip="fd00:96::1", external_ips=("fe80::1", "2001:db8::10")), node=node)
+    ) == (
         "fd00:96::1",
         "fe80::1",
     )
 
 
-def test_the_old_vintages_only_take_away_the_addresses_of_servers_that_they_delete_and_those_after_them() -> None:
-    have: dict[str, Any] = {"bound": ("10.96.0.8", "10.96.0.9"), "servers": there(address="10.96.0.9")}
-    for vintage, addresses in [(Vintage.V1_26, ["10.96.0.9"]), (Vintage.NEWEST, ["10.96.0.8", "10.96.0.9"])]:
-        text = lines(cluster(), "addresses-stale", vintage=vintage, **have)
+def test_old_versions_remove_only_addresses_of_deleted_servers() -> None:
+    existing: dict[str, Any] = {
+        "existing_addresses": ("10.96.0.8", "10.96.0.9"),
+        "existing_servers": existing_server(address="10.96.0.9"),
+    }
+    for rule_version, addresses in [
+        (RuleVersion.V1_26, ["10.96.0.9"]),
+        (RuleVersion.NEWEST, ["10.96.0.8", "10.96.0.9"]),
+    ]:
+        text = part_lines(sync_input(), "addresses-stale", rule_version=rule_version, **existing)
         assert text == [f"address del {address}/32 dev kube-ipvs0" for address in addresses]
     tail = ("addresses-stale", "ipvsadm-stale")
-    assert sync(cluster(), Settings()).names[-3:-1] == tail
-    assert sync(cluster(), Settings(vintage=Vintage.V1_23)).names[-3:-1] == tail[::-1]
+    assert sync(sync_input(), Settings()).part_names[-3:-1] == tail
+    assert sync(sync_input(), Settings(rule_version=RuleVersion.V1_23)).part_names[-3:-1] == tail[::-1]

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from knft.model.names import Family
-from knft_compat.ipvs import Settings, Timeouts, Vintage
+from knft.families import Family
+from knft_compat.ipvs import RuleVersion, Settings, Timeouts
 from knft_compat.ipvs.existing import ExistingServer
 from knft_compat.ipvs.preconditions import Preconditions, preconditions
-from knft_compat.ipvs.vintages import FEATURES
-from knft_compat.page import Page
-from tests.compat.ipvs_page import cluster, lines
-from tests.unit.objects import table
+from knft_compat.ipvs.rule_versions import FEATURES
+from knft_compat.sync_output import SyncOutput
+from tests.compat.ipvs_render import part_lines, sync_input
+from tests.support.kube_objects import parametrize_rows
 
 PROBE = "ipvsadm -A -t 198.51.100.0:20000 -s "
 
 
-@table(
+@parametrize_rows(
     {
         "too old to reuse connections": ((4, 0), False),
         "4.1 can": ((4, 1), True),
@@ -30,7 +30,7 @@ PROBE = "ipvsadm -A -t 198.51.100.0:20000 -s "
 )
 def test_connection_reuse_depends_on_the_kernel(row: Any) -> None:
     kernel, expected = row
-    assert lines(cluster(), "sysctls", kernel=kernel) == [
+    assert part_lines(sync_input(), "sysctls", kernel=kernel) == [
         "net/ipv4/vs/conntrack = 1",
         *(["net/ipv4/vs/conn_reuse_mode = 0"] if expected else []),
         "net/ipv4/vs/expire_nodest_conn = 1",
@@ -40,42 +40,48 @@ def test_connection_reuse_depends_on_the_kernel(row: Any) -> None:
 
 
 def test_strict_arp_comes_last() -> None:
-    assert lines(cluster(), "sysctls", strict_arp=True)[-2:] == [
+    assert part_lines(sync_input(), "sysctls", strict_arp=True)[-2:] == [
         "net/ipv4/conf/all/arp_ignore = 1",
         "net/ipv4/conf/all/arp_announce = 2",
     ]
 
 
 def test_timeouts_are_set_together_or_not_at_all() -> None:
-    assert lines(cluster(), "timeouts") == []
-    assert lines(cluster(), "timeouts", timeouts=Timeouts(udp=30)) == ["ipvsadm --set 0 0 30"]
+    assert part_lines(sync_input(), "timeouts") == []
+    assert part_lines(sync_input(), "timeouts", timeouts=Timeouts(udp=30)) == ["ipvsadm --set 0 0 30"]
 
 
-def test_the_device_is_made_and_never_set_up() -> None:
+def test_device_is_created_and_stays_down() -> None:
     expected = "ip link show kube-ipvs0 >/dev/null 2>&1 || ip link add kube-ipvs0 type dummy"
-    assert lines(cluster(), "device") == [expected]
+    assert part_lines(sync_input(), "device") == [expected]
 
 
-@pytest.mark.parametrize("vintage", [Vintage.NEWEST, Vintage.V1_29])
-def test_the_scheduler_is_tried_out_unless_a_virtual_server_has_it(vintage: Vintage) -> None:
+@pytest.mark.parametrize("rule_version", [RuleVersion.NEWEST, RuleVersion.V1_29])
+def test_scheduler_is_tested_unless_a_virtual_server_uses_it(rule_version: RuleVersion) -> None:
     server = ExistingServer("10.96.0.1", 80, "TCP", "rr")
-    assert lines(cluster(), "preconditions", vintage=vintage)[1].startswith(f"{PROBE}rr ")
-    assert lines(cluster(), "preconditions", vintage=vintage)[-1] == "ipvsadm -D -t 198.51.100.0:20000"
-    assert len(lines(cluster(), "preconditions", vintage=vintage, servers=(server,))) == 1
-    other = lines(cluster(), "preconditions", vintage=vintage, servers=(server,), scheduler="lc")
+    assert part_lines(sync_input(), "preconditions", rule_version=rule_version)[1].startswith(f"{PROBE}rr ")
+    assert (
+        part_lines(sync_input(), "preconditions", rule_version=rule_version)[-1] == "ipvsadm -D -t 198.51.100.0:20000"
+    )
+    assert len(part_lines(sync_input(), "preconditions", rule_version=rule_version, existing_servers=(server,))) == 1
+    other = part_lines(
+        sync_input(), "preconditions", rule_version=rule_version, existing_servers=(server,), scheduler="lc"
+    )
     assert other[1].startswith(f"{PROBE}lc ")
 
 
-@table(
+@parametrize_rows(
     {
         "4.18": ((4, 18), "nf_conntrack_ipv4"),
         "4.19": ((4, 19), "nf_conntrack"),
     }
 )
-def test_the_old_vintages_load_modules_and_need_all_but_conntracks(row: Any) -> None:
+def test_old_versions_load_modules(row: Any) -> None:
     kernel, conntrack = row
-    for vintage in (Vintage.V1_26, Vintage.V1_23):
-        found = preconditions(Settings(vintage=vintage, kernel=kernel, scheduler="lc"), FEATURES[vintage])
+    for rule_version in (RuleVersion.V1_26, RuleVersion.V1_23):
+        found = preconditions(
+            Settings(rule_version=rule_version, kernel=kernel, scheduler="lc"), FEATURES[rule_version]
+        )
         assert found.loaded == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", conntrack)
         assert found.needed == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", "ip_vs_lc")
         assert found.scheduler is None
@@ -84,8 +90,8 @@ def test_the_old_vintages_load_modules_and_need_all_but_conntracks(row: Any) -> 
 @pytest.mark.parametrize(
     ("version", "good"), [("v7.17", True), ("v6.0", True), ("v10.1", True), ("v5.9", False), ("nothing", False)]
 )
-def test_ipset_before_6_0_is_refused_by_the_command_itself(version: str, *, good: bool) -> None:
-    command = lines(cluster(), "preconditions")[0].replace(
+def test_ipset_version_check(version: str, *, good: bool) -> None:
+    command = part_lines(sync_input(), "preconditions")[0].replace(
         "ipset --version", f"echo 'ipset {version}, protocol version: 7'"
     )
     done = subprocess.run(["/bin/sh"], input=command, capture_output=True, text=True, check=False)
@@ -110,15 +116,15 @@ class Second(Commands, frozen=True, tag="second"):
     pass
 
 
-@table({"well": ("true", "later\n", 0), "badly": ("exit 1", "", 1)})
-def test_where_a_part_ends_badly_nothing_follows_it(row: tuple[str, str, int]) -> None:
+@parametrize_rows({"well": ("true", "later\n", 0), "badly": ("exit 1", "", 1)})
+def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> None:
     command, said, status = row
-    script = Page("ipvs", Family.IPV4, (First(command), Second("echo later"))).script()
+    script = SyncOutput("ipvs", Family.IPV4, (First(command), Second("echo later"))).script()
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (said, status)
 
 
-def test_what_is_missing_is_said_as_it_is() -> None:
+def test_missing_module_message() -> None:
     """A scheduler's name is checked where it is typed, but words may hold any sign."""
     scheduler = "it's $HOME"
     *_, command = Preconditions(scheduler=scheduler).text()
@@ -129,8 +135,8 @@ def test_what_is_missing_is_said_as_it_is() -> None:
     assert done.stderr == f"IPVS, or its scheduler {scheduler}, is missing\n"
 
 
-@pytest.mark.parametrize("vintage", Vintage)
-def test_every_command_is_one_that_a_shell_can_read(vintage: Vintage) -> None:
+@pytest.mark.parametrize("rule_version", RuleVersion)
+def test_every_command_is_valid_shell(rule_version: RuleVersion) -> None:
     for part in ("preconditions", "chains", "jumps", "device", "conntrack"):
-        text = "\n".join(lines(cluster(), part, vintage=vintage))
+        text = "\n".join(part_lines(sync_input(), part, rule_version=rule_version))
         subprocess.run(["/bin/sh", "-n"], input=text, text=True, check=True)

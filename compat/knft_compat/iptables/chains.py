@@ -1,92 +1,98 @@
-"""The rules in a Service port's own chains of the nat table (D.5, 8 to 12)."""
+"""The rules in the chains of a Service port in the nat table (docs/behaviour/iptables.md#service-ports)."""
 
 from collections.abc import Iterator
 
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
-from knft_compat.iptables.port import Port
-from knft_compat.iptables.terms import Terms
+from knft_compat.iptables.port import RenderedPort
+from knft_compat.iptables.render_context import RenderContext
 from knft_compat.names import MARK_MASQ
 from knft_compat.rules import Rule, comment
 
-_FROM_NODE = ("-m", "addrtype", "--src-type", "LOCAL")
+_FROM_NODE_MATCH = ("-m", "addrtype", "--src-type", "LOCAL")
 
 
-def own_rules(port: Port, terms: Terms) -> Iterator[Rule]:
-    """Yield them in kube-proxy's order, which is not that of the chains."""
-    if port.serves_internal:
-        yield from _masquerade_internal(port, terms)
-    if port.has_external:
-        yield from _external(port, terms)
-    if port.has_firewall:
-        yield from _firewall(port, terms)
-    for chain, endpoints in port.policies:
-        yield from _balance(port, terms, chain, endpoints)
+def chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
+    """Yield the rules in kube-proxy's order, which differs from the order of the chains."""
+    if port.has_internal_endpoints:
+        yield from _internal_masquerade_rules(port, context)
+    if port.has_external_chain:
+        yield from _external_chain_rules(port, context)
+    if port.has_firewall_chain:
+        yield from _firewall_chain_rules(port, context)
+    for chain, endpoints in port.policy_chains:
+        yield from _load_balancing_rules(port, context, chain, endpoints)
     for endpoint in port.endpoints.all_reachable:
-        yield from _endpoint(port, terms, endpoint)
+        yield from _endpoint_chain_rules(port, context, endpoint)
 
 
-def _masquerade_internal(port: Port, terms: Terms) -> Iterator[Rule]:
-    match = (*comment(f"{port.name} cluster IP"), *port.at(port.asked.cluster_ip))
-    if terms.masquerade.everything:
+def _internal_masquerade_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
+    match = (*comment(f"{port.name} cluster IP"), *port.match_address(port.spec.cluster_ip))
+    if context.masquerade.masquerade_all:
         yield Rule(port.internal_chain, (*match, "-j", MARK_MASQ))
-    elif terms.local_traffic is not None:
-        yield Rule(port.internal_chain, (*match, *terms.local_traffic.is_not_local, "-j", MARK_MASQ))
+    elif context.local_traffic_match is not None:
+        yield Rule(port.internal_chain, (*match, *context.local_traffic_match.if_not_local, "-j", MARK_MASQ))
 
 
-def _external(port: Port, terms: Terms) -> Iterator[Rule]:
+def _external_chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
     chain = port.chains.external
-    if port.asked.external_policy_local:
-        yield from _short_cuts(port, terms)
+    if port.spec.external_policy_local:
+        yield from _local_source_rules(port, context)
     else:
-        said = comment(f"masquerade traffic for {port.name} external destinations")
-        yield Rule(chain, (*said, "-j", MARK_MASQ))
-    if port.serves_external:
+        label = comment(f"masquerade traffic for {port.name} external destinations")
+        yield Rule(chain, (*label, "-j", MARK_MASQ))
+    if port.has_external_endpoints:
         yield Rule(chain, ("-j", port.external_chain))
 
 
-def _short_cuts(port: Port, terms: Terms) -> Iterator[Rule]:
-    """Lead this node's pods and the node itself to all endpoints, as if their packets had come back from outside."""
+def _local_source_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
+    """Yield the rules that let local pods and the node reach all endpoints, despite policy Local."""
     chain, jump = port.chains.external, ("-j", port.chains.cluster)
-    if terms.local_traffic is not None:
-        said = comment(f"pod traffic for {port.name} external destinations")
-        yield Rule(chain, (*said, *terms.local_traffic.is_local, *jump))
-    said = comment(f"masquerade LOCAL traffic for {port.name} external destinations")
-    yield Rule(chain, (*said, *_FROM_NODE, "-j", MARK_MASQ))
-    said = comment(f"route LOCAL traffic for {port.name} external destinations")
-    yield Rule(chain, (*said, *_FROM_NODE, *jump))
+    if context.local_traffic_match is not None:
+        label = comment(f"pod traffic for {port.name} external destinations")
+        yield Rule(chain, (*label, *context.local_traffic_match.if_local, *jump))
+    label = comment(f"masquerade LOCAL traffic for {port.name} external destinations")
+    yield Rule(chain, (*label, *_FROM_NODE_MATCH, "-j", MARK_MASQ))
+    label = comment(f"route LOCAL traffic for {port.name} external destinations")
+    yield Rule(chain, (*label, *_FROM_NODE_MATCH, *jump))
 
 
-def _firewall(port: Port, terms: Terms) -> Iterator[Rule]:
-    chain, ranges = port.chains.firewall, port.asked.load_balancer_source_ranges
-    # A node that dials a VIP that is routed to itself has that VIP as its source.
-    from_node = any(addresses.contains(cidr, terms.node_ip) for cidr in ranges)
-    for source in (*ranges, *(port.asked.load_balancer_vips if from_node else ())):
-        said = comment(f"{port.name} loadbalancer IP")
-        yield Rule(chain, (*said, "-s", source, "-j", port.chains.external))
+def _firewall_chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
+    chain, ranges = port.chains.firewall, port.spec.load_balancer_source_ranges
+    # If the VIP is routed to the node itself, its packets to the VIP have the VIP as their source.
+    from_node = any(addresses.contains(cidr, context.node_ip) for cidr in ranges)
+    for source in (*ranges, *(port.spec.load_balancer_vips if from_node else ())):
+        label = comment(f"{port.name} loadbalancer IP")
+        yield Rule(chain, (*label, "-s", source, "-j", port.chains.external))
     yield Rule(chain, comment(f"other traffic to {port.name} will be dropped by KUBE-PROXY-FIREWALL"))
 
 
-def _balance(port: Port, terms: Terms, chain: str, endpoints: tuple[Endpoint, ...]) -> Iterator[Rule]:
-    """Lead clients to the endpoint that they had, and others to any, all with the same chance."""
-    if port.asked.affinity_seconds:
+def _load_balancing_rules(
+    port: RenderedPort, context: RenderContext, chain: str, endpoints: tuple[Endpoint, ...]
+) -> Iterator[Rule]:
+    """Yield the rules that send remembered clients to their endpoint, and others to a random endpoint."""
+    if port.spec.affinity_seconds:
         for endpoint in endpoints:
             target = port.endpoint_chain(endpoint)
-            seen = ("-m", "recent", "--name", target, "--rcheck", "--seconds", str(port.asked.affinity_seconds))
-            yield Rule(chain, (*_says_endpoint(port, terms, endpoint), *seen, "--reap", "-j", target))
-    for left, endpoint in zip(range(len(endpoints), 0, -1), endpoints, strict=True):
-        chance = ("-m", "statistic", "--mode", "random", "--probability", f"{1 / left:.10f}") if left > 1 else ()
-        yield Rule(chain, (*_says_endpoint(port, terms, endpoint), *chance, "-j", port.endpoint_chain(endpoint)))
+            recent_match = ("-m", "recent", "--name", target, "--rcheck", "--seconds", str(port.spec.affinity_seconds))
+            yield Rule(chain, (*_endpoint_comment(port, context, endpoint), *recent_match, "--reap", "-j", target))
+    for remaining, endpoint in zip(range(len(endpoints), 0, -1), endpoints, strict=True):
+        random_match = (
+            ("-m", "statistic", "--mode", "random", "--probability", f"{1 / remaining:.10f}") if remaining > 1 else ()
+        )
+        yield Rule(
+            chain, (*_endpoint_comment(port, context, endpoint), *random_match, "-j", port.endpoint_chain(endpoint))
+        )
 
 
-def _says_endpoint(port: Port, terms: Terms, endpoint: Endpoint) -> tuple[str, ...]:
-    return () if terms.is_large else comment(f"{port.name} -> {endpoint.key}")
+def _endpoint_comment(port: RenderedPort, context: RenderContext, endpoint: Endpoint) -> tuple[str, ...]:
+    return () if context.is_large_cluster else comment(f"{port.name} -> {endpoint.key}")
 
 
-def _endpoint(port: Port, terms: Terms, endpoint: Endpoint) -> Iterator[Rule]:
+def _endpoint_chain_rules(port: RenderedPort, context: RenderContext, endpoint: Endpoint) -> Iterator[Rule]:
     chain = port.endpoint_chain(endpoint)
-    said = () if terms.is_large else comment(str(port.name))
-    # An endpoint that dials its own Service would answer itself directly.
-    yield Rule(chain, (*said, "-s", endpoint.address, "-j", MARK_MASQ))
-    remember = ("-m", "recent", "--name", chain, "--set") if port.asked.affinity_seconds else ()
-    yield Rule(chain, (*said, *remember, *port.protocol, "-j", "DNAT", "--to-destination", endpoint.key))
+    label = () if context.is_large_cluster else comment(str(port.name))
+    # Masquerade hairpin traffic: an endpoint that connects to its own Service would reply to itself directly.
+    yield Rule(chain, (*label, "-s", endpoint.address, "-j", MARK_MASQ))
+    remember_client = ("-m", "recent", "--name", chain, "--set") if port.spec.affinity_seconds else ()
+    yield Rule(chain, (*label, *remember_client, *port.protocol_match, "-j", "DNAT", "--to-destination", endpoint.key))

@@ -1,4 +1,4 @@
-"""The counters of nfacct that rules name."""
+"""Creates the nfacct counters that rules use."""
 
 import shlex
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from msgspec import Struct
 
 
 class EnsureCounters(Struct, frozen=True, tag="nfacct"):
-    """Counters to be made where they are missing; they keep what they have counted."""
+    """Creates counters that are missing; existing ones keep their values."""
 
     counters: tuple[str, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each, which looks for the counter first."""
+        """Yield one command for each counter, which creates it unless it exists."""
         for counter in self.counters:
             name = shlex.quote(counter)
             yield f"nfacct get {name} >/dev/null 2>&1 || nfacct add {name}"

@@ -1,4 +1,4 @@
-"""The jumps from the kernel's own chains to the mode's (D.3)."""
+"""The jumps from built-in chains to the mode's chains (docs/behaviour/iptables.md#jump-rules)."""
 
 from knft_compat.iptables.names import EXTERNAL_SERVICES, KUBELET_FIREWALL, NODE_PORTS
 from knft_compat.jumps import Jump
@@ -26,10 +26,10 @@ JUMPS = (
     Jump("nat", "PREROUTING", SERVICES, _PORTALS),
     Jump("nat", "POSTROUTING", POSTROUTING, _POSTROUTING),
 )
-"""kube-proxy's own: it makes them, and a cleanup removes them."""
+"""kube-proxy's jumps: a sync creates them, and a cleanup removes them."""
 
 KUBELET_JUMPS = (
     Jump("filter", "INPUT", KUBELET_FIREWALL),
     Jump("filter", "OUTPUT", KUBELET_FIREWALL),
 )
-"""The kubelet's, which kube-proxy makes too, and leaves."""
+"""The kubelet's jumps: kube-proxy creates them too, but its cleanup keeps them."""

@@ -1,95 +1,95 @@
-"""A Service port as the rules see it: its names, and which of its chains there are (D.5)."""
+"""A Service port with the names of its chains, and which of them exist (docs/behaviour/iptables.md#service-ports)."""
 
 from msgspec import Struct
 
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
-from knft.model.plan import CategorizedEndpoints, Traffic
+from knft.model.plan import CategorizedEndpoints, TrafficAction
 from knft.model.service_port import ServicePort
-from knft_compat.cluster import ServedPort
 from knft_compat.iptables.names import PortChains, endpoint_chain, port_chains
+from knft_compat.sync_input import PlannedPort
 
-_SERVED = (Traffic.CLUSTER, Traffic.LOCAL)
+_TO_ENDPOINTS = (TrafficAction.CLUSTER, TrafficAction.LOCAL)
 
 
-class Port(Struct, frozen=True):
-    """One Service port; ``internal`` is for its cluster IP, ``external`` for all its other frontends."""
+class RenderedPort(Struct, frozen=True):
+    """One Service port; ``internal`` is the action for its cluster IP, ``external`` for all other frontends."""
 
     name: ServicePortName
-    asked: ServicePort
+    spec: ServicePort
     endpoints: CategorizedEndpoints
-    internal: Traffic
-    external: Traffic
+    internal: TrafficAction
+    external: TrafficAction
     chains: PortChains
 
     @property
-    def protocol(self) -> tuple[str, ...]:
-        """The arguments that match the protocol and load its module, in kube-proxy's order."""
-        protocol = self.asked.protocol.lower()
+    def protocol_match(self) -> tuple[str, ...]:
+        """The arguments that match the protocol, in kube-proxy's order."""
+        protocol = self.spec.protocol.lower()
         return ("-m", protocol, "-p", protocol)
 
-    def at(self, address: str) -> tuple[str, ...]:
-        """Return the arguments that match the port at one of its addresses."""
-        return (*self.protocol, "-d", address, "--dport", str(self.asked.port))
+    def match_address(self, address: str) -> tuple[str, ...]:
+        """Return the arguments that match the port on one of its addresses."""
+        return (*self.protocol_match, "-d", address, "--dport", str(self.spec.port))
 
     def endpoint_chain(self, endpoint: Endpoint) -> str:
         """Return the name of an endpoint's chain."""
         return endpoint_chain(self.name, endpoint.key)
 
     @property
-    def serves_internal(self) -> bool:
-        """Whether the cluster IP leads to an endpoint."""
-        return self.internal in _SERVED
+    def has_internal_endpoints(self) -> bool:
+        """Whether the cluster IP has endpoints."""
+        return self.internal in _TO_ENDPOINTS
 
     @property
-    def serves_external(self) -> bool:
-        """Whether the other frontends lead to an endpoint, also for clients that get no short cut."""
-        return self.external in _SERVED
+    def has_external_endpoints(self) -> bool:
+        """Whether the other frontends have endpoints for remote clients."""
+        return self.external in _TO_ENDPOINTS
 
     @property
     def internal_chain(self) -> str:
-        """The chain that the cluster IP leads to."""
-        return self.chains.local if self.asked.internal_policy_local else self.chains.cluster
+        """The chain of the cluster IP."""
+        return self.chains.local if self.spec.internal_policy_local else self.chains.cluster
 
     @property
     def external_chain(self) -> str:
-        """The chain that the other frontends end in, for clients that get no short cut."""
-        return self.chains.local if self.asked.external_policy_local else self.chains.cluster
+        """The chain of the other frontends, for remote clients."""
+        return self.chains.local if self.spec.external_policy_local else self.chains.cluster
 
     @property
     def load_balancer_chain(self) -> str:
-        """The chain that load balancer VIPs lead to."""
-        return self.chains.firewall if self.has_firewall else self.chains.external
+        """The chain of load balancer VIPs."""
+        return self.chains.firewall if self.has_firewall_chain else self.chains.external
 
     @property
-    def has_external(self) -> bool:
-        """Whether there is a chain for external traffic."""
-        return self.endpoints.has_any and self.asked.externally_accessible
+    def has_external_chain(self) -> bool:
+        """Whether the port has a chain for external traffic."""
+        return self.endpoints.has_any_endpoints and self.spec.is_externally_accessible
 
     @property
-    def has_firewall(self) -> bool:
-        """Whether there is a chain for source ranges."""
-        asked = self.asked
-        return self.endpoints.has_any and bool(asked.load_balancer_vips and asked.load_balancer_source_ranges)
+    def has_firewall_chain(self) -> bool:
+        """Whether the port has a chain for source ranges."""
+        spec = self.spec
+        return self.endpoints.has_any_endpoints and bool(spec.load_balancer_vips and spec.load_balancer_source_ranges)
 
     @property
-    def policies(self) -> tuple[tuple[str, tuple[Endpoint, ...]], ...]:
-        """The chains that choose among endpoints, and among which; a policy that nothing asks for has none (B)."""
-        both = ((self.chains.cluster, self.endpoints.cluster), (self.chains.local, self.endpoints.local))
-        return tuple((chain, endpoints) for chain, endpoints in both if endpoints)
+    def policy_chains(self) -> tuple[tuple[str, tuple[Endpoint, ...]], ...]:
+        """The chains that select endpoints, each with its endpoints; an unused policy has none."""
+        chains = ((self.chains.cluster, self.endpoints.cluster), (self.chains.local, self.endpoints.local))
+        return tuple((chain, endpoints) for chain, endpoints in chains if endpoints)
 
     @property
-    def own_chains(self) -> tuple[str, ...]:
-        """All its chains, in kube-proxy's order."""
+    def chain_names(self) -> tuple[str, ...]:
+        """The names of all chains of the port, in kube-proxy's order."""
         return (
-            *((self.chains.external,) if self.has_external else ()),
-            *((self.chains.firewall,) if self.has_firewall else ()),
-            *(chain for chain, _ in self.policies),
+            *((self.chains.external,) if self.has_external_chain else ()),
+            *((self.chains.firewall,) if self.has_firewall_chain else ()),
+            *(chain for chain, _ in self.policy_chains),
             *map(self.endpoint_chain, self.endpoints.all_reachable),
         )
 
 
-def port_of(served: ServedPort) -> Port:
-    """Return what the rules see of a Service port."""
-    plan = served.plan
-    return Port(plan.name, plan.port, plan.endpoints, plan.internal, plan.external, port_chains(plan.name))
+def render_port(port: PlannedPort) -> RenderedPort:
+    """Return a Service port with the names of its chains."""
+    plan = port.plan
+    return RenderedPort(plan.name, plan.port, plan.endpoints, plan.internal, plan.external, port_chains(plan.name))

@@ -1,21 +1,22 @@
-"""What the iptables mode's own flags and its machine say."""
+"""Settings of the iptables mode: its own flags, and facts about the machine."""
 
 from msgspec import Struct
 
 from knft.model.names import NamespacedName
-from knft_compat.iptables.existing import Existing
+from knft_compat.iptables.existing import ExistingRules
 
 
 class Settings(Struct, frozen=True):
     """Settings of the iptables mode.
 
-    ``has_nfacct`` tells whether the kernel has the counters that some rules name; ``conntrack_is_liberal`` whether it
-    takes packets outside the window as valid. ``existing`` is what ``iptables-save`` printed, None where it was not
-    asked. ``changed`` are the Services that a partial sync is about, None for a full one.
+    ``has_nfacct`` tells whether the kernel supports nfacct counters; ``conntrack_is_liberal`` whether
+    nf_conntrack_tcp_be_liberal is set, so that conntrack accepts packets outside the TCP window. ``existing`` is the
+    output of ``iptables-save``, None if unknown. ``changed_services`` are the Services of a partial sync, None for a
+    full sync.
     """
 
     localhost_node_ports: bool = True
     has_nfacct: bool = True
     conntrack_is_liberal: bool = False
-    existing: Existing | None = None
-    changed: frozenset[NamespacedName] | None = None
+    existing: ExistingRules | None = None
+    changed_services: frozenset[NamespacedName] | None = None

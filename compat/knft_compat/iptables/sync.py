@@ -1,101 +1,110 @@
-"""A sync of the iptables mode: all that it hands to the kernel, in order (D.3 to D.7)."""
+"""A sync of the iptables mode (docs/behaviour/iptables.md#sync-kinds)."""
 
 from collections.abc import Iterable
 
 from knft.model.names import NamespacedName
-from knft_compat.cluster import Cluster
-from knft_compat.iptables.chains import own_rules
+from knft_compat.iptables.chains import chain_rules
 from knft_compat.iptables.counters import EnsureCounters
-from knft_compat.iptables.fixed import (
-    COUNT_INVALID,
-    FILTER_CHAINS,
-    NAT_CHAINS,
-    forwarding,
-    localhost_guard,
-    node_port_jumps,
-)
 from knft_compat.iptables.jump_table import JUMPS, KUBELET_JUMPS
 from knft_compat.iptables.names import KUBELET_FIREWALL
-from knft_compat.iptables.port import Port, port_of
-from knft_compat.iptables.portals import COUNT_LOCALHOST, filter_portals, nat_portals
+from knft_compat.iptables.port import RenderedPort, render_port
+from knft_compat.iptables.render_context import RenderContext, render_context
+from knft_compat.iptables.service_rules import LOCALHOST_NODE_PORTS_COUNTER, filter_rules, nat_rules
 from knft_compat.iptables.settings import Settings
-from knft_compat.iptables.stale import made_chains, stale_chains
-from knft_compat.iptables.terms import Terms, terms_of
+from knft_compat.iptables.stale import chains_of_ports, stale_chains
+from knft_compat.iptables.static_rules import (
+    FILTER_CHAINS,
+    INVALID_PACKETS_COUNTER,
+    NAT_CHAINS,
+    forward_rules,
+    localnet_block_rule,
+    node_port_jumps,
+)
 from knft_compat.jumps import EnsureJumps
-from knft_compat.page import Page, Sysctl, Sysctls
-from knft_compat.rules import Deletion, Line, Restore, TableInput, marking, masquerading
+from knft_compat.rules import ChainDeletion, Line, RestoreInput, TableInput, mark_rule, masquerade_rules
+from knft_compat.sync_input import SyncInput
+from knft_compat.sync_output import SyncOutput, Sysctl, Sysctls
 
 _ROUTE_LOCALNET = Sysctl("net/ipv4/conf/all/route_localnet", 1)
 
 
-def sync(cluster: Cluster, settings: Settings) -> Page:
-    """Return what a sync hands to the kernel: a full one, or a partial one where it is said what has changed.
+def sync(sync_input: SyncInput, settings: Settings) -> SyncOutput:
+    """Return the output of a sync: a partial sync if the changed Services are known, else a full sync.
 
-    Sysctl, jumps and counters belong to full syncs; a partial one has those parts, without content.
+    Only full syncs set the sysctl and create jumps and counters; in a partial sync these parts are empty.
     """
-    terms = terms_of(cluster, settings)
-    changed = _changed(cluster, settings)
-    ports = tuple(map(port_of, cluster.ports))
-    written = [changed is None or port.name.service in changed for port in ports]
-    nat = _nat_table(cluster, terms, list(zip(ports, written, strict=True)), _there(cluster, settings))
-    is_full = changed is None
-    return Page(
+    context = render_context(sync_input, settings)
+    services = _services_to_write(sync_input, settings)
+    ports = tuple(map(render_port, sync_input.ports))
+    written = [services is None or port.name.service in services for port in ports]
+    nat = _nat_table(
+        sync_input, context, list(zip(ports, written, strict=True)), _existing_nat_chains(sync_input, settings)
+    )
+    is_full = services is None
+    return SyncOutput(
         "iptables",
-        cluster.family,
+        sync_input.family,
         (
-            Sysctls((_ROUTE_LOCALNET,) if is_full and terms.localhost else ()),
-            EnsureJumps(cluster.family, (*JUMPS, *KUBELET_JUMPS) if is_full else ()),
-            EnsureCounters((COUNT_INVALID, COUNT_LOCALHOST) if is_full and terms.has_nfacct else ()),
-            Restore(cluster.family, (_filter_table(ports, terms, settings), nat)),
+            Sysctls((_ROUTE_LOCALNET,) if is_full and context.localhost_node_ports else ()),
+            EnsureJumps(sync_input.family, (*JUMPS, *KUBELET_JUMPS) if is_full else ()),
+            EnsureCounters(
+                (INVALID_PACKETS_COUNTER, LOCALHOST_NODE_PORTS_COUNTER) if is_full and context.has_nfacct else ()
+            ),
+            RestoreInput(sync_input.family, (_filter_table(ports, context, settings), nat)),
         ),
     )
 
 
-def _changed(cluster: Cluster, settings: Settings) -> frozenset[NamespacedName] | None:
-    """Return the Services that a partial sync writes chains of, None for a full sync.
+def _services_to_write(sync_input: SyncInput, settings: Settings) -> frozenset[NamespacedName] | None:
+    """Return the Services whose chains a partial sync writes, None for a full sync.
 
-    A Service that is not there may be among them: it has gone since the sync before. In another zone, endpoints are
-    chosen anew for all (A.7).
+    They include Services deleted since the previous sync. When the node's zone changes, the endpoints of all Services
+    are selected again (docs/behaviour/tracking.md#event-handling).
     """
-    if cluster.has_moved:
+    if sync_input.zone_changed:
         return None
-    if cluster.before is None:
-        return settings.changed
-    return cluster.changed_since() | (settings.changed or frozenset())
+    if sync_input.previous_ports is None:
+        return settings.changed_services
+    return sync_input.changed_services() | (settings.changed_services or frozenset())
 
 
-def _there(cluster: Cluster, settings: Settings) -> tuple[str, ...]:
-    """Return the chains of the nat table: what iptables-save showed, or else what the sync before has left."""
+def _existing_nat_chains(sync_input: SyncInput, settings: Settings) -> tuple[str, ...]:
+    """Return the existing chains of the nat table: from iptables-save if given, else from the previous sync."""
     if settings.existing is not None:
-        return settings.existing.chains(cluster.family, "nat")
-    return made_chains(cluster.before or ())
+        return settings.existing.chains(sync_input.family, "nat")
+    return chains_of_ports(sync_input.previous_ports or ())
 
 
-def _filter_table(ports: Iterable[Port], terms: Terms, settings: Settings) -> TableInput:
+def _filter_table(ports: Iterable[RenderedPort], context: RenderContext, settings: Settings) -> TableInput:
     chains, lines = list(FILTER_CHAINS), list[Line]()
-    if terms.localhost:
+    if context.localhost_node_ports:
         chains.append(KUBELET_FIREWALL)
-        lines.append(localhost_guard())
+        lines.append(localnet_block_rule())
     for port in ports:
-        lines += filter_portals(port)
-    lines += forwarding(terms, settings)
+        lines += filter_rules(port)
+    lines += forward_rules(context, settings)
     return TableInput("filter", tuple(chains), tuple(lines))
 
 
-def _nat_table(cluster: Cluster, terms: Terms, ports: Iterable[tuple[Port, bool]], there: Iterable[str]) -> TableInput:
-    """Return the nat table; a Service port's own chains are in it only where its flag says so."""
+def _nat_table(
+    sync_input: SyncInput,
+    context: RenderContext,
+    ports: Iterable[tuple[RenderedPort, bool]],
+    existing_chains: Iterable[str],
+) -> TableInput:
+    """Return the nat table; each port comes with a flag that tells whether to write its chains."""
     chains = list(NAT_CHAINS)
-    lines: list[Line] = [*masquerading(terms.masquerade), marking(terms.masquerade)]
+    lines: list[Line] = [*masquerade_rules(context.masquerade), mark_rule(context.masquerade)]
     active: set[str] = set()
     for port, is_written in ports:
-        active.update(port.own_chains)
-        lines += nat_portals(port, terms)
+        active.update(port.chain_names)
+        lines += nat_rules(port, context)
         if is_written:
-            chains += port.own_chains
-            lines += own_rules(port, terms)
-    stale = stale_chains(there, active)
-    # A line for a chain empties it, and only an empty chain can be deleted.
+            chains += port.chain_names
+            lines += chain_rules(port, context)
+    stale = stale_chains(existing_chains, active)
+    # Declaring a chain flushes it, and only an empty chain can be deleted.
     chains += stale
-    lines += map(Deletion, stale)
-    lines += node_port_jumps(cluster.node, terms)
+    lines += map(ChainDeletion, stale)
+    lines += node_port_jumps(sync_input.node, context)
     return TableInput("nat", tuple(chains), tuple(lines))

@@ -1,14 +1,23 @@
-"""kube-proxy's IPVS mode: ipsets, virtual servers, addresses and the rules around them (behaviour.md E).
+"""kube-proxy's IPVS mode: ipsets, virtual servers, addresses and iptables rules (docs/behaviour/ipvs.md).
 
-``claims`` finds where Services are served; ``entries`` (ipsets), ``servers`` (IPVS), ``device`` (addresses) and
-``restore`` (iptables) write that down, ``terminating`` and ``conntrack`` look at what was before; ``sync`` and
-``cleanup`` put the parts in order. ``vintages`` holds what differs between kube-proxies.
+``claims`` finds the addresses and ports of Services. ``entries`` (ipsets), ``servers`` (IPVS), ``device`` (addresses)
+and ``restore`` (iptables) render them. ``real_servers`` and ``conntrack`` compare them with the previous state.
+``sync`` and ``cleanup`` put the parts in order. ``rule_versions`` has the differences between versions of kube-proxy.
 """
 
 from knft_compat.ipvs.cleanup import cleanup
 from knft_compat.ipvs.existing import read_addresses, read_servers
-from knft_compat.ipvs.settings import Settings, Timeouts, Vintage
+from knft_compat.ipvs.rule_versions import supports_ip_mode
+from knft_compat.ipvs.settings import RuleVersion, Settings, Timeouts
 from knft_compat.ipvs.sync import sync
-from knft_compat.ipvs.vintages import knows_ip_modes
 
-__all__ = ["Settings", "Timeouts", "Vintage", "cleanup", "knows_ip_modes", "read_addresses", "read_servers", "sync"]
+__all__ = [
+    "RuleVersion",
+    "Settings",
+    "Timeouts",
+    "cleanup",
+    "read_addresses",
+    "read_servers",
+    "supports_ip_mode",
+    "sync",
+]

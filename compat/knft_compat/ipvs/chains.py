@@ -1,11 +1,11 @@
-"""The chains of each vintage, the jumps to them, and what takes them away (E.5, E.9, E.10)."""
+"""The chains of each version, the jumps to them, and their deletion (docs/behaviour/ipvs.md#chains)."""
 
 import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from knft.model.names import Family
+from knft.families import Family
 from knft_compat.ipvs.names import (
     FIREWALL,
     IPVS_FILTER,
@@ -15,108 +15,108 @@ from knft_compat.ipvs.names import (
     NODE_PORT,
     SOURCE_RANGES_FIREWALL,
 )
-from knft_compat.ipvs.settings import Vintage
+from knft_compat.ipvs.settings import RuleVersion
 from knft_compat.jumps import Jump
 from knft_compat.names import FORWARD, MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
 from knft_compat.rules import PROGRAMS, WAIT
 
 
 class Chain(Struct, frozen=True):
-    """A chain of kube-proxy's."""
+    """A chain of kube-proxy."""
 
     table: str
     name: str
 
 
-def _of(table: str, *names: str) -> tuple[Chain, ...]:
+def _chains(table: str, *names: str) -> tuple[Chain, ...]:
     return tuple(Chain(table, name) for name in names)
 
 
-_NAT = _of("nat", SERVICES, POSTROUTING, NODE_PORT, LOAD_BALANCER, MARK_MASQ)
-_FILTER_26 = _of("filter", FORWARD, NODE_PORT, PROXY_FIREWALL, SOURCE_RANGES_FIREWALL, IPVS_FILTER)
-_FILTER = (*_FILTER_26, *_of("filter", IPVS_OUT_FILTER))
+_NAT = _chains("nat", SERVICES, POSTROUTING, NODE_PORT, LOAD_BALANCER, MARK_MASQ)
+_FILTER_26 = _chains("filter", FORWARD, NODE_PORT, PROXY_FIREWALL, SOURCE_RANGES_FIREWALL, IPVS_FILTER)
+_FILTER = (*_FILTER_26, *_chains("filter", IPVS_OUT_FILTER))
 
 CHAINS = {
-    Vintage.V1_23: (
-        *_of("nat", SERVICES, POSTROUTING, FIREWALL, NODE_PORT, LOAD_BALANCER, MARK_MASQ),
-        *_of("filter", FORWARD, NODE_PORT),
+    RuleVersion.V1_23: (
+        *_chains("nat", SERVICES, POSTROUTING, FIREWALL, NODE_PORT, LOAD_BALANCER, MARK_MASQ),
+        *_chains("filter", FORWARD, NODE_PORT),
     ),
-    Vintage.V1_26: (*_NAT, *_FILTER_26),
-    Vintage.V1_29: (*_NAT, *_FILTER),
-    Vintage.NEWEST: (*_NAT, *_FILTER),
+    RuleVersion.V1_26: (*_NAT, *_FILTER_26),
+    RuleVersion.V1_29: (*_NAT, *_FILTER),
+    RuleVersion.NEWEST: (*_NAT, *_FILTER),
 }
-"""The chains that each vintage makes and fills, in order."""
+"""The chains that each version creates and fills, in order."""
 
-KUBELETS = {Vintage.V1_23: _of("nat", MARK_DROP)}
-"""Chains that are made where they are missing, and whose rules are the kubelet's."""
+KUBELET_CHAINS = {RuleVersion.V1_23: _chains("nat", MARK_DROP)}
+"""Chains of the kubelet that kube-proxy creates if they are missing, without rules."""
 
-_LEFT_BY_CLEANUP = {
-    # The kubelet has a chain of that name too; only later did kube-proxy's cleanup take it for its own.
-    Vintage.V1_23: _of("nat", MARK_MASQ),
-    Vintage.V1_26: _of("nat", MARK_MASQ),
+_KEPT_BY_CLEANUP = {
+    # The kubelet has a chain with this name too; only later versions of kube-proxy's cleanup delete it.
+    RuleVersion.V1_23: _chains("nat", MARK_MASQ),
+    RuleVersion.V1_26: _chains("nat", MARK_MASQ),
 }
 
-_PORTALS, _HEALTH = "kubernetes service portals", "kubernetes health check rules"
-_FENCE, _ACCESS = "kube-proxy firewall rules", "kubernetes ipvs access filter"
+_PORTALS_COMMENT, _HEALTH_CHECK_COMMENT = "kubernetes service portals", "kubernetes health check rules"
+_FIREWALL_COMMENT, _FILTER_COMMENT = "kube-proxy firewall rules", "kubernetes ipvs access filter"
 _JUMPS_23 = (
-    Jump("nat", "OUTPUT", SERVICES, _PORTALS),
-    Jump("nat", "PREROUTING", SERVICES, _PORTALS),
+    Jump("nat", "OUTPUT", SERVICES, _PORTALS_COMMENT),
+    Jump("nat", "PREROUTING", SERVICES, _PORTALS_COMMENT),
     Jump("nat", "POSTROUTING", POSTROUTING, "kubernetes postrouting rules"),
     Jump("filter", "FORWARD", FORWARD, "kubernetes forwarding rules"),
-    Jump("filter", "INPUT", NODE_PORT, _HEALTH),
+    Jump("filter", "INPUT", NODE_PORT, _HEALTH_CHECK_COMMENT),
 )
 _JUMPS_26 = (
     *_JUMPS_23,
-    Jump("filter", "INPUT", PROXY_FIREWALL, _FENCE),
-    Jump("filter", "FORWARD", PROXY_FIREWALL, _FENCE),
-    Jump("filter", "INPUT", IPVS_FILTER, _ACCESS),
+    Jump("filter", "INPUT", PROXY_FIREWALL, _FIREWALL_COMMENT),
+    Jump("filter", "FORWARD", PROXY_FIREWALL, _FIREWALL_COMMENT),
+    Jump("filter", "INPUT", IPVS_FILTER, _FILTER_COMMENT),
 )
-_JUMPS = (*_JUMPS_26, Jump("filter", "OUTPUT", IPVS_OUT_FILTER, _ACCESS))
+_JUMPS = (*_JUMPS_26, Jump("filter", "OUTPUT", IPVS_OUT_FILTER, _FILTER_COMMENT))
 
 JUMPS = {
-    Vintage.V1_23: _JUMPS_23,
-    Vintage.V1_26: _JUMPS_26,
-    Vintage.V1_29: _JUMPS,
-    Vintage.NEWEST: _JUMPS,
+    RuleVersion.V1_23: _JUMPS_23,
+    RuleVersion.V1_26: _JUMPS_26,
+    RuleVersion.V1_29: _JUMPS,
+    RuleVersion.NEWEST: _JUMPS,
 }
-"""Each jump is put in front of those before it."""
+"""Each jump is inserted before the previous ones."""
 
 
 class EnsureChains(Struct, frozen=True, tag="chains"):
-    """Chains that are made where they are missing."""
+    """Creates chains that are missing."""
 
     family: Family
     chains: tuple[Chain, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each."""
+        """Yield one command for each chain."""
         for chain in self.chains:
             yield _command(self.family, "-N", chain)
 
 
 class RemoveChains(Struct, frozen=True, tag="chains-removed"):
-    """Chains that go; all are emptied before the first is deleted, so that none leads to another any more."""
+    """Deletes chains; flushes all before deleting the first, since a chain with a jump to it cannot be deleted."""
 
     family: Family
     chains: tuple[Chain, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield two commands for each."""
+        """Yield two commands for each chain."""
         for action in ("-F", "-X"):
             for chain in self.chains:
                 yield _command(self.family, action, chain)
 
 
-def ensured(vintage: Vintage) -> tuple[Chain, ...]:
-    """Return all chains that are made where they are missing."""
-    return (*KUBELETS.get(vintage, ()), *CHAINS[vintage])
+def chains_to_create(version: RuleVersion) -> tuple[Chain, ...]:
+    """Return the chains that a sync creates if they are missing."""
+    return (*KUBELET_CHAINS.get(version, ()), *CHAINS[version])
 
 
-def removed(vintage: Vintage) -> tuple[Chain, ...]:
-    """Return the chains that cleanup deletes."""
-    return tuple(chain for chain in CHAINS[vintage] if chain not in _LEFT_BY_CLEANUP.get(vintage, ()))
+def chains_to_delete(version: RuleVersion) -> tuple[Chain, ...]:
+    """Return the chains that a cleanup deletes."""
+    return tuple(chain for chain in CHAINS[version] if chain not in _KEPT_BY_CLEANUP.get(version, ()))
 
 
 def _command(family: Family, action: str, chain: Chain) -> str:

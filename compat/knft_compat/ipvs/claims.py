@@ -1,19 +1,20 @@
-"""Where Service ports are served: each address and port that becomes a virtual server (E.6)."""
+"""The addresses and ports of Service ports; each becomes a virtual server (docs/behaviour/ipvs.md#service-ports)."""
 
 import enum
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from knft.families import Family
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
-from knft.model.names import Family, Protocol
-from knft_compat.cluster import Cluster, Node, ServedPort
-from knft_compat.ipvs.vintages import Features
+from knft.protocols import Protocol
+from knft_compat.ipvs.rule_versions import Features
+from knft_compat.sync_input import Node, PlannedPort, SyncInput
 
 
 class ClaimKind(enum.Enum):
-    """What an address is to its Service port."""
+    """The kind of an address of a Service port."""
 
     CLUSTER_IP = "cluster IP"
     EXTERNAL_IP = "external IP"
@@ -22,34 +23,34 @@ class ClaimKind(enum.Enum):
 
 
 class Claim(Struct, frozen=True):
-    """An address and port where clients reach a Service port, and the endpoints that answer there.
+    """An address and port of a Service port, and its endpoints.
 
-    It knows nothing of other Services that claim the same. ``bound`` tells whether kube-proxy's device has to have the
-    address.
+    Other Services may claim the same address and port. ``is_bound`` tells whether kube-proxy adds the address to
+    kube-ipvs0.
     """
 
     kind: ClaimKind
     protocol: Protocol
     address: str
     port: int
-    bound: bool
+    is_bound: bool
     affinity_seconds: int
     endpoints: tuple[Endpoint, ...]
 
 
-def counting(listed: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return those of an interface's addresses that count (E.8): loopback's do not, nor those that IPv6 makes."""
+def usable_addresses(candidates: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Return the candidates without loopback and IPv6 link-local addresses (docs/behaviour/ipvs.md#local-addresses)."""
     return tuple(
         address
-        for address in addresses.of_family(listed, family)
+        for address in addresses.of_family(candidates, family)
         if not addresses.is_loopback(address) and not (family is Family.IPV6 and addresses.is_link_local(address))
     )
 
 
 def node_port_addresses(node: Node) -> tuple[str, ...]:
-    """Return the node's own addresses that accept NodePorts; a network may name some that otherwise do not count."""
+    """Return the node's addresses that accept NodePorts; configured networks may include link-local addresses."""
     if not node.nodeport_cidrs:
-        return counting(node.local_addresses, node.family)
+        return usable_addresses(node.local_addresses, node.family)
     return tuple(
         address
         for address in node.local_addresses
@@ -57,25 +58,25 @@ def node_port_addresses(node: Node) -> tuple[str, ...]:
     )
 
 
-def claims(cluster: Cluster, features: Features) -> Iterator[Claim]:
+def claims(sync_input: SyncInput, features: Features) -> Iterator[Claim]:
     """Yield every claim of every Service port, in kube-proxy's order."""
-    for served in cluster.ports:
-        for kind, address, bound in _places(served, cluster.node, features):
-            yield _claim(served, kind, address, bound=bound)
+    for served in sync_input.ports:
+        for kind, address, bound in _claimed_addresses(served, sync_input.node, features):
+            yield _make_claim(served, kind, address, bound=bound)
 
 
-def _places(served: ServedPort, node: Node, features: Features) -> Iterator[tuple[ClaimKind, str, bool]]:
+def _claimed_addresses(served: PlannedPort, node: Node, features: Features) -> Iterator[tuple[ClaimKind, str, bool]]:
     port = served.plan.port
     yield ClaimKind.CLUSTER_IP, port.cluster_ip, True
-    elsewhere = counting(node.local_addresses, node.family)
+    interface_addresses = usable_addresses(node.local_addresses, node.family)
     external = [(ClaimKind.EXTERNAL_IP, address) for address in port.external_ips]
     for kind, address in external + [(ClaimKind.LOAD_BALANCER, address) for address in port.load_balancer_vips]:
-        yield kind, address, features.binds_foreign or address not in elsewhere
+        yield kind, address, features.binds_addresses_of_other_interfaces or address not in interface_addresses
     for address in node_port_addresses(node) if port.node_port else ():
         yield ClaimKind.NODE_PORT, address, False
 
 
-def _claim(served: ServedPort, kind: ClaimKind, address: str, *, bound: bool) -> Claim:
+def _make_claim(served: PlannedPort, kind: ClaimKind, address: str, *, bound: bool) -> Claim:
     port = served.plan.port
     local = port.internal_policy_local if kind is ClaimKind.CLUSTER_IP else port.external_policy_local
     return Claim(
@@ -85,17 +86,17 @@ def _claim(served: ServedPort, kind: ClaimKind, address: str, *, bound: bool) ->
         port.node_port if kind is ClaimKind.NODE_PORT else port.port,
         bound,
         port.affinity_seconds,
-        _endpoints(served, local=local),
+        _chosen_endpoints(served, local=local),
     )
 
 
-def _endpoints(served: ServedPort, *, local: bool) -> tuple[Endpoint, ...]:
-    """Return who answers: where policy Local finds nobody on this node, all others, so that pods here are served."""
+def _chosen_endpoints(served: PlannedPort, *, local: bool) -> tuple[Endpoint, ...]:
+    """Return the endpoints; without local ones, policy Local uses remote ones, so that pods are served."""
     found = served.plan.endpoints
     chosen = found.local or found.cluster if local else found.cluster
     return tuple(sorted({endpoint.key: endpoint for endpoint in chosen}.values(), key=lambda endpoint: endpoint.key))
 
 
-def bound_addresses(found: tuple[Claim, ...]) -> tuple[str, ...]:
-    """Return the addresses that kube-proxy's device has to have, each once."""
-    return tuple(dict.fromkeys(claim.address for claim in found if claim.bound))
+def bound_addresses(all_claims: tuple[Claim, ...]) -> tuple[str, ...]:
+    """Return the addresses that kube-ipvs0 must have, each once."""
+    return tuple(dict.fromkeys(claim.address for claim in all_claims if claim.is_bound))

@@ -1,98 +1,103 @@
-"""Which connections of UDP Services are made to be forgotten at the end of a sync, by vintage (F.3)."""
+"""The conntrack entries of UDP Services that a sync deletes at its end (docs/behaviour/conntrack.md#event-driven)."""
 
 import shlex
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from knft.model.names import Family, ServicePortName
+from knft.families import Family
+from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
-from knft_compat.cluster import Cluster, ServedPort
 from knft_compat.ipvs.claims import node_port_addresses
-from knft_compat.ipvs.vintages import Forgetting
+from knft_compat.ipvs.rule_versions import ConntrackCleanup
+from knft_compat.sync_input import PlannedPort, SyncInput
 
 
-class Forgotten(Struct, frozen=True):
-    """Connections over UDP: what the client dialled, an address or a NodePort, and who answered, None for anybody."""
+class FlowDeletion(Struct, frozen=True):
+    """UDP entries to delete: by original destination, an address or a NodePort, and by endpoint (None for any)."""
 
     address: str | None = None
     port: int | None = None
     endpoint: str | None = None
 
     def arguments(self, family: Family) -> tuple[str, ...]:
-        """Return conntrack's arguments, as kube-proxy orders them."""
-        answered = ("--dst-nat", self.endpoint) if self.endpoint is not None else ()
+        """Return the arguments of conntrack(8), in kube-proxy's order."""
+        endpoint_arguments = ("--dst-nat", self.endpoint) if self.endpoint is not None else ()
         inet6 = ("-f", "ipv6") if family is Family.IPV6 else ()
         if self.address is not None:
-            return ("-D", "--orig-dst", self.address, *answered, "-p", "udp", *inet6)
-        return ("-D", "-p", "udp", "--dport", str(self.port), *answered, *inet6)
+            return ("-D", "--orig-dst", self.address, *endpoint_arguments, "-p", "udp", *inet6)
+        return ("-D", "-p", "udp", "--dport", str(self.port), *endpoint_arguments, *inet6)
 
 
-class Conntrack(Struct, frozen=True, tag="conntrack"):
+class ConntrackDeletions(Struct, frozen=True, tag="conntrack"):
     """The deletions, in order.
 
-    The newest kube-proxy looks at every entry of the kernel's table and deletes those that no longer fit, one by one
-    (F.1); without that table there is nothing to say, and the part is empty.
+    The newest kube-proxy lists the kernel's entries and deletes the stale ones
+    (docs/behaviour/conntrack.md#stale-udp-entries). The kernel's entries are unknown here, so the part is empty.
     """
 
     family: Family
-    deletions: tuple[Forgotten, ...]
+    deletions: tuple[FlowDeletion, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each; one that finds nothing to delete fails, which kube-proxy takes for success."""
+        """Yield one command for each deletion; like kube-proxy, ignore the failure when no entry matches."""
         for item in self.deletions:
             yield f"{shlex.join(('conntrack', *item.arguments(self.family)))} || true"
 
 
-def conntrack(cluster: Cluster, forgetting: Forgetting) -> Conntrack:
-    """Return what is deleted; before its first sync kube-proxy knows of no endpoints, so that all of them are new."""
-    if forgetting is Forgetting.BY_LOOKING:
-        found: Iterable[Forgotten] = ()
-    elif forgetting is Forgetting.AT_EACH_STEP:
-        found = (*_each_node_port(cluster), *_changed(cluster, node_ports=False))
+def conntrack_deletions(sync_input: SyncInput, cleanup: ConntrackCleanup) -> ConntrackDeletions:
+    """Return the deletions of a sync; in the first sync all endpoints are new."""
+    if cleanup is ConntrackCleanup.RECONCILER:
+        found: Iterable[FlowDeletion] = ()
+    elif cleanup is ConntrackCleanup.EVERY_SYNC:
+        found = (*_all_node_ports(sync_input), *_changed_ports(sync_input, node_ports=False))
     else:
-        found = _changed(cluster, node_ports=True)
-    return Conntrack(cluster.family, tuple(dict.fromkeys(found)))
+        found = _changed_ports(sync_input, node_ports=True)
+    return ConntrackDeletions(sync_input.family, tuple(dict.fromkeys(found)))
 
 
-def _each_node_port(cluster: Cluster) -> Iterator[Forgotten]:
-    if node_port_addresses(cluster.node):
-        for served in _udp(cluster.ports).values():
+def _all_node_ports(sync_input: SyncInput) -> Iterator[FlowDeletion]:
+    if node_port_addresses(sync_input.node):
+        for served in _udp_ports(sync_input.ports).values():
             if served.plan.port.node_port:
-                yield Forgotten(port=served.plan.port.node_port)
+                yield FlowDeletion(port=served.plan.port.node_port)
 
 
-def _changed(cluster: Cluster, *, node_ports: bool) -> Iterator[Forgotten]:
-    now, before = _udp(cluster.ports), _udp(cluster.before or ())
-    started = [served.plan.port for name, served in now.items() if _ready(served) and not _ready(before.get(name))]
-    gone = {served.plan.port.cluster_ip for name, served in before.items() if name not in now}
-    for address in sorted(gone.union(*(_addresses(port) for port in started))):
-        yield Forgotten(address=address)
+def _changed_ports(sync_input: SyncInput, *, node_ports: bool) -> Iterator[FlowDeletion]:
+    current, previous = _udp_ports(sync_input.ports), _udp_ports(sync_input.previous_ports or ())
+    started = [
+        served.plan.port
+        for name, served in current.items()
+        if _has_ready_endpoint(served) and not _has_ready_endpoint(previous.get(name))
+    ]
+    removed_ips = {served.plan.port.cluster_ip for name, served in previous.items() if name not in current}
+    for address in sorted(removed_ips.union(*(_addresses(port) for port in started))):
+        yield FlowDeletion(address=address)
     for number in sorted({port.node_port for port in started if node_ports and port.node_port}):
-        yield Forgotten(port=number)
-    for name, served in before.items():
-        if name in now:
-            yield from _left(now[name], served, node_ports=node_ports)
+        yield FlowDeletion(port=number)
+    for name, served in previous.items():
+        if name in current:
+            yield from _removed_endpoints(current[name], served, node_ports=node_ports)
 
 
-def _left(now: ServedPort, before: ServedPort, *, node_ports: bool) -> Iterator[Forgotten]:
-    """Yield the connections of endpoints that served before and do not any more."""
-    serving = {endpoint.key for endpoint in now.endpoints if endpoint.serving}
-    port = now.plan.port
-    for endpoint in before.endpoints:
+def _removed_endpoints(current: PlannedPort, previous: PlannedPort, *, node_ports: bool) -> Iterator[FlowDeletion]:
+    """Yield the entries of endpoints that served before this sync and no longer do."""
+    serving = {endpoint.key for endpoint in current.endpoints if endpoint.serving}
+    port = current.plan.port
+    for endpoint in previous.endpoints:
         if endpoint.serving and endpoint.key not in serving:
             for address in _addresses(port):
-                yield Forgotten(address=address, endpoint=endpoint.address)
+                yield FlowDeletion(address=address, endpoint=endpoint.address)
             if node_ports and port.node_port:
-                yield Forgotten(port=port.node_port, endpoint=endpoint.address)
+                yield FlowDeletion(port=port.node_port, endpoint=endpoint.address)
 
 
-def _udp(ports: Iterable[ServedPort]) -> dict[ServicePortName, ServedPort]:
+def _udp_ports(ports: Iterable[PlannedPort]) -> dict[ServicePortName, PlannedPort]:
     return {served.plan.name: served for served in ports if served.plan.port.protocol == "UDP"}
 
 
-def _ready(served: ServedPort | None) -> bool:
+def _has_ready_endpoint(served: PlannedPort | None) -> bool:
     return served is not None and any(endpoint.ready for endpoint in served.endpoints)
 
 

@@ -1,4 +1,4 @@
-"""kube-proxy's dummy device and the addresses on it (E.4)."""
+"""The dummy device kube-ipvs0 and its addresses (docs/behaviour/ipvs.md#sync-order)."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _BATCH = ("ip", "-force", "-batch", "-")
 
 
 class EnsureDevice(Struct, frozen=True, tag="device"):
-    """The device is made where it is missing, and never set up."""
+    """Creates the device if it is missing; the device stays down."""
 
     name: str = DEVICE
     kind: str = DEVICE_KIND
@@ -22,9 +22,9 @@ class EnsureDevice(Struct, frozen=True, tag="device"):
 
 
 class BindAddresses(Struct, frozen=True, tag="addresses"):
-    """Networks of one address each that the device gets.
+    """Adds addresses to the device, as networks of one address each.
 
-    kube-proxy binds an address as soon as it has made the virtual server; the end of the sync is the same.
+    kube-proxy adds an address right after it has created the virtual server; the result is the same.
     """
 
     networks: tuple[str, ...]
@@ -32,26 +32,26 @@ class BindAddresses(Struct, frozen=True, tag="addresses"):
     tool = _BATCH
 
     def text(self) -> Iterator[str]:
-        """Yield a line for each; what is there already is no reason to stop."""
+        """Yield one line for each; ip continues if an address exists already."""
         for network in self.networks:
             yield f"address add {network} dev {self.device}"
 
 
 class UnbindAddresses(Struct, frozen=True, tag="addresses-stale"):
-    """Networks of one address each that the device loses."""
+    """Removes addresses from the device, as networks of one address each."""
 
     networks: tuple[str, ...]
     device: str = DEVICE
     tool = _BATCH
 
     def text(self) -> Iterator[str]:
-        """Yield a line for each."""
+        """Yield one line for each."""
         for network in self.networks:
             yield f"address del {network} dev {self.device}"
 
 
 class RemoveDevice(Struct, frozen=True, tag="device-removed"):
-    """The device goes, and its addresses with it."""
+    """Deletes the device, with its addresses."""
 
     name: str = DEVICE
     kind: str = DEVICE_KIND

@@ -1,4 +1,4 @@
-"""What is in kube-proxy's ipsets, for the Services that there are (E.3, E.6)."""
+"""The entries of kube-proxy's ipsets (docs/behaviour/ipvs.md#ipsets)."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,12 @@ from msgspec import Struct
 
 from knft.errors import UsageError
 from knft.model import addresses
-from knft.model.names import Protocol
-from knft_compat.cluster import Cluster, ServedPort
+from knft.protocols import Protocol
 from knft_compat.ipvs.claims import bound_addresses, claims, node_port_addresses
 from knft_compat.ipvs.names import (
     BOUND_IPS,
     CLUSTER_IPS,
     EXTERNAL_IPS,
-    GUARDED_LOAD_BALANCERS,
     HAIRPINS,
     HEALTH_CHECK_NODE_PORTS,
     LOAD_BALANCERS,
@@ -23,58 +21,62 @@ from knft_compat.ipvs.names import (
     NODE_PORTS,
     SOURCE_CIDRS,
     SOURCE_IPS,
+    SOURCE_RESTRICTED_LOAD_BALANCERS,
 )
-from knft_compat.ipvs.sets import BITMAP, MOST_ENTRIES, SETS, FilledSet, FilledSets
-from knft_compat.ipvs.vintages import Features
+from knft_compat.ipvs.rule_versions import Features
+from knft_compat.ipvs.sets import BITMAP, MAX_ENTRIES, SETS, FilledSet, FilledSets
+from knft_compat.sync_input import PlannedPort, SyncInput
 
 
-class Fenced(Struct, frozen=True):
-    """A load balancer's address that this node itself may not dial: its own is in none of the source ranges."""
+class DeniedSource(Struct, frozen=True):
+    """A load balancer address that this node may not connect to: no source range contains the node's address."""
 
     address: str
     protocol: str
     port: int
 
 
-class Entries(Struct, frozen=True):
-    """The entries of each set, by its IPv4 name, and what is fenced, in the order of Service ports."""
+class SetEntries(Struct, frozen=True):
+    """The entries of each set, by its IPv4 name, and the denied sources, in the order of Service ports."""
 
     sets: dict[str, tuple[str, ...]]
-    fenced: tuple[Fenced, ...]
+    denied_sources: tuple[DeniedSource, ...]
 
 
 Entry = tuple[str, str]
-"""A set's IPv4 name, and what is in it."""
+"""A set's IPv4 name, and an entry."""
 
 
-def entries(cluster: Cluster, features: Features) -> Entries:
-    """Return what has to be in the sets; raise UsageError where a set cannot hold it."""
-    found: dict[str, dict[str, None]] = {name: {} for name in SETS if name not in features.without_sets}
-    for served in cluster.ports:
-        for name, entry in _of_port(served, cluster):
+def set_entries(sync_input: SyncInput, features: Features) -> SetEntries:
+    """Return the entries of all sets; raise UsageError for an entry that a set cannot hold."""
+    found: dict[str, dict[str, None]] = {name: {} for name in SETS if name not in features.missing_sets}
+    for served in sync_input.ports:
+        for name, entry in _port_entries(served, sync_input):
             found[name][entry] = None
     if BOUND_IPS in found:
-        found[BOUND_IPS] = dict.fromkeys(bound_addresses(tuple(claims(cluster, features))))
+        found[BOUND_IPS] = dict.fromkeys(bound_addresses(tuple(claims(sync_input, features))))
     for name, members in found.items():
         _check_size(name, len(members))
-    # What two Services claim kube-proxy fences twice; no packet reaches the second rule.
-    fenced = (item for served in cluster.ports for item in _fenced(served, cluster.node.known_ip))
-    return Entries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(fenced)))
+    # kube-proxy writes a rule for each Service that claims the address; no packet reaches the second one.
+    denied_sources = (
+        item for served in sync_input.ports for item in _denied_sources(served, sync_input.node.ip_or_loopback)
+    )
+    return SetEntries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(denied_sources)))
 
 
-def filled_sets(cluster: Cluster, wanted: Entries, before: Entries | None) -> FilledSets:
-    """Return the sets with their entries; what only ``before`` had is stale."""
+def filled_sets(sync_input: SyncInput, entries: SetEntries, previous: SetEntries | None) -> FilledSets:
+    """Return the sets with their entries; entries that only ``previous`` has are stale."""
     filled = []
-    for name, members in wanted.sets.items():
+    for name, members in entries.sets.items():
         kind, current = SETS[name], frozenset(members)
-        earlier = () if before is None else before.sets[name]
-        stale = tuple(entry for entry in earlier if entry not in current)
-        own_name = kind.name_in(cluster.family)
-        filled.append(FilledSet(own_name, kind.type, cluster.family, kind.comment, members, stale))
+        previous_members = () if previous is None else previous.sets[name]
+        stale = tuple(entry for entry in previous_members if entry not in current)
+        own_name = kind.name_in(sync_input.family)
+        filled.append(FilledSet(own_name, kind.type, sync_input.family, kind.comment, members, stale))
     return FilledSets(tuple(filled))
 
 
-def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:
+def _port_entries(served: PlannedPort, sync_input: SyncInput) -> Iterator[Entry]:
     port = served.plan.port
     protocol = port.protocol.lower()
     for endpoint in served.endpoints:
@@ -85,31 +87,31 @@ def _of_port(served: ServedPort, cluster: Cluster) -> Iterator[Entry]:
         name = LOCAL_EXTERNAL_IPS if port.external_policy_local else EXTERNAL_IPS
         yield name, f"{address},{protocol}:{port.port}"
     for vip in port.load_balancer_vips:
-        yield from _of_load_balancer(served, vip, cluster.node.known_ip)
-    if port.node_port and not (accepting := node_port_addresses(cluster.node)):
-        return  # kube-proxy passes over the rest of such a port, its health check too.
+        yield from _load_balancer_entries(served, vip, sync_input.node.ip_or_loopback)
+    if port.node_port and not (accepting := node_port_addresses(sync_input.node)):
+        return  # kube-proxy skips the rest of such a port, including its health check.
     if port.node_port:
-        yield from _of_node_port(port.protocol, port.node_port, accepting, local=port.external_policy_local)
+        yield from _node_port_entries(port.protocol, port.node_port, accepting, local=port.external_policy_local)
     if port.health_check_node_port:
         yield HEALTH_CHECK_NODE_PORTS, str(port.health_check_node_port)
 
 
-def _of_load_balancer(served: ServedPort, vip: str, node_ip: str) -> Iterator[Entry]:
+def _load_balancer_entries(served: PlannedPort, vip: str, node_ip: str) -> Iterator[Entry]:
     port = served.plan.port
     entry = f"{vip},{port.protocol.lower()}:{port.port}"
     yield LOAD_BALANCERS, entry
     if port.external_policy_local:
         yield LOCAL_LOAD_BALANCERS, entry
     if port.load_balancer_source_ranges:
-        yield GUARDED_LOAD_BALANCERS, entry
+        yield SOURCE_RESTRICTED_LOAD_BALANCERS, entry
     for cidr in port.load_balancer_source_ranges:
         _check_range(served, cidr)
         yield SOURCE_CIDRS, f"{entry},{cidr}"
-    if _node_may_dial(served, node_ip):
+    if _node_is_in_source_ranges(served, node_ip):
         yield SOURCE_IPS, f"{entry},{vip}"
 
 
-def _of_node_port(protocol: Protocol, number: int, accepting: tuple[str, ...], *, local: bool) -> Iterator[Entry]:
+def _node_port_entries(protocol: Protocol, number: int, accepting: tuple[str, ...], *, local: bool) -> Iterator[Entry]:
     is_hash = protocol == "SCTP"
     members = [f"{address},sctp:{number}" for address in accepting] if is_hash else [str(number)]
     for name in (NODE_PORTS[protocol], *([LOCAL_NODE_PORTS[protocol]] if local else [])):
@@ -117,31 +119,32 @@ def _of_node_port(protocol: Protocol, number: int, accepting: tuple[str, ...], *
             yield name, member
 
 
-def _fenced(served: ServedPort, node_ip: str) -> Iterator[Fenced]:
+def _denied_sources(served: PlannedPort, node_ip: str) -> Iterator[DeniedSource]:
     port = served.plan.port
-    if port.load_balancer_source_ranges and not _node_may_dial(served, node_ip):
+    if port.load_balancer_source_ranges and not _node_is_in_source_ranges(served, node_ip):
         for vip in port.load_balancer_vips:
-            yield Fenced(vip, port.protocol.lower(), port.port)
+            yield DeniedSource(vip, port.protocol.lower(), port.port)
 
 
-def _node_may_dial(served: ServedPort, node_ip: str) -> bool:
+def _node_is_in_source_ranges(served: PlannedPort, node_ip: str) -> bool:
     ranges = served.plan.port.load_balancer_source_ranges
     return any(addresses.contains(cidr, node_ip) for cidr in ranges)
 
 
-def _check_range(served: ServedPort, cidr: str) -> None:
+def _check_range(served: PlannedPort, cidr: str) -> None:
     if addresses.is_zero_network(cidr):
         msg = (
-            f"Service {served.plan.name.service}: the IPVS mode cannot express the source range {cidr}: a set of type "
-            "hash:ip,port,net holds no network of length 0; leave loadBalancerSourceRanges out, or halve the range"
+            f"Service {served.plan.name.service}: the IPVS mode cannot express the source range {cidr}: an ipset of "
+            "type hash:ip,port,net cannot hold a network of length 0; remove loadBalancerSourceRanges, or split the "
+            "range in two"
         )
         raise UsageError(msg)
 
 
 def _check_size(name: str, count: int) -> None:
-    if SETS[name].type != BITMAP and count > MOST_ENTRIES:
+    if SETS[name].type != BITMAP and count > MAX_ENTRIES:
         msg = (
-            f"the IPVS mode cannot express these Services: {count} entries belong into ipset {name}, which kube-proxy "
-            f"makes for {MOST_ENTRIES}; render fewer Services"
+            f"the IPVS mode cannot express these Services: ipset {name} needs {count} entries, but kube-proxy creates "
+            f"it for at most {MAX_ENTRIES}; render fewer Services"
         )
         raise UsageError(msg)

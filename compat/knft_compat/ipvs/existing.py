@@ -1,6 +1,6 @@
-"""What a node has already: virtual servers as ``ipvsadm`` prints them, and addresses as ``ip`` does.
+"""Reads the existing virtual servers from the output of ``ipvsadm``, and existing addresses from that of ``ip``.
 
-Text comes in, values go out. A line that neither tool prints ends the reading: nothing is left out in silence.
+A line that the tool does not print is an error; no line is ignored silently.
 """
 
 import re
@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from knft.errors import SourceError
 from knft.model import addresses
 from knft.model.endpoint import endpoint_key
-from knft.model.names import Protocol
+from knft.protocols import Protocol
 from knft.takeover.names import DEVICE
 
 
 class ExistingReal(Struct, frozen=True):
-    """A real server: its weight, and how many connections it has, active and inactive."""
+    """A real server: its weight, and the number of its active and inactive connections."""
 
     address: str
     port: int
@@ -27,9 +27,9 @@ class ExistingReal(Struct, frozen=True):
 
 
 class ExistingServer(Struct, frozen=True):
-    """A virtual server. ``persistent`` is its timeout in seconds, 0 without.
+    """A virtual server; ``persistent`` is its persistence timeout in seconds, 0 for none.
 
-    ``has_other_flags`` tells of some that kube-proxy never sets.
+    ``has_other_flags`` tells whether it has flags that kube-proxy never sets.
     """
 
     address: str
@@ -42,44 +42,46 @@ class ExistingServer(Struct, frozen=True):
     reals: tuple[ExistingReal, ...] = ()
 
 
-class FoundServers(Struct, frozen=True):
-    """The virtual servers of a file, and what there is to say about the reading, in sentences."""
+class ParsedServers(Struct, frozen=True):
+    """The virtual servers of a file, and warnings about reading it."""
 
     servers: tuple[ExistingServer, ...]
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def read_servers(path: str, text: str) -> FoundServers:
-    """Return the virtual servers that ``ipvsadm`` printed; raise SourceError, naming ``path`` and the line."""
-    reading = _Servers()
-    _read_lines(path, text, reading.read)
-    remark = f"{path}: {reading.uncounted} of the real servers have no connection counts, which ipvsadm -Ln prints"
-    remarks = (f"{remark}: they count as having no connections",) if reading.uncounted else ()
-    return FoundServers(reading.found(), remarks)
+def read_servers(path: str, text: str) -> ParsedServers:
+    """Return the virtual servers that ``ipvsadm`` printed; raise SourceError with ``path`` and the line."""
+    parser = _ServerParser()
+    _read_lines(path, text, parser.parse_line)
+    count = parser.without_connection_counts
+    warning = (
+        f"{path}: {count} real servers have no connection counts, which ipvsadm -Ln prints; assuming 0 connections"
+    )
+    return ParsedServers(parser.servers(), (warning,) if count else ())
 
 
 def read_addresses(path: str, text: str) -> tuple[str, ...]:
-    """Return the addresses of a file; raise SourceError, naming ``path`` and the line."""
-    reading = _Addresses()
-    _read_lines(path, text, reading.read)
-    return tuple(dict.fromkeys(reading.found))
+    """Return the addresses of a file; raise SourceError with ``path`` and the line."""
+    parser = _AddressParser()
+    _read_lines(path, text, parser.parse_line)
+    return tuple(dict.fromkeys(parser.addresses))
 
 
-class _NotThisError(Exception):
-    """The line is none that the tool prints; the text says why."""
+class _UnexpectedLineError(Exception):
+    """The tool does not print such a line; the text tells why."""
 
 
 def _read_lines(path: str, text: str, read: Callable[[str], None]) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             read(" ".join(line.split()))
-        except _NotThisError as error:
+        except _UnexpectedLineError as error:
             msg = f"{path}: line {number}: {error}"
             raise SourceError(msg) from error
 
 
 _HEADERS = ("IP Virtual Server version ", "Prot LocalAddress:Port Scheduler Flags", "-> RemoteAddress:Port Forward ")
-_SERVICE = r"(?P<protocol>-t|-u|--sctp-service) (?P<place>\S+)"
+_SERVICE = r"(?P<protocol>-t|-u|--sctp-service) (?P<socket>\S+)"
 _FLAGS = r"(?P<flags>(?:[ms]h-(?:port|fallback)|flag-[123])(?:,[^ )]+)*)"
 _SAVED_SERVER = re.compile(
     rf"-A {_SERVICE} -s (?P<scheduler>\S+)"
@@ -87,7 +89,7 @@ _SAVED_SERVER = re.compile(
     r"| (?P<packet>-o)| (?P<nameless>-b)(?= -|$))*"
 )
 _LISTED_SERVER = re.compile(
-    r"(?P<protocol>TCP|UDP|SCTP) (?P<place>\S+) (?P<scheduler>\S+)"
+    r"(?P<protocol>TCP|UDP|SCTP) (?P<socket>\S+) (?P<scheduler>\S+)"
     rf"(?: persistent (?P<persistent>[0-9]{{1,9}})| mask \S+| pe (?P<engine>\S+)"
     rf"| \({_FLAGS}\)| (?P<packet>ops)| (?P<nameless>\(\)))*"
 )
@@ -102,50 +104,52 @@ _PROTOCOLS = {"-t": "TCP", "-u": "UDP", "--sctp-service": "SCTP"}
 _HASHES_PORTS = frozenset({"mh-port", "flag-2"})
 _LAST_PORT = 65535
 
-_Key = tuple[Protocol, str]
+_ServerKey = tuple[Protocol, str]
 """A virtual server: its protocol, and its address and port."""
 
 
-class _Servers:
-    """What has been read so far. A server that both commands have printed is one server."""
+class _ServerParser:
+    """The servers parsed so far; a server that both ``ipvsadm`` commands print is one server."""
 
     def __init__(self) -> None:
-        self._servers: dict[_Key, ExistingServer] = {}
-        self._reals: dict[_Key, dict[str, ExistingReal]] = {}
-        self._counted: set[tuple[_Key, str]] = set()
-        self._current: _Key | None = None
+        self._servers: dict[_ServerKey, ExistingServer] = {}
+        self._reals: dict[_ServerKey, dict[str, ExistingReal]] = {}
+        self._with_connection_counts: set[tuple[_ServerKey, str]] = set()
+        self._current: _ServerKey | None = None
 
-    def read(self, line: str) -> None:
-        """Take in a line, or raise _NotThisError."""
+    def parse_line(self, line: str) -> None:
+        """Parse a line, or raise _UnexpectedLineError."""
         if not line or line.startswith(_HEADERS):
             return
         if line.startswith("FWM ") or re.match(r"-[Aa] -f ", line):
-            msg = "a virtual server by firewall mark, which kube-proxy never makes; take it out of the file"
-            raise _NotThisError(msg)
-        for pattern, take in self._readers():
+            msg = "virtual server with a firewall mark, which kube-proxy never creates; remove it from the file"
+            raise _UnexpectedLineError(msg)
+        for pattern, handle in self._line_handlers():
             if found := pattern.fullmatch(line):
-                take(found)
+                handle(found)
                 return
-        msg = f"neither ipvsadm -Sn nor ipvsadm -Ln prints {line[:60]!r}"
-        raise _NotThisError(msg)
+        msg = f"not printed by ipvsadm -Sn or ipvsadm -Ln: {line[:60]!r}"
+        raise _UnexpectedLineError(msg)
 
     @property
-    def uncounted(self) -> int:
-        """How many real servers were only printed without their connections."""
-        return sum((key, place) not in self._counted for key, reals in self._reals.items() for place in reals)
+    def without_connection_counts(self) -> int:
+        """Number of real servers that were printed without their connections."""
+        return sum(
+            (key, place) not in self._with_connection_counts for key, reals in self._reals.items() for place in reals
+        )
 
-    def found(self) -> tuple[ExistingServer, ...]:
+    def servers(self) -> tuple[ExistingServer, ...]:
         """Return all servers."""
         return tuple(replace(server, reals=tuple(self._reals[key].values())) for key, server in self._servers.items())
 
-    def _readers(self) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], None]]]:
-        yield _SAVED_SERVER, self._take_server
-        yield _LISTED_SERVER, self._take_server
-        yield _SAVED_REAL, self._take_saved_real
-        yield _LISTED_REAL, self._take_listed_real
+    def _line_handlers(self) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], None]]]:
+        yield _SAVED_SERVER, self._add_server
+        yield _LISTED_SERVER, self._add_server
+        yield _SAVED_REAL, self._add_saved_real_server
+        yield _LISTED_REAL, self._add_listed_real_server
 
-    def _take_server(self, found: re.Match[str]) -> None:
-        key, (address, port) = _key(found), _place(found["place"])
+    def _add_server(self, found: re.Match[str]) -> None:
+        key, (address, port) = _server_key(found), _parse_socket_address(found["socket"])
         flags = set((found["flags"] or "").split(",")) - {""}
         self._current = key
         self._reals.setdefault(key, {})
@@ -159,30 +163,30 @@ class _Servers:
             bool(found["engine"] or found["packet"] or found["nameless"] or flags - _HASHES_PORTS),
         )
 
-    def _take_saved_real(self, found: re.Match[str]) -> None:
-        key, (address, port) = _key(found), _place(found["real"])
+    def _add_saved_real_server(self, found: re.Match[str]) -> None:
+        key, (address, port) = _server_key(found), _parse_socket_address(found["real"])
         if key not in self._servers:
-            msg = f"the virtual server {found['place']} of this real server does not stand before it"
-            raise _NotThisError(msg)
-        # A listing that came before it knows more.
+            msg = f"the virtual server {found['socket']} must precede its real server"
+            raise _UnexpectedLineError(msg)
+        # An earlier listing has the connection counts, which this line lacks.
         self._reals[key].setdefault(endpoint_key(address, port), ExistingReal(address, port, int(found["weight"] or 1)))
 
-    def _take_listed_real(self, found: re.Match[str]) -> None:
+    def _add_listed_real_server(self, found: re.Match[str]) -> None:
         if self._current is None:
-            msg = "a real server before any virtual server"
-            raise _NotThisError(msg)
-        address, port = _place(found["real"])
-        place, connections = endpoint_key(address, port), int(found["active"]) + int(found["inactive"])
-        self._reals[self._current][place] = ExistingReal(address, port, int(found["weight"]), connections)
-        self._counted.add((self._current, place))
+            msg = "real server without a preceding virtual server"
+            raise _UnexpectedLineError(msg)
+        address, port = _parse_socket_address(found["real"])
+        key, connections = endpoint_key(address, port), int(found["active"]) + int(found["inactive"])
+        self._reals[self._current][key] = ExistingReal(address, port, int(found["weight"]), connections)
+        self._with_connection_counts.add((self._current, key))
 
 
-def _key(found: re.Match[str]) -> _Key:
+def _server_key(found: re.Match[str]) -> _ServerKey:
     protocol = _PROTOCOLS.get(found["protocol"], found["protocol"])
-    return cast(Protocol, protocol), endpoint_key(*_place(found["place"]))
+    return cast(Protocol, protocol), endpoint_key(*_parse_socket_address(found["socket"]))
 
 
-def _place(text: str) -> tuple[str, int]:
+def _parse_socket_address(text: str) -> tuple[str, int]:
     """Return the address and the port of ``10.96.0.1:80`` or ``[fd00::1]:80``."""
     address, _, port = text.rpartition(":")
     in_brackets = address.startswith("[") and address.endswith("]")
@@ -193,8 +197,8 @@ def _place(text: str) -> tuple[str, int]:
         or int(port) > _LAST_PORT
         or (":" in address) != in_brackets
     ):
-        msg = f"{text!r} is not an address and a port in figures, as ipvsadm prints them with -n"
-        raise _NotThisError(msg)
+        msg = f"{text!r} is not a numeric address and port, as ipvsadm prints with -n"
+        raise _UnexpectedLineError(msg)
     return parsed[1], int(port)
 
 
@@ -203,28 +207,28 @@ _DETAIL = re.compile(r"(?:link/|valid_lft |altname ).*")
 _ASSIGNED = re.compile(r"(?:[0-9]+: (?P<device>\S+) )?inet6? (?P<address>\S+) .*")
 
 
-class _Addresses:
-    """The addresses read so far; those of other devices, which ``ip`` may have printed too, are none."""
+class _AddressParser:
+    """The addresses of kube-ipvs0 parsed so far; addresses of other devices are ignored."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.addresses: list[str] = []
         self._device: Literal["ours", "other"] = "ours"
 
-    def read(self, line: str) -> None:
-        """Take in a line, or raise _NotThisError."""
+    def parse_line(self, line: str) -> None:
+        """Parse a line, or raise _UnexpectedLineError."""
         if link := _LINK.fullmatch(line):
             self._device = "ours" if link["device"] == DEVICE else "other"
         elif assigned := _ASSIGNED.fullmatch(line):
             ours = self._device == "ours" if assigned["device"] is None else assigned["device"] == DEVICE
-            self.found += [_address(assigned["address"])] if ours else []
+            self.addresses += [_parse_address(assigned["address"])] if ours else []
         elif line and not _DETAIL.fullmatch(line):
-            self.found.append(_address(line))
+            self.addresses.append(_parse_address(line))
 
 
-def _address(text: str) -> str:
-    """Return an address, whose length may stand behind it."""
+def _parse_address(text: str) -> str:
+    """Return the address of ``ADDRESS`` or ``ADDRESS/LENGTH``."""
     parsed = addresses.parse_address(text.partition("/")[0])
     if parsed is None or ("/" in text and addresses.parse_network(text) is None):
-        msg = f"{text[:60]!r} is neither an address nor a line that ip address show prints"
-        raise _NotThisError(msg)
+        msg = f"{text[:60]!r} is neither an address nor a line of ip address show"
+        raise _UnexpectedLineError(msg)
     return parsed[1]

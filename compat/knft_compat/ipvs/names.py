@@ -1,8 +1,8 @@
-"""Names of the mode's own chains and of its ipsets (E.3, E.5, E.10); chains are in the singular, sets in the plural."""
+"""Names of the mode's chains and ipsets (docs/behaviour/ipvs.md#ipsets); set constants are plural, chains singular."""
 
 from collections.abc import Mapping
 
-from knft.model.names import Protocol
+from knft.protocols import Protocol
 
 NODE_PORT = "KUBE-NODE-PORT"
 LOAD_BALANCER = "KUBE-LOAD-BALANCER"
@@ -10,16 +10,16 @@ SOURCE_RANGES_FIREWALL = "KUBE-SOURCE-RANGES-FIREWALL"
 IPVS_FILTER = "KUBE-IPVS-FILTER"
 IPVS_OUT_FILTER = "KUBE-IPVS-OUT-FILTER"
 FIREWALL = "KUBE-FIREWALL"
-"""In nat, up to 1.23; the kubelet's of that name is in filter."""
+"""In the nat table, up to 1.23; the kubelet's chain with this name is in the filter table."""
 MARK_DROP = "KUBE-MARK-DROP"
-"""The kubelet's."""
+"""The kubelet's chain."""
 
 HAIRPINS = "KUBE-LOOP-BACK"
 CLUSTER_IPS = "KUBE-CLUSTER-IP"
 EXTERNAL_IPS = "KUBE-EXTERNAL-IP"
 LOCAL_EXTERNAL_IPS = "KUBE-EXTERNAL-IP-LOCAL"
 LOAD_BALANCERS = "KUBE-LOAD-BALANCER"
-GUARDED_LOAD_BALANCERS = "KUBE-LOAD-BALANCER-FW"
+SOURCE_RESTRICTED_LOAD_BALANCERS = "KUBE-LOAD-BALANCER-FW"
 LOCAL_LOAD_BALANCERS = "KUBE-LOAD-BALANCER-LOCAL"
 SOURCE_IPS = "KUBE-LOAD-BALANCER-SOURCE-IP"
 SOURCE_CIDRS = "KUBE-LOAD-BALANCER-SOURCE-CIDR"

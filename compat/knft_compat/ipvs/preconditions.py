@@ -1,35 +1,35 @@
-"""What kube-proxy makes sure of before it chooses the IPVS mode (E.1)."""
+"""The checks that kube-proxy makes before it uses the IPVS mode (docs/behaviour/ipvs.md#preconditions)."""
 
 import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
 
+from knft_compat.ipvs.rule_versions import Features
 from knft_compat.ipvs.settings import Settings
-from knft_compat.ipvs.vintages import Features
 
-IPSET_NEEDED = "6.0"
-_DUMMY = "198.51.100.0:20000"
+MIN_IPSET_VERSION = "6.0"
+_TEST_SERVICE = "198.51.100.0:20000"
 _MODULES = ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh")
-_ONE_CONNTRACK = (4, 19)
+_SINGLE_CONNTRACK_MODULE_KERNEL = (4, 19)
 
 
 class Preconditions(Struct, frozen=True, tag="preconditions"):
-    """ipset's lowest version; modules that are loaded, and those that must be there; a scheduler to be tried out.
+    """The minimum version of ipset, modules to load, modules that must exist, and a scheduler to test.
 
-    The old kube-proxies load modules, and give up where one is missing, but for conntrack's; the scheduler's own must
-    have been loaded already. Others make a virtual server with the scheduler, see whether it is there, and delete it;
-    they need not where ``scheduler`` is None: a virtual server has it.
+    Old versions load modules, and fail if one is missing, except conntrack's; the scheduler's module must be loaded
+    already. Newer versions create a virtual server with the scheduler, check that it exists, and delete it.
+    ``scheduler`` is None if an existing virtual server uses it, which makes the test unnecessary.
     """
 
-    ipset: str = IPSET_NEEDED
+    ipset: str = MIN_IPSET_VERSION
     loaded: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     scheduler: str | None = None
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
-        """Yield commands; the first that fails says what is missing, and ends."""
+        """Yield the commands; the first that fails prints what is missing, and exits."""
         for module in self.loaded:
             yield f"modprobe -- {module} 2>/dev/null || true"
         for module in self.needed:
@@ -40,13 +40,13 @@ class Preconditions(Struct, frozen=True, tag="preconditions"):
         yield f"{version} || {_fail(f'ipset {self.ipset} or newer is needed')}"
         if self.scheduler is not None:
             missing = f"IPVS, or its scheduler {self.scheduler}, is missing"
-            yield f"ipvsadm -A -t {_DUMMY} -s {self.scheduler} || {_fail(missing)}"
-            yield f"ipvsadm -Ln -t {_DUMMY} >/dev/null || {_fail(missing)}"
-            yield f"ipvsadm -D -t {_DUMMY}"
+            yield f"ipvsadm -A -t {_TEST_SERVICE} -s {self.scheduler} || {_fail(missing)}"
+            yield f"ipvsadm -Ln -t {_TEST_SERVICE} >/dev/null || {_fail(missing)}"
+            yield f"ipvsadm -D -t {_TEST_SERVICE}"
 
 
 class LoadModule(Struct, frozen=True, tag="modules"):
-    """What cleanup loads so that there is something to ask; where it cannot be loaded there is nothing to clean up."""
+    """The module that a cleanup loads; if it cannot be loaded, IPVS has nothing to clean up."""
 
     name: str = "ip_vs"
     tool = ("sh",)
@@ -57,14 +57,14 @@ class LoadModule(Struct, frozen=True, tag="modules"):
 
 
 def preconditions(settings: Settings, features: Features) -> Preconditions:
-    """Return what a kube-proxy makes sure of."""
+    """Return the checks of a version."""
     if features.loads_modules:
-        conntrack = "nf_conntrack" if settings.kernel >= _ONE_CONNTRACK else "nf_conntrack_ipv4"
+        conntrack = "nf_conntrack" if settings.kernel >= _SINGLE_CONNTRACK_MODULE_KERNEL else "nf_conntrack_ipv4"
         needed = dict.fromkeys((*_MODULES, f"ip_vs_{settings.scheduler}"))
         return Preconditions(loaded=(*_MODULES, conntrack), needed=tuple(needed))
-    in_use = any(server.scheduler == settings.scheduler for server in settings.servers or ())
+    in_use = any(server.scheduler == settings.scheduler for server in settings.existing_servers or ())
     return Preconditions(scheduler=None if in_use else settings.scheduler)
 
 
-def _fail(words: str) -> str:
-    return f"{{ echo {shlex.quote(words)} >&2; exit 1; }}"
+def _fail(message: str) -> str:
+    return f"{{ echo {shlex.quote(message)} >&2; exit 1; }}"

@@ -1,23 +1,22 @@
-"""The iptables rules around IPVS, in order, as input of ``iptables-restore`` (E.7).
+"""The iptables rules of the IPVS mode, as input of ``iptables-restore`` (docs/behaviour/ipvs.md#rules).
 
-Rules stand in sections; a vintage is a tuple of sections. Within one chain the order is kube-proxy's.
+Each version is a tuple of sections, and each section yields rules. Within a chain the order is kube-proxy's.
 """
 
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from knft.model.names import Family, Protocol
+from knft.families import Family
+from knft.protocols import Protocol
 from knft_compat import rules
-from knft_compat.cluster import LOOPBACK_NETWORKS, Cluster
 from knft_compat.ipvs.chains import CHAINS
-from knft_compat.ipvs.entries import Entries, Fenced
+from knft_compat.ipvs.entries import DeniedSource, SetEntries
 from knft_compat.ipvs.names import (
     BOUND_IPS,
     CLUSTER_IPS,
     EXTERNAL_IPS,
     FIREWALL,
-    GUARDED_LOAD_BALANCERS,
     HAIRPINS,
     HEALTH_CHECK_NODE_PORTS,
     IPVS_FILTER,
@@ -33,40 +32,42 @@ from knft_compat.ipvs.names import (
     SOURCE_CIDRS,
     SOURCE_IPS,
     SOURCE_RANGES_FIREWALL,
+    SOURCE_RESTRICTED_LOAD_BALANCERS,
 )
+from knft_compat.ipvs.rule_versions import FEATURES
 from knft_compat.ipvs.sets import SETS
-from knft_compat.ipvs.settings import Vintage
-from knft_compat.ipvs.vintages import FEATURES
+from knft_compat.ipvs.settings import RuleVersion
 from knft_compat.names import MARK_MASQ, POSTROUTING, PROXY_FIREWALL, SERVICES
-from knft_compat.rules import Restore, Rule, TableInput, comment
+from knft_compat.rules import RestoreInput, Rule, TableInput, comment
+from knft_compat.sync_input import LOOPBACK_NETWORKS, SyncInput
 
-_MARKS_MASQUERADE = ("-j", MARK_MASQ)
+_MARK_FOR_MASQUERADE = ("-j", MARK_MASQ)
 _TABLES = ("nat", "filter")
 """kube-proxy restores nat first, unlike in its iptables mode."""
 
 
-class Known(Struct, frozen=True):
-    """What rules are written from. ``says_sets``: rules that look into a set bear its comment."""
+class RuleContext(Struct, frozen=True):
+    """The input of all sections; ``filled_sets`` are the names of sets that have entries."""
 
-    cluster: Cluster
-    filled: frozenset[str]
-    fenced: tuple[Fenced, ...]
-    says_sets: bool
+    sync_input: SyncInput
+    filled_sets: frozenset[str]
+    denied_sources: tuple[DeniedSource, ...]
+    comments_set_rules: bool
 
-    def match(self, name: str, fields: str, *, said: bool = True) -> tuple[str, ...]:
-        """Return arguments that look a packet's ``fields`` up in a set."""
-        words = comment(SETS[name].comment) if said and self.says_sets else ()
-        return (*words, *_match_set(name, self.cluster.family, fields))
+    def match_set(self, name: str, fields: str, *, with_comment: bool = True) -> tuple[str, ...]:
+        """Return the arguments that match a packet's ``fields`` with a set."""
+        label = comment(SETS[name].comment) if with_comment and self.comments_set_rules else ()
+        return (*label, *_match_set_arguments(name, self.sync_input.family, fields))
 
 
-Placed = tuple[str, Rule]
+TableRule = tuple[str, Rule]
 """The table and the rule."""
 
-Section = Callable[[Known], Iterator[Placed]]
+Section = Callable[[RuleContext], Iterator[TableRule]]
 
 
 class SetRule(Struct, frozen=True):
-    """A rule that is there where its set has entries."""
+    """A rule that exists if its set has entries."""
 
     table: str
     chain: str
@@ -91,7 +92,7 @@ _SET_RULES = (
     *_node_port_rules("TCP", "dst"),
     *_node_port_rules("UDP", "dst"),
     *_node_port_rules("SCTP", "dst,dst"),
-    SetRule("filter", PROXY_FIREWALL, GUARDED_LOAD_BALANCERS, "dst,dst", SOURCE_RANGES_FIREWALL),
+    SetRule("filter", PROXY_FIREWALL, SOURCE_RESTRICTED_LOAD_BALANCERS, "dst,dst", SOURCE_RANGES_FIREWALL),
     SetRule("filter", SOURCE_RANGES_FIREWALL, SOURCE_CIDRS, "dst,dst,src", "RETURN"),
     SetRule("filter", SOURCE_RANGES_FIREWALL, SOURCE_IPS, "dst,dst,src", "RETURN"),
 )
@@ -104,11 +105,11 @@ def _old_node_port_rules(protocol: Protocol, fields: str) -> tuple[SetRule, ...]
     )
 
 
-# As document 003 lists them, which is older than the code that it shows.
+# The rules that document 003 lists (docs/verification.md#original-documents); they are older than the code it shows.
 _SET_RULES_23 = (
     SetRule("nat", POSTROUTING, HAIRPINS, "dst,dst,src", "MASQUERADE"),
     SetRule("nat", SERVICES, LOAD_BALANCERS, "dst,dst", LOAD_BALANCER),
-    SetRule("nat", LOAD_BALANCER, GUARDED_LOAD_BALANCERS, "dst,dst", FIREWALL),
+    SetRule("nat", LOAD_BALANCER, SOURCE_RESTRICTED_LOAD_BALANCERS, "dst,dst", FIREWALL),
     SetRule("nat", FIREWALL, SOURCE_CIDRS, "dst,dst,src", "RETURN"),
     SetRule("nat", FIREWALL, SOURCE_IPS, "dst,dst,src", "RETURN"),
     SetRule("nat", LOAD_BALANCER, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
@@ -118,175 +119,175 @@ _SET_RULES_23 = (
 )
 
 
-def restore(cluster: Cluster, wanted: Entries, vintage: Vintage) -> Restore:
-    """Return both tables: their chains, emptied, and their rules."""
-    filled = frozenset(name for name, members in wanted.sets.items() if members)
-    known = Known(cluster, filled, wanted.fenced, FEATURES[vintage].says_sets)
-    placed = [item for section in _SECTIONS[vintage] for item in section(known)]
-    return Restore(
-        cluster.family,
+def restore_input(sync_input: SyncInput, entries: SetEntries, version: RuleVersion) -> RestoreInput:
+    """Return both tables with their chains, which are flushed, and their rules."""
+    filled = frozenset(name for name, members in entries.sets.items() if members)
+    context = RuleContext(sync_input, filled, entries.denied_sources, FEATURES[version].comments_set_rules)
+    table_rules = [item for section in _SECTIONS[version] for item in section(context)]
+    return RestoreInput(
+        sync_input.family,
         tuple(
             TableInput(
                 table,
-                tuple(chain.name for chain in CHAINS[vintage] if chain.table == table),
-                tuple(rule for where, rule in placed if where == table),
+                tuple(chain.name for chain in CHAINS[version] if chain.table == table),
+                tuple(rule for where, rule in table_rules if where == table),
             )
             for table in _TABLES
         ),
     )
 
 
-def _by_sets(rows: tuple[SetRule, ...]) -> Section:
-    def section(known: Known) -> Iterator[Placed]:
+def _set_rule_section(rows: tuple[SetRule, ...]) -> Section:
+    def section(context: RuleContext) -> Iterator[TableRule]:
         for row in rows:
-            if row.name in known.filled:
+            if row.name in context.filled_sets:
                 protocol = ("-p", row.protocol) if row.protocol else ()
-                match = known.match(row.name, row.fields)
+                match = context.match_set(row.name, row.fields)
                 yield row.table, Rule(row.chain, (*protocol, *match, "-j", row.target))
 
     return section
 
 
-def _always(table: str, chain: str, *arguments: str) -> Section:
-    def section(_known: Known) -> Iterator[Placed]:
+def _unconditional_rule(table: str, chain: str, *arguments: str) -> Section:
+    def section(_context: RuleContext) -> Iterator[TableRule]:
         yield table, Rule(chain, arguments)
 
     return section
 
 
-def _not_from_loopback(known: Known) -> Iterator[Placed]:
-    yield "nat", Rule(SERVICES, ("-s", LOOPBACK_NETWORKS[known.cluster.family], "-j", "RETURN"))
+def _loopback_source_rule(context: RuleContext) -> Iterator[TableRule]:
+    yield "nat", Rule(SERVICES, ("-s", LOOPBACK_NETWORKS[context.sync_input.family], "-j", "RETURN"))
 
 
-def _cluster_ips(known: Known) -> Iterator[Placed]:
-    """Yield who is masqueraded on the way to a cluster IP; where pods cannot be told, who dials from one."""
-    if CLUSTER_IPS not in known.filled:
+def _cluster_ip_rules(context: RuleContext) -> Iterator[TableRule]:
+    """Yield the masquerade rule of cluster IPs; if local traffic is unknown, match packets from a cluster IP."""
+    if CLUSTER_IPS not in context.filled_sets:
         return
-    who = known.cluster.local_traffic
-    if known.cluster.masquerade.everything:
-        match = known.match(CLUSTER_IPS, "dst,dst")
-    elif who is not None:
-        match = (*known.match(CLUSTER_IPS, "dst,dst"), *who.is_not_local)
+    local_traffic_match = context.sync_input.local_traffic_match
+    if context.sync_input.masquerade.masquerade_all:
+        match = context.match_set(CLUSTER_IPS, "dst,dst")
+    elif local_traffic_match is not None:
+        match = (*context.match_set(CLUSTER_IPS, "dst,dst"), *local_traffic_match.if_not_local)
     else:
-        match = known.match(CLUSTER_IPS, "src,dst")
-    yield "nat", Rule(SERVICES, (*match, *_MARKS_MASQUERADE))
+        match = context.match_set(CLUSTER_IPS, "src,dst")
+    yield "nat", Rule(SERVICES, (*match, *_MARK_FOR_MASQUERADE))
 
 
-def _external_ips(known: Known) -> Iterator[Placed]:
+def _external_ip_rules(context: RuleContext) -> Iterator[TableRule]:
     for name in (EXTERNAL_IPS, LOCAL_EXTERNAL_IPS):
-        if name not in known.filled:
+        if name not in context.filled_sets:
             continue
-        match = known.match(name, "dst,dst")
+        match = context.match_set(name, "dst,dst")
         if name == EXTERNAL_IPS:
-            yield "nat", Rule(SERVICES, (*match, *_MARKS_MASQUERADE))
+            yield "nat", Rule(SERVICES, (*match, *_MARK_FOR_MASQUERADE))
         from_outside = ("-m", "physdev", "!", "--physdev-is-in", "-m", "addrtype", "!", "--src-type", "LOCAL")
         for more in (from_outside, ("-m", "addrtype", "--dst-type", "LOCAL")):
             yield "nat", Rule(SERVICES, (*match, *more, "-j", "ACCEPT"))
 
 
-def _fences(known: Known) -> Iterator[Placed]:
-    for item in known.fenced:
+def _denied_source_rules(context: RuleContext) -> Iterator[TableRule]:
+    for item in context.denied_sources:
         where = ("--vaddr", item.address, "--vproto", item.protocol, "--vport", str(item.port))
         yield "filter", Rule(IPVS_OUT_FILTER, ("-s", item.address, "-m", "ipvs", *where, "-j", "DROP"))
 
 
-def _accepted(known: Known) -> Iterator[Placed]:
+def _accept_rules(context: RuleContext) -> Iterator[TableRule]:
     for name in (CLUSTER_IPS, LOAD_BALANCERS):
-        if name in known.filled:
-            match = known.match(name, "dst,dst", said=False)
+        if name in context.filled_sets:
+            match = context.match_set(name, "dst,dst", with_comment=False)
             yield "nat", Rule(SERVICES, (*match, "-j", "ACCEPT"))
 
 
-def _forwarded(known: Known) -> Iterator[Placed]:
-    for rule in rules.forwarding(known.cluster.masquerade):
+def _forward_rules(context: RuleContext) -> Iterator[TableRule]:
+    for rule in rules.forward_rules(context.sync_input.masquerade):
         yield "filter", rule
 
 
-def _health_checks(known: Known) -> Iterator[Placed]:
+def _health_check_rule(context: RuleContext) -> Iterator[TableRule]:
     name = HEALTH_CHECK_NODE_PORTS
-    words = comment(SETS[name].comment)
-    yield "filter", Rule(NODE_PORT, (*words, *known.match(name, "dst", said=False), "-j", "ACCEPT"))
+    label = comment(SETS[name].comment)
+    yield "filter", Rule(NODE_PORT, (*label, *context.match_set(name, "dst", with_comment=False), "-j", "ACCEPT"))
 
 
-def _guards(*passing: tuple[str, str]) -> Section:
-    """Yield what of a virtual server's address is no Service: the sets ``passing`` are, and the rest is rejected."""
+def _ipvs_filter_section(*accepted_sets: tuple[str, str]) -> Section:
+    """Yield rules that accept the sets ``accepted_sets`` and reject all other new connections to bound addresses."""
 
-    def section(known: Known) -> Iterator[Placed]:
-        for name, fields in passing:
-            match = known.match(name, fields, said=False)
+    def section(context: RuleContext) -> Iterator[TableRule]:
+        for name, fields in accepted_sets:
+            match = context.match_set(name, fields, with_comment=False)
             yield "filter", Rule(IPVS_FILTER, (*match, "-j", "RETURN"))
-        new = ("-m", "conntrack", "--ctstate", "NEW", *known.match(BOUND_IPS, "dst", said=False))
+        new = ("-m", "conntrack", "--ctstate", "NEW", *context.match_set(BOUND_IPS, "dst", with_comment=False))
         yield "filter", Rule(IPVS_FILTER, (*new, "-j", "REJECT"))
 
     return section
 
 
-def _masquerading(known: Known) -> Iterator[Placed]:
-    for rule in rules.masquerading(known.cluster.masquerade):
+def _masquerade_rules(context: RuleContext) -> Iterator[TableRule]:
+    for rule in rules.masquerade_rules(context.sync_input.masquerade):
         yield "nat", rule
 
 
-def _masquerading_by_mark(known: Known) -> Iterator[Placed]:
-    how = known.cluster.masquerade
-    match = (*rules.REQUIRES_SNAT, *rules.mark_match(how.mark_text))
-    yield "nat", Rule(POSTROUTING, (*match, *rules.masquerade_target(how)))
+def _masquerade_marked_rule(context: RuleContext) -> Iterator[TableRule]:
+    masquerade = context.sync_input.masquerade
+    match = (*rules.REQUIRES_SNAT_COMMENT, *rules.mark_match(masquerade.mark_text))
+    yield "nat", Rule(POSTROUTING, (*match, *rules.masquerade_target(masquerade)))
 
 
-def _marking(known: Known) -> Iterator[Placed]:
-    yield "nat", rules.marking(known.cluster.masquerade)
+def _mark_rule(context: RuleContext) -> Iterator[TableRule]:
+    yield "nat", rules.mark_rule(context.sync_input.masquerade)
 
 
-def _match_set(name: str, family: Family, fields: str) -> tuple[str, ...]:
+def _match_set_arguments(name: str, family: Family, fields: str) -> tuple[str, ...]:
     return ("-m", "set", "--match-set", SETS[name].name_in(family), fields)
 
 
-_TO_NODE_PORTS = _always("nat", SERVICES, "-m", "addrtype", "--dst-type", "LOCAL", "-j", NODE_PORT)
-_LOAD_BALANCERS = _always("nat", LOAD_BALANCER, *_MARKS_MASQUERADE)
-_OUT_OF_RANGE = _always("filter", SOURCE_RANGES_FIREWALL, "-j", "DROP")
-_PASSING_26 = ((LOAD_BALANCERS, "dst,dst"), (CLUSTER_IPS, "dst,dst"), (EXTERNAL_IPS, "dst,dst"))
-_PASSING = (*_PASSING_26, (LOCAL_EXTERNAL_IPS, "dst,dst"), (HEALTH_CHECK_NODE_PORTS, "dst"))
-_SERVED: tuple[Section, ...] = (
-    _by_sets(_SET_RULES),
-    _cluster_ips,
-    _external_ips,
-    _TO_NODE_PORTS,
-    _LOAD_BALANCERS,
-    _OUT_OF_RANGE,
+_NODE_PORT_JUMP = _unconditional_rule("nat", SERVICES, "-m", "addrtype", "--dst-type", "LOCAL", "-j", NODE_PORT)
+_LOAD_BALANCER_MASQUERADE = _unconditional_rule("nat", LOAD_BALANCER, *_MARK_FOR_MASQUERADE)
+_DROP_OUT_OF_SOURCE_RANGES = _unconditional_rule("filter", SOURCE_RANGES_FIREWALL, "-j", "DROP")
+_ACCEPTED_SETS_26 = ((LOAD_BALANCERS, "dst,dst"), (CLUSTER_IPS, "dst,dst"), (EXTERNAL_IPS, "dst,dst"))
+_ACCEPTED_SETS = (*_ACCEPTED_SETS_26, (LOCAL_EXTERNAL_IPS, "dst,dst"), (HEALTH_CHECK_NODE_PORTS, "dst"))
+_SERVICE_SECTIONS: tuple[Section, ...] = (
+    _set_rule_section(_SET_RULES),
+    _cluster_ip_rules,
+    _external_ip_rules,
+    _NODE_PORT_JUMP,
+    _LOAD_BALANCER_MASQUERADE,
+    _DROP_OUT_OF_SOURCE_RANGES,
 )
-_NEWEST: tuple[Section, ...] = (
-    _not_from_loopback,
-    *_SERVED,
-    _fences,
-    _accepted,
-    _forwarded,
-    _health_checks,
-    _guards(*_PASSING),
-    _masquerading,
-    _marking,
+_NEWEST_SECTIONS: tuple[Section, ...] = (
+    _loopback_source_rule,
+    *_SERVICE_SECTIONS,
+    _denied_source_rules,
+    _accept_rules,
+    _forward_rules,
+    _health_check_rule,
+    _ipvs_filter_section(*_ACCEPTED_SETS),
+    _masquerade_rules,
+    _mark_rule,
 )
-_SECTIONS: dict[Vintage, tuple[Section, ...]] = {
-    Vintage.V1_23: (
-        _masquerading_by_mark,
-        _by_sets(_SET_RULES_23),
-        _cluster_ips,
-        _external_ips,
-        _LOAD_BALANCERS,
-        _always("nat", NODE_PORT, *_MARKS_MASQUERADE),
-        _always("nat", FIREWALL, "-j", MARK_DROP),
-        _accepted,
-        _forwarded,
-        _health_checks,
-        _marking,
+_SECTIONS: dict[RuleVersion, tuple[Section, ...]] = {
+    RuleVersion.V1_23: (
+        _masquerade_marked_rule,
+        _set_rule_section(_SET_RULES_23),
+        _cluster_ip_rules,
+        _external_ip_rules,
+        _LOAD_BALANCER_MASQUERADE,
+        _unconditional_rule("nat", NODE_PORT, *_MARK_FOR_MASQUERADE),
+        _unconditional_rule("nat", FIREWALL, "-j", MARK_DROP),
+        _accept_rules,
+        _forward_rules,
+        _health_check_rule,
+        _mark_rule,
     ),
-    Vintage.V1_26: (
-        *_SERVED,
-        _accepted,
-        _forwarded,
-        _health_checks,
-        _guards(*_PASSING_26),
-        _masquerading,
-        _marking,
+    RuleVersion.V1_26: (
+        *_SERVICE_SECTIONS,
+        _accept_rules,
+        _forward_rules,
+        _health_check_rule,
+        _ipvs_filter_section(*_ACCEPTED_SETS_26),
+        _masquerade_rules,
+        _mark_rule,
     ),
-    Vintage.V1_29: _NEWEST,
-    Vintage.NEWEST: _NEWEST,
+    RuleVersion.V1_29: _NEWEST_SECTIONS,
+    RuleVersion.NEWEST: _NEWEST_SECTIONS,
 }

@@ -1,28 +1,29 @@
-"""Virtual servers and their real servers, and the input of ``ipvsadm --restore`` (E.4, E.6)."""
+"""Virtual servers and their real servers, as input of ``ipvsadm --restore`` (docs/behaviour/ipvs.md#service-ports)."""
 
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from knft.families import Family
 from knft.model import addresses
 from knft.model.endpoint import endpoint_key
-from knft.model.names import Family, Protocol
+from knft.protocols import Protocol
 from knft_compat.ipvs.claims import Claim
 from knft_compat.ipvs.existing import ExistingServer
+from knft_compat.ipvs.real_servers import Action, RealServer, real_servers
+from knft_compat.ipvs.rule_versions import Features
 from knft_compat.ipvs.settings import Settings
-from knft_compat.ipvs.terminating import Action, RealServer, real_servers
-from knft_compat.ipvs.vintages import Features
 
 _OPTIONS = {"TCP": "-t", "UDP": "-u", "SCTP": "--sctp-service"}
 _RESTORE = ("ipvsadm", "--restore")
-_HASHING = "mh"
+_MAGLEV = "mh"
 
-Place = tuple[Protocol, str, int]
-"""What tells virtual servers apart."""
+ServerKey = tuple[Protocol, str, int]
+"""The key of a virtual server: protocol, address and port."""
 
 
 class VirtualServer(Struct, frozen=True):
-    """A virtual server and what is done about it. ``persistent`` is a timeout in seconds, 0 without affinity."""
+    """A virtual server, and what a sync does to it; ``persistent`` is a timeout in seconds, 0 without affinity."""
 
     protocol: Protocol
     address: str
@@ -34,26 +35,26 @@ class VirtualServer(Struct, frozen=True):
     reals: tuple[RealServer, ...]
 
     def text(self) -> Iterator[str]:
-        """Yield a command for each thing that has to be done."""
-        place = _place(self)
+        """Yield the commands."""
+        service = _service_arguments(self)
         if self.action is not Action.KEEP:
             verb = "-A" if self.action is Action.ADD else "-E"
             timeout = f" -p {self.persistent}" if self.persistent else ""
             flags = " -b mh-port" if self.hashes_ports else ""
-            yield f"{verb} {place} -s {self.scheduler}{timeout}{flags}"
+            yield f"{verb} {service} -s {self.scheduler}{timeout}{flags}"
         for real in self.reals:
             if real.action in (Action.DELETE, Action.ADD_AGAIN):
-                yield f"-d {place} -r {real.place}"
+                yield f"-d {service} -r {real.address_and_port}"
             if real.action in (Action.ADD, Action.ADD_AGAIN, Action.EDIT):
                 verb = "-e" if real.action is Action.EDIT else "-a"
-                yield f"{verb} {place} -r {real.place} -m -w {real.weight}"
+                yield f"{verb} {service} -r {real.address_and_port} -m -w {real.weight}"
 
 
 class VirtualServers(Struct, frozen=True, tag="ipvsadm"):
-    """All virtual servers that a sync wants. kube-proxy speaks to the kernel itself; these commands do the same.
+    """All virtual servers of a sync; kube-proxy uses netlink, and these commands have the same result.
 
-    Where several claim one address and port, the last one's settings and endpoints are what kube-proxy's sync ends
-    with, and they alone stand here.
+    If several Services claim an address and port, the last one overwrites the others in kube-proxy's sync. Only the
+    last one is rendered.
     """
 
     servers: tuple[VirtualServer, ...]
@@ -66,7 +67,7 @@ class VirtualServers(Struct, frozen=True, tag="ipvsadm"):
 
 
 class StaleServer(Struct, frozen=True):
-    """A virtual server that goes."""
+    """A virtual server to delete."""
 
     protocol: Protocol
     address: str
@@ -74,7 +75,7 @@ class StaleServer(Struct, frozen=True):
 
 
 class StaleServers(Struct, frozen=True, tag="ipvsadm-stale"):
-    """The virtual servers of the family that no Service wants, and that are in no excluded network."""
+    """Deletes the virtual servers of the family that no Service has, except those in excluded CIDRs."""
 
     servers: tuple[StaleServer, ...]
     tool = _RESTORE
@@ -82,42 +83,45 @@ class StaleServers(Struct, frozen=True, tag="ipvsadm-stale"):
     def text(self) -> Iterator[str]:
         """Yield the commands."""
         for server in self.servers:
-            yield f"-D {_place(server)}"
+            yield f"-D {_service_arguments(server)}"
 
 
 def virtual_servers(
-    found: Iterable[Claim], settings: Settings, features: Features, *, first: bool
+    all_claims: Iterable[Claim], settings: Settings, features: Features, *, is_first_sync: bool
 ) -> tuple[VirtualServer, ...]:
-    """Return the servers for all claims, in the order in which their addresses are first claimed."""
-    there = {_key(server): server for server in settings.servers or ()}
-    last: dict[Place, Claim] = {}
-    for claim in found:
-        last[_key(claim)] = claim
-    return tuple(_server(claim, there.get(key), settings, features, first=first) for key, claim in last.items())
-
-
-def stale_servers(wanted: Iterable[VirtualServer], family: Family, settings: Settings) -> tuple[StaleServer, ...]:
-    """Return which of the existing servers go."""
-    active = {_key(server) for server in wanted}
+    """Return the virtual servers of all claims, ordered by the first claim of each address and port."""
+    existing = {_server_key(server): server for server in settings.existing_servers or ()}
+    last: dict[ServerKey, Claim] = {}
+    for claim in all_claims:
+        last[_server_key(claim)] = claim
     return tuple(
-        StaleServer(*_key(server))
-        for server in settings.servers or ()
-        if addresses.of_family((server.address,), family)
-        and _key(server) not in active
-        and not any(addresses.contains(cidr, server.address) for cidr in settings.excluded)
+        _virtual_server(claim, existing.get(key), settings, features, is_first_sync=is_first_sync)
+        for key, claim in last.items()
     )
 
 
-def _server(
-    claim: Claim, there: ExistingServer | None, settings: Settings, features: Features, *, first: bool
+def stale_servers(wanted: Iterable[VirtualServer], family: Family, settings: Settings) -> tuple[StaleServer, ...]:
+    """Return the existing servers to delete."""
+    active = {_server_key(server) for server in wanted}
+    return tuple(
+        StaleServer(*_server_key(server))
+        for server in settings.existing_servers or ()
+        if addresses.of_family((server.address,), family)
+        and _server_key(server) not in active
+        and not any(addresses.contains(cidr, server.address) for cidr in settings.excluded_cidrs)
+    )
+
+
+def _virtual_server(
+    claim: Claim, existing: ExistingServer | None, settings: Settings, features: Features, *, is_first_sync: bool
 ) -> VirtualServer:
-    hashes_ports = features.hashes_ports and settings.scheduler == _HASHING
-    reals = there.reals if there is not None else ()
+    hashes_ports = features.mh_hashes_ports and settings.scheduler == _MAGLEV
+    reals = existing.reals if existing is not None else ()
     wanted = (settings.scheduler, claim.affinity_seconds, hashes_ports, False)
-    if there is None:
+    if existing is None:
         action = Action.ADD
     else:
-        has = (there.scheduler, there.persistent, there.hashes_ports, there.has_other_flags)
+        has = (existing.scheduler, existing.persistent, existing.hashes_ports, existing.has_other_flags)
         action = Action.KEEP if has == wanted else Action.EDIT
     return VirtualServer(
         claim.protocol,
@@ -127,13 +131,13 @@ def _server(
         claim.affinity_seconds,
         hashes_ports,
         action,
-        tuple(real_servers(claim.protocol, claim.endpoints, reals, first=first)),
+        tuple(real_servers(claim.protocol, claim.endpoints, reals, is_first_sync=is_first_sync)),
     )
 
 
-def _key(server: Claim | ExistingServer | VirtualServer) -> Place:
+def _server_key(server: Claim | ExistingServer | VirtualServer) -> ServerKey:
     return server.protocol, server.address, server.port
 
 
-def _place(server: VirtualServer | StaleServer) -> str:
+def _service_arguments(server: VirtualServer | StaleServer) -> str:
     return f"{_OPTIONS[server.protocol]} {endpoint_key(server.address, server.port)}"

@@ -1,16 +1,15 @@
-"""kube-proxy's ipsets, and the input of ``ipset restore`` (E.3)."""
+"""kube-proxy's ipsets, as input of ``ipset restore`` (docs/behaviour/ipvs.md#ipsets)."""
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from knft.model.names import Family
+from knft.families import Family
 from knft.takeover.names import ipv6_set
 from knft_compat.ipvs.names import (
     BOUND_IPS,
     CLUSTER_IPS,
     EXTERNAL_IPS,
-    GUARDED_LOAD_BALANCERS,
     HAIRPINS,
     HEALTH_CHECK_NODE_PORTS,
     LOAD_BALANCERS,
@@ -20,18 +19,19 @@ from knft_compat.ipvs.names import (
     NODE_PORTS,
     SOURCE_CIDRS,
     SOURCE_IPS,
+    SOURCE_RESTRICTED_LOAD_BALANCERS,
 )
 
 BITMAP = "bitmap:port"
-HASH_SIZE, MOST_ENTRIES = 1024, 65536
-_PORTS = "0-65535"
+HASH_SIZE, MAX_ENTRIES = 1024, 65536
+_PORT_RANGE = "0-65535"
 _FAMILIES = {Family.IPV4: "inet", Family.IPV6: "inet6"}
 
 
 class SetKind(Struct, frozen=True):
-    """A set that kube-proxy makes: its IPv4 name, its type, and what its rules say about it.
+    """A set of kube-proxy: its IPv4 name, its type, and the comment of its rules.
 
-    The comment is kube-proxy's alone: ipset is not told of it, and elements have none.
+    Only iptables rules have the comment; the set and its entries have none.
     """
 
     name: str
@@ -55,7 +55,7 @@ SETS = {
         SetKind(LOCAL_EXTERNAL_IPS, "hash:ip,port",
                 "Kubernetes service external ip + port with externalTrafficPolicy=local"),
         SetKind(LOAD_BALANCERS, "hash:ip,port", "Kubernetes service lb portal"),
-        SetKind(GUARDED_LOAD_BALANCERS, "hash:ip,port",
+        SetKind(SOURCE_RESTRICTED_LOAD_BALANCERS, "hash:ip,port",
                 "Kubernetes service load balancer ip + port for load balancer with sourceRange"),
         SetKind(LOCAL_LOAD_BALANCERS, "hash:ip,port",
                 "Kubernetes service load balancer ip + port with externalTrafficPolicy=local"),
@@ -81,7 +81,7 @@ SETS = {
 
 
 class FilledSet(Struct, frozen=True):
-    """A set of a family: what shall be in it, and what the sync before had put there that shall not be any more."""
+    """A set of one family: its entries, and the stale entries of the previous sync."""
 
     name: str
     type: str
@@ -91,12 +91,12 @@ class FilledSet(Struct, frozen=True):
     stale: tuple[str, ...] = ()
 
     def text(self) -> Iterator[str]:
-        """Yield what makes the set, takes out what is stale and puts in all that is wanted."""
+        """Yield lines that create the set, delete stale entries and add all entries."""
         yield f"# {self.comment}"
         if self.type == BITMAP:
-            yield f"create {self.name} {self.type} range {_PORTS}"
+            yield f"create {self.name} {self.type} range {_PORT_RANGE}"
         else:
-            sizes = f"hashsize {HASH_SIZE} maxelem {MOST_ENTRIES}"
+            sizes = f"hashsize {HASH_SIZE} maxelem {MAX_ENTRIES}"
             yield f"create {self.name} {self.type} family {_FAMILIES[self.family]} {sizes}"
         for entry in self.stale:
             yield f"del {self.name} {entry}"
@@ -107,9 +107,9 @@ class FilledSet(Struct, frozen=True):
 class FilledSets(Struct, frozen=True, tag="ipset"):
     """All sets of a family.
 
-    kube-proxy makes the sets before it touches any virtual server and fills them after the last one; between the two
-    nothing looks into them that did not before, so they are filled at once here. It lists a set and adds what is
-    missing; with ``-exist``, adding everything comes to the same.
+    kube-proxy creates the sets before it changes virtual servers and fills them afterwards; no rule changes in between,
+    so filling them at once has the same result. kube-proxy adds only missing entries; with ``-exist``, adding all
+    entries has the same result.
     """
 
     sets: tuple[FilledSet, ...]

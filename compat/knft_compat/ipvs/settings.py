@@ -1,4 +1,4 @@
-"""What the IPVS mode's own flags and its machine say."""
+"""Settings of the IPVS mode: its own flags, and facts about the machine."""
 
 import enum
 
@@ -7,11 +7,11 @@ from msgspec import Struct
 from knft_compat.ipvs.existing import ExistingServer
 
 
-class Vintage(enum.Enum):
-    """The kube-proxy whose rules are meant, spelled as on the command line (E.10)."""
+class RuleVersion(enum.Enum):
+    """The version of kube-proxy whose rules to render, as in the flag --vintage (docs/behaviour/ipvs.md#versions)."""
 
     V1_23 = "1.23"
-    """Document 003: KUBE-FIREWALL and KUBE-MARK-DROP in nat."""
+    """KUBE-FIREWALL and KUBE-MARK-DROP in nat (document 003 of docs/verification.md#original-documents)."""
     V1_26 = "1.26"
     """Document 002."""
     V1_29 = "1.29"
@@ -20,7 +20,7 @@ class Vintage(enum.Enum):
 
 
 class Timeouts(Struct, frozen=True):
-    """Seconds after which IPVS forgets connections; 0 keeps what the kernel has."""
+    """Timeouts of IPVS connections in seconds; 0 keeps the kernel's value."""
 
     tcp: int = 0
     tcp_fin: int = 0
@@ -30,17 +30,17 @@ class Timeouts(Struct, frozen=True):
 class Settings(Struct, frozen=True):
     """Settings of the IPVS mode.
 
-    ``kernel`` is the version (major, minor) of the node's kernel. ``excluded`` are the CIDRs whose virtual servers are
-    somebody else's. ``servers`` and ``bound`` are what is there: virtual servers, and addresses on kube-proxy's device;
-    None where it was not asked, as on a machine without any. ``remarks`` are sentences about the reading of them.
+    ``kernel`` is the version (major, minor) of the node's kernel. kube-proxy keeps virtual servers in
+    ``excluded_cidrs``. ``existing_servers`` and ``existing_addresses`` are the virtual servers and the addresses of
+    kube-ipvs0 on the node; None means unknown, and counts as none. ``warnings`` are messages about reading them.
     """
 
-    vintage: Vintage = Vintage.NEWEST
+    rule_version: RuleVersion = RuleVersion.NEWEST
     scheduler: str = "rr"
-    excluded: tuple[str, ...] = ()
+    excluded_cidrs: tuple[str, ...] = ()
     strict_arp: bool = False
     timeouts: Timeouts = Timeouts()
     kernel: tuple[int, int] = (6, 1)
-    servers: tuple[ExistingServer, ...] | None = None
-    bound: tuple[str, ...] | None = None
-    remarks: tuple[str, ...] = ()
+    existing_servers: tuple[ExistingServer, ...] | None = None
+    existing_addresses: tuple[str, ...] | None = None
+    warnings: tuple[str, ...] = ()

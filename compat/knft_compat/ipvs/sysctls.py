@@ -1,17 +1,17 @@
-"""The kernel's settings and IPVS's timeouts, as they are made when kube-proxy starts (E.2)."""
+"""The kernel settings and IPVS timeouts that kube-proxy sets at its start (docs/behaviour/ipvs.md#sysctls)."""
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from knft_compat.ipvs.settings import Settings
-from knft_compat.page import Sysctl, Sysctls
+from knft_compat.sync_output import Sysctl, Sysctls
 
-_REUSE_FROM, _REUSE_BEFORE = (4, 1), (5, 9)
+_REUSE_MODE_SINCE, _REUSE_MODE_UNTIL = (4, 1), (5, 9)
 
 
 class SetTimeouts(Struct, frozen=True, tag="timeouts"):
-    """Seconds after which connections are forgotten; 0 leaves a timeout as it is, and three zeros do nothing."""
+    """Timeouts of connections in seconds; 0 keeps the kernel's value, and three zeros do nothing."""
 
     tcp: int
     tcp_fin: int
@@ -25,8 +25,10 @@ class SetTimeouts(Struct, frozen=True, tag="timeouts"):
 
 
 def sysctls(settings: Settings) -> Sysctls:
-    """Return the settings for a kernel: those before 4.1 cannot reuse connections, those from 5.9 do it right."""
-    reuse = [Sysctl("net/ipv4/vs/conn_reuse_mode", 0)] if _REUSE_FROM <= settings.kernel < _REUSE_BEFORE else []
+    """Return the settings; Linux before 4.1 has no conn_reuse_mode, and Linux 5.9 and later need not change it."""
+    reuse = (
+        [Sysctl("net/ipv4/vs/conn_reuse_mode", 0)] if _REUSE_MODE_SINCE <= settings.kernel < _REUSE_MODE_UNTIL else []
+    )
     arp = [Sysctl("net/ipv4/conf/all/arp_ignore", 1), Sysctl("net/ipv4/conf/all/arp_announce", 2)]
     return Sysctls(
         (
@@ -41,5 +43,5 @@ def sysctls(settings: Settings) -> Sysctls:
 
 
 def timeouts(settings: Settings) -> SetTimeouts:
-    """Return the timeouts that are asked for."""
+    """Return the configured timeouts."""
     return SetTimeouts(settings.timeouts.tcp, settings.timeouts.tcp_fin, settings.timeouts.udp)

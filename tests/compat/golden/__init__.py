@@ -29,7 +29,7 @@ from knft.cli.main import cli
 from tests.compat.golden.listing import listed
 
 FOLDER = Path(__file__).parent
-WRITTEN = "written by python -m tests.compat.golden"
+GENERATED = "written by python -m tests.compat.golden"
 NODE = "node-1"
 
 Part = dict[str, Any]
@@ -70,7 +70,7 @@ class Golden(Struct, frozen=True):
     @property
     def is_transcribed(self) -> bool:
         """Whether somebody wrote the rules, rather than the code."""
-        return str(self.header["from"]) != WRITTEN
+        return str(self.header["from"]) != GENERATED
 
     @property
     def shown(self) -> tuple[Section, ...]:
@@ -82,7 +82,7 @@ class Golden(Struct, frozen=True):
         header, _, objects = self.above.partition("\n---\n")
         return header, objects
 
-    def rendered(self, section: Section) -> list[str]:
+    def render_section(self, section: Section) -> list[str]:
         """Return what the command prints today, as the section shows it."""
         assert section.family is not None
         if section.name in VIEWS:
@@ -108,11 +108,11 @@ class Golden(Struct, frozen=True):
                 given.write_text("\n".join(section.rules) + "\n")
                 yield from (f"--{section.name}", str(given))
 
-    def written_anew(self) -> str:
+    def regenerated(self) -> str:
         """Return the file's text with the rules that the command prints today, and the comments that still fit."""
         texts = [self.above]
         for section in self.sections:
-            lines = _commented(section, self.rendered(section)) if section.family else section.lines
+            lines = _commented(section, self.render_section(section)) if section.family else section.lines
             texts.append("\n".join((section.heading, *lines)).rstrip())
         return "\n\n".join(texts) + "\n"
 
@@ -123,7 +123,7 @@ def read(path: Path) -> Golden:
     return Golden(path, above.rstrip(), tuple(map(_section, sections)))
 
 
-def goldens() -> tuple[Golden, ...]:
+def read_all() -> tuple[Golden, ...]:
     """Return all files, by name."""
     return tuple(map(read, sorted(FOLDER.glob("*.golden"))))
 

@@ -7,9 +7,20 @@ import subprocess
 from click.testing import CliRunner
 
 from knft.cli.main import cli
-from tests.compat.iptables_page import NODE, PODS, chains, endpoints, listed, printed, restore, rules, service, table
-from tests.packets.node import KNFT
-from tests.unit.objects import table as rows
+from tests.compat.iptables_render import (
+    NODE,
+    PODS,
+    chains,
+    endpoints,
+    manifest_list,
+    render,
+    restore_input,
+    rules,
+    service,
+    table,
+)
+from tests.support.knft_command import KNFT
+from tests.support.kube_objects import parametrize_rows as rows
 
 MARK = "0x00004000"
 NEW = "-m conntrack --ctstate NEW "
@@ -44,13 +55,13 @@ def jump_commands(program: str) -> list[str]:
 
 
 @rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
-def test_jumps(row: tuple[str, str]) -> None:
+def test_jump_commands(row: tuple[str, str]) -> None:
     family, program = row
-    assert printed([], "--part", "jumps", "--family", family).splitlines() == jump_commands(program)
+    assert render([], "--part", "jumps", "--family", family).splitlines() == jump_commands(program)
 
 
-def test_parts_come_in_kube_proxys_order() -> None:
-    page = json.loads(printed([], "-o", "json"))
+def test_parts_are_in_kube_proxy_order() -> None:
+    page = json.loads(render([], "-o", "json"))
     assert page["backend"] == "iptables"
     assert page["family"] == "IPv4"
     assert [(part["part"], part["tool"]) for part in page["parts"]] == [
@@ -61,9 +72,9 @@ def test_parts_come_in_kube_proxys_order() -> None:
     ]
 
 
-def test_json_says_what_the_text_says() -> None:
+def test_json_equals_text() -> None:
     objects = [service(), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
-    *_, part = json.loads(printed(objects, "-o", "json"))["parts"]
+    *_, part = json.loads(render(objects, "-o", "json"))["parts"]
     lines = []
     for item in part["tables"]:
         lines += [f"*{item['name']}", *(f":{chain} - [0:0]" for chain in item["chains"])]
@@ -71,14 +82,14 @@ def test_json_says_what_the_text_says() -> None:
             words = (f'"{word}"' if " " in word else word for word in line["arguments"])
             lines.append(" ".join(("-A", line["chain"], *words)))
         lines.append("COMMIT")
-    assert lines == restore(objects).splitlines()
+    assert lines == restore_input(objects).splitlines()
 
 
 @rows({"one family": (["--family", "ipv6"], ["IPv6"]), "both": ([], ["IPv4", "IPv6"])})
 def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
     flags, families = row
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "-o", "json", "--part", "iptables-restore"]
-    done = CliRunner().invoke(cli, [*command, *flags], input=listed())
+    done = CliRunner().invoke(cli, [*command, *flags], input=manifest_list())
     pages = [json.loads(line) for line in done.stdout.splitlines()]
     assert [page["family"] for page in pages] == families
     assert [[part["part"] for part in page["parts"]] for page in pages] == [["iptables-restore"] for _ in families]
@@ -87,12 +98,12 @@ def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
 def test_text_of_one_part_of_both_families() -> None:
     """A shell's commands name the family themselves."""
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "--part", "jumps"]
-    text = CliRunner().invoke(cli, command, input=listed()).stdout
+    text = CliRunner().invoke(cli, command, input=manifest_list()).stdout
     assert text.splitlines() == [*jump_commands("iptables"), *jump_commands("ip6tables")]
 
 
-def test_without_objects_there_are_the_fixed_rules() -> None:
-    assert restore([], "--cluster-cidr", PODS) == (
+def test_empty_cluster_has_only_static_rules() -> None:
+    assert restore_input([], "--cluster-cidr", PODS) == (
         "*filter\n"
         ":KUBE-SERVICES - [0:0]\n"
         ":KUBE-EXTERNAL-SERVICES - [0:0]\n"
@@ -123,45 +134,45 @@ def test_without_objects_there_are_the_fixed_rules() -> None:
     )
 
 
-def test_ipv6_has_neither_sysctl_nor_localhost_guard() -> None:
-    assert printed([], "--family", "ipv6", "--part", "sysctls") == ""
-    assert "KUBE-FIREWALL" not in chains(restore([], "--family", "ipv6"), "filter")
-    assert printed([], "--part", "sysctls") == "net/ipv4/conf/all/route_localnet = 1\n"
+def test_ipv6_has_no_sysctl_and_no_localnet_rule() -> None:
+    assert render([], "--family", "ipv6", "--part", "sysctls") == ""
+    assert "KUBE-FIREWALL" not in chains(restore_input([], "--family", "ipv6"), "filter")
+    assert render([], "--part", "sysctls") == "net/ipv4/conf/all/route_localnet = 1\n"
 
 
-def test_where_ports_are_not_random() -> None:
-    *_, masquerade = rules(restore([], "--no-random-fully"), "KUBE-POSTROUTING")
+def test_masquerade_without_random_fully() -> None:
+    *_, masquerade = rules(restore_input([], "--no-random-fully"), "KUBE-POSTROUTING")
     assert masquerade.endswith("-j MASQUERADE")
 
 
-def test_another_bit() -> None:
-    text = restore([], "--masquerade-bit", "31")
+def test_masquerade_with_another_mark_bit() -> None:
+    text = restore_input([], "--masquerade-bit", "31")
     assert rules(text, "KUBE-MARK-MASQ") == ["-j MARK --or-mark 0x80000000"]
     assert MARK not in text
 
 
-def test_a_liberal_conntrack_has_no_invalid_packets() -> None:
-    assert not any("INVALID" in line for line in table(restore([], "--conntrack-tcp-be-liberal"), "filter"))
+def test_liberal_conntrack_needs_no_invalid_packet_rule() -> None:
+    assert not any("INVALID" in line for line in table(restore_input([], "--conntrack-tcp-be-liberal"), "filter"))
 
 
-def test_counters_are_made_where_the_kernel_has_any() -> None:
-    assert printed([], "--part", "nfacct").splitlines() == [
+def test_counters_are_created_if_the_kernel_has_nfacct() -> None:
+    assert render([], "--part", "nfacct").splitlines() == [
         f"nfacct get {name} >/dev/null 2>&1 || nfacct add {name}"
         for name in ("ct_state_invalid_dropped_pkts", "localhost_nps_accepted_pkts")
     ]
-    assert printed([], "--part", "nfacct", "--no-nfacct") == ""
-    text = restore([service(port={"nodePort": 30080}), endpoints("ns1/svc1", "10.180.0.1")], "--no-nfacct")
+    assert render([], "--part", "nfacct", "--no-nfacct") == ""
+    text = restore_input([service(port={"nodePort": 30080}), endpoints("ns1/svc1", "10.180.0.1")], "--no-nfacct")
     assert "nfacct" not in text
     assert rules(text, "KUBE-FORWARD", "filter")[0] == "-m conntrack --ctstate INVALID -j DROP"
 
 
-def test_both_families_one_after_the_other() -> None:
+def test_output_of_both_families_in_order() -> None:
     command = [*KNFT, "render", "--backend", "iptables", "-f", "-", "--node", NODE]
-    text = subprocess.run(command, input=listed(), capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(command, input=manifest_list(), capture_output=True, text=True, check=True).stdout
     assert text.index("# kube-proxy in mode iptables, IPv4") < text.index("# kube-proxy in mode iptables, IPv6")
 
 
-def test_order_is_that_of_names_in_every_process() -> None:
+def test_order_does_not_depend_on_the_hash_seed() -> None:
     objects = [
         item for name in ("b/z", "a/y", "b/a", "a/a-b") for item in (service(name), endpoints(name, "10.180.0.1"))
     ]
@@ -169,7 +180,7 @@ def test_order_is_that_of_names_in_every_process() -> None:
     outputs = {
         subprocess.run(
             command,
-            input=listed(*arranged).encode(),
+            input=manifest_list(*arranged).encode(),
             capture_output=True,
             check=True,
             env={**os.environ, "PYTHONHASHSEED": str(seed)},

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.compat.saved_sets import ipsets
-from tests.unit.objects import table
+from tests.compat.parsed_sets import parse_ipsets
+from tests.support.kube_objects import parametrize_rows
 
 MADE = "create A hash:ip,port,net family inet hashsize 1024 maxelem 65536\n"
 SAME = {
@@ -32,19 +32,19 @@ UNKNOWN = {
 }
 
 
-@table(SAME)
-def test_the_same(row: tuple[str, str]) -> None:
-    first, second = map(ipsets, row)
+@parametrize_rows(SAME)
+def test_equal_inputs(row: tuple[str, str]) -> None:
+    first, second = map(parse_ipsets, row)
     assert first == second
 
 
-@table(OTHER)
-def test_not_the_same(row: tuple[str, str]) -> None:
-    first, second = map(ipsets, row)
+@parametrize_rows(OTHER)
+def test_different_inputs(row: tuple[str, str]) -> None:
+    first, second = map(parse_ipsets, row)
     assert first != second
 
 
-@table(UNKNOWN)
-def test_what_is_not_known_is_an_error(row: str) -> None:
+@parametrize_rows(UNKNOWN)
+def test_unknown_syntax_is_an_error(row: str) -> None:
     with pytest.raises((ValueError, KeyError)):
-        ipsets(row)
+        parse_ipsets(row)

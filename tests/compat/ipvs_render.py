@@ -4,19 +4,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from knft.decide.endpoints import categorize_endpoints
+from knft.families import Family
 from knft.model.endpoint import Endpoint, endpoint_key
-from knft.model.names import Family, Protocol, ServicePortName
-from knft.model.plan import ServicePlan, Traffic
+from knft.model.names import ServicePortName
+from knft.model.plan import ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
-from knft_compat.cluster import Cluster, LocalTraffic, Masquerade, Node, ServedPort
-from knft_compat.ipvs import Settings, Vintage, sync
+from knft.protocols import Protocol
+from knft_compat.ipvs import RuleVersion, Settings, sync
 from knft_compat.ipvs.claims import bound_addresses, claims
-from knft_compat.ipvs.entries import Entries, entries
-from knft_compat.ipvs.vintages import FEATURES
+from knft_compat.ipvs.entries import SetEntries, set_entries
+from knft_compat.ipvs.rule_versions import FEATURES
+from knft_compat.sync_input import LocalTrafficMatch, Masquerade, Node, PlannedPort, SyncInput
 
 NODE = Node(Family.IPV4, "192.0.2.10", ("192.0.2.10", "192.0.2.11"))
 NODE6 = Node(Family.IPV6, "2001:db8::10", ("2001:db8::10",))
-PODS = LocalTraffic(("-s", "10.244.0.0/16"), ("!", "-s", "10.244.0.0/16"))
+PODS = LocalTrafficMatch(("-s", "10.244.0.0/16"), ("!", "-s", "10.244.0.0/16"))
 
 
 def endpoint(text: str) -> Endpoint:
@@ -34,9 +36,9 @@ def endpoint(text: str) -> Endpoint:
     )
 
 
-def served(
+def service_port(
     *endpoints: str, name: str = "shop/web:http", protocol: Protocol = "TCP", ip: str = "10.96.0.1", **fields: Any
-) -> ServedPort:
+) -> PlannedPort:
     """Return a Service port at 10.96.0.1:80 with endpoints."""
     namespace, _, rest = name.partition("/")
     service, _, port_name = rest.partition(":")
@@ -47,58 +49,64 @@ def served(
         port,
         categorize_endpoints(found, port, "node-1", ""),
         (),
-        Traffic.CLUSTER,
-        Traffic.CLUSTER,
+        TrafficAction.CLUSTER,
+        TrafficAction.CLUSTER,
     )
-    return ServedPort(plan, found)
+    return PlannedPort(plan, found)
 
 
-def cluster(
-    *ports: ServedPort,
-    before: Sequence[ServedPort] | None = None,
+def sync_input(
+    *ports: PlannedPort,
+    before: Sequence[PlannedPort] | None = None,
     node: Node = NODE,
-    pods: LocalTraffic | None = PODS,
+    pods: LocalTrafficMatch | None = PODS,
     masquerade: Masquerade = Masquerade(),  # noqa: B008 - it is frozen
-) -> Cluster:
+) -> SyncInput:
     """Return a cluster on a node with two addresses, whose pods are told by theirs."""
-    return Cluster(node, ports, None if before is None else tuple(before), pods, masquerade)
+    return SyncInput(node, ports, None if before is None else tuple(before), pods, masquerade)
 
 
-def sets(of: Cluster, vintage: Vintage = Vintage.NEWEST) -> dict[str, tuple[str, ...]]:
+def nonempty_sets(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> dict[str, tuple[str, ...]]:
     """Return the entries of all sets that have some."""
-    return {name: members for name, members in all_entries(of, vintage).sets.items() if members}
+    return {name: members for name, members in all_entries(cluster, rule_version).sets.items() if members}
 
 
-def all_entries(of: Cluster, vintage: Vintage = Vintage.NEWEST) -> Entries:
+def all_entries(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> SetEntries:
     """Return the entries of all sets, and what is fenced."""
-    return entries(of, FEATURES[vintage])
+    return set_entries(cluster, FEATURES[rule_version])
 
 
-def bound(of: Cluster, vintage: Vintage = Vintage.NEWEST) -> tuple[str, ...]:
+def addresses_to_bind(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> tuple[str, ...]:
     """Return the addresses that the device has to have."""
-    return bound_addresses(tuple(claims(of, FEATURES[vintage])))
+    return bound_addresses(tuple(claims(cluster, FEATURES[rule_version])))
 
 
-def lines(of: Cluster, part: str, **settings: Any) -> list[str]:
+def part_lines(cluster: SyncInput, part: str, **settings: Any) -> list[str]:
     """Return the lines of one part of a sync's page."""
-    text = sync(of, Settings(**settings)).part(part)
+    text = sync(cluster, Settings(**settings)).part_text(part)
     assert text is not None, part
     return text.splitlines()
 
 
-def rules(of: Cluster, chain: str, *, table: str = "nat", vintage: Vintage = Vintage.NEWEST) -> list[str]:
+def rules(
+    cluster: SyncInput, chain: str, *, table: str = "nat", rule_version: RuleVersion = RuleVersion.NEWEST
+) -> list[str]:
     """Return the rules of one chain, without its name."""
-    return [line.removeprefix(f"-A {chain} ") for line in _table(of, table, vintage) if line.startswith(f"-A {chain} ")]
+    return [
+        line.removeprefix(f"-A {chain} ")
+        for line in _table(cluster, table, rule_version)
+        if line.startswith(f"-A {chain} ")
+    ]
 
 
-def declared(of: Cluster, table: str, vintage: Vintage = Vintage.NEWEST) -> list[str]:
+def declared_chains(cluster: SyncInput, table: str, rule_version: RuleVersion = RuleVersion.NEWEST) -> list[str]:
     """Return the chains that one table empties, in order."""
-    return [line[1:].partition(" ")[0] for line in _table(of, table, vintage) if line.startswith(":")]
+    return [line[1:].partition(" ")[0] for line in _table(cluster, table, rule_version) if line.startswith(":")]
 
 
-def _table(of: Cluster, table: str, vintage: Vintage) -> Iterator[str]:
+def _table(cluster: SyncInput, table: str, rule_version: RuleVersion) -> Iterator[str]:
     inside = False
-    for line in lines(of, "iptables-restore", vintage=vintage):
+    for line in part_lines(cluster, "iptables-restore", rule_version=rule_version):
         if line.startswith("*"):
             inside = line == f"*{table}"
         elif inside:

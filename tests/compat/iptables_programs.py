@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from knft.model.names import Family
-from tests.compat.saved import Chains, tables
+from knft.families import Family
+from tests.compat.parsed_rules import Chains, parse_tables
 from tests.support.lab.namespace import Namespace
 
 BACKENDS = ("nft", "legacy")
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
-EVERY_PROGRAM = pytest.mark.parametrize(
+each_family_and_backend = pytest.mark.parametrize(
     ("family", "backend"), list(itertools.product(Family, BACKENDS)), ids=lambda value: getattr(value, "value", value)
 )
 MARK_DROP = "*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n"
@@ -36,15 +36,15 @@ def namespace() -> Iterator[Namespace]:
         made.close()
 
 
-def check_loads(text: str, family: Family, backend: str) -> None:
+def assert_loads(text: str, family: Family, backend: str) -> None:
     """Assert that a backend (one of BACKENDS) takes restore's input, and has exactly what was meant afterwards.
 
-    The input must be without nfacct, which not every kernel has (``without_counters``), and without IPVS' ipsets.
+    The input must be without nfacct, which not every kernel has (``without_nfacct``), and without IPVS' ipsets.
     """
     with namespace() as made:
         load(made, text, family, backend)
-        found = own_chains(saved(made, family, backend))
-    assert found == own_chains(tables(text, family))
+        found = kube_chains(saved_tables(made, family, backend))
+    assert found == kube_chains(parse_tables(text, family))
 
 
 def load(made: Namespace, text: str, family: Family, backend: str) -> None:
@@ -65,12 +65,12 @@ def run_script(made: Namespace, text: str, backend: str, folder: Path) -> None:
     assert (done.stdout, said) == ("", [])
 
 
-def saved(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:
+def saved_tables(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:
     """Return all that the real program has."""
-    return tables(made.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout, family)
+    return parse_tables(made.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout, family)
 
 
-def own_chains(found: dict[str, Chains]) -> dict[str, Chains]:
+def kube_chains(found: dict[str, Chains]) -> dict[str, Chains]:
     """Leave out the kernel's own chains, and tables that have no others."""
     own = {
         table: {chain: rules for chain, rules in chains.items() if chain.startswith("KUBE-")}
@@ -79,7 +79,7 @@ def own_chains(found: dict[str, Chains]) -> dict[str, Chains]:
     return {table: chains for table, chains in own.items() if chains}
 
 
-def filled_or_made(found: dict[str, Chains]) -> dict[str, Chains]:
+def without_empty_built_in_chains(found: dict[str, Chains]) -> dict[str, Chains]:
     """Leave out only the kernel's own chains that have no rules, and tables that have no other chains."""
     kept = {
         table: {chain: rules for chain, rules in chains.items() if rules or chain not in _KERNELS}
@@ -88,11 +88,11 @@ def filled_or_made(found: dict[str, Chains]) -> dict[str, Chains]:
     return {table: chains for table, chains in kept.items() if chains}
 
 
-def without_counters(text: str) -> str:
+def without_nfacct(text: str) -> str:
     """Return restore's input without its matches of nfacct; the rules that have them stay."""
     return re.sub(r" -m nfacct --nfacct-name \S+", "", text)
 
 
-def without_ipvs(text: str) -> str:
+def without_ipvs_matches(text: str) -> str:
     """Return restore's input without the rules that ask IPVS, which not every kernel has."""
     return "".join(line for line in text.splitlines(keepends=True) if " -m ipvs " not in line)

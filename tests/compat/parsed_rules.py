@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from knft.model.names import Family
+from knft.families import Family
 
 Options = frozenset[tuple[str, str]]
 """Options and their values; a negated option has ``!`` in front."""
 
 
 @dataclass(frozen=True)
-class Meant:
+class ParsedRule:
     """What a rule means: conditions on the header, matches in order, the target, and the target's options."""
 
     header: Options
@@ -25,12 +25,12 @@ class Meant:
     of_target: Options
 
 
-Chains = dict[str, tuple[Meant, ...]]
+Chains = dict[str, tuple[ParsedRule, ...]]
 
 _WORD = re.compile(r'(?<!\S)(?:"((?:\\.|[^"\\])*)"|([^\s"]+))(?!\S)')
 
 
-def tables(text: str, family: Family) -> dict[str, Chains]:
+def parse_tables(text: str, family: Family) -> dict[str, Chains]:
     """Return every table's chains, the kernel's own too, with their rules in order; raise ValueError.
 
     Several inputs, one after another, come to what is there when all have been restored.
@@ -65,14 +65,14 @@ def _read_line(line: str, chains: Chains, family: Family) -> None:
             msg = f"{rest} is deleted, and has rules"
             raise ValueError(msg)
     elif action == "-A":
-        chain, *words = split(rest)
-        chains[chain] = (*chains[chain], meant(words, family))
+        chain, *words = split_words(rest)
+        chains[chain] = (*chains[chain], parse_rule(words, family))
     else:
         msg = f"what is {line!r}?"
         raise ValueError(msg)
 
 
-def split(line: str) -> list[str]:
+def split_words(line: str) -> list[str]:
     """Return a line's words as the programs split it; raise ValueError.
 
     Only double quotes quote, and within them a backslash says that any character is meant: not as in the shell.
@@ -83,7 +83,7 @@ def split(line: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", quoted) or plain for quoted, plain in _WORD.findall(line)]
 
 
-def meant(words: list[str], family: Family) -> Meant:
+def parse_rule(words: list[str], family: Family) -> ParsedRule:
     """Return what a rule's arguments mean; raise ValueError where one of them is not known here."""
     header: set[tuple[str, str]] = set()
     parts: list[tuple[str, set[tuple[str, str]]]] = []
@@ -106,7 +106,7 @@ def meant(words: list[str], family: Family) -> Meant:
         raise ValueError(msg)
     target, of_target = parts[matches] if len(parts) > matches else (None, set())
     read_matches = tuple((name, frozenset(options)) for name, options in parts[:matches])
-    return Meant(frozenset(header - _EVERYBODY), read_matches, target, frozenset(of_target))
+    return ParsedRule(frozenset(header - _EVERYBODY), read_matches, target, frozenset(of_target))
 
 
 def _options(words: Iterator[str]) -> Iterator[tuple[str, str]]:

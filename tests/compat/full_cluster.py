@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.compat.iptables_page import Manifest, endpoints, service
+from tests.compat.iptables_render import Manifest, endpoints, service
 
 FLAGS = ("--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--node-ip", "192.0.2.11,2001:db8:1::11")
 STICKY: Manifest = {"sessionAffinity": "ClientIP"}
@@ -22,7 +22,7 @@ class _Numbers:
         return self._last
 
 
-def rich_cluster() -> list[Manifest]:
+def full_cluster() -> list[Manifest]:
     """Return Services of every kind, with endpoints in both families."""
     numbers = _Numbers()
     objects: list[Manifest] = []
@@ -49,7 +49,7 @@ def rich_cluster() -> list[Manifest]:
 
 def changed_cluster() -> list[Manifest]:
     """Return the same cluster a while later: a Service has gone, another has another policy, an endpoint has gone."""
-    objects = [item for item in rich_cluster() if not item["metadata"]["name"].startswith("ranges-tcp")]
+    objects = [item for item in full_cluster() if not item["metadata"]["name"].startswith("ranges-tcp")]
     for item in objects:
         name = item["metadata"]["name"]
         if name == "local-udp":

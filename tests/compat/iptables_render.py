@@ -58,7 +58,7 @@ def endpoints(name: str = "ns1/svc1", *addresses: str, port: Manifest | None = N
     }
 
 
-def listed(*objects: Manifest) -> str:
+def manifest_list(*objects: Manifest) -> str:
     """Return the objects as one manifest."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
@@ -67,19 +67,19 @@ def run(objects: Sequence[Manifest], *flags: str) -> Result:
     """Run the command for IPv4, unless another --family is among the flags."""
     family = () if "--family" in flags else ("--family", "ipv4")
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, *family, *flags]
-    return CliRunner().invoke(cli, command, input=listed(*objects))
+    return CliRunner().invoke(cli, command, input=manifest_list(*objects))
 
 
-def printed(objects: Sequence[Manifest], *flags: str) -> str:
+def render(objects: Sequence[Manifest], *flags: str) -> str:
     """Return what a render that succeeds prints."""
     done = run(objects, *flags)
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout
 
 
-def restore(objects: Sequence[Manifest], *flags: str) -> str:
+def restore_input(objects: Sequence[Manifest], *flags: str) -> str:
     """Return the input of iptables-restore."""
-    return printed(objects, "--part", "iptables-restore", *flags)
+    return render(objects, "--part", "iptables-restore", *flags)
 
 
 def table(text: str, name: str) -> list[str]:

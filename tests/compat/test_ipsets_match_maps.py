@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 
 from knft.cli.main import cli
 from knft.decide.frontends import claimed_frontends
+from knft.families import Family
 from knft.model import addresses
-from knft.model.names import Family
-from knft.model.objects import Change
+from knft.model.objects import ObjectChange
 from knft.model.plan import FrontendKind, ServicePlan
 from knft.nft.expressions import Goto
 from knft.nft.objects import Entry, Key, Value
 from knft.render.layout import whole_table
-from knft.sync.assemble import recorded_daemon, settled_states
+from knft.sync.assemble import recording_daemon, states_after_stages
 from knft.takeover.names import ipv6_set
 from knft_compat.ipvs.sets import SETS
-from tests.compat.iptables_page import endpoints, service
-from tests.kernel import random_objects
-from tests.kernel.harness import CONFIG, convert
+from tests.compat.iptables_render import endpoints, service
+from tests.support import random_objects
+from tests.support.kernel_harness import CONFIG, decode_manifest
 
 NODE_IPS = {Family.IPV4: "192.0.2.11", Family.IPV6: "2001:db8:1::11"}
 FLAGS = ["--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"]
@@ -63,10 +63,10 @@ class Modes(NamedTuple):
         that is written last; knft keeps to the cluster IP's.
         """
         claimed = [(frontend, plan) for plan in self.plans for frontend in claimed_frontends(plan.port)]
-        count = Counter(frontend.place for frontend, _ in claimed)
+        count = Counter(frontend.key for frontend, _ in claimed)
         for frontend, plan in claimed:
             own = (plan.port.cluster_ip, *plan.port.load_balancer_vips, *plan.port.external_ips)
-            if count[frontend.place] == 1 and own.count(frontend.address or "") <= 1:
+            if count[frontend.key] == 1 and own.count(frontend.address or "") <= 1:
                 yield (frontend.address or "", plan.port.protocol.lower(), frontend.port), plan, frontend.kind
 
 
@@ -74,12 +74,12 @@ def cluster(chance: Random) -> list[dict[str, Any]]:
     """Return manifests; without source ranges of length 0, which the IPVS mode cannot express."""
     found = [("Service", name) for name in random_objects.SERVICES]
     found += [("EndpointSlice", name) for name in random_objects.SLICES[: chance.randint(3, 14)]]
-    drawn = [(kind, name, random_objects.drawn(kind, chance)) for kind, name in found]
+    drawn = [(kind, name, random_objects.random_traits(kind, chance)) for kind, name in found]
     for kind, _, traits in drawn:
         if kind == "Service":
             ranges = traits["loadBalancerSourceRanges"]
             traits["loadBalancerSourceRanges"] = [cidr for cidr in ranges if not cidr.endswith("/0")]
-    node = random_objects.drawn("Node", chance) | {"addresses": list(NODE_IPS.values())}
+    node = random_objects.random_traits("Node", chance) | {"addresses": list(NODE_IPS.values())}
     return [random_objects.manifest(kind, name, traits) for kind, name, traits in [*drawn, ("Node", "node-1", node)]]
 
 
@@ -89,11 +89,11 @@ def both(manifests: list[dict[str, Any]], folder: Path) -> Iterator[Modes]:
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     result = CliRunner().invoke(cli, ["render", "-f", str(file), "--backend", "ipvs", "-o", "json", *FLAGS])
     assert result.exit_code == 0, result.output
-    changes = [Change(None, convert(item)) for item in manifests]
-    daemon, recorders = recorded_daemon(CONFIG)
+    changes = [ObjectChange(None, decode_manifest(item)) for item in manifests]
+    daemon, recorders = recording_daemon(CONFIG)
     daemon.handle(changes)
     daemon.sync()
-    (states,) = settled_states(CONFIG, changes)
+    (states,) = states_after_stages(CONFIG, changes)
     for line in result.stdout.splitlines():
         page = json.loads(line)
         family = Family(page["family"])
@@ -142,7 +142,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False))
-def test_what_is_in_ipsets_is_in_knfts_maps_and_sets(folder: Path, chance: Random) -> None:
+def test_ipset_entries_match_knft_maps_and_sets(folder: Path, chance: Random) -> None:
     for modes in both(cluster(chance), folder):
         _hold_frontends(modes)
         _hold_node_ports(modes)
@@ -211,7 +211,7 @@ def _node_may(modes: Modes, entry: str) -> bool:
     return bool(_sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry))
 
 
-def test_an_address_may_be_local_to_one_service_and_remote_to_another(folder: Path) -> None:
+def test_endpoint_address_can_be_local_and_remote_in_different_services(folder: Path) -> None:
     """Where it is local it is terminating, and only IPVS notes it; where it is ready it is elsewhere."""
     manifests = [
         service("shop/a", clusterIP="10.96.0.1"),

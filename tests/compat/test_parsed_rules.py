@@ -2,9 +2,9 @@
 
 import pytest
 
-from knft.model.names import Family
-from tests.compat.saved import meant, split, tables
-from tests.unit.objects import table
+from knft.families import Family
+from tests.compat.parsed_rules import parse_rule, parse_tables, split_words
+from tests.support.kube_objects import parametrize_rows
 
 SAME = {
     "order of options": (
@@ -77,44 +77,46 @@ UNKNOWN = {
 }
 
 
-@table(SAME)
-def test_the_same(row: tuple[str, str]) -> None:
-    first, second = (meant(split(text), Family.IPV4) for text in row)
+@parametrize_rows(SAME)
+def test_equal_inputs(row: tuple[str, str]) -> None:
+    first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
     assert first == second
 
 
-@table(OTHER)
-def test_not_the_same(row: tuple[str, str]) -> None:
-    first, second = (meant(split(text), Family.IPV4) for text in row)
+@parametrize_rows(OTHER)
+def test_different_inputs(row: tuple[str, str]) -> None:
+    first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
     assert first != second
 
 
-@table(UNKNOWN)
-def test_what_is_not_known_is_an_error(row: str) -> None:
+@parametrize_rows(UNKNOWN)
+def test_unknown_syntax_is_an_error(row: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        meant(split(row), Family.IPV4)
+        parse_rule(split_words(row), Family.IPV4)
 
 
-@table({"open": '-j "X', "within a word": 'a"b" -j X', "nothing between": '"a"b', "escaped": '"a\\"'})
-def test_quotes_that_cannot_be(row: str) -> None:
+@parametrize_rows({"open": '-j "X', "within a word": 'a"b" -j X', "nothing between": '"a"b', "escaped": '"a\\"'})
+def test_invalid_quotes_are_an_error(row: str) -> None:
     with pytest.raises(ValueError, match="where does a word end"):
-        split(row)
+        split_words(row)
 
 
-def test_a_chain_is_emptied_by_its_line_and_can_then_be_deleted() -> None:
+def test_chain_line_flushes_the_chain() -> None:
     text = "*nat\n:A - [0:0]\n-A A -j RETURN\n:B - [0:0]\n:A - [0:0]\n-X A\nCOMMIT\n"
-    assert tables(text, Family.IPV4) == {"nat": {"B": ()}}
+    assert parse_tables(text, Family.IPV4) == {"nat": {"B": ()}}
 
 
-def test_inputs_one_after_another_add_up() -> None:
+def test_concatenated_inputs_accumulate() -> None:
     first = "*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A A -j B\n-A B -j RETURN\nCOMMIT\n"
     second = "*filter\n:D - [0:0]\nCOMMIT\n*nat\n:A - [0:0]\n-A B -j C\n-A A -j C\nCOMMIT\n"
     in_nat = "*nat\n:C - [0:0]\n:B - [0:0]\n:A - [0:0]\n-A A -j C\n-A B -j RETURN\n-A B -j C\nCOMMIT\n"
     in_filter = "*filter\n:D - [0:0]\nCOMMIT\n"
-    assert tables(first + second, Family.IPV4) == tables(in_filter + in_nat, Family.IPV4)
+    assert parse_tables(first + second, Family.IPV4) == parse_tables(in_filter + in_nat, Family.IPV4)
 
 
-@table({"rule": "-A B -j A", "insertion": "-I A -j RETURN", "chain with rules": "-A A -j RETURN\n-X A", "junk": "x"})
-def test_lines_that_cannot_be(row: str) -> None:
+@parametrize_rows(
+    {"rule": "-A B -j A", "insertion": "-I A -j RETURN", "chain with rules": "-A A -j RETURN\n-X A", "junk": "x"}
+)
+def test_invalid_lines_are_an_error(row: str) -> None:
     with pytest.raises((ValueError, KeyError)):
-        tables(f"*nat\n:A - [0:0]\n{row}\nCOMMIT\n", Family.IPV4)
+        parse_tables(f"*nat\n:A - [0:0]\n{row}\nCOMMIT\n", Family.IPV4)

@@ -8,7 +8,7 @@ import ipaddress
 from msgspec import Struct
 
 
-class SavedSet(Struct):
+class ParsedSet(Struct):
     """A set: its type, what else was said when it was made, and its entries as ``ipset save`` writes them."""
 
     type: str
@@ -21,27 +21,27 @@ _CHOSEN_BY_ITSELF = {"bucketsize", "initval"}
 """What the program prints although nobody said it."""
 
 
-def ipsets(text: str) -> dict[str, SavedSet]:
+def parse_ipsets(text: str) -> dict[str, ParsedSet]:
     """Return every set by its name; raise ValueError.
 
     Several inputs, one after another, come to what is there when all have been restored.
     """
-    found: dict[str, SavedSet] = {}
+    found: dict[str, ParsedSet] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
             verb, name, what, *words = line.split()
             if verb == "create":
-                _create(found, name, SavedSet(what, _options(words), set()))
+                _create(found, name, ParsedSet(what, _options(words), set()))
             elif verb in ("add", "del") and not words:
                 change = found[name].entries.add if verb == "add" else found[name].entries.discard
-                change(listed(what))
+                change(normalized_entry(what))
             else:
                 msg = f"what is {line!r}?"
                 raise ValueError(msg)
     return found
 
 
-def listed(entry: str) -> str:
+def normalized_entry(entry: str) -> str:
     """Return an entry as the kernel lists it: a network of one address without its length."""
     return ",".join(map(_listed_part, entry.split(",")))
 
@@ -53,7 +53,7 @@ def _listed_part(part: str) -> str:
     return str(network.network_address if network.num_addresses == 1 else network)
 
 
-def _create(found: dict[str, SavedSet], name: str, made: SavedSet) -> None:
+def _create(found: dict[str, ParsedSet], name: str, made: ParsedSet) -> None:
     """Make a set unless it is there; ``-exist`` asks for the same type and options even then."""
     there = found.setdefault(name, made)
     if (there.type, there.options) != (made.type, made.options):
