@@ -128,7 +128,7 @@ def _show_refusals(lab: Lab) -> None:
     for column in ("case", "destination", "the client sees"):
         table.add_column(column)
     for label, client, address, port in REFUSED:
-        table.add_row(label, f"{address} {port}/tcp", _describe(dial(lab.host(client), address, port)))
+        table.add_row(label, f"{address} {port}/tcp", _describe(dial(lab.host(client), address, port, timeout=1.0)))
     console.print(table)
 
 
