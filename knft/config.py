@@ -1,7 +1,6 @@
 """Config: the settings of the proxy; flags are named as kube-proxy's (docs/behaviour/configuration.md)."""
 
 import re
-from fractions import Fraction
 from typing import Literal
 
 from msgspec import Struct
@@ -70,37 +69,6 @@ class Config(Struct, frozen=True):
         if any(addresses.is_zero_network(cidr) for cidr in cidrs):
             return True
         return not cidrs and PRIMARY not in self.nodeport_addresses
-
-
-LONGEST_SECONDS = 366 * 86400.0
-"""Nobody means a longer pause, and the system's timers end somewhere."""
-
-_UNITS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|μs|ns)")
-_LONGEST_TEXT = 100
-
-
-def nanoseconds(text: str) -> int | None:
-    """Return what a Go duration without a sign means, as in ``1m30s``, or None where ``text`` is none."""
-    if text == "0":
-        return 0
-    parts = list(_PART.finditer(text[:_LONGEST_TEXT]))
-    if not parts or "".join(part.group() for part in parts) != text:
-        return None
-    return sum(int(Fraction(part.group(1)) * _UNITS[part.group(2)]) for part in parts)
-
-
-def parse_duration(flag: str, text: str) -> float:
-    """Return the seconds that a Go duration means, as in ``1m30s``; raise UsageError naming ``flag``."""
-    found = nanoseconds(text)
-    if found is None:
-        msg = f"{flag}: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
-        raise UsageError(msg)
-    seconds = found / 1e9
-    if seconds > LONGEST_SECONDS:
-        msg = f"{flag}: {text!r} is longer than a year"
-        raise UsageError(msg)
-    return seconds
 
 
 def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from knft.config import (
     Config,
     parse_addresses,
     parse_cluster_cidrs,
-    parse_duration,
     parse_networks,
     parse_nodeport_addresses,
 )
+from knft.durations import parse_seconds
 from knft.errors import UsageError
 from knft.families import Family
-from tests.support.kube_objects import table
+from tests.support.kube_objects import parametrize_rows
 
 Parser = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
@@ -42,7 +42,7 @@ DURATIONS = {
 
 @pytest.mark.parametrize(("text", "expected"), DURATIONS.items())
 def test_durations_are_written_as_in_go(text: str, expected: float) -> None:
-    assert pytest.approx(expected) == parse_duration("--sync-period", text)
+    assert pytest.approx(expected) == parse_seconds("--sync-period", text)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_durations_are_written_as_in_go(text: str, expected: float) -> None:
 def test_what_is_no_duration_is_refused_by_flag_and_text(text: str) -> None:
     expected = f"--sync-period: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
     with pytest.raises(UsageError) as raised:
-        parse_duration("--sync-period", text)
+        parse_seconds("--sync-period", text)
     assert expected == str(raised.value)
 
 
@@ -114,7 +114,7 @@ GOOD = {
 }
 
 
-@table(GOOD)
+@parametrize_rows(GOOD)
 def test_lists_are_canonical_and_in_the_order_given(row: Good) -> None:
     assert row.expected == row.parse("--flag", row.given)
 
@@ -160,7 +160,7 @@ BAD = {
 }
 
 
-@table(BAD)
+@parametrize_rows(BAD)
 def test_what_cannot_be_meant_is_refused_by_flag_and_text(row: Bad) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {row.message}")):
         row.parse("--some-flag", row.given)
@@ -188,7 +188,7 @@ NODE_PORTS = {
 }
 
 
-@table(NODE_PORTS)
+@parametrize_rows(NODE_PORTS)
 def test_nodeport_addresses_of_each_family(row: NodePorts) -> None:
     config = Config("node-1", nodeport_addresses=row.given)
     found = [(config.nodeport_cidrs(family), config.nodeports_on_all_addresses(family)) for family in Family]

@@ -1,5 +1,4 @@
-"""Where objects come from: decoded once, at the door, and checked there.
+"""Sources of objects: decode Kubernetes manifests and check them at the entrance.
 
-What cannot be meant is reported, with file, object and field, and is absent further in. Nothing here tracks, decides or
-knows nftables.
+Invalid objects are reported with file, object and field, and are not passed on. No tracking, no decisions, no nftables.
 """

@@ -1,6 +1,6 @@
-"""Catalogue: which objects a set of files holds, and what changes when one of them does.
+"""Catalogue: the objects of a set of files, and the changes when a file changes.
 
-Two files, or two documents of one, may hold the same object; the first in the order of paths and documents counts.
+If several documents define an object, the first in the order of paths and documents is used.
 """
 
 from typing import NamedTuple
@@ -14,18 +14,18 @@ from knft.source.files import format_path
 
 
 class ObjectKey(NamedTuple):
-    """What makes two objects the same one."""
+    """The identity of an object."""
 
     kind: str
     name: NamespacedName
 
     def __str__(self) -> str:
-        """Return the object as a person would name it."""
+        """Return the object's kind and name for a message."""
         return f"{self.kind} {str(self.name).lstrip('/')}"
 
 
 class ManifestLocation(NamedTuple):
-    """Where an object stands: its file, its number among the file's objects, and words for that."""
+    """The location of an object: file, number in the file, and a description for messages."""
 
     path: str
     number: int
@@ -33,18 +33,19 @@ class ManifestLocation(NamedTuple):
 
 
 class Conflict(Struct, frozen=True):
-    """Two documents of one name that say different things; ``used`` is the one that counts."""
+    """Two documents define an object differently; ``used`` is the one in use."""
 
     key: ObjectKey
     used: ManifestLocation
     ignored: ManifestLocation
 
     def __str__(self) -> str:
-        """Return a sentence for the operator about the document that does not count."""
+        """Return a message about the document that is ignored."""
         used, ignored = self.used, self.ignored
         if used.path == ignored.path:
-            return f"{self.key}: {ignored.description} and {used.description} of this file differ; {used.description} counts"
-        return f"{self.key}: {format_path(used.path)} has it too, and they differ; that one counts"
+            differing = f"{ignored.description} and {used.description} of this file differ"
+            return f"{self.key}: {differing}; using {used.description}"
+        return f"{self.key}: {format_path(used.path)} defines it differently; using that definition"
 
 
 class Catalogue:
@@ -53,10 +54,10 @@ class Catalogue:
     def __init__(self) -> None:
         """Start without files."""
         self._keys: dict[str, tuple[ObjectKey, ...]] = {}
-        self._places: dict[ObjectKey, dict[ManifestLocation, KubeObject]] = {}
+        self._locations: dict[ObjectKey, dict[ManifestLocation, KubeObject]] = {}
 
     def put(self, path: str, decoded: DecodedManifest) -> list[ObjectChange]:
-        """Replace what ``path`` holds; return what that changes."""
+        """Replace the objects of ``path``; return the resulting changes."""
         found = {
             ManifestLocation(path, index, where): (ObjectKey(type(item).__name__, item.key), item)
             for index, (item, where) in enumerate(zip(decoded.objects, decoded.locations, strict=True))
@@ -64,35 +65,35 @@ class Catalogue:
         touched = dict.fromkeys((*self._keys.get(path, ()), *(key for key, _ in found.values())))
         before = {key: self._current(key) for key in touched}
         for key in self._keys.pop(path, ()):
-            places = self._places[key]
-            self._places[key] = {place: item for place, item in places.items() if place.path != path}
-        for place, (key, item) in found.items():
-            self._places.setdefault(key, {})[place] = item
+            locations = self._locations[key]
+            self._locations[key] = {location: item for location, item in locations.items() if location.path != path}
+        for location, (key, item) in found.items():
+            self._locations.setdefault(key, {})[location] = item
         self._keys[path] = tuple(dict.fromkeys(key for key, _ in found.values()))
         for key in touched:
-            if not self._places[key]:
-                del self._places[key]
+            if not self._locations[key]:
+                del self._locations[key]
         return [ObjectChange(before[key], after) for key in touched if (after := self._current(key)) != before[key]]
 
     def remove(self, path: str) -> list[ObjectChange]:
-        """Forget a file; return what that changes."""
+        """Remove a file; return the resulting changes."""
         changes = self.put(path, DecodedManifest(()))
         del self._keys[path]
         return changes
 
     def conflicts(self, path: str) -> list[Conflict]:
-        """Return where documents of ``path`` and others of the same name disagree."""
+        """Return the objects of ``path`` that another document defines differently."""
         found = []
         for key in self._keys.get(path, ()):
-            places = sorted(self._places[key])
-            used = places[0]
+            locations = sorted(self._locations[key])
+            used = locations[0]
             found += [
-                Conflict(key, used, place)
-                for place in places[1:]
-                if self._places[key][place] != self._places[key][used]
+                Conflict(key, used, location)
+                for location in locations[1:]
+                if self._locations[key][location] != self._locations[key][used]
             ]
         return found
 
     def _current(self, key: ObjectKey) -> KubeObject | None:
-        places = self._places.get(key)
-        return places[min(places)] if places else None
+        locations = self._locations.get(key)
+        return locations[min(locations)] if locations else None

@@ -1,6 +1,6 @@
-"""From bytes to objects: YAML documents or JSON, Lists taken apart, each object checked by itself.
+"""Decoding: from bytes to objects. Reads YAML documents or JSON, splits Lists, and checks each object by itself.
 
-No exception leaves here but SourceError, and that only where the bytes are no documents at all.
+Raises nothing but SourceError, and only if the bytes are neither YAML nor JSON.
 """
 
 from collections import Counter
@@ -24,22 +24,22 @@ KINDS: dict[tuple[str, str], type[KubeObject]] = {
     ("networking.k8s.io/v1", "ServiceCIDR"): ServiceCIDR,
     ("networking.k8s.io/v1beta1", "ServiceCIDR"): ServiceCIDR,
 }
-"""The kinds that are read, by apiVersion and kind."""
+"""The supported kinds, by apiVersion and kind."""
 
 MAX_PROBLEMS_PER_OBJECT = 10
-"""How many sentences are said about one object."""
+"""How many problems of one object are reported."""
 _SCHEMA_DEPTH = 10
-"""Deeper than any field that is read."""
+"""More than the depth of any supported field."""
 
 _LISTS: dict[tuple[str, str], tuple[str, str]] = {(version, f"{kind}List"): (version, kind) for version, kind in KINDS}
 _SPELLINGS = {kind.casefold(): kind for _, kind in KINDS}
 
 
 class DecodedManifest(Struct, frozen=True):
-    """What one file holds.
+    """The content of one file.
 
-    ``places`` says where in the file each object stands. ``problems`` are sentences about objects that were left
-    out, or of which a part was; ``skipped`` counts objects of kinds that knft does not read.
+    ``locations`` describes where in the file each object is. ``problems`` are messages about objects that were skipped,
+    or used without an invalid part. ``skipped`` counts objects of unsupported kinds.
     """
 
     objects: tuple[KubeObject, ...]
@@ -49,14 +49,14 @@ class DecodedManifest(Struct, frozen=True):
 
 
 class _Item(NamedTuple):
-    """An object that may be one, and words for its place in the file."""
+    """A document, or an item of a List, and a description of its location in the file."""
 
-    where: str
+    location: str
     value: Any
 
 
-class _Collected:
-    """What has been decoded so far."""
+class _Decoder:
+    """Collects decoded objects and problems."""
 
     def __init__(self) -> None:
         self.objects: list[KubeObject] = []
@@ -64,10 +64,10 @@ class _Collected:
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
 
-    def take(self, where: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
+    def decode_document(self, where: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
         if not isinstance(document, dict):
-            self.problems.append(f"{where}: {describe_type(document)} is not a Kubernetes object; left out")
+            self.problems.append(f"{where}: {describe_type(document)} is not a Kubernetes object; skipped")
             return
         kind = self._kind(where, document)
         if kind is None:
@@ -79,21 +79,21 @@ class _Collected:
             self.places.append(where)
 
     def _kind(self, where: str, document: dict[str, Any]) -> type[KubeObject] | None:
-        """Return the kind of a document that is to be read; what is not read is told or counted."""
+        """Return the type of a document; if it is not supported, report or count it and return None."""
         version, kind = document.get("apiVersion"), document.get("kind")
         for field, value in (("kind", kind), ("apiVersion", version)):
             if not isinstance(value, str) or not value:
-                said = "is missing" if value in (None, "") else f"is {describe_type(value)}, not text"
-                self.problems.append(f"{where}: {field} {said}; left out")
+                problem = "is missing" if value in (None, "") else f"is {describe_type(value)}, not text"
+                self.problems.append(f"{where}: {field} {problem}; skipped")
                 return None
-        wanted = KINDS.get((str(version), str(kind)))
-        if wanted is None:
-            self._pass_over(where, str(version), str(kind))
-        return wanted
+        object_type = KINDS.get((str(version), str(kind)))
+        if object_type is None:
+            self._report_unread_kind(where, str(version), str(kind))
+        return object_type
 
-    def _pass_over(self, where: str, version: str, kind: str) -> None:
+    def _report_unread_kind(self, where: str, version: str, kind: str) -> None:
         if kind == "List" and version == "v1":
-            self.problems.append(f"{where}: a List within a List is not read; left out")
+            self.problems.append(f"{where}: a List inside a List is not supported; skipped")
             return
         known = _SPELLINGS.get(kind.casefold())
         versions = tuple(dict.fromkeys(item for item, name in KINDS if name == known))
@@ -101,39 +101,43 @@ class _Collected:
             foreign = f" of {format_name(version)}" if known is not None else ""
             self.skipped[f"{format_name(kind)}{foreign}"] += 1
         elif kind != known:
-            self.problems.append(f"{where}: kind {format_value(kind)} is not read; {known} is; left out")
+            self.problems.append(f"{where}: unknown kind {format_value(kind)}; use {known}; skipped")
         else:
-            said = f"{kind} of apiVersion {format_value(version)} is not read, only of {join_alternatives(versions)}"
-            self.problems.append(f"{where}: {said}; left out")
+            problem = (
+                f"{kind} of apiVersion {format_value(version)} is not supported; use {join_alternatives(versions)}"
+            )
+            self.problems.append(f"{where}: {problem}; skipped")
 
 
 def decode_object(where: str, document: dict[str, Any], kind: type[KubeObject]) -> tuple[KubeObject | None, list[str]]:
-    """Return the object that a document is, None where it has to be left out, and sentences about what is wrong."""
+    """Return the object of a document, or None if it is invalid, and messages about its problems."""
     name = object_name(where, kind.__name__, document)
     found = _convert(document, kind)
-    wrong = [found] if isinstance(found, tuple) else fatal_problems(found)
-    if wrong or isinstance(found, tuple):
-        return None, format_problems(name, wrong, "; left out")
+    problems = [found] if isinstance(found, tuple) else fatal_problems(found)
+    if problems or isinstance(found, tuple):
+        return None, format_problems(name, problems, "; skipped")
     found, passed_over = without_invalid_parts(found)
     return found, format_problems(name, passed_over, "")
 
 
-def format_problems(name: str, wrong: list[FieldProblem], end: str) -> list[str]:
-    """Return what is said about an object: a sentence for each fault, but not without end."""
-    said = [f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in wrong[:MAX_PROBLEMS_PER_OBJECT]]
-    if len(wrong) > MAX_PROBLEMS_PER_OBJECT:
-        said.append(f"{name}: {len(wrong) - MAX_PROBLEMS_PER_OBJECT} more of this kind")
-    return said
+def format_problems(name: str, problems: list[FieldProblem], end: str) -> list[str]:
+    """Return a message for each problem of an object, up to ``MAX_PROBLEMS_PER_OBJECT``."""
+    messages = [
+        f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in problems[:MAX_PROBLEMS_PER_OBJECT]
+    ]
+    if len(problems) > MAX_PROBLEMS_PER_OBJECT:
+        messages.append(f"{name}: {len(problems) - MAX_PROBLEMS_PER_OBJECT} more problems")
+    return messages
 
 
 def decode(data: bytes) -> DecodedManifest:
-    """Read every object in ``data``; raise SourceError where it is neither YAML nor JSON."""
-    collected = _Collected()
+    """Decode all objects in ``data``; raise SourceError if it is neither YAML nor JSON."""
+    collected = _Decoder()
     for number, document in enumerate(_parse(data), start=1):
         where = f"document {number}"
-        collected.problems += [f"{where}: {remark}" for remark in document.warnings]
+        collected.problems += [f"{where}: {warning}" for warning in document.warnings]
         for item in _items(where, document.value):
-            collected.take(item.where, item.value)
+            collected.decode_document(item.location, item.value)
     return DecodedManifest(
         tuple(collected.objects),
         tuple(collected.problems),
@@ -144,7 +148,7 @@ def decode(data: bytes) -> DecodedManifest:
 
 def _parse(data: bytes) -> list[Document]:
     if not data.strip():
-        msg = "it is empty"
+        msg = "the file is empty"
         raise SourceError(msg)
     bare = data.removeprefix(b"\xef\xbb\xbf")
     if bare.lstrip()[:1] not in (b"{", b"["):
@@ -152,18 +156,19 @@ def _parse(data: bytes) -> list[Document]:
     try:
         return [Document(msgspec.json.decode(bare), ())]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # The library says so of half a surrogate pair, too. YAML would need long for a large file that was cut.
+        # A file that was cut off is not parsed as YAML, which is slow. msgspec calls half a surrogate pair truncated,
+        # too, but then the file ends with a bracket.
         if "truncated" in str(error) and bare.rstrip()[-1:] not in (b"}", b"]"):
-            msg = "not JSON: it ends in the middle of a value"
+            msg = "not JSON: it ends inside a value"
             raise SourceError(msg) from error
         return _flow_style(data, error)
     except RecursionError as error:
-        msg = "not JSON: values lie in each other too deep"
+        msg = "not JSON: values are nested too deeply"
         raise SourceError(msg) from error
 
 
 def _flow_style(data: bytes, json_error: Exception) -> list[Document]:
-    """Read YAML that begins as JSON does."""
+    """Parse YAML that starts like JSON."""
     try:
         return load(data)
     except SourceError as error:
@@ -180,12 +185,12 @@ def _items(where: str, document: Any) -> Iterator[_Item]:  # noqa: ANN401 - mani
         return
     items = document.get("items")
     if not isinstance(items, list | None):
-        # An object that is not in a list, or something else that is no object either.
+        # A single object instead of a list, or another value: reported as such.
         items = [items]
     member = _LISTS.get((document.get("apiVersion", ""), document["kind"]))
     for index, item in enumerate(items or ()):
         if member is not None and isinstance(item, dict):
-            # The API server leaves these two out of the items of a typed list.
+            # The API server omits these two fields in the items of a typed list.
             yield _Item(f"{where}, items[{index}]", {"apiVersion": member[0], "kind": member[1], **item})
         else:
             yield _Item(f"{where}, items[{index}]", item)
@@ -199,12 +204,12 @@ def _is_list(document: dict[str, Any]) -> bool:
 
 
 def _convert(document: dict[str, Any], kind: type[KubeObject]) -> KubeObject | FieldProblem:
-    """Return the object, or why it is none."""
+    """Return the object, or the problem that makes it invalid."""
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError:
         pass
-    # The API takes a null for a field that is left out; that is rare enough to be looked for only now.
+    # In the API a null means an omitted field. It is rare, so nulls are removed only after a first failure.
     document = _without_nulls(document, _SCHEMA_DEPTH)
     try:
         return msgspec.convert(document, kind)

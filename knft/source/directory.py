@@ -1,7 +1,7 @@
 """A directory of manifests as a source of objects.
 
-Every ``*.yaml``, ``*.yml`` and ``*.json`` directly in it is read, as ``kubectl apply -f DIR`` does. A file that becomes
-unreadable keeps its last good objects until it is mended or removed; a directory that disappears keeps all of them.
+Reads every ``*.yaml``, ``*.yml`` and ``*.json`` directly in it, as ``kubectl apply -f DIR`` does. If a file becomes
+unreadable, its last valid objects stay until it is repaired or removed. If the directory disappears, all objects stay.
 """
 
 import os
@@ -24,82 +24,82 @@ POLLS_PER_SCAN = 5
 DEBOUNCE_MS = 200
 
 MAX_CONFLICTS = 10
-"""How many objects that stand elsewhere too are told of one file."""
+"""How many conflicts with other documents are reported for one file."""
 
 
 class ScanResult(Struct, frozen=True):
-    """What a look at the directory found new: changed objects, and sentences for the log."""
+    """The changed objects since the last scan, and messages: problems, and notices about skipped kinds."""
 
     changes: tuple[ObjectChange, ...]
     problems: tuple[str, ...]
     notices: tuple[str, ...] = ()
 
 
-class _Found:
-    """What a scan has found so far."""
+class _ScanBuilder:
+    """Collects the result of a scan."""
 
     def __init__(self) -> None:
         self.changes: list[ObjectChange] = []
         self.problems: list[str] = []
-        self.remarks: list[str] = []
+        self.notices: list[str] = []
 
-    def take(self, catalogue: Catalogue, name: str, path: str, decoded: DecodedManifest) -> None:
-        """Note what a file holds now; it is ``name`` in the catalogue."""
+    def add_file(self, catalogue: Catalogue, name: str, path: str, decoded: DecodedManifest) -> None:
+        """Add the content of a file, which is ``name`` in the catalogue."""
         self.changes += catalogue.put(name, decoded)
         self.problems += [f"{path}: {problem}" for problem in decoded.problems]
-        self.remarks += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
+        self.notices += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
 
     def scan(self) -> ScanResult:
-        return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.remarks))
+        return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.notices))
 
 
 class DirectorySource:
     """The manifests in one directory."""
 
     def __init__(self, path: str) -> None:
-        """``path`` is looked at by ``scan``, not before."""
+        """``path`` is read by ``scan``, not before."""
         self._path = Path(path)
         self._catalogue = Catalogue()
         self._signatures: dict[str, Signature | None] = {}
-        self._good: set[str] = set()
+        self._readable: set[str] = set()
         self._broken: dict[str, str] = {}
         self._names: list[str] | None = None
-        self._lost = False
+        self._is_gone = False
 
     def scan(self) -> ScanResult:
-        """Read what changed since the last scan; raise SourceError where the first finds no directory."""
+        """Read the files that changed since the last scan; raise SourceError if the first scan finds no directory."""
         try:
             with os.scandir(self._path) as entries:
                 names = sorted(entry.name for entry in entries if _is_manifest(entry.name))
         except OSError as error:
-            return self._directory_lost(error)
-        found = _Found()
+            return self._report_missing_directory(error)
+        found = _ScanBuilder()
         if not names and self._names != names:
             found.problems.append(_no_manifests(self._path))
-        self._names, self._lost = names, False
-        for name in sorted((self._signatures.keys() | self._good | self._broken.keys()) - set(names)):
+        self._names, self._is_gone = names, False
+        for name in sorted((self._signatures.keys() | self._readable | self._broken.keys()) - set(names)):
             self._forget(name, found)
         for name in names:
-            self._look_at(name, found)
+            self._scan_file(name, found)
         return found.scan()
 
-    def _directory_lost(self, error: OSError) -> ScanResult:
-        sentence = f"{format_path(self._path)}: cannot be read as a directory of manifests: {error.strerror}"
+    def _report_missing_directory(self, error: OSError) -> ScanResult:
+        message = f"{format_path(self._path)}: cannot read the manifest directory: {error.strerror}"
         if self._names is None:
-            raise SourceError(sentence) from error
-        if self._lost:
+            raise SourceError(message) from error
+        if self._is_gone:
             return ScanResult((), ())
-        self._lost = True
-        return ScanResult((), (f"{sentence}; the last good state stays",))
+        self._is_gone = True
+        return ScanResult((), (f"{message}; keeping the last valid objects",))
 
-    def _forget(self, name: str, found: _Found) -> None:
+    def _forget(self, name: str, found: _ScanBuilder) -> None:
         self._signatures.pop(name, None)
         self._broken.pop(name, None)
-        if name in self._good:
-            self._good.remove(name)
+        if name in self._readable:
+            self._readable.remove(name)
             found.changes += self._catalogue.remove(name)
 
-    def _look_at(self, name: str, found: _Found) -> None:
+    def _scan_file(self, name: str, found: _ScanBuilder) -> None:
         path = self._path / name
         signed = file_signature(path)
         if name in self._signatures and self._signatures[name] == signed:
@@ -109,33 +109,33 @@ class DirectorySource:
         except SourceError as error:
             self._signatures[name] = signed
             self._broken.pop(name, None)
-            self._note_broken(name, error, found)
+            self._report_broken(name, error, found)
         except OSError as error:
-            # Without a signature it is tried again by every scan: no event may tell that it can be read now.
+            # Without a signature every scan retries it: a change of permissions may cause no event.
             self._signatures.pop(name, None)
             if os.path.lexists(path):
-                self._note_broken(name, error, found)
+                self._report_broken(name, error, found)
         else:
             self._signatures[name] = signed
             self._broken.pop(name, None)
-            self._good.add(name)
-            found.take(self._catalogue, name, format_path(path), decoded)
+            self._readable.add(name)
+            found.add_file(self._catalogue, name, format_path(path), decoded)
             conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
             found.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 
-    def _note_broken(self, name: str, error: Exception, found: _Found) -> None:
-        end = "its last good objects stay" if name in self._good else "nothing of it is served"
-        sentence = f"{format_path(self._path / name)}: {error_reason(error)}; {end}"
-        if self._broken.get(name) != sentence:
-            self._broken[name] = sentence
-            found.problems.append(sentence)
+    def _report_broken(self, name: str, error: Exception, found: _ScanBuilder) -> None:
+        consequence = "keeping its last valid objects" if name in self._readable else "none of its objects are served"
+        message = f"{format_path(self._path / name)}: {error_reason(error)}; {consequence}"
+        if self._broken.get(name) != message:
+            self._broken[name] = message
+            found.problems.append(message)
 
     def watch(self, stop: threading.Event) -> Iterator[None]:
         """Yield whenever a scan may find something new, until ``stop`` is set."""
         real = os.path.realpath(self._path)
         for polls, paths in enumerate(watch_folders(self._watched_folders, stop, DEBOUNCE_MS), start=1):
             now = os.path.realpath(self._path)
-            has_event = paths is None or any(self._concerns(path, real) for path in paths)
+            has_event = paths is None or any(self._is_relevant(path, real) for path in paths)
             # A symlink above the directory that is replaced causes no event in it.
             if has_event or now != real or polls % POLLS_PER_SCAN == 0:
                 yield
@@ -146,8 +146,8 @@ class DirectorySource:
         folders = {os.path.realpath(self._path), str(self._path.absolute().parent)}
         return {folder for folder in folders if Path(folder).is_dir()}
 
-    def _concerns(self, path: str, real: str) -> bool:
-        """Tell whether an event is about the directory or what is in it: its parent is watched for renames alone."""
+    def _is_relevant(self, path: str, real: str) -> bool:
+        """Tell whether an event concerns the directory or its files. Its parent is watched only for renames."""
         return path in {real, str(self._path.absolute())} or str(Path(path).parent) == real
 
 
@@ -156,26 +156,26 @@ def _is_manifest(name: str) -> bool:
 
 
 def _no_manifests(path: Path) -> str:
-    return f"{format_path(path)}: holds no *.yaml, *.yml or *.json, so nothing is served"
+    return f"{format_path(path)}: contains no *.yaml, *.yml or *.json files; nothing is served"
 
 
 def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult:
-    """Read files, directories, and standard input for ``-``; raise SourceError where one cannot be read."""
-    catalogue, found = Catalogue(), _Found()
-    for path, named in _files(paths, found):
+    """Read files, directories, and standard input for ``-``; raise SourceError if one cannot be read."""
+    catalogue, found = Catalogue(), _ScanBuilder()
+    for path, is_explicit in _files(paths, found):
         try:
-            decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), named=named))
+            decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), is_explicit=is_explicit))
         except (OSError, SourceError) as error:
             msg = f"{format_path(path)}: {error_reason(error)}"
             raise SourceError(msg) from error
-        found.take(catalogue, path, format_path(path), decoded)
+        found.add_file(catalogue, path, format_path(path), decoded)
         conflicts = catalogue.conflicts(path)[:MAX_CONFLICTS]
         found.problems += [f"{format_path(item.ignored.path)}: {item}" for item in conflicts]
     return found.scan()
 
 
 def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | None], ...]:
-    """Return what changes when any of the files does that ``read_paths`` would read."""
+    """Return a value that changes if any file changes that ``read_paths`` would read."""
     found: list[Path] = []
     for path in map(Path, paths):
         try:
@@ -185,13 +185,13 @@ def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | No
     return tuple((str(path), file_signature(path)) for path in found)
 
 
-def _read(path: Path, *, named: bool) -> bytes:
-    """Read a file; also a pipe, if the user named it: a shell's ``<(command)``."""
-    return path.read_bytes() if named and (path.is_fifo() or path.is_char_device()) else read_manifest(path)
+def _read(path: Path, *, is_explicit: bool) -> bytes:
+    """Read a file. If the user named it, it may be a pipe, such as a shell's ``<(command)``."""
+    return path.read_bytes() if is_explicit and (path.is_fifo() or path.is_char_device()) else read_manifest(path)
 
 
-def _files(paths: Iterable[str], found: _Found) -> Iterator[tuple[str, bool]]:
-    """Yield every path, and whether it was named or only lies in a directory that was."""
+def _files(paths: Iterable[str], found: _ScanBuilder) -> Iterator[tuple[str, bool]]:
+    """Yield every path, and whether the user named it or it is in a named directory."""
     for path in paths:
         if path == "-" or not Path(path).is_dir():
             yield path, True
@@ -199,7 +199,7 @@ def _files(paths: Iterable[str], found: _Found) -> Iterator[tuple[str, bool]]:
         try:
             files = sorted(item for item in Path(path).iterdir() if _is_manifest(item.name))
         except OSError as error:
-            msg = f"{format_path(path)}: cannot be read as a directory of manifests: {error.strerror}"
+            msg = f"{format_path(path)}: cannot read the manifest directory: {error.strerror}"
             raise SourceError(msg) from error
         if not files:
             found.problems.append(_no_manifests(Path(path)))

@@ -1,4 +1,4 @@
-"""Why a document is not the object it says it is: the decoder's error in plain words, with the user's own value."""
+"""Readable messages for msgspec's errors, with the user's own value."""
 
 import re
 from functools import lru_cache
@@ -14,8 +14,8 @@ _INDEX = re.compile(r"\[([0-9]+)\]")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
-class _Found(NamedTuple):
-    """What an error is about: the field, its value, and what it should have been."""
+class _FieldValue(NamedTuple):
+    """The field of an error, its value, and the expected type."""
 
     field: str
     value: Any
@@ -23,13 +23,13 @@ class _Found(NamedTuple):
 
 
 def explain(document: dict[str, Any], kind: type[KubeObject], error: str) -> FieldProblem:
-    """Return the field that ``error`` (msgspec's) is about, and what is wrong with it."""
+    """Return the field of a msgspec error, and what is wrong with it."""
     what, _, path = error.partition(" - at `$")
     found = _find(document, _type_of(kind), path.rstrip("`"))
     missing = _MISSING.fullmatch(what)
     if missing is not None:
         return f"{found.field}.{missing[1]}".lstrip("."), "it is missing"
-    return found.field.lstrip("."), _sentence(found.value, found.expected) or what
+    return found.field.lstrip("."), _describe_problem(found.value, found.expected) or what
 
 
 @lru_cache
@@ -38,14 +38,14 @@ def _type_of(kind: type[KubeObject]) -> inspect.Type:
 
 
 def _bare(expected: inspect.Type) -> inspect.Type:
-    """Return a type without what does not matter here: that it may be null."""
+    """Return a type without ``| None``."""
     if isinstance(expected, inspect.UnionType):
         return _bare(next(item for item in expected.types if not isinstance(item, inspect.NoneType)))
     return expected
 
 
-def _find(value: Any, expected: inspect.Type, path: str) -> _Found:  # noqa: ANN401 - YAML has every type
-    """Follow msgspec's path, ``.spec.ports[0].port``, into the document and its type; field names may have dots."""
+def _find(value: Any, expected: inspect.Type, path: str) -> _FieldValue:  # noqa: ANN401 - YAML has every type
+    """Follow msgspec's path, such as ``.spec.ports[0].port``, in the document and its type; names may contain dots."""
     field = ""
     while path:
         inner = _bare(expected)
@@ -63,34 +63,34 @@ def _find(value: Any, expected: inspect.Type, path: str) -> _Found:  # noqa: ANN
             field, path = field + (f"['{name}']" if "/" in name else f".{name}"), path[len(name) + 1 :]
         else:
             break
-    return _Found(field, value, expected)
+    return _FieldValue(field, value, expected)
 
 
 def _begins(path: str, name: str) -> bool:
     return path.startswith(f".{name}") and path[len(name) + 1 : len(name) + 2] in ("", ".", "[")
 
 
-def _sentence(value: Any, expected: inspect.Type) -> str:  # noqa: ANN401 - YAML has every type
-    """Return what is wrong with ``value``; "" where no words are known."""
+def _describe_problem(value: Any, expected: inspect.Type) -> str:  # noqa: ANN401 - YAML has every type
+    """Return what is wrong with ``value``, or "" if unknown."""
     bare = _bare(expected)
     match bare:
         case inspect.Metadata():
             rule = str((bare.extra_json_schema or {}).get("description", ""))
-            return _sentence(value, bare.type) or f"{format_value(value)} is not {rule}"
+            return _describe_problem(value, bare.type) or f"{format_value(value)} is not {rule}"
         case inspect.LiteralType():
             return f"{format_value(value)} is not {join_alternatives(bare.values)}"
         case inspect.IntType():
-            return _number_sentence(value, bare)
+            return _describe_number_problem(value, bare)
         case inspect.StrType():
-            return _text_sentence(value, bare)
+            return _describe_text_problem(value, bare)
         case inspect.BoolType():
             return f"{format_value(value)} is not true or false"
         case _:
             wanted = "a list" if isinstance(bare, inspect.VarTupleType) else "a mapping"
-            return f"{_stands(value)}, and {wanted} has to stand here"
+            return f"{_describe_value(value)}, expected {wanted}"
 
 
-def _stands(value: object) -> str:
+def _describe_value(value: object) -> str:
     return (
         f"{format_value(value)} is {describe_type(value)}"
         if isinstance(value, str | int | float)
@@ -98,23 +98,23 @@ def _stands(value: object) -> str:
     )
 
 
-def _number_sentence(value: object, expected: inspect.IntType) -> str:
+def _describe_number_problem(value: object, expected: inspect.IntType) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{format_value(value)} is not from {expected.ge} to {expected.le}"
+        return f"{format_value(value)} is not between {expected.ge} and {expected.le}"
     if isinstance(value, WrittenFloat) and value.text.isdigit():
-        return f"{value.text} begins with 0, as octal numbers do, and is none; write it without the 0"
+        return f"{value.text} is not a valid octal number; remove the leading 0"
     quotes = ", without quotes" if isinstance(value, str) and value.isdigit() else ""
-    return f"{_stands(value)}, and a whole number has to stand here{quotes}"
+    return f"{_describe_value(value)}, expected a whole number{quotes}"
 
 
-def _text_sentence(value: object, expected: inspect.StrType) -> str:
+def _describe_text_problem(value: object, expected: inspect.StrType) -> str:
     if not isinstance(value, str):
         quotes = "" if isinstance(value, list | dict | None) else "; put it in quotes"
         if isinstance(value, bool):
-            quotes += " (to YAML, yes, no, on and off are booleans)"
-        return f"{_stands(value)}, and text has to stand here{quotes}"
+            quotes += " (in YAML, yes, no, on and off are booleans)"
+        return f"{_describe_value(value)}, expected text{quotes}"
     if expected.min_length and not value:
         return "it is empty"
     if expected.max_length is not None and len(value) > expected.max_length:
-        return f"it has {len(value)} characters, and {expected.max_length} is the most"
+        return f"it has {len(value)} characters, at most {expected.max_length} are allowed"
     return ""

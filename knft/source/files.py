@@ -1,4 +1,4 @@
-"""Reading files that somebody else makes: nothing is waited for, and nothing without end is read."""
+"""Reading of manifest files that other programs write, without blocking and with a size limit."""
 
 import os
 import stat
@@ -7,9 +7,9 @@ from pathlib import Path
 from knft.errors import SourceError
 
 MAX_BYTES = 256 << 20
-"""The largest file that is read; ten thousand Services with a hundred endpoints each need a tenth of it."""
+"""The largest file that is read. Ten thousand Services with a hundred endpoints each need a tenth of it."""
 
-_SORTS = (
+_FILE_TYPES = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
@@ -21,7 +21,7 @@ Signature = tuple[int, int, int, int, int]
 
 
 def file_signature(path: Path) -> Signature | None:
-    """Return what changes when a file does, or may be read where it could not; None where there is no file."""
+    """Return a value that changes if the file or its permissions change; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -30,27 +30,27 @@ def file_signature(path: Path) -> Signature | None:
 
 
 def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Return what a file holds; raise OSError or SourceError where it is not a file, or larger than ``limit`` bytes."""
-    _refuse(path.stat(), limit)
-    # Whatever takes the file's place now, opening it does not wait.
+    """Return a file's content; raise OSError, or SourceError if it is not a regular file or exceeds ``limit`` bytes."""
+    _check_file(path.stat(), limit)
+    # O_NONBLOCK, since a FIFO may have replaced the file in the meantime.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - there is a descriptor, not a path
-        _refuse(os.fstat(descriptor), limit)
+        _check_file(os.fstat(descriptor), limit)
         return file.read()
 
 
-def _refuse(status: os.stat_result, limit: int) -> None:
-    sort = next((words for applies, words in _SORTS if applies(status.st_mode)), None)
-    if sort is not None:
-        msg = f"it is {sort}, not a file"
+def _check_file(status: os.stat_result, limit: int) -> None:
+    file_type = next((words for applies, words in _FILE_TYPES if applies(status.st_mode)), None)
+    if file_type is not None:
+        msg = f"it is {file_type}, not a regular file"
         raise SourceError(msg)
     if status.st_size > limit:
-        msg = f"it has {status.st_size} bytes, and {limit} are the most that are read"
+        msg = f"it has {status.st_size} bytes; the limit is {limit}"
         raise SourceError(msg)
 
 
 def format_path(path: object) -> str:
-    """Return a path as a message may show it, in one line whatever characters it has."""
+    """Return a path for a message, in one line."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 

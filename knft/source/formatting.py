@@ -1,28 +1,28 @@
-"""Words for the operator: values of manifests in messages, always one line, never long."""
+"""Formatting of manifest values in messages: always short and in one line."""
 
 from typing import Any
 
 MAX_SHOWN_CHARACTERS = 60
-"""How many characters of a text a message shows."""
+"""How many characters of a text a message contains."""
 LONGEST_NAME = 253
 """How many characters a name has at the most."""
 _LONGEST_NUMBER_BITS = 128
 
 
 class WrittenInt(int):
-    """A whole number that is not written as Python would: 010, 0x1F90, 8_080."""
+    """An integer that is not written as in Python: 010, 0x1F90, 8_080."""
 
     text: str
 
 
 class WrittenFloat(float):
-    """A number with the user's own digits: 1.10."""
+    """A number with the digits of the manifest: 1.10."""
 
     text: str
 
 
 def format_value(value: object) -> str:
-    """Return a value as a message may show it: text in quotes, everything else in the words of YAML."""
+    """Return a value for a message: text in quotes, other values as in YAML."""
     match value:
         case str():
             return (
@@ -43,7 +43,7 @@ def format_value(value: object) -> str:
 
 
 def describe_type(value: object) -> str:
-    """Return what sort of value this is."""
+    """Return the type of a value, such as "a number"."""
     match value:
         case None:
             return "null"
@@ -60,7 +60,7 @@ def describe_type(value: object) -> str:
 
 
 def object_name(where: str, kind: str, document: dict[str, Any]) -> str:
-    """Return how a message names an object; by its place in the file if the document does not say who it is."""
+    """Return the name of an object for a message; its location in the file if it has no name."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
         return f"{where}: {kind}"
@@ -73,7 +73,7 @@ def _part(part: object) -> str:
 
 
 def format_name(text: str) -> str:
-    """Return a name without quotes, if it could be one."""
+    """Return a name without quotes if it looks like one, otherwise with quotes."""
     return text if 0 < len(text) <= LONGEST_NAME and text.isprintable() and " " not in text else format_value(text)
 
 

@@ -1,10 +1,10 @@
-"""Which objects are this proxy's business (A.6)."""
+"""Selection of the objects that this proxy handles (docs/behaviour/tracking.md#selection)."""
 
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service
 
 
 def is_selected(found: KubeObject, node_name: str) -> bool:
-    """Tell whether an object counts: Services of no other proxy, slices that are not headless, the own Node."""
+    """Tell whether to handle an object: no Services of other proxies, no headless slices, only this node's Node."""
     labels = found.metadata.proxy_labels
     match found:
         case Service():

@@ -1,8 +1,8 @@
-"""YAML documents as plain values, built from the parser's events.
+"""A YAML parser that returns plain values, built from PyYAML's events.
 
-PyYAML's own loaders recurse: a few thousand brackets end the process with a signal. Here nesting and what aliases stand
-for are bounded, a key that stands twice is told, and scalars mean what they mean to kubectl: YAML 1.1 without base 60
-(2001:1:0:0:0:0:0:1 is no number) and without timestamps, which are text in the API. It is faster, too.
+PyYAML's own loaders recurse: a few thousand brackets crash the process. This parser limits nesting and the expansion of
+aliases, reports duplicate keys, and reads scalars as kubectl does: YAML 1.1 without base 60 (2001:1:0:0:0:0:0:1 is not
+a number) and without timestamps, which are text in the API. It is also faster.
 """
 
 import re
@@ -15,15 +15,15 @@ from knft.errors import SourceError
 from knft.source.formatting import WrittenFloat, WrittenInt, format_name, format_value
 
 MAX_DEPTH = 100
-"""How deep values may lie within each other; objects of the API need a tenth of it."""
+"""Maximum nesting; API objects need a tenth of it."""
 MAX_ALIASED = 200_000
-"""How many values the aliases of one file may stand for ("billion laughs")."""
+"""Maximum number of values that aliases of one file expand to ("billion laughs")."""
 MAX_WARNINGS = 10
-"""How many keys that stand twice are told of one document."""
+"""How many duplicate keys of one document are reported."""
 _LONGEST_NUMBER = 64
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_WORDS: dict[str, Any] = {
+_KEYWORDS: dict[str, Any] = {
     spelled: value
     for value, words in ((None, ("null",)), (True, ("true", "yes", "on")), (False, ("false", "no", "off")))
     for word in words
@@ -40,14 +40,14 @@ _PLAIN_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "
 
 
 class Document(NamedTuple):
-    """A document's value, and sentences about what is odd in it."""
+    """A document's value, and warnings."""
 
     value: Any
     warnings: tuple[str, ...]
 
 
 class _Node(NamedTuple):
-    """A value, the number of values it is made of, and its text where it is a scalar."""
+    """A value, the number of values it contains, and its text if it is a scalar."""
 
     value: Any
     size: int
@@ -55,8 +55,8 @@ class _Node(NamedTuple):
     merge: bool = False
 
 
-class _Open:
-    """A mapping or a list whose end has not come yet."""
+class _OpenCollection:
+    """A mapping or list before its end event."""
 
     def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
         self.value = value
@@ -67,34 +67,34 @@ class _Open:
 
 
 def load(data: bytes) -> list[Document]:
-    """Return every document; raise SourceError where ``data`` is not YAML, or too deep, or a bomb."""
+    """Return all documents; raise SourceError if ``data`` is not YAML, is nested too deeply, or expands too much."""
     builder = _Builder()
     try:
         parser = _Loader(data)
         while (event := parser.get_event()) is not None:
-            builder.take(event)
+            builder.handle_event(event)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        msg = f"not YAML: {_words(error, data)}"
+        msg = f"not YAML: {_describe_error(error, data)}"
         raise SourceError(msg) from error
     return builder.documents
 
 
 class _Builder:
-    """Values out of events, without recursion."""
+    """Builds values from events, without recursion."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
-        self._open: list[_Open] = []
+        self._open: list[_OpenCollection] = []
         self._anchors: dict[str, _Node] = {}
         self._root: Any = None
-        self._remarks: list[str] = []
+        self._warnings: list[str] = []
         self._aliased = 0
 
-    def take(self, event: Any) -> None:  # noqa: ANN401 - the library's types say nothing
-        """Take in the parser's next event."""
+    def handle_event(self, event: Any) -> None:  # noqa: ANN401 - the library's types say nothing
+        """Handle the parser's next event."""
         kind = type(event)
         if kind is events.ScalarEvent:
-            self._take_scalar(event)
+            self._handle_scalar(event)
         elif kind is events.MappingStartEvent:
             self._start(event, {})
         elif kind is events.SequenceStartEvent:
@@ -102,13 +102,13 @@ class _Builder:
         elif kind in (events.MappingEndEvent, events.SequenceEndEvent):
             self._end(event)
         elif kind is events.AliasEvent:
-            self._take_alias(event)
+            self._handle_alias(event)
         elif kind is events.DocumentStartEvent:
-            self._anchors, self._root, self._remarks = {}, None, []
+            self._anchors, self._root, self._warnings = {}, None, []
         elif kind is events.DocumentEndEvent:
-            self.documents.append(Document(self._root, tuple(self._remarks)))
+            self.documents.append(Document(self._root, tuple(self._warnings)))
 
-    def _take_scalar(self, event: Any) -> None:  # noqa: ANN401
+    def _handle_scalar(self, event: Any) -> None:  # noqa: ANN401
         text, plain = event.value, event.implicit[0]
         if event.tag is not None:
             plain = _is_plain(event)
@@ -117,21 +117,21 @@ class _Builder:
             self._anchors[event.anchor] = node
         self._add(node, event)
 
-    def _take_alias(self, event: Any) -> None:  # noqa: ANN401
+    def _handle_alias(self, event: Any) -> None:  # noqa: ANN401
         node = self._anchors.get(event.anchor)
         if node is None:
-            raise _at(event, f"the alias *{format_name(event.anchor)} stands for nothing that has ended before it")
+            raise _error_at(event, f"undefined alias *{format_name(event.anchor)}")
         self._aliased += node.size
         if self._aliased > MAX_ALIASED:
-            raise _at(event, f"aliases stand for more than {MAX_ALIASED} values")
+            raise _error_at(event, f"aliases expand to more than {MAX_ALIASED} values")
         self._add(node, event)
 
     def _start(self, event: Any, value: dict[str, Any] | list[Any]) -> None:  # noqa: ANN401
         if event.tag not in (None, "!") and event.tag not in _TAGS:
-            raise _at(event, f"the tag {format_value(event.tag)} is not known")
+            raise _error_at(event, f"unknown tag {format_value(event.tag)}")
         if len(self._open) == MAX_DEPTH:
-            raise _at(event, f"values lie in each other more than {MAX_DEPTH} deep")
-        self._open.append(_Open(value, event.anchor))
+            raise _error_at(event, f"values are nested more than {MAX_DEPTH} deep")
+        self._open.append(_OpenCollection(value, event.anchor))
 
     def _end(self, event: Any) -> None:  # noqa: ANN401
         ended = self._open.pop()
@@ -154,23 +154,23 @@ class _Builder:
             inside.value.append(node.value)
         elif inside.key is None:
             if node.text is None:
-                raise _at(event, "a mapping or a list stands where a key has to be (an unfilled template?)")
+                raise _error_at(event, "expected a key, found a mapping or a list (an unfilled template?)")
             inside.key = node
         else:
             self._add_pair(inside, inside.key, node, event)
             inside.key = None
 
-    def _add_pair(self, inside: _Open, key: _Node, node: _Node, event: Any) -> None:  # noqa: ANN401
+    def _add_pair(self, inside: _OpenCollection, key: _Node, node: _Node, event: Any) -> None:  # noqa: ANN401
         if key.merge:
             parts = node.value if isinstance(node.value, list) else [node.value]
             if not all(isinstance(part, dict) for part in parts):
-                raise _at(event, "<< takes a mapping, or a list of mappings")
+                raise _error_at(event, "<< requires a mapping or a list of mappings")
             inside.merged += parts
             return
         name: Any = key.text
-        if name in inside.value and len(self._remarks) < MAX_WARNINGS:
+        if name in inside.value and len(self._warnings) < MAX_WARNINGS:
             line = event.start_mark.line + 1
-            self._remarks.append(f"line {line}: {format_value(name)} stands twice in one mapping; the last one counts")
+            self._warnings.append(f"line {line}: duplicate key {format_value(name)}; using the last value")
         inside.value[name] = node.value
 
 
@@ -179,19 +179,19 @@ def _is_plain(event: Any) -> bool:  # noqa: ANN401
         return False
     if event.tag in _PLAIN_TAGS:
         return True
-    raise _at(event, f"the tag {format_value(event.tag)} is not known")
+    raise _error_at(event, f"unknown tag {format_value(event.tag)}")
 
 
 def is_text(scalar: str) -> bool:
-    """Tell whether a scalar without quotes means its own text."""
+    """Tell whether a scalar without quotes is text."""
     return isinstance(_scalar(scalar), str)
 
 
 def _scalar(text: str) -> Any:  # noqa: ANN401 - YAML has every type
-    """Return what a plain scalar means."""
+    """Return the value of a plain scalar."""
     if text[:1] in _NUMBER_STARTS and len(text) <= _LONGEST_NUMBER:
         return _number(text)
-    return _WORDS.get(text, text)
+    return _KEYWORDS.get(text, text)
 
 
 def _number(text: str) -> Any:  # noqa: ANN401
@@ -208,21 +208,21 @@ def _number(text: str) -> Any:  # noqa: ANN401
 
 
 def _written(number: WrittenInt | WrittenFloat, text: str) -> int | float:
-    """Return a number that remembers how it was written, where that is not how Python writes it."""
+    """Return a number that remembers its spelling, if that differs from Python's."""
     if text == str(number):
         return int(number) if isinstance(number, int) else float(number)
     number.text = text
     return number
 
 
-def _at(event: Any, words: str) -> yaml.MarkedYAMLError:  # noqa: ANN401
+def _error_at(event: Any, words: str) -> yaml.MarkedYAMLError:  # noqa: ANN401
     return yaml.MarkedYAMLError(problem=words, problem_mark=event.start_mark)
 
 
-def _words(error: Exception, data: bytes) -> str:
-    """Return where and what is wrong, in one line; the library's words where they are good."""
+def _describe_error(error: Exception, data: bytes) -> str:
+    """Return the position and the problem, in one line; in the library's words if these are clear."""
     if isinstance(error, yaml.reader.ReaderError):
-        return f"byte {error.position + 1}: {error.reason} (is it text in UTF-8?)"
+        return f"byte {error.position + 1}: {error.reason} (is it UTF-8 text?)"
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())
     mark = error.problem_mark
@@ -230,5 +230,5 @@ def _words(error: Exception, data: bytes) -> str:
     lines = data.splitlines()
     tab = b"\t" in lines[mark.line][: mark.column + 1] if mark.line < len(lines) else False
     if tab and "cannot start" in str(error.problem):
-        return f"line {mark.line + 1}: a tab indents the line, and YAML takes spaces only"
+        return f"line {mark.line + 1}: tab used for indentation; YAML allows only spaces"
     return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}"

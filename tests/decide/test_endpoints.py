@@ -7,7 +7,7 @@ import pytest
 from knft.decide.endpoints import categorize_endpoints
 from knft.model.plan import CategorizedEndpoints
 from knft.model.service_port import ServicePort
-from tests.support.kube_objects import NODE, endpoints, table
+from tests.support.kube_objects import NODE, endpoints, parametrize_rows
 
 CLUSTER = ServicePort("10.96.0.1", 80, "TCP")
 NODE_PORT = ServicePort("10.96.0.1", 80, "TCP", node_port=30080)
@@ -129,22 +129,22 @@ def _check(row: Row) -> None:
     assert (row.cluster, row.local, row.reachable, row.has_any) == _octets(found)
 
 
-@table(HINTS)
+@parametrize_rows(HINTS)
 def test_zone_hints_choose_endpoints_of_this_zone_where_they_are_complete(row: Row) -> None:
     _check(row)
 
 
-@table(POLICIES)
+@parametrize_rows(POLICIES)
 def test_policies_choose_between_all_endpoints_and_those_on_this_node(row: Row) -> None:
     _check(row)
 
 
-@table(NODE_HINTS)
+@parametrize_rows(NODE_HINTS)
 def test_node_hints_come_before_zone_hints(row: Row) -> None:
     _check(row)
 
 
-@table(STEPS)
+@parametrize_rows(STEPS)
 def test_each_step_of_the_choice(row: Row) -> None:
     _check(row)
 

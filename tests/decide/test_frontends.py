@@ -11,7 +11,7 @@ from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.model.service_port import ServicePort
 from knft.protocols import Protocol
-from tests.support.kube_objects import port_name, steady, table
+from tests.support.kube_objects import parametrize_rows, port_name, steady
 
 VIP, SHARED = "192.0.2.1", "203.0.113.9"
 OLD, YOUNG = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
@@ -68,7 +68,7 @@ CLAIMS = {
 }
 
 
-@table(CLAIMS)
+@parametrize_rows(CLAIMS)
 def test_a_service_port_claims_each_frontend_once_as_the_strongest_kind(row: Claims) -> None:
     assert row.expected == claimed_frontends(row.port)
 
@@ -130,7 +130,7 @@ CONTESTS = {
 }
 
 
-@table(CONTESTS)
+@parametrize_rows(CONTESTS)
 def test_kind_comes_before_age_and_age_before_name(row: Contest) -> None:
     """The loser keeps what nobody else claims; who came first to the ledger does not matter."""
     asked = {A: row.a, B: row.b}
@@ -209,7 +209,7 @@ AFFECTED = {
 }
 
 
-@table(AFFECTED)
+@parametrize_rows(AFFECTED)
 def test_a_claim_tells_who_gains_or_loses_by_it(row: Affected) -> None:
     ledger = FrontendClaims()
     ledger.claim(A, row.a)

@@ -11,7 +11,7 @@ from knft.delta.diff import ContentsDiff, diff_contents
 from knft.delta.programmed import MAX_DELAY_SECONDS, EmptiedChain, ProgrammedContents
 from knft.nft.expressions import Drop, Goto, Rule
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
-from tests.support.kube_objects import steady, table
+from tests.support.kube_objects import parametrize_rows, steady
 
 Elements = dict[str, dict[Key, Value]]
 Wanted = dict[str, Contents | None]
@@ -129,7 +129,7 @@ DELTAS = {
 }
 
 
-@table(DELTAS)
+@parametrize_rows(DELTAS)
 def test_the_difference_names_each_element_that_differs(row: Delta) -> None:
     assert ContentsDiff(row.removed, row.added) == diff_contents(row.old, row.new)
 
@@ -175,7 +175,7 @@ SHARINGS = {
 }
 
 
-@table(SHARINGS)
+@parametrize_rows(SHARINGS)
 def test_a_shared_member_comes_with_its_first_owner_and_goes_with_its_last(row: Sharing) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply(dict.fromkeys(row.holders, SHARED))

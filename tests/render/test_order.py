@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from knft.nft.objects import Array, Target
 from knft.render.order import stable_order
-from tests.support.kube_objects import steady, table
+from tests.support.kube_objects import parametrize_rows, steady
 
 
 def _array(text: str) -> Array:
@@ -55,7 +55,7 @@ EXAMPLES = {
 }
 
 
-@table(EXAMPLES)
+@parametrize_rows(EXAMPLES)
 def test_targets_keep_indexes_and_the_last_ones_fill_gaps(row: Row) -> None:
     assert _targets(row.expected) == stable_order(_array(row.previous), _targets(row.targets))
 

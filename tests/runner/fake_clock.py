@@ -9,7 +9,7 @@ HUNG = 10.0
 """Seconds after which a test gives up on a thread that will never come; nothing else reads the machine's clock."""
 
 
-class HeldClock:
+class FakeClock:
     """A ``Clock`` whose time passes only when the test says so."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class HeldClock:
                 return
 
 
-class HeldRunner:
+class RunnerThread:
     """A BoundedFrequencyRunner in a thread; ``starts`` are the times at which its runs began."""
 
     def __init__(
@@ -80,7 +80,7 @@ class HeldRunner:
         jitter: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Runs numbered in ``failing`` fail; each lasts ``duration`` and calls ``during`` with its number."""
-        self.clock = HeldClock()
+        self.clock = FakeClock()
         self.starts: list[float] = []
         self.runner = BoundedFrequencyRunner(self._run, intervals, self.clock, jitter)
         self._failing, self._duration, self._during = frozenset(failing), duration, during

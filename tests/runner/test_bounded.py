@@ -7,8 +7,8 @@ import pytest
 
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import MonotonicClock
-from tests.runner.fake_clock import HUNG, HeldRunner
-from tests.support.kube_objects import table
+from tests.runner.fake_clock import HUNG, RunnerThread
+from tests.support.kube_objects import parametrize_rows
 
 USUAL = Intervals(minimum=1, retry=5, maximum=10)
 RETRY_SHORTER = Intervals(minimum=2, retry=1, maximum=10)
@@ -66,7 +66,7 @@ RETRIES = {
 
 
 def _starts(row: Row) -> tuple[float, ...]:
-    held = HeldRunner(row.intervals, failing=row.failing, duration=row.duration)
+    held = RunnerThread(row.intervals, failing=row.failing, duration=row.duration)
     held.start()
     held.request_at(*row.requests)
     held.clock.advance_to(row.until)
@@ -74,12 +74,12 @@ def _starts(row: Row) -> tuple[float, ...]:
     return tuple(held.starts)
 
 
-@table(MAIN)
+@parametrize_rows(MAIN)
 def test_it_runs_when_asked_but_not_too_often_and_by_itself_but_not_too_rarely(row: Row) -> None:
     assert row.starts == _starts(row)
 
 
-@table(RETRIES)
+@parametrize_rows(RETRIES)
 def test_it_tries_again_after_a_failure(row: Row) -> None:
     assert row.starts == _starts(row)
 
@@ -90,7 +90,7 @@ def test_requests_during_a_run_cause_exactly_one_more(requests: int) -> None:
         for _ in range(requests if number == 0 else 0):
             held.runner.request()
 
-    held = HeldRunner(USUAL, duration=2, during=during)
+    held = RunnerThread(USUAL, duration=2, during=during)
     held.start()
     held.request_at(0)
     held.clock.advance_to(14.999)
@@ -99,7 +99,7 @@ def test_requests_during_a_run_cause_exactly_one_more(requests: int) -> None:
 
 
 def test_a_request_during_a_failing_run_comes_before_the_retry() -> None:
-    held = HeldRunner(USUAL, failing=(0,), during=lambda number: held.runner.request() if number == 0 else None)
+    held = RunnerThread(USUAL, failing=(0,), during=lambda number: held.runner.request() if number == 0 else None)
     held.start()
     held.request_at(0)
     held.clock.advance_to(10.999)
@@ -110,7 +110,7 @@ def test_a_request_during_a_failing_run_comes_before_the_retry() -> None:
 @pytest.mark.parametrize(("jitter", "second"), [(0.0, 5), (0.5, 5.5), (1.0, 6)])
 def test_a_retry_is_put_off_by_up_to_a_fifth(jitter: float, second: float) -> None:
     """Nodes that fail together do not try again together; a success is not put off."""
-    held = HeldRunner(USUAL, failing=(0,), jitter=lambda: jitter)
+    held = RunnerThread(USUAL, failing=(0,), jitter=lambda: jitter)
     held.start()
     held.request_at(0)
     held.clock.advance_to(second + 10)
@@ -121,7 +121,7 @@ def test_a_retry_is_put_off_by_up_to_a_fifth(jitter: float, second: float) -> No
 @pytest.mark.parametrize(("within", "starts"), [(3, [0, 3, 13]), (0.5, [0, 1, 11]), (30, [0, 10, 20])])
 def test_a_run_may_ask_for_the_next_one_within_some_time(within: float, starts: list[float]) -> None:
     """Not before the minimum, and never later than without asking; it counts once."""
-    held = HeldRunner(USUAL, during=lambda number: held.runner.request_within(within) if number == 0 else None)
+    held = RunnerThread(USUAL, during=lambda number: held.runner.request_within(within) if number == 0 else None)
     held.start()
     held.request_at(0)
     held.clock.advance_to(starts[-1])
@@ -145,9 +145,9 @@ STOPS = {
 }
 
 
-@table(STOPS)
+@parametrize_rows(STOPS)
 def test_a_stop_ends_the_loop_without_another_run(row: Stop) -> None:
-    held = HeldRunner(USUAL)
+    held = RunnerThread(USUAL)
     held.start()
     held.request_at(*row.requests)
     held.clock.advance_to(row.at)
@@ -157,7 +157,7 @@ def test_a_stop_ends_the_loop_without_another_run(row: Stop) -> None:
 
 
 def test_a_stop_during_a_run_lets_it_end_and_is_the_last() -> None:
-    held = HeldRunner(USUAL, duration=2, during=lambda _: held.runner.stop())
+    held = RunnerThread(USUAL, duration=2, during=lambda _: held.runner.stop())
     held.start()
     held.request_at(0)
     assert held.clock.settle()
@@ -165,7 +165,7 @@ def test_a_stop_during_a_run_lets_it_end_and_is_the_last() -> None:
 
 
 def test_a_stop_before_the_loop_leaves_it_nothing_to_do() -> None:
-    held = HeldRunner(USUAL)
+    held = RunnerThread(USUAL)
     held.runner.request()
     held.runner.stop()
     held.start()
@@ -191,7 +191,7 @@ class _StopsBehindTheBack(threading.Event):
 
 def test_a_stop_between_two_statements_of_the_loop_is_not_lost() -> None:
     """Otherwise the process ends as late as the longest pause, which may be an hour."""
-    held = HeldRunner(USUAL)
+    held = RunnerThread(USUAL)
     held.runner._stop = _StopsBehindTheBack(held.runner)
     held.start()
     held.request_at(0)
@@ -222,7 +222,7 @@ REAL = {
 }
 
 
-@table(REAL)
+@parametrize_rows(REAL)
 def test_on_the_machines_clock_runs_come_one_after_another(row: Real) -> None:
     """Order and number only: how long anything takes is the machine's affair."""
     happened: list[str] = []

@@ -3,8 +3,16 @@
 from pathlib import Path
 
 from knft.source.directory import DirectorySource
-from tests.support.bad_manifests import GOOD, Row, check_among_good_ones, endpoint_slice, look, service, text
-from tests.support.kube_objects import table
+from tests.support.bad_manifests import (
+    VALID_CLUSTER_IPS,
+    Row,
+    check_problems,
+    endpoint_slice,
+    scan_and_render,
+    service,
+    text,
+)
+from tests.support.kube_objects import parametrize_rows
 
 STILL = frozenset({"10.96.0.9"})
 
@@ -18,25 +26,25 @@ def _kind(version: object, kind: object) -> str:
 
 
 DOCUMENTS = {
-    "a list": Row("[a, b]", ("document 2: a list is not a Kubernetes object; left out",)),
-    "text": Row("web", ("document 2: text is not a Kubernetes object; left out",)),
-    "a number": Row("8080", ("document 2: a number is not a Kubernetes object; left out",)),
+    "a list": Row("[a, b]", ("document 2: a list is not a Kubernetes object; skipped",)),
+    "text": Row("web", ("document 2: text is not a Kubernetes object; skipped",)),
+    "a number": Row("8080", ("document 2: a number is not a Kubernetes object; skipped",)),
     "nothing": Row("# only words\n", ()),
-    "no kind": Row("apiVersion: v1", ("document 2: kind is missing; left out",)),
-    "a kind that is a list": Row(_kind("v1", ["Service"]), ("document 2: kind is a list, not text; left out",)),
-    "no apiVersion": Row("kind: Service", ("document 2: apiVersion is missing; left out",)),
+    "no kind": Row("apiVersion: v1", ("document 2: kind is missing; skipped",)),
+    "a kind that is a list": Row(_kind("v1", ["Service"]), ("document 2: kind is a list, not text; skipped",)),
+    "no apiVersion": Row("kind: Service", ("document 2: apiVersion is missing; skipped",)),
     "an apiVersion that is a number": Row(
-        _kind(1, "Service"), ("document 2: apiVersion is a number, not text; left out",)
+        _kind(1, "Service"), ("document 2: apiVersion is a number, not text; skipped",)
     ),
     "an apiVersion that is a list, of a List": Row(
-        "apiVersion: []\nkind: List\nitems: []", ("document 2: apiVersion is a list, not text; left out",)
+        "apiVersion: []\nkind: List\nitems: []", ("document 2: apiVersion is a list, not text; skipped",)
     ),
     "an unknown version of a kind": Row(
         _kind("discovery.k8s.io/v1beta1", "EndpointSlice"),
         (
             (
-                "document 2: EndpointSlice of apiVersion 'discovery.k8s.io/v1beta1' is not read, "
-                "only of discovery.k8s.io/v1; left out"
+                "document 2: EndpointSlice of apiVersion 'discovery.k8s.io/v1beta1' is not supported; "
+                "use discovery.k8s.io/v1; skipped"
             ),
         ),
     ),
@@ -44,18 +52,18 @@ DOCUMENTS = {
         _kind("networking.k8s.io/v2", "ServiceCIDR"),
         (
             (
-                "document 2: ServiceCIDR of apiVersion 'networking.k8s.io/v2' is not read, "
-                "only of networking.k8s.io/v1 or networking.k8s.io/v1beta1; left out"
+                "document 2: ServiceCIDR of apiVersion 'networking.k8s.io/v2' is not supported; "
+                "use networking.k8s.io/v1 or networking.k8s.io/v1beta1; skipped"
             ),
         ),
     ),
     "a kind in small letters": Row(
-        _kind("v1", "service"), ("document 2: kind 'service' is not read; Service is; left out",)
+        _kind("v1", "service"), ("document 2: unknown kind 'service'; use Service; skipped",)
     ),
     "a key that stands twice": Row(
         "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec:\n  clusterIP: 10.96.0.8\n  clusterIP: 10.96.0.9\n"
         "  ports: [{port: 80}]",
-        ("document 2: line 15: 'clusterIP' stands twice in one mapping; the last one counts",),
+        ("document 2: line 15: duplicate key 'clusterIP'; using the last value",),
         STILL,
     ),
     "aliases and merged mappings": Row(
@@ -70,19 +78,19 @@ LISTS = {
     "items: null": Row("apiVersion: v1\nkind: List\nitems: null", ()),
     "no items": Row("apiVersion: v1\nkind: List", ()),
     "a null among the items": Row(
-        _list("List", service("web"), None), ("document 2, items[1]: null is not a Kubernetes object; left out",), STILL
+        _list("List", service("web"), None), ("document 2, items[1]: null is not a Kubernetes object; skipped",), STILL
     ),
     "a bad object among the items": Row(
         _list("List", service("web"), service("bad", ports=[{"port": 0}])),
-        ("Service bad: spec.ports[0].port: 0 is not from 1 to 65535; left out",),
+        ("Service bad: spec.ports[0].port: 0 is not between 1 and 65535; skipped",),
         STILL,
     ),
     "items that are no list": Row(
-        "apiVersion: v1\nkind: List\nitems: 7", ("document 2, items[0]: a number is not a Kubernetes object; left out",)
+        "apiVersion: v1\nkind: List\nitems: 7", ("document 2, items[0]: a number is not a Kubernetes object; skipped",)
     ),
     "a List within a List": Row(
         _list("List", service("web"), {"apiVersion": "v1", "kind": "List", "items": [service("inner", 8)]}),
-        ("document 2, items[1]: a List within a List is not read; left out",),
+        ("document 2, items[1]: a List inside a List is not supported; skipped",),
         STILL,
     ),
     "a typed list, whose items leave out what they are": Row(
@@ -92,7 +100,7 @@ LISTS = {
     ),
     "a typed list with something else in it": Row(
         _list("ServiceList", service("web"), {"apiVersion": "v1", "kind": "service", "metadata": {"name": "bad"}}),
-        ("document 2, items[1]: kind 'service' is not read; Service is; left out",),
+        ("document 2, items[1]: unknown kind 'service'; use Service; skipped",),
         STILL,
     ),
     "a namespace and labels that are left out": Row(_list("List", endpoint_slice("x", endpoints=None)), ()),
@@ -118,31 +126,31 @@ SKIPPED = {
 }
 
 
-@table(DOCUMENTS)
+@parametrize_rows(DOCUMENTS)
 def test_a_document(tmp_path: Path, row: Row) -> None:
-    check_among_good_ones(tmp_path, row)
+    check_problems(tmp_path, row)
 
 
-@table(LISTS)
+@parametrize_rows(LISTS)
 def test_a_list(tmp_path: Path, row: Row) -> None:
-    check_among_good_ones(tmp_path, row)
+    check_problems(tmp_path, row)
 
 
-@table(SKIPPED)
+@parametrize_rows(SKIPPED)
 def test_a_kind_that_is_not_read(tmp_path: Path, row: Row) -> None:
     """It is counted, as a remark."""
-    seen = check_among_good_ones(tmp_path, Row(row.text, ()))
-    assert seen.remarks == tuple(f"{tmp_path}/bad.yaml: {sentence}" for sentence in row.said)
+    seen = check_problems(tmp_path, Row(row.text, ()))
+    assert seen.notices == tuple(f"{tmp_path}/bad.yaml: {sentence}" for sentence in row.problems)
 
 
 def test_two_documents_of_one_name_in_a_file(tmp_path: Path) -> None:
     """The first counts; where both say the same, nobody needs to know."""
     row = Row(
         text(service("web"), service("web", 8), service("web")),
-        ("Service default/web: document 3 and document 2 of this file differ; document 2 counts",),
+        ("Service default/web: document 3 and document 2 of this file differ; using document 2",),
         STILL,
     )
-    check_among_good_ones(tmp_path, row)
+    check_problems(tmp_path, row)
 
 
 def test_two_documents_of_one_name_in_two_files(tmp_path: Path) -> None:
@@ -151,8 +159,8 @@ def test_two_documents_of_one_name_in_two_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text(service("web", number)))
     (tmp_path / "other.yaml").write_text(text(service("other", 3)))
     source = DirectorySource(str(tmp_path))
-    seen = look(source)
-    sentence = f"{tmp_path}/b.yaml: Service default/web: a.yaml has it too, and they differ; that one counts"
+    seen = scan_and_render(source)
+    sentence = f"{tmp_path}/b.yaml: Service default/web: a.yaml defines it differently; using that definition"
     assert set(seen.problems) == {sentence}
     assert seen.served == {"10.96.0.1", "10.96.0.3"}
     (tmp_path / "a.yaml").unlink()
@@ -164,6 +172,8 @@ def test_two_documents_of_one_name_in_two_files(tmp_path: Path) -> None:
 def test_a_bad_object_leaves_its_name_to_a_good_one(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text(service("web", 1, ports=[{"port": 0}])))
     (tmp_path / "b.yaml").write_text(text(service("web", 2), service("x", 1), service("y", 3)))
-    seen = look(DirectorySource(str(tmp_path)))
-    assert seen.problems == (f"{tmp_path}/a.yaml: Service web: spec.ports[0].port: 0 is not from 1 to 65535; left out",)
-    assert seen.served == GOOD
+    seen = scan_and_render(DirectorySource(str(tmp_path)))
+    assert seen.problems == (
+        f"{tmp_path}/a.yaml: Service web: spec.ports[0].port: 0 is not between 1 and 65535; skipped",
+    )
+    assert seen.served == VALID_CLUSTER_IPS

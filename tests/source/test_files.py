@@ -13,15 +13,16 @@ import pytest
 from knft.errors import SourceError
 from knft.source import files
 from knft.source.directory import DirectorySource, read_paths
-from tests.packets.test_manifest_directory import HANG, _until
 from tests.support import special_files
-from tests.support.bad_manifests import look, service, text
+from tests.support.bad_manifests import scan_and_render, service, text
 from tests.support.broken_files import BROKEN, READABLE
+from tests.support.cluster_ips import wait_for_cluster_ips
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import TIMEOUT
 
-SILENT = "nothing of it is served"
-STAYS = "its last good objects stay"
+SILENT = "none of its objects are served"
+STAYS = "keeping its last valid objects"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_broken_file_costs_only_itself(folder: Path, form: str) -> None:
     data, said = BROKEN[form]
     (folder / "bad.yaml").write_bytes(data)
     source = DirectorySource(str(folder))
-    seen = look(source)
+    seen = scan_and_render(source)
     assert seen.problems == (f"{folder}/bad.yaml: {said}; {SILENT}",)
     assert seen.served == {"10.96.0.3"}
     again = source.scan()
@@ -50,7 +51,7 @@ def test_a_file_that_breaks_keeps_its_objects(folder: Path, form: str) -> None:
     data, said = BROKEN[form]
     (folder / "bad.yaml").write_text(text(service("web", 5)))
     source = DirectorySource(str(folder))
-    assert look(source).served == {"10.96.0.3", "10.96.0.5"}
+    assert scan_and_render(source).served == {"10.96.0.3", "10.96.0.5"}
     (folder / "bad.yaml").write_bytes(data)
     scan = source.scan()
     assert (scan.changes, scan.problems) == ((), (f"{folder}/bad.yaml: {said}; {STAYS}",))
@@ -71,7 +72,7 @@ def test_render_refuses_a_broken_file(folder: Path, form: str) -> None:
 @pytest.mark.parametrize("form", READABLE)
 def test_an_unusual_file_is_read(folder: Path, form: str) -> None:
     (folder / "web.yaml").write_bytes(READABLE[form])
-    seen = look(DirectorySource(str(folder)))
+    seen = scan_and_render(DirectorySource(str(folder)))
     assert seen.problems == ()
     assert seen.served == {"10.96.0.3", "10.96.0.5"}
 
@@ -82,13 +83,13 @@ def _sparse(path: Path) -> None:
 
 
 STRANGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a directory": (special_files.directory, "it is a directory, not a file"),
-    "a FIFO": (special_files.fifo, "it is a FIFO, not a file"),
-    "a socket": (special_files.unix_socket, "it is a socket, not a file"),
-    "a link to a device without end": (special_files.device, "it is a device, not a file"),
+    "a directory": (special_files.directory, "it is a directory, not a regular file"),
+    "a FIFO": (special_files.fifo, "it is a FIFO, not a regular file"),
+    "a socket": (special_files.unix_socket, "it is a socket, not a regular file"),
+    "a link to a device without end": (special_files.device, "it is a device, not a regular file"),
     "a link to itself": (special_files.loop, "Too many levels of symbolic links"),
     "a link to nothing": (special_files.dangling, "No such file or directory"),
-    "a file of 100 GiB": (_sparse, f"it has {100 << 30} bytes, and {files.MAX_BYTES} are the most that are read"),
+    "a file of 100 GiB": (_sparse, f"it has {100 << 30} bytes; the limit is {files.MAX_BYTES}"),
 }
 
 
@@ -98,7 +99,7 @@ def test_a_strange_thing_costs_only_itself(folder: Path, form: str) -> None:
     make, said = STRANGE[form]
     make(folder / "bad.yaml")
     source = DirectorySource(str(folder))
-    seen = look(source)
+    seen = scan_and_render(source)
     assert seen.problems == (f"{folder}/bad.yaml: {said}; {SILENT}",)
     assert seen.served == {"10.96.0.3"}
     assert source.scan().problems == ()
@@ -127,7 +128,7 @@ def test_a_pipe_that_is_named_is_read() -> None:
 
 def test_a_file_name_with_a_newline_stays_one_line(folder: Path) -> None:
     (folder / "a\nb.yaml").write_text("a: [")
-    (sentence,) = look(DirectorySource(str(folder))).problems
+    (sentence,) = scan_and_render(DirectorySource(str(folder))).problems
     assert sentence.startswith(repr(f"{folder}/a\nb.yaml") + ": not YAML: line 2")
     assert "\n" not in sentence
 
@@ -135,7 +136,7 @@ def test_a_file_name_with_a_newline_stays_one_line(folder: Path) -> None:
 def test_an_empty_directory_is_told(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     source = DirectorySource(str(tmp_path))
-    said = f"{tmp_path}: holds no *.yaml, *.yml or *.json, so nothing is served"
+    said = f"{tmp_path}: contains no *.yaml, *.yml or *.json files; nothing is served"
     assert source.scan().problems == (said,)
     assert source.scan().problems == ()
     (tmp_path / "a.yaml").write_text(text(service("web")))
@@ -151,8 +152,8 @@ def test_an_empty_directory_that_disappears_is_told_once(tmp_path: Path) -> None
     source = DirectorySource(str(folder))
     source.scan()
     folder.rmdir()
-    reason = f"{folder}: cannot be read as a directory of manifests: No such file or directory"
-    assert source.scan().problems == (f"{reason}; the last good state stays",)
+    reason = f"{folder}: cannot read the manifest directory: No such file or directory"
+    assert source.scan().problems == (f"{reason}; keeping the last valid objects",)
     assert source.scan().problems == ()
 
 
@@ -161,16 +162,16 @@ def test_a_directory_that_becomes_a_file_keeps_its_objects(folder: Path) -> None
     source.scan()
     folder.rename(folder.with_name("away"))
     folder.write_text("a: b")
-    reason = f"{folder}: cannot be read as a directory of manifests: Not a directory"
+    reason = f"{folder}: cannot read the manifest directory: Not a directory"
     scan = source.scan()
-    assert (scan.changes, scan.problems) == ((), (f"{reason}; the last good state stays",))
+    assert (scan.changes, scan.problems) == ((), (f"{reason}; keeping the last valid objects",))
 
 
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text(service("web")))
     with pytest.raises(SourceError) as raised:
         DirectorySource(str(tmp_path / "a.yaml")).scan()
-    reason = "cannot be read as a directory of manifests: Not a directory"
+    reason = "cannot read the manifest directory: Not a directory"
     assert str(raised.value) == f"{tmp_path}/a.yaml: {reason}"
 
 
@@ -200,7 +201,7 @@ class _Follower:
     def says(self, sentence: str) -> None:
         """Wait until it says exactly that."""
         seen: list[str] = []
-        deadline = time.monotonic() + HANG
+        deadline = time.monotonic() + TIMEOUT
         while not any(line.endswith(f" WARNING {sentence}\n") for line in seen[-1:]):
             try:
                 seen.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
@@ -222,19 +223,19 @@ def test_a_followed_directory_survives_everything(namespace: Namespace, folder: 
     web.write_text(text(service("web", 5)))
     follower = _Follower(namespace, folder)
     try:
-        _until(namespace, {"3", "5"})
+        wait_for_cluster_ips(namespace, {"3", "5"})
         for number, (data, said) in enumerate(BROKEN.values(), start=10):
             web.write_bytes(data)
             follower.says(f"{web}: {said}; {STAYS}")
             (folder / "new.yaml").write_text(text(service("new", number)))
-            _until(namespace, {"3", "5", str(number)})
+            wait_for_cluster_ips(namespace, {"3", "5", str(number)})
         for number, (make, said) in enumerate(STRANGE.values()):
             thing = folder / f"strange-{number}.yaml"
             make(thing)
             follower.says(f"{thing}: {said}; {SILENT}")
         web.write_text(text(service("web", 6)))
         (folder / "new.yaml").unlink()
-        _until(namespace, {"3", "6"})
+        wait_for_cluster_ips(namespace, {"3", "6"})
         assert follower.process.poll() is None
     finally:
         follower.end()
@@ -250,11 +251,11 @@ def test_an_unreadable_file(namespace: Namespace, folder: Path) -> None:
     follower = _Follower(namespace, folder)
     try:
         follower.says(f"{hidden}: Permission denied; {SILENT}")
-        _until(namespace, {"3", "5"})
+        wait_for_cluster_ips(namespace, {"3", "5"})
         web.chmod(0)
         follower.says(f"{web}: Permission denied; {STAYS}")
-        _until(namespace, {"3", "5"})
+        wait_for_cluster_ips(namespace, {"3", "5"})
         hidden.chmod(0o644)
-        _until(namespace, {"3", "5", "7"})
+        wait_for_cluster_ips(namespace, {"3", "5", "7"})
     finally:
         follower.end()

@@ -13,7 +13,7 @@ import yaml
 
 from knft.source.decode import decode
 from knft.source.directory import DirectorySource
-from tests.support.bad_manifests import endpoint_slice, look, service, text
+from tests.support.bad_manifests import endpoint_slice, scan_and_render, service, text
 from tests.support.broken_files import BROKEN
 from tests.support.knft_command import NODE_FLAG, knft
 from tests.support.lab.namespace import Namespace
@@ -86,7 +86,7 @@ def test_an_annotation_of_10_mib(tmp_path: Path, dump: Any) -> None:
     large = service("large")
     large["metadata"]["annotations"] = {"note": "x" * (10 << 20)}
     (tmp_path / "a.yaml").write_text(dump(large))
-    seen = look(DirectorySource(str(tmp_path)))
+    seen = scan_and_render(DirectorySource(str(tmp_path)))
     assert seen.problems == ()
     assert seen.served == {"10.96.0.9"}
 

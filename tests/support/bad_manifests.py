@@ -11,7 +11,7 @@ from knft.source.directory import DirectorySource
 from knft.sync.assemble import recording_daemon
 from tests.support.kernel_harness import check_schema
 
-GOOD = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
+VALID_CLUSTER_IPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
 """The cluster IPs of the good Services: before and after the bad document, and in another file."""
 CONFIG = Config("node-1", service_cidrs=("10.96.0.0/16",))
 
@@ -20,15 +20,15 @@ class Row(NamedTuple):
     """Documents that are bad, as text; every sentence about them, without the file's name; what of them is served."""
 
     text: str
-    said: tuple[str, ...]
+    problems: tuple[str, ...]
     served: frozenset[str] = frozenset()
 
 
-class Seen(NamedTuple):
+class ScannedManifests(NamedTuple):
     """What a scan said, and the cluster IPs that are then served, with the elements that serve them."""
 
     problems: tuple[str, ...]
-    remarks: tuple[str, ...]
+    notices: tuple[str, ...]
     served: frozenset[str]
     elements: str
 
@@ -65,14 +65,14 @@ def text(*documents: Any) -> str:
     return yaml.safe_dump_all(documents)
 
 
-def among_good_ones(folder: Path, bad: str) -> None:
+def write_among_valid_documents(folder: Path, bad: str) -> None:
     """Write ``bad`` between two good Services of one file, and a third into another file."""
     before, after = text(service("before", 1)), text(service("after", 2))
     (folder / "bad.yaml").write_text(f"{before}---\n{bad}\n---\n{after}")
     (folder / "other.yaml").write_text(text(service("other", 3)))
 
 
-def look(source: DirectorySource) -> Seen:
+def scan_and_render(source: DirectorySource) -> ScannedManifests:
     """Scan, and render what is found: each transaction must be of known forms."""
     scan = source.scan()
     daemon, recorders = recording_daemon(CONFIG)
@@ -83,13 +83,13 @@ def look(source: DirectorySource) -> Seen:
     for document in written:
         check_schema(document)
     served = frozenset(str(key[0]) for transaction in sent for key in transaction.added.get("cluster-ips", ()))
-    return Seen(scan.problems, scan.notices, served, b"\n".join(written).decode())
+    return ScannedManifests(scan.problems, scan.notices, served, b"\n".join(written).decode())
 
 
-def check_among_good_ones(folder: Path, row: Row) -> Seen:
+def check_problems(folder: Path, row: Row) -> ScannedManifests:
     """Assert what is said, word for word, and that the good objects of this file and of the other are served."""
-    among_good_ones(folder, row.text)
-    seen = look(DirectorySource(str(folder)))
-    assert seen.problems == tuple(f"{folder}/bad.yaml: {sentence}" for sentence in row.said)
-    assert seen.served == GOOD | row.served
+    write_among_valid_documents(folder, row.text)
+    seen = scan_and_render(DirectorySource(str(folder)))
+    assert seen.problems == tuple(f"{folder}/bad.yaml: {sentence}" for sentence in row.problems)
+    assert seen.served == VALID_CLUSTER_IPS | row.served
     return seen

@@ -34,7 +34,7 @@ steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For properties: how fast the machine is today is no property."""
 
 
-def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
+def parametrize_rows(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
     """Run a test once for each row; the row's key says in words what it claims."""
     return pytest.mark.parametrize("row", list(rows.values()), ids=list(rows))
 
@@ -118,7 +118,7 @@ def endpoint_slice(
     )
 
 
-def chosen(address: str, port: int = 8080, **fields: Any) -> Endpoint:
+def tracked_endpoint(address: str, port: int = 8080, **fields: Any) -> Endpoint:
     """Return an endpoint as the trackers hand it on."""
     return Endpoint(address, port, endpoint_key(address, port), **fields)
 
@@ -133,7 +133,7 @@ def endpoints(text: str) -> tuple[Endpoint, ...]:
 
 def _endpoint(octet: str, *words: str) -> Endpoint:
     flags = "".join(word for word in words if word.isupper())
-    return chosen(
+    return tracked_endpoint(
         f"10.0.0{octet}",
         80,
         is_local="L" in flags,

@@ -10,11 +10,20 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import EndpointPort, EndpointSlice
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, EndpointsUpdate, parse_time
-from tests.support.kube_objects import NODE, OTHER_NODE, chosen, endpoint, endpoint_slice, port_name, slice_port, table
+from tests.support.kube_objects import (
+    NODE,
+    OTHER_NODE,
+    endpoint,
+    endpoint_slice,
+    parametrize_rows,
+    port_name,
+    slice_port,
+    tracked_endpoint,
+)
 
 WEB = NamespacedName("default", "web")
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
-ONE, TWO, THREE = (chosen(f"10.244.0.{octet}") for octet in (1, 2, 3))
+ONE, TWO, THREE = (tracked_endpoint(f"10.244.0.{octet}") for octet in (1, 2, 3))
 NOTHING_NEW = EndpointsUpdate(frozenset(), conntrack_cleanup_required=False, trigger_times={})
 
 
@@ -77,7 +86,7 @@ ANSWERS = {
 }
 
 
-@table(ANSWERS)
+@parametrize_rows(ANSWERS)
 def test_the_answer_is_whether_this_slice_changes_anything(row: Answer) -> None:
     tracked = Tracked(*row.known)
     assert [row.changes] == (tracked.remove(row.update) if row.remove else tracked.add(row.update))
@@ -102,7 +111,7 @@ def test_what_is_used_is_counted_and_what_changes_is_pending() -> None:
 def test_each_family_takes_its_own_slices() -> None:
     slices = (SLICE, endpoint_slice("b", "fd00::1", family="IPv6"), endpoint_slice("c", "example.org", family="FQDN"))
     assert {port_name(): (ONE, TWO)} == dict(Tracked(*slices).endpoints)
-    six = (chosen("fd00::1"),)
+    six = (tracked_endpoint("fd00::1"),)
     assert {port_name(): six} == dict(Tracked(*slices, family=Family.IPV6).endpoints)
 
 
@@ -129,7 +138,7 @@ class Merge(NamedTuple):
 
 HTTP, DNS, UNNAMED = port_name(), port_name("dns", "UDP"), port_name("")
 UDP_53 = slice_port("dns", 53, "UDP")
-ONE_53 = chosen("10.244.0.1", 53)
+ONE_53 = tracked_endpoint("10.244.0.1", 53)
 LOCAL = endpoint_slice("a", endpoint("10.244.0.1", node=NODE))
 MERGES = {
     "from empty": Merge((), (SLICE,), (), {HTTP: (ONE, TWO)}, frozenset({HTTP})),
@@ -145,10 +154,10 @@ MERGES = {
         (SLICE, OTHER), (endpoint_slice("b", "10.244.0.1", "10.244.0.3"),), (), {HTTP: (ONE, TWO, THREE)}, frozenset()
     ),
     "becomes local": Merge(
-        (READY,), (LOCAL,), (), {HTTP: (chosen("10.244.0.1", is_local=True),)}, frozenset({HTTP})
+        (READY,), (LOCAL,), (), {HTTP: (tracked_endpoint("10.244.0.1", is_local=True),)}, frozenset({HTTP})
     ),
     "becomes terminating": Merge(
-        (READY,), (TERMINATING,), (), {HTTP: (chosen("10.244.0.1", ready=False, terminating=True),)}, frozenset({HTTP})
+        (READY,), (TERMINATING,), (), {HTTP: (tracked_endpoint("10.244.0.1", ready=False, terminating=True),)}, frozenset({HTTP})
     ),
     "port added": Merge(
         (_on(slice_port()),),
@@ -164,7 +173,7 @@ MERGES = {
         (_on(slice_port()),), (_on(slice_port("")),), (), {UNNAMED: (ONE,)}, frozenset({HTTP, UNNAMED})
     ),
     "port renumbered": Merge(
-        (_on(slice_port()),), (_on(slice_port(port=81)),), (), {HTTP: (chosen("10.244.0.1", 81),)}, frozenset({HTTP})
+        (_on(slice_port()),), (_on(slice_port(port=81)),), (), {HTTP: (tracked_endpoint("10.244.0.1", 81),)}, frozenset({HTTP})
     ),
     "UDP from none to one": Merge((), (_on(UDP_53),), (), {DNS: (ONE_53,)}, frozenset({DNS}), udp=True),
     "UDP from one to none": Merge((_on(UDP_53),), (), (_on(UDP_53),), {}, frozenset({DNS}), udp=True),
@@ -176,7 +185,7 @@ MERGES = {
 }  # fmt: skip
 
 
-@table(MERGES)
+@parametrize_rows(MERGES)
 def test_a_merge_leaves_the_endpoints_of_now_and_names_the_ports_that_differ(row: Merge) -> None:
     tracked = Tracked(*row.before)
     tracked.add(*row.added)
@@ -222,7 +231,7 @@ TIMES = {
 }
 
 
-@table(TIMES)
+@parametrize_rows(TIMES)
 def test_trigger_times_count_from_the_start_on(row: Times) -> None:
     tracked = Tracked()
     tracked.add(*(endpoint_slice(f"s{index}", "10.244.0.1", trigger=text) for index, text in enumerate(row.given)))
@@ -290,7 +299,7 @@ LOCALS = {
 }
 
 
-@table(LOCALS)
+@parametrize_rows(LOCALS)
 def test_local_ready_endpoints_are_counted_by_address(row: Local) -> None:
     tracker = Tracked(*row.slices).tracker
     found = {service: tracker.local_ready_endpoints(service) for service in (WEB, API)}

@@ -10,7 +10,7 @@ from knft.model.names import ServicePortName
 from knft.model.objects import ClientIPConfig, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
 from knft.track.expand import expand_service
-from tests.support.kube_objects import ingress, port_name, service, service_port, table
+from tests.support.kube_objects import ingress, parametrize_rows, port_name, service, service_port
 
 V4, V6 = "10.96.0.1", "fd00:96::1"
 PLAIN = {family: ServicePort(cluster_ip, 80, "TCP") for family, cluster_ip in zip(Family, (V4, V6), strict=True)}
@@ -159,43 +159,43 @@ both_families = pytest.mark.parametrize("family", list(Family), ids=[family.valu
 
 
 @both_families
-@table(PORTS)
+@parametrize_rows(PORTS)
 def test_port_node_port_and_protocol_are_the_ports_own(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
-@table(AFFINITY)
+@parametrize_rows(AFFINITY)
 def test_affinity_lasts_as_long_as_it_says_and_three_hours_where_it_does_not(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
-@table(EXTERNAL_IPS)
+@parametrize_rows(EXTERNAL_IPS)
 def test_external_ips_are_those_of_the_family(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
-@table(SOURCE_RANGES)
+@parametrize_rows(SOURCE_RANGES)
 def test_source_ranges_are_trimmed_and_those_of_the_family(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
-@table(LOAD_BALANCER)
+@parametrize_rows(LOAD_BALANCER)
 def test_load_balancer_addresses_are_the_vips_of_the_family(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
-@table(HEALTH_CHECK)
+@parametrize_rows(HEALTH_CHECK)
 def test_health_checks_need_a_load_balancer_and_policy_local(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
-@table(POLICIES)
+@parametrize_rows(POLICIES)
 def test_external_policy_counts_where_the_type_lets_clients_in(row: Row, family: Family) -> None:
     _check(row, family)
 
@@ -235,7 +235,7 @@ CLUSTER_IPS = {
 }
 
 
-@table(CLUSTER_IPS)
+@parametrize_rows(CLUSTER_IPS)
 def test_the_place_in_ip_families_chooses_the_cluster_ip(row: ClusterIPs) -> None:
     expanded = [expand_service(service(**row.fields), family) for family in Family]
     found = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
@@ -299,7 +299,7 @@ PREDICATES = {
 }
 
 
-@table(PREDICATES)
+@parametrize_rows(PREDICATES)
 def test_policies_and_addresses_say_which_endpoints_are_used(row: Predicates) -> None:
     port = structs.replace(PLAIN[Family.IPV4], **row.fields)
     found = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)

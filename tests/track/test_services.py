@@ -10,7 +10,7 @@ from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import ClientIPConfig, Labels, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
 from knft.track.services import ServiceChangeTracker, ServicePortMap
-from tests.support.kube_objects import ingress, port_name, service, service_port, table
+from tests.support.kube_objects import ingress, parametrize_rows, port_name, service, service_port
 
 WEB = NamespacedName("default", "web")
 PORT = ServicePort("10.96.0.1", 80, "TCP")
@@ -118,7 +118,7 @@ IGNORED = {
 }
 
 
-@table(IGNORED)
+@parametrize_rows(IGNORED)
 def test_a_service_that_means_nothing_is_never_pending(row: Ignored) -> None:
     family = Family4()
     found = service(**row.fields)
@@ -252,7 +252,7 @@ MERGES = {
 }
 
 
-@table(MERGES)
+@parametrize_rows(MERGES)
 def test_a_merge_leaves_what_the_service_is_now_and_names_what_differs(row: Merge) -> None:
     before, after = (None if fields is None else service(**fields) for fields in (row.before, row.after))
     family = Family4(*[before] if before else [])

@@ -9,11 +9,19 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointPort, EndpointSlice, SliceEndpoint
 from knft.track.slices import EndpointsByPort, EndpointSliceCache, PortKey, expand_slice, merge
-from tests.support.kube_objects import NODE, OTHER_NODE, chosen, endpoint, endpoint_slice, slice_port, table
+from tests.support.kube_objects import (
+    NODE,
+    OTHER_NODE,
+    endpoint,
+    endpoint_slice,
+    parametrize_rows,
+    slice_port,
+    tracked_endpoint,
+)
 
 WEB = NamespacedName("default", "web")
 HTTP = PortKey("http", "TCP")
-ONE, TWO, THREE = (chosen(f"10.244.0.{octet}") for octet in (1, 2, 3))
+ONE, TWO, THREE = (tracked_endpoint(f"10.244.0.{octet}") for octet in (1, 2, 3))
 
 
 def _endpoints(*slices: EndpointSlice, node: str = NODE) -> EndpointsByPort:
@@ -34,32 +42,35 @@ class One(NamedTuple):
 
 ENDPOINTS = {
     "no conditions": One(SliceEndpoint(("10.244.0.1",)), ONE),
-    "conditions left open": One(endpoint("10.244.0.1"), chosen("10.244.0.1", ready=True, serving=True)),
+    "conditions left open": One(endpoint("10.244.0.1"), tracked_endpoint("10.244.0.1", ready=True, serving=True)),
     "all conditions true": One(
-        endpoint("10.244.0.1", ready=True, serving=True, terminating=True), chosen("10.244.0.1", terminating=True)
+        endpoint("10.244.0.1", ready=True, serving=True, terminating=True),
+        tracked_endpoint("10.244.0.1", terminating=True),
     ),
     "all conditions false": One(
         endpoint("10.244.0.1", ready=False, serving=False, terminating=False),
-        chosen("10.244.0.1", ready=False, serving=False),
+        tracked_endpoint("10.244.0.1", ready=False, serving=False),
     ),
     "terminating and serving": One(
         endpoint("10.244.0.1", ready=False, serving=True, terminating=True),
-        chosen("10.244.0.1", ready=False, serving=True, terminating=True),
+        tracked_endpoint("10.244.0.1", ready=False, serving=True, terminating=True),
     ),
-    "only ready is false": One(endpoint("10.244.0.1", ready=False), chosen("10.244.0.1", ready=False)),
-    "on this node": One(endpoint("10.244.0.1", node=NODE), chosen("10.244.0.1", is_local=True)),
+    "only ready is false": One(endpoint("10.244.0.1", ready=False), tracked_endpoint("10.244.0.1", ready=False)),
+    "on this node": One(endpoint("10.244.0.1", node=NODE), tracked_endpoint("10.244.0.1", is_local=True)),
     "on another node": One(endpoint("10.244.0.1", node=OTHER_NODE), ONE),
     "on no node": One(endpoint("10.244.0.1"), ONE),
     "on no node, this one has no name": One(endpoint("10.244.0.1"), ONE, node=""),
     "its node's name is empty, and this one's too": One(endpoint("10.244.0.1", node=""), ONE, node=""),
-    "zone hints": One(endpoint("10.244.0.1", zones=("a", "b")), chosen("10.244.0.1", zone_hints=frozenset({"a", "b"}))),
+    "zone hints": One(
+        endpoint("10.244.0.1", zones=("a", "b")), tracked_endpoint("10.244.0.1", zone_hints=frozenset({"a", "b"}))
+    ),
     "node hints": One(
         endpoint("10.244.0.1", nodes=(NODE, OTHER_NODE)),
-        chosen("10.244.0.1", node_hints=frozenset({NODE, OTHER_NODE})),
+        tracked_endpoint("10.244.0.1", node_hints=frozenset({NODE, OTHER_NODE})),
     ),
     "both hints": One(
         endpoint("10.244.0.1", zones=("a",), nodes=(NODE,)),
-        chosen("10.244.0.1", zone_hints=frozenset({"a"}), node_hints=frozenset({NODE})),
+        tracked_endpoint("10.244.0.1", zone_hints=frozenset({"a"}), node_hints=frozenset({NODE})),
     ),
     "empty hints": One(endpoint("10.244.0.1", zones=(), nodes=()), ONE),
     "first address only": One(endpoint("10.244.0.1", "10.244.0.2"), ONE),
@@ -68,7 +79,7 @@ ENDPOINTS = {
 }
 
 
-@table(ENDPOINTS)
+@parametrize_rows(ENDPOINTS)
 def test_an_endpoint_is_what_its_slice_says_of_it(row: One) -> None:
     expected: EndpointsByPort = {} if row.expected is None else {HTTP: (row.expected,)}
     assert expected == _endpoints(endpoint_slice("web-1", row.given), node=row.node)
@@ -89,13 +100,13 @@ class Ports(NamedTuple):
 DNS, DNS_UDP = PortKey("dns", "TCP"), PortKey("dns", "UDP")
 PORTS = {
     "one": Ports((slice_port(),), {HTTP: (ONE,)}),
-    "two": Ports((slice_port(), slice_port("dns", 53)), {HTTP: (ONE,), DNS: (chosen("10.244.0.1", 53),)}),
+    "two": Ports((slice_port(), slice_port("dns", 53)), {HTTP: (ONE,), DNS: (tracked_endpoint("10.244.0.1", 53),)}),
     "two protocols of one name": Ports(
         (slice_port("dns", 53), slice_port("dns", 5353, "UDP")),
-        {DNS: (chosen("10.244.0.1", 53),), DNS_UDP: (chosen("10.244.0.1", 5353),)},
+        {DNS: (tracked_endpoint("10.244.0.1", 53),), DNS_UDP: (tracked_endpoint("10.244.0.1", 5353),)},
     ),
     "two numbers of one name": Ports(
-        (slice_port("http", 8080), slice_port("http", 8081)), {HTTP: (ONE, chosen("10.244.0.1", 8081))}
+        (slice_port("http", 8080), slice_port("http", 8081)), {HTTP: (ONE, tracked_endpoint("10.244.0.1", 8081))}
     ),
     "unnamed": Ports((slice_port(""),), {PortKey("", "TCP"): (ONE,)}),
     "name null": Ports((slice_port(None),), {}),
@@ -108,7 +119,7 @@ PORTS = {
 }
 
 
-@table(PORTS)
+@parametrize_rows(PORTS)
 def test_a_port_needs_a_name_and_a_number(row: Ports) -> None:
     assert row.expected == _endpoints(endpoint_slice("web-1", "10.244.0.1", ports=row.given))
 
@@ -129,12 +140,12 @@ READY = endpoint("10.244.0.1", ready=True)
 UNREADY = endpoint("10.244.0.1", ready=False)
 GOING = endpoint("10.244.0.1", ready=False, serving=True, terminating=True)
 GOING_READY = endpoint("10.244.0.1", ready=True, serving=True, terminating=True)
-ONE_GOING = chosen("10.244.0.1", ready=False, terminating=True)
-ONE_UNREADY = chosen("10.244.0.1", ready=False)
+ONE_GOING = tracked_endpoint("10.244.0.1", ready=False, terminating=True)
+ONE_UNREADY = tracked_endpoint("10.244.0.1", ready=False)
 SEVERAL = {
     "one slice, three endpoints, two ports": Several(
         (endpoint_slice("a", "10.244.0.3", "10.244.0.1", "10.244.0.2", ports=(slice_port(), slice_port("dns", 53))),),
-        {HTTP: (ONE, TWO, THREE), DNS: tuple(chosen(f"10.244.0.{octet}", 53) for octet in (1, 2, 3))},
+        {HTTP: (ONE, TWO, THREE), DNS: tuple(tracked_endpoint(f"10.244.0.{octet}", 53) for octet in (1, 2, 3))},
     ),
     "two slices, one port": Several(
         (endpoint_slice("a", "10.244.0.3", "10.244.0.1"), endpoint_slice("b", "10.244.0.2")), {HTTP: (ONE, TWO, THREE)}
@@ -145,7 +156,7 @@ SEVERAL = {
     ),
     "one name, another number in each": Several(
         (endpoint_slice("a", "10.244.0.1"), endpoint_slice("b", "10.244.0.1", ports=(slice_port("http", 9090),))),
-        {HTTP: (ONE, chosen("10.244.0.1", 9090))},
+        {HTTP: (ONE, tracked_endpoint("10.244.0.1", 9090))},
     ),
     "overlapping": Several(
         (endpoint_slice("a", "10.244.0.1", "10.244.0.2"), endpoint_slice("b", "10.244.0.2", "10.244.0.3")),
@@ -181,16 +192,17 @@ SEVERAL = {
     ),
     "all terminating": Several(
         (endpoint_slice("a", GOING, endpoint("10.244.0.2", ready=False, serving=False, terminating=True)),),
-        {HTTP: (ONE_GOING, chosen("10.244.0.2", ready=False, serving=False, terminating=True))},
+        {HTTP: (ONE_GOING, tracked_endpoint("10.244.0.2", ready=False, serving=False, terminating=True))},
     ),
     "some terminating": Several((endpoint_slice("a", GOING, "10.244.0.2"),), {HTTP: (ONE_GOING, TWO)}),
     "sorted as texts and not as numbers": Several(
-        (endpoint_slice("a", "10.244.0.2", "10.244.0.10", "10.244.0.1"),), {HTTP: (chosen("10.244.0.10"), ONE, TWO)}
+        (endpoint_slice("a", "10.244.0.2", "10.244.0.10", "10.244.0.1"),),
+        {HTTP: (tracked_endpoint("10.244.0.10"), ONE, TWO)},
     ),
 }
 
 
-@table(SEVERAL)
+@parametrize_rows(SEVERAL)
 def test_slices_join_whatever_order_they_arrive_in(row: Several) -> None:
     found = [_endpoints(*order) for order in itertools.permutations(row.slices)]
     assert [row.expected] * len(found) == found
@@ -235,7 +247,7 @@ PENDING = {
 }
 
 
-@table(PENDING)
+@parametrize_rows(PENDING)
 def test_an_update_is_held_against_what_is_pending_or_else_in_effect(row: Pending) -> None:
     cache = EndpointSliceCache(NODE)
     if row.applied is not None:
@@ -277,7 +289,7 @@ CHECKOUTS = {
 }  # fmt: skip
 
 
-@table(CHECKOUTS)
+@parametrize_rows(CHECKOUTS)
 def test_a_checkout_gives_each_touched_service_before_and_after(row: Checkout) -> None:
     cache = EndpointSliceCache(NODE)
     for applied in row.applied:
