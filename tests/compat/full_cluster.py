@@ -1,4 +1,4 @@
-"""A cluster with Services of every kind, in both families, as manifests; for the legacy modes' renderers."""
+"""A cluster with Services of every kind in both families, as manifests, for tests of the legacy modes."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ FLAGS = ("--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--node-ip", "192.0
 STICKY: Manifest = {"sessionAffinity": "ClientIP"}
 RANGES = ["192.0.2.0/24", "198.18.0.0/15", "0.0.0.0/0", "2001:db8::/32", "fd00:99::/64"]
 LONGEST = f"{'n' * 63}/{'s' * 253}"
-"""Namespace and name at the limits of what is accepted; a comment about them is longer than iptables can hold."""
+"""The longest valid namespace and name; a comment with them is longer than iptables allows."""
 
 
 class _Numbers:
-    """Addresses and ports that nobody has had before."""
+    """Generates unused numbers for addresses and ports."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -48,7 +48,7 @@ def full_cluster() -> list[Manifest]:
 
 
 def changed_cluster() -> list[Manifest]:
-    """Return the same cluster a while later: a Service has gone, another has another policy, an endpoint has gone."""
+    """Return the cluster after changes: a deleted Service, a changed traffic policy, a removed endpoint."""
     objects = [item for item in full_cluster() if not item["metadata"]["name"].startswith("ranges-tcp")]
     for item in objects:
         name = item["metadata"]["name"]
@@ -62,7 +62,7 @@ def changed_cluster() -> list[Manifest]:
 def _dual(
     name: str, number: int, protocol: str, spec: dict[str, Any], places: tuple[str, ...], *, port_name: str = "http"
 ) -> list[Manifest]:
-    """Return a Service with every kind of frontend in both families, and its endpoints at some places."""
+    """Return a dual-stack Service with every kind of frontend, and its endpoints at the given places."""
     addresses = [f"10.96.0.{number}", f"fd00:10:96::{number:x}"]
     port = {"name": port_name, "protocol": protocol}
     item = service(

@@ -1,4 +1,4 @@
-"""Restore's input loaded by the real programs, into a namespace of its own, and read back."""
+"""Loads iptables-restore input with the real programs in a network namespace, and reads the rules back."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ each_family_and_backend = pytest.mark.parametrize(
     ("family", "backend"), list(itertools.product(Family, BACKENDS)), ids=lambda value: getattr(value, "value", value)
 )
 MARK_DROP = "*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n"
-"""Restore's input that makes the kubelet's chain, to which rules of the IPVS mode of 1.23 lead."""
+"""iptables-restore input that creates the kubelet's chain, to which rules of the IPVS mode of 1.23 jump."""
 _KERNELS = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 _LEGACY_REMARK = "Ignoring deprecated --wait-interval option"
 _OPTIONS = ("-w", "5", "-W", "100000", "--noflush", "--counters")
@@ -37,7 +37,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 def assert_loads(text: str, family: Family, backend: str) -> None:
-    """Assert that a backend (one of BACKENDS) takes restore's input, and has exactly what was meant afterwards.
+    """Assert that a backend (one of BACKENDS) loads the input, and that the rules read back are equal.
 
     The input must be without nfacct, which not every kernel has (``without_nfacct``), and without IPVS' ipsets.
     """
@@ -48,12 +48,12 @@ def assert_loads(text: str, family: Family, backend: str) -> None:
 
 
 def load(made: Namespace, text: str, family: Family, backend: str) -> None:
-    """Hand restore's input to the real program."""
+    """Load input with the real iptables-restore."""
     made.run([f"{PROGRAMS[family]}-{backend}-restore", *_OPTIONS], stdin=text)
 
 
 def run_script(made: Namespace, text: str, backend: str, folder: Path) -> None:
-    """Run a page's script with the programs of one backend, and assert that it and they find nothing wrong."""
+    """Run an output's script with the programs of one backend, and assert that nothing is printed."""
     for name in (*PROGRAMS.values(), *(f"{program}-restore" for program in PROGRAMS.values())):
         program, _, action = name.partition("-")
         found = shutil.which("-".join(filter(None, (program, backend, action))))
@@ -66,12 +66,12 @@ def run_script(made: Namespace, text: str, backend: str, folder: Path) -> None:
 
 
 def saved_tables(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:
-    """Return all that the real program has."""
+    """Return all tables, as the real iptables-save prints them."""
     return parse_tables(made.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout, family)
 
 
 def kube_chains(found: dict[str, Chains]) -> dict[str, Chains]:
-    """Leave out the kernel's own chains, and tables that have no others."""
+    """Return the chains of Kubernetes, without tables that have none."""
     own = {
         table: {chain: rules for chain, rules in chains.items() if chain.startswith("KUBE-")}
         for table, chains in found.items()
@@ -80,7 +80,7 @@ def kube_chains(found: dict[str, Chains]) -> dict[str, Chains]:
 
 
 def without_empty_built_in_chains(found: dict[str, Chains]) -> dict[str, Chains]:
-    """Leave out only the kernel's own chains that have no rules, and tables that have no other chains."""
+    """Return all chains except empty built-in ones, without tables that have no other chains."""
     kept = {
         table: {chain: rules for chain, rules in chains.items() if rules or chain not in _KERNELS}
         for table, chains in found.items()
@@ -89,10 +89,10 @@ def without_empty_built_in_chains(found: dict[str, Chains]) -> dict[str, Chains]
 
 
 def without_nfacct(text: str) -> str:
-    """Return restore's input without its matches of nfacct; the rules that have them stay."""
+    """Return the input with nfacct matches removed from the rules."""
     return re.sub(r" -m nfacct --nfacct-name \S+", "", text)
 
 
 def without_ipvs_matches(text: str) -> str:
-    """Return restore's input without the rules that ask IPVS, which not every kernel has."""
+    """Return the input without rules with an ipvs match, which not every kernel supports."""
     return "".join(line for line in text.splitlines(keepends=True) if " -m ipvs " not in line)

@@ -1,4 +1,4 @@
-"""Small clusters as manifests, and what ``knft render --backend iptables`` prints for them."""
+"""Small clusters as manifests, and the output of ``knft render --backend iptables`` for them."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Manifest = dict[str, Any]
 
 
 def service(name: str = "ns1/svc1", *, vips: Sequence[str] = (), port: Manifest | None = None, **spec: Any) -> Manifest:
-    """Return a Service with one port, p80, 80; ``spec`` are fields of its spec, ``port`` are fields of the port."""
+    """Return a Service with one port named p80; ``spec`` are fields of the spec, ``port`` fields of the port."""
     namespace, _, own = name.partition("/")
     kind = "LoadBalancer" if vips else "NodePort" if "nodePort" in (port or {}) else "ClusterIP"
     return {
@@ -71,7 +71,7 @@ def run(objects: Sequence[Manifest], *flags: str) -> Result:
 
 
 def render(objects: Sequence[Manifest], *flags: str) -> str:
-    """Return what a render that succeeds prints."""
+    """Return the output of a successful render."""
     done = run(objects, *flags)
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout

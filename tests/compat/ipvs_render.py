@@ -1,4 +1,4 @@
-"""Small clusters, and what the IPVS mode makes of them."""
+"""Small clusters, and the output of the IPVS mode for them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ PODS = LocalTrafficMatch(("-s", "10.244.0.0/16"), ("!", "-s", "10.244.0.0/16"))
 
 
 def endpoint(text: str) -> Endpoint:
-    """Return an endpoint on port 8080; L before its address puts it on this node, T ends it, N makes it unready."""
+    """Return an endpoint on port 8080; prefixes of the address: L local, T terminating, N not serving."""
     address = text.lstrip("LTN")
     flags = text[: len(text) - len(address)]
     return Endpoint(
@@ -62,27 +62,27 @@ def sync_input(
     pods: LocalTrafficMatch | None = PODS,
     masquerade: Masquerade = Masquerade(),  # noqa: B008 - it is frozen
 ) -> SyncInput:
-    """Return a cluster on a node with two addresses, whose pods are told by theirs."""
+    """Return the input of a sync on a node with two addresses, with local traffic detected by pod CIDR."""
     return SyncInput(node, ports, None if before is None else tuple(before), pods, masquerade)
 
 
 def nonempty_sets(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> dict[str, tuple[str, ...]]:
-    """Return the entries of all sets that have some."""
+    """Return the entries of all sets that have entries."""
     return {name: members for name, members in all_entries(cluster, rule_version).sets.items() if members}
 
 
 def all_entries(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> SetEntries:
-    """Return the entries of all sets, and what is fenced."""
+    """Return the entries of all sets, and the denied sources."""
     return set_entries(cluster, FEATURES[rule_version])
 
 
 def addresses_to_bind(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> tuple[str, ...]:
-    """Return the addresses that the device has to have."""
+    """Return the addresses that kube-ipvs0 must have."""
     return bound_addresses(tuple(claims(cluster, FEATURES[rule_version])))
 
 
 def part_lines(cluster: SyncInput, part: str, **settings: Any) -> list[str]:
-    """Return the lines of one part of a sync's page."""
+    """Return the lines of one part of a sync's output."""
     text = sync(cluster, Settings(**settings)).part_text(part)
     assert text is not None, part
     return text.splitlines()
@@ -100,7 +100,7 @@ def rules(
 
 
 def declared_chains(cluster: SyncInput, table: str, rule_version: RuleVersion = RuleVersion.NEWEST) -> list[str]:
-    """Return the chains that one table empties, in order."""
+    """Return the chains that one table declares, in order."""
     return [line[1:].partition(" ")[0] for line in _table(cluster, table, rule_version) if line.startswith(":")]
 
 

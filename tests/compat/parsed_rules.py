@@ -1,7 +1,7 @@
-"""Rules of iptables compared by what they mean: restore's input, and what iptables-save makes of it.
+"""Parses iptables rules in a canonical form, to compare iptables-restore input with iptables-save output.
 
 The programs print options in an order of their own, add what was implied, and write numbers and networks their way.
-What this module does not know is an error, never passed over: a rule that is half read would equal another.
+Unknown syntax is an error: a partly parsed rule could equal a different rule.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ Options = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class ParsedRule:
-    """What a rule means: conditions on the header, matches in order, the target, and the target's options."""
+    """A rule in canonical form: header conditions, matches in order, the target, and the target's options."""
 
     header: Options
     matches: tuple[tuple[str, Options], ...]
@@ -31,7 +31,7 @@ _WORD = re.compile(r'(?<!\S)(?:"((?:\\.|[^"\\])*)"|([^\s"]+))(?!\S)')
 
 
 def parse_tables(text: str, family: Family) -> dict[str, Chains]:
-    """Return every table's chains, the kernel's own too, with their rules in order; raise ValueError.
+    """Return the chains of every table, including built-in ones, with their rules in order; raise ValueError.
 
     Several inputs, one after another, come to what is there when all have been restored.
     """
@@ -73,7 +73,7 @@ def _read_line(line: str, chains: Chains, family: Family) -> None:
 
 
 def split_words(line: str) -> list[str]:
-    """Return a line's words as the programs split it; raise ValueError.
+    """Split a line into words like the programs; raise ValueError.
 
     Only double quotes quote, and within them a backslash says that any character is meant: not as in the shell.
     """
@@ -84,7 +84,7 @@ def split_words(line: str) -> list[str]:
 
 
 def parse_rule(words: list[str], family: Family) -> ParsedRule:
-    """Return what a rule's arguments mean; raise ValueError where one of them is not known here."""
+    """Parse the arguments of a rule; raise ValueError for an unknown one."""
     header: set[tuple[str, str]] = set()
     parts: list[tuple[str, set[tuple[str, str]]]] = []
     matches = 0
@@ -106,17 +106,17 @@ def parse_rule(words: list[str], family: Family) -> ParsedRule:
         raise ValueError(msg)
     target, of_target = parts[matches] if len(parts) > matches else (None, set())
     read_matches = tuple((name, frozenset(options)) for name, options in parts[:matches])
-    return ParsedRule(frozenset(header - _EVERYBODY), read_matches, target, frozenset(of_target))
+    return ParsedRule(frozenset(header - _MATCH_ALL), read_matches, target, frozenset(of_target))
 
 
 def _options(words: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Yield each option that comes next, and ``!`` or nothing."""
+    """Yield each option with its negation, ``!`` or "" before it."""
     for word in words:
         yield ("!", next(words)) if word == "!" else ("", word)
 
 
 def _read(name: str, option: str, words: Iterator[str]) -> tuple[str, str]:
-    """Return an option of a match or a target as the programs print it, and its value; raise ValueError."""
+    """Return an option of a match or target in printed form, and its value; raise ValueError."""
     known = _OF.get(name, {})
     if option not in known:
         msg = f"{option} of {name or 'nothing'} is not known here"
@@ -147,19 +147,19 @@ def _sorted_words(text: str) -> str:
 
 
 def _chance(text: str) -> str:
-    """The kernel counts in parts of two to the power of 31."""
+    """Return a probability in the kernel's unit, 1/2^31."""
     return str(round(float(text) * (1 << 31)))
 
 
 def _first_255(text: str) -> str:
-    """The kernel has room for no more, and the programs cut the rest off in silence."""
+    """Return the first 255 characters of a comment; the programs silently truncate the rest."""
     return text[:255]
 
 
 _Reading = Mapping[str, tuple[str, *tuple[Callable[[str], str], ...]]]
 _HEADER: Mapping[str, Callable[[str], str]] = {"-s": _network, "-d": _network, "-p": _same, "-i": _same}
-_EVERYBODY = frozenset((option, network) for option in ("-s", "-d") for network in ("0.0.0.0/0", "::/0"))
-"""Conditions that say nothing, which are not printed."""
+_MATCH_ALL = frozenset((option, network) for option in ("-s", "-d") for network in ("0.0.0.0/0", "::/0"))
+"""Conditions that match every packet; the programs do not print them."""
 
 _PORTS: _Reading = {"--dport": ("--dport", _number)}
 _OF: Mapping[str, _Reading] = {
@@ -187,7 +187,7 @@ _OF: Mapping[str, _Reading] = {
     "DNAT": {"--to-destination": ("--to-destination", _same)},
     "REJECT": {"--reject-with": ("--reject-with", _same)},
 }
-"""Of each match and target: its options, how they are printed, and what reads each of their values."""
+"""The options of each match and target, their printed form, and the parsers of their values."""
 
 _IMPLIED: Mapping[str, Mapping[Family, tuple[tuple[str, str], ...]]] = {
     "recent": {
@@ -199,4 +199,4 @@ _IMPLIED: Mapping[str, Mapping[Family, tuple[tuple[str, str], ...]]] = {
         Family.IPV6: (("--reject-with", "icmp6-port-unreachable"),),
     },
 }
-"""What the programs print although nobody said it."""
+"""Defaults that the programs print."""

@@ -1,6 +1,6 @@
-"""ipsets compared by what they mean: the input of ``ipset restore -exist``, and what ``ipset save`` makes of it.
+"""Parses ipsets in a canonical form, to compare the input of ``ipset restore -exist`` with ``ipset save`` output.
 
-What this module does not know is an error, as in ``saved``.
+Unknown syntax is an error, as in ``parsed_rules``.
 """
 
 import ipaddress
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class ParsedSet(Struct):
-    """A set: its type, what else was said when it was made, and its entries as ``ipset save`` writes them."""
+    """A set: its type, its options, and its entries as ``ipset save`` prints them."""
 
     type: str
     options: dict[str, str]
@@ -17,8 +17,8 @@ class ParsedSet(Struct):
 
 
 _OPTIONS = {"family", "hashsize", "maxelem", "range"}
-_CHOSEN_BY_ITSELF = {"bucketsize", "initval"}
-"""What the program prints although nobody said it."""
+_CHOSEN_BY_IPSET = {"bucketsize", "initval"}
+"""Options that ipset chooses and prints."""
 
 
 def parse_ipsets(text: str) -> dict[str, ParsedSet]:
@@ -42,7 +42,7 @@ def parse_ipsets(text: str) -> dict[str, ParsedSet]:
 
 
 def normalized_entry(entry: str) -> str:
-    """Return an entry as the kernel lists it: a network of one address without its length."""
+    """Return an entry in the kernel's form: a network of one address without its length."""
     return ",".join(map(_listed_part, entry.split(",")))
 
 
@@ -54,7 +54,7 @@ def _listed_part(part: str) -> str:
 
 
 def _create(found: dict[str, ParsedSet], name: str, made: ParsedSet) -> None:
-    """Make a set unless it is there; ``-exist`` asks for the same type and options even then."""
+    """Create a set unless it exists; ``-exist`` requires that an existing set has the same type and options."""
     there = found.setdefault(name, made)
     if (there.type, there.options) != (made.type, made.options):
         msg = f"{name} is there, and is made otherwise"
@@ -63,7 +63,7 @@ def _create(found: dict[str, ParsedSet], name: str, made: ParsedSet) -> None:
 
 def _options(words: list[str]) -> dict[str, str]:
     options = dict(zip(words[::2], words[1::2], strict=True))
-    unknown = options.keys() - _OPTIONS - _CHOSEN_BY_ITSELF
+    unknown = options.keys() - _OPTIONS - _CHOSEN_BY_IPSET
     if unknown:
         msg = f"{sorted(unknown)} of a set are not known here"
         raise ValueError(msg)

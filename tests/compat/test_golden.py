@@ -1,4 +1,4 @@
-"""What the legacy modes hand to the kernel is what the golden files say, most of them written by hand."""
+"""Tests that the output of the legacy modes equals the golden files, most of which are written by hand."""
 
 import pytest
 
@@ -22,12 +22,12 @@ KNOWN_NAMES = {
     "ns4/svc4:p80 external IP": "KUBE-EXT-4SW47YFZTEDKD3PK",
     "ns5/svc5:p80 loadbalancer IP": "KUBE-FW-NUKIZ6OKUXPJNT4C",
 }
-"""D.2's, upstream's own, by what the rule says that leads to the chain."""
+"""Chain names of upstream's tests, by the comment of the jump (docs/behaviour/iptables.md#chain-names)."""
 
 
 @pytest.mark.parametrize(("golden", "section"), SECTIONS)
 def test_command_output_matches_golden_file(golden: Golden, section: Section) -> None:
-    """Where it is meant to be otherwise, ``python -m tests.compat.golden`` writes anew what nobody wrote by hand."""
+    """After an intended change, ``python -m tests.compat.golden`` regenerates the files not written by hand."""
     rendered = golden.render_section(section)
     if section.name == "listing":
         assert chains(rendered) == chains(side(section.rules, "+"))
@@ -66,7 +66,7 @@ def test_upstream_chain_names(comment: str, chain: str) -> None:
 
 
 def test_regenerating_generated_files_changes_nothing() -> None:
-    """And then it is the same, comments included, as long as the rules are."""
+    """Regenerated files keep their comments."""
     for golden in GOLDENS:
         if not golden.is_transcribed:
             assert golden.regenerated() == golden.path.read_text()

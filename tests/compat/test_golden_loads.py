@@ -1,4 +1,4 @@
-"""The real programs take what the golden files say, and have what was meant afterwards.
+"""Tests that the real programs load the rules of the golden files and print equal rules.
 
 All files in both families, by both backends; what a file does not show of a family is what the command prints. Matches
 of nfacct and rules that ask IPVS are left out, which not every kernel has: the latter load in the virtual machine.
@@ -32,7 +32,7 @@ from tests.support.lab.namespace import Namespace
 pytestmark = pytest.mark.kernel
 
 GOLDENS = [golden for golden in read_all() if golden.path.stem != "ipvs-cleanup"]
-"""Those with rules to restore; that one has commands, which are run below."""
+"""The files with rules to restore; the other one has commands, which are run below."""
 CASES = [
     pytest.param(golden, family, backend, id=f"{golden.path.stem}-{family.value}-{backend}")
     for golden, family, backend in itertools.product(GOLDENS, Family, BACKENDS)
@@ -43,11 +43,11 @@ LEFT_BY_CLEANUP = (
     "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n"
     "-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\nCOMMIT\n"
 )
-"""Somebody else's chain, the kubelet's, and the jumps to the latter."""
+"""A foreign chain, the kubelet's chain, and the jumps to the kubelet's chain."""
 
 
 class Step(NamedTuple):
-    """What the programs are handed at one time: the input of ``ipset restore``, and that of ``iptables-restore``."""
+    """The input of ``ipset restore`` and ``iptables-restore`` in one step."""
 
     sets: str
     rules: str
@@ -67,7 +67,7 @@ def test_golden_rules_load_and_read_back_equal(golden: Golden, family: Family, b
 
 
 def _steps(golden: Golden, family: Family) -> Iterator[Step]:
-    """Yield what was there before, and the sync that the file is about."""
+    """Yield the previous state, and the sync of the file."""
     yield from (Step("", _text(section.rules)) for section in golden.sections if section.name == "existing")
     if "1.23" in golden.header["flags"]:
         yield Step("", MARK_DROP)
@@ -75,7 +75,7 @@ def _steps(golden: Golden, family: Family) -> Iterator[Step]:
 
 
 def _syncs_before(golden: Golden) -> Iterator[Golden]:
-    """Yield the full sync of the objects that the file says there were before."""
+    """Yield the full sync of the file's objects before the change."""
     header, _, _ = golden.above.partition("\n---\n")
     for section in golden.sections:
         if section.name == "before":
@@ -88,14 +88,14 @@ def _sync(golden: Golden, family: Family) -> Step:
 
 
 def _rules(golden: Golden, family: Family) -> str:
-    """Return what the programs are handed; a cleanup restores tables one at a time."""
+    """Return the input of iptables-restore; a cleanup restores tables one at a time."""
     one_by_one = "--cleanup" in golden.header["flags"]
     names = ("iptables-restore-nat", "iptables-restore-filter") if one_by_one else ("iptables-restore",)
     return "".join(_part(golden, name, family) for name in names)
 
 
 def _part(golden: Golden, name: str, family: Family) -> str:
-    """Return a part as the file shows it, or where it does not, as the command prints it."""
+    """Return a part as shown in the file, or else as printed by the command."""
     asked = Section(name, family.value.lower(), ())
     shown = [section for section in golden.shown if section.heading == asked.heading]
     return _text(shown[0].rules if shown else golden.render_section(asked))
@@ -144,7 +144,7 @@ def test_iptables_cleanup_keeps_foreign_chains(tmp_path: Path, family: Family, b
 
 @each_family_and_backend
 def test_ipvs_cleanup_keeps_ipv6_sets(tmp_path: Path, family: Family, backend: str) -> None:
-    """Of the whole page, IPVS itself, its device and its module are the virtual machine's."""
+    """Tests in the virtual machine cover the other parts: virtual servers, the device, and the kernel module."""
     cleanup, before = read(FOLDER / "ipvs-cleanup.golden"), read(FOLDER / "ipvs-load-balancer.golden")
     sync = _sync(before, family)
     with namespace() as made:

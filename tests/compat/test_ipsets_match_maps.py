@@ -1,4 +1,4 @@
-"""What kube-proxy's IPVS mode keeps in ipsets and virtual servers, knft keeps in maps and sets: entry by entry.
+"""Tests that the entries of the IPVS mode's ipsets and virtual servers match knft's maps and sets.
 
 The table of DESIGN.md 5, on random clusters. A frontend that several claim is compared by its key alone: kube-proxy
 writes down every claim, knft the winner's.
@@ -53,7 +53,7 @@ class Modes(NamedTuple):
     plans: tuple[ServicePlan, ...]
 
     def entries(self, *names: str) -> set[str]:
-        """Return what is in some sets."""
+        """Return the entries of the named sets."""
         return {entry for name in names for entry in self.sets[name]}
 
     def undisputed(self) -> Iterator[tuple[Frontend, ServicePlan, FrontendKind]]:
@@ -71,7 +71,7 @@ class Modes(NamedTuple):
 
 
 def cluster(chance: Random) -> list[dict[str, Any]]:
-    """Return manifests; without source ranges of length 0, which the IPVS mode cannot express."""
+    """Return manifests without source ranges of length 0, which the IPVS mode cannot express."""
     found = [("Service", name) for name in random_objects.SERVICES]
     found += [("EndpointSlice", name) for name in random_objects.SLICES[: chance.randint(3, 14)]]
     drawn = [(kind, name, random_objects.random_traits(kind, chance)) for kind, name in found]
@@ -84,7 +84,7 @@ def cluster(chance: Random) -> list[dict[str, Any]]:
 
 
 def both(manifests: list[dict[str, Any]], folder: Path) -> Iterator[Modes]:
-    """Yield what the modes make of a cluster, by family."""
+    """Yield the output of both modes for a cluster, by family."""
     file = folder / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     result = CliRunner().invoke(cli, ["render", "-f", str(file), "--backend", "ipvs", "-o", "json", *FLAGS])
@@ -121,13 +121,13 @@ def _servers(written: list[dict[str, Any]], family: Family) -> dict[Frontend, se
 
 
 def _entry(key: Key) -> str:
-    """Return a frontend of knft's as ipset writes it."""
+    """Return a frontend in ipset's format."""
     address, protocol, port = key
     return f"{address},{protocol}:{port}"
 
 
 def _chain(modes: Modes, frontend: Frontend) -> str:
-    """Return where knft sends a frontend's packets, "" where nowhere."""
+    """Return the chain that knft uses for a frontend, "" if none."""
     address, protocol, port = frontend
     container = "service-ips" if address else "service-nodeports"
     key: Key = frontend if address else (protocol, port)
@@ -144,17 +144,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.randoms(use_true_random=False))
 def test_ipset_entries_match_knft_maps_and_sets(folder: Path, chance: Random) -> None:
     for modes in both(cluster(chance), folder):
-        _hold_frontends(modes)
-        _hold_node_ports(modes)
-        _hold_source_ranges(modes)
-        _hold_hairpins(modes)
-        _hold_servers(modes)
+        _assert_frontends(modes)
+        _assert_node_ports(modes)
+        _assert_source_ranges(modes)
+        _assert_hairpins(modes)
+        _assert_servers(modes)
         # An address that is bound is a live frontend's; knft binds none.
         bound = {entry.partition(",")[0] for entry in modes.entries(*ADDRESSED)}
         assert modes.entries("KUBE-IPVS-IPS") == bound - {NODE_IPS[modes.family]}
 
 
-def _hold_frontends(modes: Modes) -> None:
+def _assert_frontends(modes: Modes) -> None:
     """Cluster IPs, external IPs, load balancers: keys of service-ips, and the class in the verdict."""
     found = {**modes.elements.get("service-ips", {}), **modes.elements.get("no-endpoint-services", {})}
     assert {_entry(key) for key in found} == modes.entries(*ADDRESSED)
@@ -170,7 +170,7 @@ def _hold_frontends(modes: Modes) -> None:
             assert chain.startswith("external-local-" if _entry(frontend) in local else "external-pool-")
 
 
-def _hold_node_ports(modes: Modes) -> None:
+def _assert_node_ports(modes: Modes) -> None:
     """NodePorts: keys of service-nodeports, and the class in the verdict."""
     found = {**modes.elements.get("service-nodeports", {}), **modes.elements.get("no-endpoint-nodeports", {})}
     assert {(str(protocol), int(str(port))) for protocol, port in found} == _node_ports(modes, "KUBE-NODE-PORT-")
@@ -186,8 +186,8 @@ def _node_ports(modes: Modes, prefix: str) -> set[tuple[str, int]]:
     return numbers | {("sctp", int(entry.rpartition(":")[2])) for entry in modes.sets[f"{prefix}SCTP-HASH"]}
 
 
-def _hold_source_ranges(modes: Modes) -> None:
-    """Guarded frontends, and one interval set for ranges and for VIPs that are sources."""
+def _assert_source_ranges(modes: Modes) -> None:
+    """Source-restricted frontends, and one interval set of source ranges and of VIPs as sources."""
     guarded = {_entry(key) for key in modes.elements.get("guarded-frontends", {})}
     allowed: dict[str, set[str]] = {}
     for *key, source in modes.elements.get("source-ranges", {}):
@@ -212,7 +212,7 @@ def _node_may(modes: Modes, entry: str) -> bool:
 
 
 def test_endpoint_address_can_be_local_and_remote_in_different_services(folder: Path) -> None:
-    """Where it is local it is terminating, and only IPVS notes it; where it is ready it is elsewhere."""
+    """The local endpoint is terminating, and only the IPVS mode lists it; the ready endpoint is remote."""
     manifests = [
         service("shop/a", clusterIP="10.96.0.1"),
         endpoints("shop/a", "LT10.244.0.1", "10.244.0.2"),
@@ -221,11 +221,11 @@ def test_endpoint_address_can_be_local_and_remote_in_different_services(folder: 
     ]
     ipv4, _ = both(manifests, folder)
     assert ipv4.sets["KUBE-LOOP-BACK"] == {"10.244.0.1,tcp:80,10.244.0.1"}
-    _hold_hairpins(ipv4)
+    _assert_hairpins(ipv4)
 
 
-def _hold_hairpins(modes: Modes) -> None:
-    """KUBE-LOOP-BACK has local endpoints in any condition, knft local ones that are reachable."""
+def _assert_hairpins(modes: Modes) -> None:
+    """KUBE-LOOP-BACK has all local endpoints, knft the reachable local ones."""
     reachable = {
         f"{endpoint.address},{plan.port.protocol.lower()}:{endpoint.port},{endpoint.address}"
         for plan in modes.plans
@@ -237,8 +237,8 @@ def _hold_hairpins(modes: Modes) -> None:
     assert hairpins == modes.entries("KUBE-LOOP-BACK") & reachable
 
 
-def _hold_servers(modes: Modes) -> None:
-    """Real servers: the endpoints of the frontend's pool; of the cluster's where policy Local finds none here."""
+def _assert_servers(modes: Modes) -> None:
+    """Real servers are the endpoints of the frontend's pool, or all if policy Local has no local endpoint."""
     for frontend, plan, kind in modes.undisputed():
         internal = kind is FrontendKind.CLUSTER_IP
         local = plan.port.internal_policy_local if internal else plan.port.external_policy_local

@@ -1,4 +1,4 @@
-"""What cannot be meant: exit status 2, nothing on standard output, and one line that says what is wrong."""
+"""Tests of invalid usage and input: exit status 2, nothing on standard output, and one error line."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.kube_objects import parametrize_rows
 
 
 def refused(*flags: str, objects: str = "") -> str:
-    """Return the one line about a command that is refused."""
+    """Return the error line of a refused command."""
     command = [*KNFT, "render", "--backend", "iptables", "-f", "-", "--node", NODE, *flags]
     done = subprocess.run(command, input=objects or manifest_list(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -93,7 +93,7 @@ def test_part_with_different_tools_requires_family() -> None:
 
 
 def test_too_long_interface_prefix_is_refused() -> None:
-    """Of iptables' 15 characters one is the plus sign."""
+    """iptables allows 15 characters, including the plus sign."""
     flags = ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix")
     assert refused(*flags, "abcdefghijklmno") == (
         "--pod-interface-name-prefix: 'abcdefghijklmno' is longer than 14 characters, the limit of iptables"
@@ -105,7 +105,7 @@ def test_flags_of_other_backends_are_refused() -> None:
 
 
 def test_unknown_backend_is_refused() -> None:
-    """click's own words, which take several lines."""
+    """click prints several lines."""
     command = [*KNFT, "render", "--backend", "userspace", "-f", "-", "--node", NODE]
     done = subprocess.run(command, input=manifest_list(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -117,7 +117,7 @@ EVIL = ('a"b', "a b", "a\nCOMMIT", "-X", "a$b", "a'b", "é")
 
 @pytest.mark.parametrize("name", EVIL)
 def test_object_names_cannot_inject_syntax(name: str) -> None:
-    """An object whose name could is reported and left out, before any mode sees it."""
+    """An object with such a name is reported and skipped before rendering."""
     good = (service("ns1/svc1"), endpoints("ns1/svc1", "10.180.0.1"))
     bad = (service(f"ns1/{name}"), service(f"{name}/svc1"), service("ns1/svc2", port={"name": name}))
     expected, done = (

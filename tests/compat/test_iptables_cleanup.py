@@ -1,4 +1,4 @@
-"""What ``--cleanup`` prints of the iptables mode (D.10)."""
+"""Tests of ``--cleanup`` in the iptables mode (docs/behaviour/iptables.md#cleanup)."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ FILTER = ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-FORWARD", "KUBE-NODEP
 
 
 def removal(*found: str) -> list[str]:
-    """Return the lines that remove chains."""
+    """Return the lines that delete chains."""
     return [*(f":{chain} - [0:0]" for chain in found), *(f"-X {chain}" for chain in found)]
 
 

@@ -1,4 +1,4 @@
-"""The real programs, both backends in both families, take what is printed, and have what was meant afterwards."""
+"""Tests that both iptables backends load the output in both families, and print equal rules."""
 
 import itertools
 from pathlib import Path
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kernel
 
 
 def flags_for(family: Family) -> tuple[str, ...]:
-    """Return the flags that all renders here have; not every kernel has the counters of nfacct."""
+    """Return the flags of all renders here; without nfacct counters, which not every kernel has."""
     return (*FLAGS, "--no-nfacct", "--family", family.value.lower())
 
 
@@ -59,7 +59,7 @@ def test_large_cluster_loads(backend: str) -> None:
 
 
 def test_full_cluster_contains_the_longest_names() -> None:
-    """The programs cut a comment of more than 255 bytes, in silence, and load the rule."""
+    """The programs silently truncate comments to 255 bytes."""
     text = restore_input(full_cluster(), *flags_for(Family.IPV4))
     assert f'"{LONGEST}:{"p" * 63} cluster IP"' in text
 
@@ -101,18 +101,18 @@ def test_script_syncs_twice_and_cleans_up(tmp_path: Path, family: Family, backen
             run_script(made, script, backend, tmp_path)
             found = saved_tables(made, family, backend)
             assert kube_chains(found) == expected
-            assert _in_kernels_chains(found) == _jumps(family, KUBELET_JUMPS, JUMPS)
+            assert _in_built_in_chains(found) == _jumps(family, KUBELET_JUMPS, JUMPS)
         assert made.read_sysctl("net.ipv4.conf.all.route_localnet") == ("1" if family is Family.IPV4 else "0")
 
         for _ in range(2):
             run_script(made, render(objects, *flags, "--cleanup"), backend, tmp_path)
             found = saved_tables(made, family, backend)
             assert kube_chains(found) == {"filter": {"KUBE-FIREWALL": expected["filter"]["KUBE-FIREWALL"]}}
-            assert _in_kernels_chains(found) == _jumps(family, KUBELET_JUMPS)
+            assert _in_built_in_chains(found) == _jumps(family, KUBELET_JUMPS)
 
 
 def _jumps(family: Family, *groups: tuple[Jump, ...]) -> dict[str, dict[str, list[ParsedRule]]]:
-    """Return jumps in the kernel's own chains: each was put in front of those before it."""
+    """Return the jumps in built-in chains; each was inserted before the previous ones."""
     found: dict[str, dict[str, list[ParsedRule]]] = {}
     for jump in itertools.chain.from_iterable(map(reversed, groups)):
         rule = parse_rule(list(jump.arguments), family)
@@ -120,7 +120,7 @@ def _jumps(family: Family, *groups: tuple[Jump, ...]) -> dict[str, dict[str, lis
     return found
 
 
-def _in_kernels_chains(found: dict[str, Chains]) -> dict[str, dict[str, list[ParsedRule]]]:
+def _in_built_in_chains(found: dict[str, Chains]) -> dict[str, dict[str, list[ParsedRule]]]:
     kept = {
         table: {chain: list(rules) for chain, rules in chains.items() if rules and not chain.startswith("KUBE-")}
         for table, chains in found.items()

@@ -1,4 +1,4 @@
-"""Names of chains: those that upstream's own tests expect (D.2)."""
+"""Tests of chain names with those of upstream's tests (docs/behaviour/iptables.md#chain-names)."""
 
 import pytest
 

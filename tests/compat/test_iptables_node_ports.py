@@ -1,4 +1,4 @@
-"""The rules that lead to NodePorts, and NodePorts on loopback addresses, in all forms of the flags (D.1, D.5, D.6)."""
+"""Tests of jumps to NodePorts, and of NodePorts on loopback addresses, with all forms of the flags."""
 
 import pytest
 
@@ -12,7 +12,7 @@ OFF = "--no-iptables-localhost-nodeports"
 
 
 def jumps(*flags: str) -> list[str]:
-    """Return what leads to NodePorts, without what every such rule has."""
+    """Return the conditions of the jumps to NodePorts, without what they have in common."""
     portals = rules(restore_input(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
     found = [line for line in portals if line.endswith(" -j KUBE-NODEPORTS")]
     assert portals[len(portals) - len(found) :] == found
@@ -78,7 +78,7 @@ IN_FORCE = {
 
 @parametrize_rows(IN_FORCE)
 def test_localhost_node_ports_need_sysctl_and_localnet_rule(row: tuple[list[str], bool]) -> None:
-    """The sysctl that opens loopback, the guard that keeps others out, and the counter."""
+    """The sysctl route_localnet, the rule that blocks packets from the network, and the counter."""
     flags, expected = row
     text = restore_input(OBJECTS, *NODE, *flags)
     assert (render(OBJECTS, *NODE, *flags, "--part", "sysctls") != "") is expected
@@ -93,7 +93,7 @@ def test_localhost_counter_needs_nfacct() -> None:
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
 def test_primary_without_an_address_of_the_family(family: str) -> None:
-    """No network of the family is left, and so all addresses accept, as with kube-proxy."""
+    """No network of the family remains, so all addresses accept NodePorts, as in kube-proxy."""
     lines = rules(restore_input([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
     assert [ANYWHERE in line for line in lines] == [True]
 

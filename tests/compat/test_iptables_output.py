@@ -1,4 +1,4 @@
-"""A page of the iptables mode: its parts, in kube-proxy's order, and the rules that no Service changes (D.1 to D.4)."""
+"""Tests of the iptables mode's output: its parts, in kube-proxy's order, and the static rules."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
 
 
 def test_text_of_one_part_of_both_families() -> None:
-    """A shell's commands name the family themselves."""
+    """Shell commands contain the family's program."""
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "--part", "jumps"]
     text = CliRunner().invoke(cli, command, input=manifest_list()).stdout
     assert text.splitlines() == [*jump_commands("iptables"), *jump_commands("ip6tables")]

@@ -1,4 +1,4 @@
-"""Partial syncs, stale chains, and large clusters (D.4, D.6, D.7)."""
+"""Tests of partial syncs, stale chains and large clusters (docs/behaviour/iptables.md#sync-kinds)."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ GONE = ("KUBE-SVC-AAAAAAAAAAAAAAAA", "KUBE-EXT-AAAAAAAAAAAAAAAA", "KUBE-FW-AAAAA
 
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
-    """The manifests of the sync before: both Services."""
+    """The manifests of the previous sync, with both Services."""
     return manifests(tmp_path, BOTH)
 
 
@@ -42,7 +42,7 @@ def manifests(folder: Path, objects: list[Manifest]) -> Path:
 
 
 def existing(folder: Path, *found: str, header: str = "") -> str:
-    """Write what iptables-save prints of some chains of the nat table; return the flag's value."""
+    """Write iptables-save output with some chains of the nat table; return the flag's value."""
     path = folder / "saved.txt"
     lines = [header] if header else []
     lines += ["*nat", ":PREROUTING ACCEPT [3:180]", *(f":{chain} - [0:0]" for chain in found)]
@@ -52,7 +52,7 @@ def existing(folder: Path, *found: str, header: str = "") -> str:
 
 
 def deleted(text: str) -> list[str]:
-    """Return the chains that are deleted."""
+    """Return the deleted chains."""
     return [line.removeprefix("-X ") for line in table(text, "nat") if line.startswith("-X")]
 
 
@@ -113,7 +113,7 @@ def test_before_and_changed_are_combined(before: Path) -> None:
 
 
 def test_frontend_owner_is_not_a_change(tmp_path: Path) -> None:
-    """A Service that loses its cluster IP to an older one is written as before: kube-proxy knows no owners."""
+    """kube-proxy has no owners of frontends: a Service whose cluster IP an older Service claims is unchanged."""
     young = service("ns2/svc2", clusterIP="10.96.0.1")
     old = service("ns1/svc1")
     old["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
@@ -136,7 +136,7 @@ def node(zone: str) -> Manifest:
 
 
 def test_zone_change_causes_a_full_sync(tmp_path: Path) -> None:
-    """Whichever endpoints that concerns; A.7."""
+    """Endpoints of all Services are selected again (docs/behaviour/tracking.md#event-handling)."""
     before = manifests(tmp_path, [node("zone-a"), *BOTH])
     for more in ((), ("--changed", "ns1/svc1")):
         flags = ("--before", str(before), *more)
@@ -214,7 +214,7 @@ def test_rules_with_counters_are_read(tmp_path: Path) -> None:
 
 
 def large(count: int) -> list[Manifest]:
-    """Return a cluster with so many endpoints in all, most of them of one Service, some of them not usable."""
+    """Return a cluster with ``count`` endpoints, most of them of one Service, some of them not ready."""
     addresses = [f"10.{180 + number // 250}.0.{number % 250 + 1}" for number in range(count - 2)]
     return [service("ns1/svc1"), endpoints("ns1/svc1", *addresses[:-500], *(f"T{it}" for it in addresses[-500:])),
             B[0], endpoints("ns2/svc2", "10.180.0.1", "10.180.0.2")]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is written for one Service port, rule by rule (D.5)."""
+"""Tests of the rules of one Service port (docs/behaviour/iptables.md#service-ports)."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ SVC, SVL, EXT, FW = (f"KUBE-{kind}-{HASH}" for kind in ("SVC", "SVL", "EXT", "FW
 FIRST = "KUBE-SEP-SXIVWICOYRO3J4NJ"
 TCP = "-m tcp -p tcp"
 FIXED = 4
-"""Chains of the nat table that are always there."""
+"""Chains of the nat table that always exist."""
 DETECT = ("--cluster-cidr", PODS)
 
 
 def own(text: str) -> list[str]:
-    """Return the Service port's own chains in the order in which they are declared."""
+    """Return the chains of the Service port, in the order of their declaration."""
     return chains(text)[FIXED:]
 
 
-def portals(text: str) -> list[str]:
-    """Return the rules that lead from addresses to Services."""
+def service_rules(text: str) -> list[str]:
+    """Return the rules that match the frontends of Services."""
     return rules(text, "KUBE-SERVICES")[:-1]
 
 
@@ -35,7 +35,7 @@ def sep(address: str) -> str:
 def test_cluster_ip_with_one_endpoint() -> None:
     text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
-    assert portals(text) == [f"{portal} -j {SVC}"]
+    assert service_rules(text) == [f"{portal} -j {SVC}"]
     assert own(text) == [SVC, FIRST]
     assert rules(text, SVC) == [
         f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ",
@@ -119,7 +119,7 @@ def test_frontends_are_in_kube_proxy_order() -> None:
     text = restore_input([everything(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     expected = [("cluster IP", "10.96.0.1", SVC), *(("external IP", f"198.51.100.{it}", EXT) for it in (1, 2)),
                 *(("loadbalancer IP", f"203.0.113.{it}", EXT) for it in (1, 2))]  # fmt: skip
-    assert portals(text) == [
+    assert service_rules(text) == [
         f'-m comment --comment "ns1/svc1:p80 {what}" {TCP} -d {address} --dport 80 -j {chain}'
         for what, address, chain in expected
     ]
@@ -137,7 +137,7 @@ def test_frontends_are_in_kube_proxy_order() -> None:
 
 
 def refusals(words: str, verdict: str) -> list[str]:
-    """Return what refuses every external frontend, in order."""
+    """Return the rules that refuse every external frontend, in order."""
     said = f'-m comment --comment "ns1/svc1:p80 {words}"'
     vips = [f"{said} {TCP} -d 203.0.113.{it} --dport 80 -j {verdict}" for it in (1, 2)]
     return [
@@ -153,7 +153,7 @@ def test_frontends_without_endpoints_are_rejected() -> None:
         f'-m comment --comment "ns1/svc1:p80 has no endpoints" {TCP} -d 10.96.0.1 --dport 80 -j REJECT'
     ]
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no endpoints", "REJECT")
-    assert portals(text) == rules(text, "KUBE-NODEPORTS") == own(text) == []
+    assert service_rules(text) == rules(text, "KUBE-NODEPORTS") == own(text) == []
     assert rules(text, "KUBE-PROXY-FIREWALL", "filter") == []
 
 
@@ -180,7 +180,7 @@ def test_external_policy_local_without_local_endpoints_drops_remote_clients() ->
     assert own(text) == [EXT, SVC, FIRST]
     assert rules(text, EXT) == SHORT_CUTS
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no local endpoints", "DROP")
-    assert len(portals(text)) == 5
+    assert len(service_rules(text)) == 5
     assert len(rules(text, "KUBE-NODEPORTS")) == 2
 
 
@@ -193,7 +193,7 @@ def test_internal_policy_local() -> None:
     items = [service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
     text = restore_input(items, *DETECT)
     portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
-    assert portals(text) == [f"{portal} -j {SVL}"]
+    assert service_rules(text) == [f"{portal} -j {SVL}"]
     assert own(text) == [SVL, sep("10.180.0.2")]
     assert rules(text, SVL)[0] == f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
 
@@ -203,7 +203,7 @@ def test_internal_policy_local_without_a_local_endpoint() -> None:
     assert rules(text, "KUBE-SERVICES", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 has no local endpoints" {TCP} -d 10.96.0.1 --dport 80 -j DROP'
     ]
-    assert portals(text) == own(text) == []
+    assert service_rules(text) == own(text) == []
 
 
 def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
@@ -226,7 +226,7 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
     ranges = ["192.0.2.0/24", "198.18.0.0/15"]
     item = everything(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
     text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")], *flags)
-    vips = [line for line in portals(text) if "loadbalancer" in line]
+    vips = [line for line in service_rules(text) if "loadbalancer" in line]
     assert [line.split()[-1] for line in vips] == [FW, FW]
     assert own(text) == [EXT, FW, SVC, FIRST]
     said = '-m comment --comment "ns1/svc1:p80 loadbalancer IP"'
@@ -273,7 +273,7 @@ def test_ipv6_rules() -> None:
         clusterIP="fd00:10:96::1", ipFamilies=["IPv6"], clusterIPs=["fd00:10:96::1"], port={"nodePort": 30080}
     )
     text = restore_input([item, endpoints("ns1/svc1", "fd00:10:244::1")], "--family", "ipv6")
-    assert portals(text) == [
+    assert service_rules(text) == [
         f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d fd00:10:96::1 --dport 80 -j {SVC}'
     ]
     assert rules(text, "KUBE-NODEPORTS") == [f"-m comment --comment ns1/svc1:p80 {TCP} --dport 30080 -j {EXT}"]
@@ -287,16 +287,18 @@ def test_ipv6_rules() -> None:
 def test_each_protocol_uses_its_own_match(row: str) -> None:
     port = {"name": "", "protocol": row.upper()}
     text = restore_input([service(port=port), endpoints("ns1/svc1", "10.180.0.1", port=port)])
-    assert portals(text)[0].startswith(f'-m comment --comment "ns1/svc1 cluster IP" -m {row} -p {row} -d 10.96.0.1 ')
+    assert service_rules(text)[0].startswith(
+        f'-m comment --comment "ns1/svc1 cluster IP" -m {row} -p {row} -d 10.96.0.1 '
+    )
 
 
 def test_contested_frontends_are_written_for_every_service() -> None:
     objects = [service("a/old"), service("b/new"), endpoints("a/old", "10.180.0.1"), endpoints("b/new", "10.180.0.2")]
-    assert [line.split()[3] for line in portals(restore_input(objects))] == ['"a/old:p80', '"b/new:p80']
+    assert [line.split()[3] for line in service_rules(restore_input(objects))] == ['"a/old:p80', '"b/new:p80']
 
 
 def test_number_of_rules_of_many_services() -> None:
-    """Per Service a portal and a masquerading rule; per endpoint a choice and two rules of its own."""
+    """Each Service has a frontend rule and a masquerade rule; each endpoint has a selection rule and two own rules."""
     services, each = 20, 7
     objects = []
     for number in range(services):

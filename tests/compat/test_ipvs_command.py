@@ -1,4 +1,4 @@
-"""``knft render --backend ipvs`` as users type it: what it prints, and how it refuses."""
+"""Tests of the command ``knft render --backend ipvs``: its output and its errors."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_service_that_ipvs_cannot_express_is_refused(tmp_path: Path) -> None:
 
 
 def test_node_without_known_addresses_warns_about_node_ports() -> None:
-    """But in the family of --node-ip, and not of Services without NodePorts."""
+    """No warning for the family of --node-ip, and none for Services without NodePorts."""
     remark = (
         "knft: no NodePort is served: no {} address of node node-1 is known; name one with --node-ip or --local-address"
     )
@@ -145,7 +145,7 @@ def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 
 
 def _refused(words: str, *flags: str, where: str = EXAMPLES) -> None:
-    """Check that the program prints nothing but one line that says what is wrong, and ends with status 2."""
+    """Check that the program prints only one error line, and exits with status 2."""
     done = subprocess.run([*KNFT, *_arguments(where, *flags)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()

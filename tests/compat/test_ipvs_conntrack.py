@@ -1,4 +1,4 @@
-"""Connections over UDP that are made to be forgotten, by vintage (behaviour.md F.3)."""
+"""Tests of the deletion of conntrack entries by version (docs/behaviour/conntrack.md#event-driven)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ADDRESSES = ("10.96.0.1", "198.51.100.1", "203.0.113.9")
 def conntrack_commands(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.V1_29) -> list[str]:
     """Return the commands."""
     text = part_lines(cluster, "conntrack", rule_version=rule_version)
-    # conntrack fails where it deletes nothing, which kube-proxy takes for success.
+    # conntrack fails if no entry matches, which kube-proxy ignores.
     assert all(line.endswith(NEVER_FAILS) for line in text)
     return [line.removesuffix(NEVER_FAILS) for line in text]
 

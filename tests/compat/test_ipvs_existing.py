@@ -1,4 +1,4 @@
-"""What ``ipvsadm`` and ``ip`` print, read: good, broken and foreign input."""
+"""Tests of reading the output of ``ipvsadm`` and ``ip``: valid, broken and foreign input."""
 
 import re
 
@@ -28,7 +28,7 @@ SCTP 10.96.0.3:9 lc
 
 
 def expected(connections: int) -> tuple[ExistingServer, ...]:
-    """Return the servers that both texts print."""
+    """Return the servers in both texts."""
     return (
         ExistingServer("10.96.0.1", 443, "TCP", "rr", 10800, reals=(ExistingReal("192.0.2.10", 6443, 1, connections),)),
         ExistingServer(
@@ -47,8 +47,8 @@ def test_ipvsadm_listing_has_connection_counts() -> None:
 def test_ipvsadm_save_without_counts_causes_a_warning() -> None:
     found = read_servers("saved.txt", SAVED)
     assert found.servers == expected(0)
-    (remark,) = found.warnings
-    assert remark.startswith("saved.txt: 2 real servers have no connection counts, which ipvsadm -Ln prints; ")
+    (warning,) = found.warnings
+    assert warning.startswith("saved.txt: 2 real servers have no connection counts, which ipvsadm -Ln prints; ")
 
 
 @pytest.mark.parametrize("text", [SAVED + LISTED, LISTED + SAVED])

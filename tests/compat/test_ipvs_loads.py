@@ -1,4 +1,4 @@
-"""The real tools take what the IPVS mode prints: ipset, and both backends of iptables.
+"""Tests that ipset and both iptables backends load the output of the IPVS mode.
 
 This kernel need not have ip_vs: rules that ask IPVS are left out here, and load in the virtual machine.
 """
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.kernel
 
 
 def rich(node: Node) -> SyncInput:
-    """Return a cluster that fills every set and has every rule."""
+    """Return a cluster with entries in every set, and with every rule."""
     ipv4 = node.family is Family.IPV4
     pod, ip = ("10.244.1.1", "10.96.0.1") if ipv4 else ("fd00:244::1", "fd00:96::1")
     outside, home = (("10.0.0.0/8", "198.51.100.7/32"), "192.0.2.0/24") if ipv4 else (("fd00::/8",), "2001:db8::/32")
@@ -75,7 +75,7 @@ def _saved_sets(namespace: Namespace) -> dict[str, tuple[str, set[str]]]:
 
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])
 def test_ipset_restores_sets_twice(namespace: Namespace, node: Node) -> None:
-    """Also after a sync that wants less than the one before."""
+    """Also after a sync with fewer entries than the previous one."""
     full = rich(node)
     less = sync_input(*full.ports[2:], before=full.ports, node=node, pods=None)
     for cluster in (full, full, less):
@@ -107,7 +107,7 @@ def test_both_iptables_backends_load_the_rules_twice(
 
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])
 def test_addresses_are_bound_read_back_and_removed(namespace: Namespace, node: Node) -> None:
-    """On a bridge of the device's name, where this kernel has no dummy devices."""
+    """On a bridge with the device's name if this kernel has no dummy devices."""
     namespace.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
     full, nothing = rich(node), sync_input(node=node)
     _hand_over(namespace, sync(full, Settings()), "addresses")
@@ -130,7 +130,7 @@ def test_sysctl_accepts_the_settings(namespace: Namespace) -> None:
 def test_two_syncs_and_cleanup_leave_what_kube_proxy_leaves(
     namespace: Namespace, node: Node, rule_version: RuleVersion
 ) -> None:
-    """kube-proxy leaves the sets of IPv6, and chains that it takes for the kubelet's."""
+    """kube-proxy keeps the IPv6 sets, and chains that the kubelet may use."""
     settings = Settings(rule_version=rule_version)
     page, after = sync(rich(node), settings), cleanup(rich(node), settings)
     for _ in range(2):

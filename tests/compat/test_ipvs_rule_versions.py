@@ -1,4 +1,7 @@
-"""What each document's kube-proxy does otherwise (behaviour.md E.10; documents 003, 002, 004)."""
+"""Tests of the differences between versions (docs/behaviour/ipvs.md#versions).
+
+For documents 002, 003 and 004 see docs/verification.md#original-documents.
+"""
 
 from typing import Any
 
@@ -16,13 +19,13 @@ PLAIN = Masquerade(random_fully=False)
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
 def test_endpoint_selection_does_not_depend_on_the_version(rule_version: RuleVersion) -> None:
-    """Who is terminating serves where no other does, though the older ones did not know that everywhere."""
+    """Terminating endpoints serve if there are no others, in all versions, unlike in some older kube-proxies."""
     port = service_port("T10.244.1.1", "N10.244.1.2", external_ips=("198.51.100.1",), external_policy_local=True)
     assert part_lines(sync_input(port), "ipvsadm", rule_version=rule_version) == part_lines(sync_input(port), "ipvsadm")
 
 
 class Test123:
-    """Document 003: the listings at its end, and the chains, jumps and sets that its code names."""
+    """Version 1.23: the listings, chains, jumps and sets of document 003."""
 
     rule_version = RuleVersion.V1_23
 
@@ -105,7 +108,7 @@ class Test123:
 
 
 class Test126:
-    """Document 002."""
+    """Version 1.26: document 002."""
 
     rule_version = RuleVersion.V1_26
 
@@ -132,7 +135,7 @@ class Test126:
 
 
 class Test129:
-    """Document 004, which shows the sync alone; the rest is the newest's."""
+    """Version 1.29: document 004, which shows only the sync; the rest equals the newest version."""
 
     def test_differs_from_newest_only_in_conntrack_deletions(self) -> None:
         cluster = sync_input(
@@ -163,7 +166,7 @@ def test_parts_are_in_order_of_use(rule_version: RuleVersion) -> None:
 
 
 class TestCleanup:
-    """What cleanup takes away, in order."""
+    """The parts of a cleanup, in order."""
 
     @pytest.mark.parametrize("rule_version", RuleVersion)
     def test_parts_of_cleanup(self, rule_version: RuleVersion) -> None:

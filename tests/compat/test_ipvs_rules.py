@@ -1,4 +1,4 @@
-"""The iptables rules around IPVS, in order, and when they are there (behaviour.md E.5, E.7)."""
+"""Tests of the IPVS mode's iptables rules: their order and conditions (docs/behaviour/ipvs.md#rules)."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ CLUSTER_IP = '-m comment --comment "Kubernetes service cluster ip + port for mas
 
 
 def comment_match(words: str) -> str:
-    """Return a comment as it stands in a rule."""
+    """Return a comment match as in a rule."""
     return f'-m comment --comment "{words}"'
 
 

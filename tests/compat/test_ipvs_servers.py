@@ -1,4 +1,4 @@
-"""Virtual and real servers: what a sync makes, changes, lets go and deletes (behaviour.md E.4, E.6)."""
+"""Tests of virtual and real servers: create, edit, terminate, delete (docs/behaviour/ipvs.md#service-ports)."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ NEWER, OLDER = (RuleVersion.NEWEST, RuleVersion.V1_29), (RuleVersion.V1_26, Rule
 
 
 def existing_server(*reals: ExistingReal, address: str = "10.96.0.1", protocol: Protocol = "TCP", **fields: Any) -> Any:
-    """Return the virtual server of the cluster IP as it is there already."""
+    """Return the existing virtual server of the cluster IP."""
     return (ExistingServer(address, 80, protocol, **{"scheduler": "rr", "reals": reals, **fields}),)
 
 
 def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingReal:
-    """Return a real server that is there already."""
+    """Return an existing real server."""
     return ExistingReal(f"10.244.1.{last}", 8080, weight, connections)
 
 
@@ -90,7 +90,7 @@ def test_node_port_networks_select_addresses_except_loopback() -> None:
 
 
 def test_node_ports_on_link_local_addresses() -> None:
-    """As with node-local-dns' address; IPv6 makes its own without being asked."""
+    """IPv4 link-local addresses such as node-local-dns' count; the kernel creates IPv6 link-local ones itself."""
     ipv4, ipv6 = ("169.254.20.10", "192.0.2.10"), ("2001:db8::10", "fe80::1")
     assert _node_ports(Node(Family.IPV4, None, ipv4)) == ["169.254.20.10:30080", "192.0.2.10:30080"]
     assert _node_ports(Node(Family.IPV6, None, ipv6)) == ["[2001:db8::10]:30080"]
@@ -187,7 +187,7 @@ def test_terminating_real_server_is_kept() -> None:
 
 
 def test_first_sync_terminates_weight_0_servers_again() -> None:
-    """It remembers nothing: without connections the server goes at once, with some it gets weight 0 again."""
+    """A new process has no state: it deletes servers without connections, and gives weight 0 to others."""
     place = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
     assert part_lines(sync_input(service_port()), "ipvsadm", existing_servers=existing_server(real_server(9, 0))) == [
         f"-d {place}"
@@ -260,7 +260,7 @@ def test_addresses_of_other_interfaces_are_bound_only_by_old_versions() -> None:
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
 def test_old_versions_serve_no_node_port_at_bound_addresses(rule_version: RuleVersion) -> None:
-    """Document 002, NodeIPs; where networks choose the addresses, they look at no device."""
+    """Unless NodePort networks are configured (document 002 of docs/verification.md#original-documents)."""
     cluster = sync_input(service_port(node_port=30080))
     text = part_lines(cluster, "ipvsadm", rule_version=rule_version, existing_addresses=("192.0.2.10",))
     assert ("-A -t 192.0.2.10:30080 -s rr" in text) == (rule_version in NEWER)

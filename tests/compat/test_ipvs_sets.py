@@ -1,4 +1,4 @@
-"""ipsets: their names and types, and what is in them (behaviour.md E.3, E.6)."""
+"""Tests of ipsets: names, types and entries (docs/behaviour/ipvs.md#ipsets)."""
 
 from typing import Any
 

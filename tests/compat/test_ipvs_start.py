@@ -1,4 +1,4 @@
-"""What kube-proxy does once, before its first sync (behaviour.md E.1, E.2)."""
+"""Tests of what kube-proxy does once, before its first sync (docs/behaviour/ipvs.md#preconditions)."""
 
 import subprocess
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_ipset_version_check(version: str, *, good: bool) -> None:
 
 
 class Commands(Struct, frozen=True):
-    """A part of any commands."""
+    """A part with given commands."""
 
     command: str
     tool = ("sh",)
@@ -109,7 +109,7 @@ class Commands(Struct, frozen=True):
 
 
 class First(Commands, frozen=True, tag="first"):
-    """Their tag is the part's name."""
+    """A part; its tag is its name."""
 
 
 class Second(Commands, frozen=True, tag="second"):
@@ -125,7 +125,7 @@ def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> No
 
 
 def test_missing_module_message() -> None:
-    """A scheduler's name is checked where it is typed, but words may hold any sign."""
+    """The message is quoted for the shell, whatever it contains."""
     scheduler = "it's $HOME"
     *_, command = Preconditions(scheduler=scheduler).text()
     tried = next(line for line in Preconditions(scheduler=scheduler).text() if line.startswith("ipvsadm -A"))

@@ -1,4 +1,4 @@
-"""The comparison of rules by what they mean: it sees every difference that is one, and nothing is passed over."""
+"""Tests of the rule parser: equal rules are equal, different rules differ, unknown syntax is an error."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The comparison of ipsets by what they mean: it sees every difference that is one, and nothing is passed over."""
+"""Tests of the ipset parser: equal sets are equal, different sets differ, unknown syntax is an error."""
 
 import pytest
 
