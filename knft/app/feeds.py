@@ -1,4 +1,4 @@
-"""Where ``knft run`` has its objects from: a directory of manifests, or the API server."""
+"""The sources of the daemon's objects: a directory of manifests, or the API server."""
 
 import logging
 import threading
@@ -25,40 +25,40 @@ log = logging.getLogger("knft")
 
 
 class Feed(Protocol):
-    """A source of objects, for one daemon."""
+    """A source of objects for one daemon."""
 
     configures_host: bool
-    """Whether this is a node of a cluster, whose conntrack and memory settings are knft's to make."""
+    """Whether knft sets conntrack's sysctls and the OOM score adjustment, as on a node of a cluster."""
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
-        """Hand over all objects there are, then follow them; return where ``ending`` comes first, too."""
+        """Pass all objects to the daemon and watch them in threads; return early on a shutdown."""
 
     def count_requests(self, metrics: Metrics) -> None:
-        """Have requests to an API server counted."""
+        """Count requests to the API server in ``metrics``."""
 
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
 
     def record_event(self, event: Event) -> None:
-        """Have the cluster's people told of something; from any thread, without waiting."""
+        """Post an event to the cluster. Any thread may call it; it does not block."""
 
 
 class DirectoryFeed:
-    """A directory of manifests, and nobody to be told of anything."""
+    """A directory of manifests. There is no API server to post events to."""
 
     configures_host = False
 
     def __init__(self, path: str) -> None:
-        """Read the directory; raise SourceError where there is none."""
+        """Read the directory; raise SourceError if that fails."""
         self._source = DirectorySource(path)
         self._initial_scan = self._source.scan()
 
     def handle_initial_objects(self, daemon: Daemon) -> None:
-        """Hand over what the directory has held at the beginning."""
+        """Pass the objects that the constructor read to the daemon."""
         _handle_scan(daemon, self._initial_scan)
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
-        """Follow the directory in a thread of its own."""
+        """Pass all objects to the daemon, and watch the directory in a thread."""
         self.handle_initial_objects(daemon)
         shutdown.start_thread("manifests", lambda: self._watch(daemon, shutdown))
 
@@ -70,31 +70,31 @@ class DirectoryFeed:
                 log.warning("%s", error)
 
     def count_requests(self, metrics: Metrics) -> None:
-        """Have nothing to count."""
+        """Do nothing: there are no requests."""
 
     def is_eligible(self) -> bool:
-        """Tell that it is: manifests say nothing of that."""
+        """Return True: manifests do not say otherwise."""
         return True
 
     def record_event(self, event: Event) -> None:
-        """Tell nobody: what matters is in the log as well."""
+        """Drop the event: the log has the same message."""
 
 
 def _handle_scan(daemon: Daemon, scan: ScanResult) -> None:
     for problem in scan.problems:
         log.warning("%s", problem)
-    for remark in scan.notices:
-        log.info("%s", remark)
+    for notice in scan.notices:
+        log.info("%s", notice)
     daemon.handle(scan.changes)
 
 
 class ApiServerFeed:
-    """The API server."""
+    """The API server: lists and watches objects, and posts events."""
 
     configures_host = True
 
     def __init__(self, settings: Settings) -> None:
-        """Read how it is reached, and ask nothing; raise UsageError where that cannot be meant."""
+        """Read the kubeconfig without sending a request; raise UsageError if it is invalid."""
         config = settings.config
         self._metrics: Metrics | None = None
         self._connection = Connection(settings.client, on_response=self._record_request)
@@ -104,7 +104,7 @@ class ApiServerFeed:
         self._node: OwnNode | None = None
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
-        """Wait for the own Node and all that rules come from, and follow them; raise ApiServerError without a Node."""
+        """Start to watch, and wait for the Node and all objects; a missing Node is an ApiServerError."""
 
         def fail(message: str) -> None:
             shutdown.fail(ApiServerError(message))
@@ -115,7 +115,7 @@ class ApiServerFeed:
 
         def handle(changes: Iterable[ObjectChange]) -> None:
             with handler_lock:
-                # First, so that no sync comes of what the process ends by.
+                # The filter comes first: changes that restart the process must not cause a sync.
                 daemon.handle(node.filter_changes(changes))
 
         source = ClusterSource(
@@ -125,16 +125,16 @@ class ApiServerFeed:
             on_failure=shutdown.fail,
             on_invalid_service=self._record_skipped_service,
         )
-        log.info("following %s as node %s", without_credentials(self._connection.server), self._node_name)
+        log.info("watching %s as node %s", without_credentials(self._connection.server), self._node_name)
         source.start(shutdown.stop)
         self._event_poster.start(shutdown.stop)
         if node.wait_ready(shutdown.stop, lambda: _node_problem(source)) is not None:
             with handler_lock:
-                pass  # The daemon has it now, too: without its addresses and its zone, rules would be others.
+                pass  # Waits until the daemon has the Node too: rules depend on its addresses and zone.
             source.wait_synced()
 
     def count_requests(self, metrics: Metrics) -> None:
-        """Have requests counted by the server's name and port, as client-go has it."""
+        """Count requests by host and port, as client-go does."""
         self._metrics = metrics
 
     def _record_request(self, code: str, method: str, server: str, seconds: float) -> None:
@@ -143,17 +143,17 @@ class ApiServerFeed:
             self._metrics.observe_api_request(code, method, host, seconds)
 
     def is_eligible(self) -> bool:
-        """Tell whether the Node is there and not about to go."""
+        """Return whether the Node exists and is not being removed."""
         return self._node is not None and self._node.eligible
 
     def _record_skipped_service(self, service: NamespacedName, reason: str) -> None:
         self.record_event(failed_to_program_event(service, f"on node {self._node_name}: {reason}"))
 
     def record_event(self, event: Event) -> None:
-        """Have an event posted."""
+        """Post an event to the cluster. Any thread may call it; it does not block."""
         self._event_poster.post(event)
 
 
 def _node_problem(source: ClusterSource) -> str:
-    """Return why nobody knows what the Node lacks, "" where it is known."""
+    """Return the error of the watch of Nodes, "" if Nodes are listed."""
     return source.problem("nodes") or ("" if source.has_listed("nodes") else "the API server has not answered yet")

@@ -1,4 +1,4 @@
-"""What kube-proxy left on this machine: each part is read once, when it is asked for."""
+"""Reads what kube-proxy left on this machine; each part is read once, on first use."""
 
 from collections.abc import Callable, Collection
 from functools import cached_property, partial
@@ -17,16 +17,16 @@ Value = TypeVar("Value")
 
 
 class KubeProxyLeftovers:
-    """The machine at hand. What cannot be read is handed to ``report`` and then counts as not there."""
+    """kube-proxy's leftovers. A failed read is passed to ``on_error``, and its part counts as absent."""
 
     def __init__(self, on_error: Callable[[KernelError], None], timeout_seconds: float) -> None:
-        """Give each program so many ``seconds`` to print what it has."""
+        """Give each program ``timeout_seconds`` for its output."""
         self._on_error = on_error
         self._timeout_seconds = timeout_seconds
 
     @cached_property
     def saved_rules(self) -> tuple[tuple[xtables.Backend, SavedRules], ...]:
-        """The rules of every backend that is installed and could be read."""
+        """The rules of every backend of iptables that is installed and readable."""
         texts = (
             (backend, self._read(partial(xtables.save, backend, self._timeout_seconds), None))
             for backend in xtables.backends()
@@ -34,31 +34,31 @@ class KubeProxyLeftovers:
         return tuple((backend, parse_saved(text)) for backend, text in texts if text is not None)
 
     def chain_plans(self, modes: Collection[Mode]) -> tuple[tuple[xtables.Backend, ChainPlan], ...]:
-        """Return what is to be removed of some modes, by backend."""
+        """Return what to remove of some modes, by backend."""
         return tuple((backend, plan_chains(saved, modes)) for backend, saved in self.saved_rules)
 
     @cached_property
     def ipset_names(self) -> str | None:
-        """The names of all ipsets; None where the machine has no ipset."""
+        """The names of all ipsets; None if ipset is not installed."""
         return self._read(partial(xtables.list_sets, self._timeout_seconds), None)
 
     def set_plan(self, in_use: Collection[str]) -> SetPlan:
-        """Return what is to be destroyed when rules that stay name the sets ``in_use``."""
+        """Return which ipsets to destroy; remaining rules use the sets ``in_use``."""
         return plan_sets(self.ipset_names or "", in_use)
 
     @cached_property
     def ipvs_device(self) -> ipvs.Device | None:
-        """The link of the device's name, of whatever kind."""
+        """The link with the name of kube-proxy's IPVS device, of any kind."""
         return self._read(partial(ipvs.read_device, DEVICE), None)
 
     @property
     def has_ipvs_device(self) -> bool:
-        """Whether there is a link of that name that is kube-proxy's."""
+        """Whether that link is kube-proxy's: it has the right kind."""
         return self.ipvs_device is not None and self.ipvs_device.kind == DEVICE_KIND
 
     @cached_property
     def server_plan(self) -> ServerPlan | None:
-        """Whose the virtual servers are; None where this kernel has no IPVS, or has not loaded it."""
+        """Which virtual servers to remove; None if IPVS is not loaded."""
         text = self._read(ipvs.read_servers, None)
         servers = parse_servers(text or "")
         if not servers:

@@ -1,4 +1,4 @@
-"""``knft run``: the daemon on this machine."""
+"""The daemon of ``knft run``: sets up the host, starts sources and threads, and syncs until it is stopped."""
 
 import logging
 import os
@@ -31,14 +31,19 @@ from knft.sync.garbage_collection import tune_garbage_collector
 log = logging.getLogger("knft")
 
 SHUTDOWN_GRACE_SECONDS = 0.4
-"""Seconds after SIGTERM for what is under way. Whoever waits for the end of the process is told a second: among
-100 000 endpoints it took another 0.3 s until the thread that ends it had the interpreter's lock twice."""
+"""How long a sync may continue after SIGTERM, so that the process exits within a second.
+
+With 100 000 endpoints the thread that exits waits another 0.3 s for the global interpreter lock, twice.
+"""
 EVENT_DELIVERY_SECONDS = 0.5
-"""For the event that says why the process ends."""
+"""How long to wait for the delivery of the event with the reason of a shutdown."""
 
 
 class RunOptions(Struct, frozen=True):
-    """What is to be done with the settings, what they were read from, and ``flags`` as they were given."""
+    """What to run, and where the settings come from.
+
+    ``config_content`` is the content of ``config_path``; ``flags`` are those given, as text, without dashes.
+    """
 
     manifests: str | None = None
     once: bool = False
@@ -49,24 +54,24 @@ class RunOptions(Struct, frozen=True):
 
 
 def run(settings: Settings, options: RunOptions) -> None:
-    """Set up the machine, sync, and unless ``once`` is set follow the objects until SIGTERM or SIGINT."""
+    """Set up the host and sync: once if ``options.once`` is set, otherwise until SIGTERM or SIGINT."""
     tune_garbage_collector()
     feed = DirectoryFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
     configures_host = feed.configures_host or options.init_only
     if configures_host:
-        # Before there is a process for libnftables, which is to be spared as well.
+        # Before the process of libnftables starts: a child inherits the OOM score adjustment.
         _protect_from_oom(settings.oom_score_adj)
     warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child()
     foreign_changes = ForeignChangeMonitor(TABLE)
     with LibraryProcess(foreign_changes.set_own_ports) as library:
         probe(library)
         if configures_host:
-            # Conntrack is loaded by now, since the probe has translated addresses.
+            # The probe has loaded conntrack: it made a rule that translates addresses.
             for message in set_conntrack(settings.conntrack):
                 log.info("%s", message)
         if options.init_only:
-            log.info("the system is initialised; ending, as --init-only asks")
+            log.info("initialized the host; exiting because of --init-only")
         elif options.once and isinstance(feed, DirectoryFeed):
             _sync_once(settings, feed, library)
         else:
@@ -97,7 +102,7 @@ def _run_until_stopped(
     *,
     warning_process: int | None,
 ) -> None:
-    # Before there is a second thread, to which capabilities would not be denied.
+    # Capabilities are dropped per thread, so before other threads start.
     drop_privileges()
     shutdown = Shutdown(stop_on_signals(grace_seconds=SHUTDOWN_GRACE_SECONDS), SHUTDOWN_GRACE_SECONDS)
     if warning_process is not None:
@@ -107,7 +112,7 @@ def _run_until_stopped(
         settings,
         node_eligible=feed.is_eligible,
         on_event=feed.record_event,
-        on_hard_failure=lambda sentence: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(sentence)),
+        on_hard_failure=lambda message: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(message)),
         flags=options.flags,
     )
     flow_cleaner = FlowCleaner(config, local_addresses, serving.metrics.observe_conntrack_reconcile)
@@ -128,7 +133,7 @@ def _run_until_stopped(
         shutdown.stop.set()
         serving.stop()
     shutdown.raise_failure()
-    log.info("stopped; the rules stay in place")
+    log.info("stopped, rules stay in place")
 
 
 def _start_threads(
@@ -138,9 +143,9 @@ def _start_threads(
     flow_cleaner: FlowCleaner,
     shutdown: Shutdown,
 ) -> None:
-    """Start what goes on beside the syncs."""
+    """Start the threads that watch the host and clean conntrack."""
     stop = shutdown.stop
     shutdown.start_thread("addresses", lambda: AddressMonitor().run(stop, daemon.update_local_addresses))
-    shutdown.start_thread("others", lambda: daemon.watch_foreign_changes(foreign_changes, stop))
-    shutdown.start_thread("guard", lambda: daemon.watch_library_process(library, stop))
+    shutdown.start_thread("foreign-changes", lambda: daemon.watch_foreign_changes(foreign_changes, stop))
+    shutdown.start_thread("library-watch", lambda: daemon.watch_library_process(library, stop))
     shutdown.start_thread("conntrack", lambda: flow_cleaner.run(stop))

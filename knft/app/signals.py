@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, as an event."""
+"""Handles SIGTERM and SIGINT."""
 
 import os
 import signal
@@ -10,7 +10,10 @@ _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 def exit_on_signals() -> None:
-    """Have both end this process at once, also as a container's first, until ``stop_on_signals`` is called."""
+    """Exit at once on a signal, until ``stop_on_signals`` is called.
+
+    A container's first process ignores signals without a handler.
+    """
 
     def end(number: int, _: FrameType | None) -> None:
         os._exit(128 + number)
@@ -20,11 +23,11 @@ def exit_on_signals() -> None:
 
 
 def stop_on_signals(wake: Callable[[], None] = lambda: None, grace_seconds: float | None = None) -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set; a thread waits for them, so that no handler interrupts a sync.
+    """Return an event that SIGTERM and SIGINT set; ``wake`` is called after that.
 
-    The main thread calls this, before it starts others: to it and to those, signals do not come any more.
-    ``wake`` is called after it is set. Whoever has not ended ``patience`` seconds later is ended, with status 0: a
-    commit is carried out as a whole or not at all, whether or not anybody waits for it.
+    A thread waits for the signals, so that no handler interrupts a sync. Call it in the main thread before other
+    threads start: it blocks the signals for all of them. The process exits with status 0 after ``grace_seconds``, or
+    at a second signal: the kernel carries out a transaction as a whole even if no process waits for it.
     """
     stop = threading.Event()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
@@ -33,7 +36,7 @@ def stop_on_signals(wake: Callable[[], None] = lambda: None, grace_seconds: floa
         signal.sigwait(_STOP_SIGNALS)
         stop.set()
         wake()
-        # Asked again: whatever a sync is waiting for is not worth waiting for. The rules stay as they are.
+        # A second signal, or the end of the grace period. The rules stay in place.
         again = (
             signal.sigwaitinfo(_STOP_SIGNALS)
             if grace_seconds is None

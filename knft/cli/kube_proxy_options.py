@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from knft.cli.flags import sync_flag_defaults
 from knft.cli.options import config_from_options
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions
-from knft.config import parse_any_addresses, parse_duration, parse_networks
+from knft.config import parse_any_addresses, parse_networks
+from knft.durations import parse_seconds
 from knft.errors import SourceError, UsageError
 from knft.model.names import NamespacedName
 from knft.source.files import format_path
@@ -134,7 +135,7 @@ def _check_scheduler(text: str) -> str:
 
 
 def _seconds(flag: str, options: dict[str, Any]) -> int:
-    return int(parse_duration(flag, options[flag.removeprefix("--").replace("-", "_")]))
+    return int(parse_seconds(flag, options[flag.removeprefix("--").replace("-", "_")]))
 
 
 def _parse_kernel_version(text: str) -> tuple[int, int]:

@@ -96,7 +96,7 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: Tr
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, traceback)
         return
-    logging.getLogger("knft").critical("ended unexpectedly; please report this", exc_info=(kind, error, traceback))
+    logging.getLogger("knft").critical("unexpected error; please report this", exc_info=(kind, error, traceback))
 
 
 def _log_uncaught_of_thread(arguments: threading.ExceptHookArgs) -> None:
@@ -104,4 +104,4 @@ def _log_uncaught_of_thread(arguments: threading.ExceptHookArgs) -> None:
     if error is not None and not isinstance(error, SystemExit):
         name = arguments.thread.name if arguments.thread is not None else "unknown"
         exc_info = (type(error), error, arguments.exc_traceback)
-        logging.getLogger("knft").error("thread %s ended unexpectedly; please report this", name, exc_info=exc_info)
+        logging.getLogger("knft").error("unexpected error in thread %s; please report this", name, exc_info=exc_info)

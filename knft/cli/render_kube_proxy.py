@@ -1,4 +1,4 @@
-"""``knft render --backend iptables`` and ``--backend ipvs``: prints what kube-proxy would give to the kernel's tools."""
+"""``knft render --backend iptables`` and ``--backend ipvs``: prints the input of the tools that kube-proxy runs."""
 
 from collections.abc import Iterator
 from typing import Any

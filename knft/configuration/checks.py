@@ -7,19 +7,17 @@ from itertools import chain
 from typing import NamedTuple, get_args
 
 from knft.config import (
-    LONGEST_SECONDS,
     DetectLocal,
-    nanoseconds,
     parse_cluster_cidrs,
     parse_detect_local,
     parse_networks,
     parse_nodeport_addresses,
 )
-from knft.configuration import durations
 from knft.configuration.document import KIND, Document, get_field, split_host_port
 from knft.configuration.gates import GATES
 from knft.configuration.options import INT32_RANGE, SECTION_BY_MODE, Kind, Support
 from knft.configuration.table import FIELDS, options_of_kind
+from knft.durations import MAX_SECONDS, parse_duration, parse_unsigned
 from knft.errors import UsageError
 from knft.model import addresses
 from knft.source.formatting import format_name, format_value, join_alternatives
@@ -66,8 +64,8 @@ _PORT = re.compile(r"[0-9]{1,5}")
 _PORTS = re.compile(r"(?P<first>[0-9]{1,5})((?P<sign>[-+])(?P<last>[0-9]{1,5}))?")
 _MINOR_VERSION = re.compile(r"|[0-9]+\.[0-9]+")
 _OTHER_MODES = {
-    "kernelspace": "it is kube-proxy's mode on Windows, and knft runs on Linux",
-    "userspace": "kube-proxy does not have that mode any more",
+    "kernelspace": "kube-proxy has that mode on Windows only; knft runs on Linux",
+    "userspace": "kube-proxy no longer has that mode",
 }
 _HIGHEST_PORT = 65535
 _SOCKET_FORM = "an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
@@ -95,14 +93,14 @@ def find_problems(document: Document, field_name: FieldNames) -> list[str]:
 def _check_durations(document: Document, field_name: FieldNames) -> Iterator[str]:
     for row in options_of_kind(Kind.DURATION):
         text = get_field(document, row.field)
-        if nanoseconds(text.lstrip("+-")) is None:
+        if parse_unsigned(text.lstrip("+-")) is None:
             yield f"{field_name(row.field)}: {format_value(text)} is not a duration; write it as in 1s, 500ms or 1m30s"
             continue
-        found, is_period = durations.parse(text), bool(row.modes)
-        if is_period and (found is None or found > LONGEST_SECONDS * 1e9):
+        found, is_period = parse_duration(text), bool(row.modes)
+        if is_period and (found is None or found > MAX_SECONDS * 1e9):
             yield f"{field_name(row.field)}: {format_value(text)} is longer than a year"
         elif found is None:
-            yield f"{field_name(row.field)}: {format_value(text)} is longer than 292 years, which Go's durations end at"
+            yield f"{field_name(row.field)}: {format_value(text)} is longer than 292 years, the longest Go duration"
 
 
 def _check_periods(document: Document, field_name: FieldNames, mode: str) -> Iterator[str]:
@@ -113,27 +111,28 @@ def _check_periods(document: Document, field_name: FieldNames, mode: str) -> Ite
         yield f"{field_name(shortest)}: {get_field(document, shortest)} is less than 0"
     if maximum <= 0 or minimum > maximum:
         least = f"{field_name.without_file(shortest)}, {get_field(document, shortest)}"
-        yield f"{field_name(longest)}: {get_field(document, longest)} has to be more than 0 and not less than {least}"
+        yield f"{field_name(longest)}: {get_field(document, longest)} must be more than 0 and not less than {least}"
     if _nanoseconds(document, "configSyncPeriod") <= 0:
-        yield f"{field_name('configSyncPeriod')}: {document['configSyncPeriod']} has to be more than 0"
+        yield f"{field_name('configSyncPeriod')}: {document['configSyncPeriod']} must be more than 0"
     for path in (*_CONNTRACK_TIMES, *(_IPVS_TIMES if mode == "ipvs" else ())):
         if _nanoseconds(document, path) < 0:
             yield f"{field_name(path)}: {get_field(document, path)} is less than 0"
 
 
 def _nanoseconds(document: Document, path: str) -> int:
-    return durations.parse(get_field(document, path)) or 0
+    return parse_duration(get_field(document, path)) or 0
 
 
 def _check_words(document: Document, field_name: FieldNames) -> Iterator[str]:
     mode = document["mode"]
     if mode not in SECTION_BY_MODE:
-        otherwise = "it has to be nftables, iptables, ipvs, or nothing"
+        otherwise = "use nftables, iptables, ipvs or no mode"
         yield f"{field_name('mode')}: {format_value(mode)}: {_OTHER_MODES.get(mode, otherwise)}"
     if document["logging"]["format"] not in ("text", "json"):
         yield f"{field_name('logging.format')}: {format_value(document['logging']['format'])} is not text or json"
     if document["portRange"] and not _are_ports(document["portRange"]):
-        yield f"{field_name('portRange')}: {format_value(document['portRange'])} is not a range of ports such as 30000-32767"
+        ports = format_value(document["portRange"])
+        yield f"{field_name('portRange')}: {ports} is not a port range such as 30000-32767"
     if not _MINOR_VERSION.fullmatch(document["showHiddenMetricsForVersion"]):
         path = "showHiddenMetricsForVersion"
         yield f"{field_name(path)}: {format_value(document[path])} is not a version such as 1.36"
@@ -155,7 +154,7 @@ def _check_ranges(document: Document, field_name: FieldNames) -> Iterator[str]:
         if not low <= get_field(document, path) <= high:
             yield f"{field_name(path)}: {get_field(document, path)} is not between {low} and {high}"
     if not math.isfinite(document["clientConnection"]["qps"]):
-        yield f"{field_name('clientConnection.qps')}: it has to be a number"
+        yield f"{field_name('clientConnection.qps')}: it must be a number"
 
 
 def _check_addresses(document: Document, field_name: FieldNames) -> Iterator[str]:
@@ -214,7 +213,7 @@ def _check_feature_gates(document: Document, field_name: FieldNames) -> Iterator
     for gate, on in document["featureGates"].items():
         known = GATES.get(gate)
         if known is None:
-            yield f"{field_name('featureGates')}: no feature gate is called {format_name(gate)}"
+            yield f"{field_name('featureGates')}: unknown feature gate {format_name(gate)}"
         elif known.is_locked and on is not known.fixed_value:
             yield f"{field_name('featureGates')}: {gate} cannot be {format_value(on)}: {known.description}"
 
@@ -222,4 +221,4 @@ def _check_feature_gates(document: Document, field_name: FieldNames) -> Iterator
 def _check_rejected(document: Document, field_name: FieldNames) -> Iterator[str]:
     for path, row in FIELDS.items():
         if row.support is Support.REJECTED and get_field(document, path) != row.default:
-            yield f"{field_name(path)}: {format_value(get_field(document, path))} is refused: {row.description}"
+            yield f"{field_name(path)}: {format_value(get_field(document, path))} is rejected: {row.description}"

@@ -5,13 +5,13 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from knft.config import ALL, PRIMARY, Config, parse_cluster_cidrs, parse_detect_local, parse_nodeport_addresses
-from knft.configuration import durations
 from knft.configuration.checks import FieldNames
 from knft.configuration.document import Document, get_field, set_field
 from knft.configuration.gates import GATES
 from knft.configuration.options import SECTION_BY_MODE, Support
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings, Settings
 from knft.configuration.table import FIELDS
+from knft.durations import parse_duration
 from knft.families import Family
 from knft.model import addresses
 from knft.source.formatting import describe_type, format_value
@@ -52,7 +52,7 @@ def effective_document(document: Document) -> Document:
         if row.modes and path.rpartition(".")[2] in _PER_MODE_FIELDS:
             set_field(result, path, row.default)
     for field, value in values.items():
-        no_pause = field == "minSyncPeriod" and (durations.parse(value) or 0) < _NO_DELAY_BELOW
+        no_pause = field == "minSyncPeriod" and (parse_duration(value) or 0) < _NO_DELAY_BELOW
         set_field(result, f"nftables.{field}", _SHORTEST_PERIOD if no_pause else value)
     result["mode"] = "nftables"
     result["nodePortAddresses"] = document["nodePortAddresses"] or ["primary"]
@@ -82,7 +82,6 @@ def make_settings(document: Document, flag_only: FlagOnlySettings, warnings: tup
         bind_address_hard_fail=document["bindAddressHardFail"],
         profiling=document["enableProfiling"],
         oom_score_adj=document["oomScoreAdj"],
-        feature_gates=document["featureGates"],
         document=document,
         warnings=warnings,
     )
@@ -111,7 +110,7 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
 
 
 def _seconds(duration: str) -> float:
-    found = durations.parse(duration) or 0
+    found = parse_duration(duration) or 0
     return 0.0 if found < _NO_DELAY_BELOW else found / 1e9
 
 
@@ -124,11 +123,13 @@ def find_warnings(
     """
     mode = document["mode"]
     if mode in ("iptables", "ipvs"):
-        yield f"{field_name('mode')}: knft is always in mode nftables; of mode {mode} it takes the periods and masquerading"
+        yield (
+            f"{field_name('mode')}: knft always uses nftables; from mode {mode} it uses sync periods and masquerading"
+        )
     if not document["nodePortAddresses"] and (mode in ("iptables", "ipvs") or (is_for_kube_proxy and not mode)):
         yield (
-            f"{field_name('nodePortAddresses')}: nothing is said, so that NodePorts answer on the node's primary addresses, "
-            f"as in mode nftables; in mode {mode or 'iptables'} they would on all local ones"
+            f"{field_name('nodePortAddresses')}: not set, so NodePorts are served on the node's primary addresses, "
+            f"as in mode nftables; mode {mode or 'iptables'} serves them on all local addresses"
         )
     yield from _uncovered_family(document, field_name)
     yield from (
@@ -137,7 +138,7 @@ def find_warnings(
     for gate, on in document["featureGates"].items():
         known = GATES[gate]
         if on is not (known.fixed_value or False):
-            yield f"{field_name('featureGates')}: {gate}={_display(on)} changes nothing: {known.description}"
+            yield f"{field_name('featureGates')}: {gate}={_display(on)} has no effect: {known.description}"
 
 
 def _uncovered_family(document: Document, field_name: FieldNames) -> Iterator[str]:
@@ -146,7 +147,7 @@ def _uncovered_family(document: Document, field_name: FieldNames) -> Iterator[st
     families = [family for family in Family if not addresses.networks_of_family(words, family)]
     if len(families) == 1 and PRIMARY not in words and ALL not in words:
         yield (
-            f"{field_name('nodePortAddresses')}: no CIDR of {families[0].value} is there, so that its NodePorts answer on "
+            f"{field_name('nodePortAddresses')}: no CIDR of {families[0].value} is set, so its NodePorts are served on "
             "all local addresses, as in kube-proxy"
         )
 
@@ -158,10 +159,10 @@ def _ignored_fields(document: Document) -> Iterator[tuple[str, str]]:
         if value == row.default or value in row.silent_values:
             continue
         if row.support is Support.IGNORED:
-            yield path, f"{_display(value)} means nothing here: {row.description}"
+            yield path, f"{_display(value)} has no effect: {row.description}"
         elif row.modes and not _is_in_force(path, mode):
             counts = section_path(mode, path.rpartition(".")[2])
-            yield path, f"{_display(value)} means nothing in mode {mode or 'iptables'}; {counts} counts"
+            yield path, f"{_display(value)} has no effect in mode {mode or 'iptables'}; {counts} applies"
 
 
 def _is_in_force(path: str, mode: str) -> bool:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from knft.configuration import durations
 from knft.configuration.options import Kind, Option
 from knft.configuration.table import FIELDS, options_of_kind
+from knft.durations import format_duration, parse_duration
 from knft.families import Family
 from knft.model import addresses
 
@@ -57,7 +57,7 @@ def _is_unset(row: Option, value: object) -> bool:
     """Whether kube-proxy takes the default: Go cannot tell 0 from nothing, but where the field is a pointer."""
     if value is None or row.is_zero_valid:
         return value is None
-    return not value or (row.kind is Kind.DURATION and isinstance(value, str) and durations.parse(value) == 0)
+    return not value or (row.kind is Kind.DURATION and isinstance(value, str) and parse_duration(value) == 0)
 
 
 def _vmodule_item(item: Document) -> Document:
@@ -69,7 +69,7 @@ _CONVERTERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.INTEGER: int,
     Kind.FLOAT: float,
     Kind.STRING: str,
-    Kind.DURATION: lambda value: durations.written(value) if isinstance(value, int) else canonical_duration(value),
+    Kind.DURATION: lambda value: format_duration(value) if isinstance(value, int) else canonical_duration(value),
     Kind.LIST: list,
     Kind.FEATURE_GATES: lambda value: {name: bool(on) for name, on in value.items()},
     Kind.VMODULE: lambda value: [_vmodule_item(item) for item in value],
@@ -79,8 +79,8 @@ _CONVERTERS: dict[Kind, Callable[[Any], Any]] = {
 
 def canonical_duration(duration: str) -> str:
     """Return a duration as Go writes it; what is none stays as it is, to be told of later."""
-    found = durations.parse(duration)
-    return duration if found is None else durations.written(found)
+    found = parse_duration(duration)
+    return duration if found is None else format_duration(found)
 
 
 def normalize_durations(document: Document) -> None:

@@ -26,7 +26,7 @@ def parse_file(path: str, data: bytes) -> ParsedFile:
     except SourceError as error:
         raise file_error(path, [str(error)]) from error
     if not documents or documents[0].value in (None, ""):
-        raise file_error(path, [f"it is empty, and has to be a {KIND} ({API_VERSION})"])
+        raise file_error(path, [f"the file is empty; it must be a {KIND} ({API_VERSION})"])
     document = documents[0].value
     _check_version(path, document)
     found = validate(document)
@@ -34,16 +34,16 @@ def parse_file(path: str, data: bytes) -> ParsedFile:
         raise file_error(path, found.problems)
     warnings = [*documents[0].warnings, *found.unknown]
     if len(documents) > 1:
-        warnings.append(f"it holds {len(documents)} documents, and the first alone counts")
+        warnings.append(f"it has {len(documents)} documents; only the first is used")
     return ParsedFile(document, tuple(f"{name}: {warning}" for warning in warnings))
 
 
 def _check_version(path: str, document: Any) -> None:  # noqa: ANN401 - whatever YAML holds
     if not isinstance(document, dict):
-        raise file_error(path, [f"it holds {describe_type(document)}, and has to be a {KIND} ({API_VERSION})"])
+        raise file_error(path, [f"it holds {describe_type(document)}, but must be a {KIND} ({API_VERSION})"])
     version, kind = document.get("apiVersion"), document.get("kind")
     for name, found, wanted in (("apiVersion", version, API_VERSION), ("kind", kind, KIND)):
         if found is None:
-            raise file_error(path, [f"{name} is missing; it has to be {wanted}"])
+            raise file_error(path, [f"{name} is missing; it must be {wanted}"])
         if found != wanted:
-            raise file_error(path, [f"{name} is {format_value(found)}, and knft knows {wanted} alone"])
+            raise file_error(path, [f"{name} is {format_value(found)}, but must be {wanted}"])

@@ -84,9 +84,9 @@ def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
     ports = [flag for flag, _, _ in _PORT_FLAGS if flag in given and writes]
     nowhere = [flag for _, path, _ in _PORT_FLAGS if writes and given.get(flag := FIELDS[path].flag) == ""]
     return [
-        *(f"{flag}: it means nothing in mode {mode or 'iptables'}, as in kube-proxy" for flag in idle),
-        *(f"{flag}: it means nothing to --write-config-to, as in kube-proxy" for flag in ports),
-        *(f"{flag}: a file cannot say nowhere: what is written, read again, means the default" for flag in nowhere),
+        *(f"{flag}: it has no effect in mode {mode or 'iptables'}, as in kube-proxy" for flag in idle),
+        *(f"{flag}: it has no effect with --write-config-to, as in kube-proxy" for flag in ports),
+        *(f"{flag}: a file cannot disable it: the written file means the default" for flag in nowhere),
     ]
 
 
@@ -115,7 +115,7 @@ def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) ->
 def ignored_flag_warnings(given: GivenFlags) -> list[str]:
     """Return warnings of the flags that a file puts out of force."""
     return [
-        f"{flag}: it is ignored, as by kube-proxy, because --config is given: the file says it all"
+        f"{flag}: ignored because --config is given, as in kube-proxy"
         for flag in given
         if not FLAGS[flag].applies_with_file
     ]

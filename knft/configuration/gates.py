@@ -1,49 +1,49 @@
-"""The feature gates that kube-proxy knows (I.9), and what each comes to here."""
+"""The feature gates of kube-proxy and their effect in knft (docs/behaviour/configuration.md#feature-gates)."""
 
 from typing import NamedTuple
 
 
 class Gate(NamedTuple):
-    """What knft does whatever the gate says: None where there is nothing to be on or off."""
+    """A feature gate. ``fixed_value`` is the value that knft behaves by, None if the gate has no meaning in knft."""
 
     description: str
     fixed_value: bool | None = None
     is_locked: bool = False
-    """Whether kube-proxy refuses the other value."""
+    """Whether kube-proxy rejects the other value."""
 
 
 GATES_DESCRIPTION = (
-    "gates that kube-proxy knows are taken, with a warning where knft does otherwise; unknown ones are refused"
+    "kube-proxy's feature gates; a warning says if knft behaves differently, and unknown gates are rejected"
 )
 
-_ALWAYS = "knft always does so"
-_NOTHING = "it means nothing here"
-_ENDPOINTS = "terminating endpoints, hints and both traffic policies always count"
+_ALWAYS = "knft always does this"
+_NOTHING = "it has no effect in knft"
+_ENDPOINTS = "knft always uses terminating endpoints, hints and both traffic policies"
 
 GATES: dict[str, Gate] = {
     "AllAlpha": Gate(_NOTHING),
     "AllBeta": Gate(_NOTHING),
-    "ComponentFlagz": Gate("/flagz is always served", fixed_value=True),
-    "ComponentStatusz": Gate("/statusz is always served", fixed_value=True),
+    "ComponentFlagz": Gate("knft always serves /flagz", fixed_value=True),
+    "ComponentStatusz": Gate("knft always serves /statusz", fixed_value=True),
     "ContextualLogging": Gate(_NOTHING),
     "KubeProxyDrainingTerminatingNodes": Gate(
-        "a node that is being removed is always said to be not eligible", fixed_value=True
+        "knft always reports a node that is being removed as not eligible", fixed_value=True
     ),
-    "KubeProxyIPVS": Gate("knft has no IPVS"),
-    "KubeProxyNFTablesLocalhostNodePorts": Gate("NodePorts on loopback addresses are never served", fixed_value=False),
+    "KubeProxyIPVS": Gate("knft does not use IPVS"),
+    "KubeProxyNFTablesLocalhostNodePorts": Gate("knft never serves NodePorts on loopback addresses", fixed_value=False),
     "LoadBalancerIPMode": Gate(_ALWAYS, fixed_value=True, is_locked=True),
     "LoggingAlphaOptions": Gate(_NOTHING),
     "LoggingBetaOptions": Gate(_NOTHING),
-    "MinimizeIPTablesRestore": Gate("only what differs is ever sent", fixed_value=True, is_locked=True),
-    "MultiCIDRServiceAllocator": Gate("ServiceCIDR objects are always followed", fixed_value=True, is_locked=True),
-    "NFTablesNetlink": Gate("knft works through libnftables"),
-    "NFTablesProxyMode": Gate("knft is always nftables", fixed_value=True, is_locked=True),
+    "MinimizeIPTablesRestore": Gate("knft only sends differences to the kernel", fixed_value=True, is_locked=True),
+    "MultiCIDRServiceAllocator": Gate("knft always watches ServiceCIDR objects", fixed_value=True, is_locked=True),
+    "NFTablesNetlink": Gate("knft uses libnftables"),
+    "NFTablesProxyMode": Gate("knft always uses nftables", fixed_value=True, is_locked=True),
     "PreferSameTrafficDistribution": Gate(_ALWAYS, fixed_value=True, is_locked=True),
     "ProxyTerminatingEndpoints": Gate(_ENDPOINTS, fixed_value=True, is_locked=True),
     "ServiceInternalTrafficPolicy": Gate(_ENDPOINTS, fixed_value=True, is_locked=True),
     "ServiceTrafficDistribution": Gate(_ALWAYS, fixed_value=True, is_locked=True),
     "TopologyAwareHints": Gate(_ENDPOINTS, fixed_value=True, is_locked=True),
-    "WatchListClient": Gate("knft asks for a streaming list wherever the server has it"),
+    "WatchListClient": Gate("knft uses streaming lists if the API server supports them"),
     "WinDSR": Gate(_NOTHING),
     "WinOverlay": Gate(_NOTHING),
 }

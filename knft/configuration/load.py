@@ -68,7 +68,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
         for flag in given
         if (row := FLAGS[flag]).support is Support.IGNORED and _is_effective(given, flag)
     ]
-    aside = [f"{flag}: it means nothing beside --manifests" for flag in _API_SERVER_FLAGS if _is_unused(given, flag)]
+    aside = [f"{flag}: it has no effect with --manifests" for flag in _API_SERVER_FLAGS if _is_unused(given, flag)]
     return make_settings(effective_document(document), beside, (*warnings, *idle, *aside, *more))
 
 
@@ -83,7 +83,7 @@ def _is_effective(given: GivenFlags, flag: str) -> bool:
 
 def _reject_flags(given: GivenFlags) -> None:
     refused = [
-        f"{flag}: it is refused: {row.description}"
+        f"{flag}: it is rejected: {row.description}"
         for flag in given
         if (row := FLAGS[flag]).support is Support.REJECTED
     ]
@@ -114,7 +114,7 @@ def _api_server_address(given: GivenFlags) -> str:
     server = str(given.get("--master", ""))
     if "@" in server:
         msg = (
-            "--master: a user's name or password before an @ is refused; give https://HOST:PORT, "
+            "--master: a user name or password before @ is not allowed; use https://HOST:PORT, "
             "and credentials in a kubeconfig (--kubeconfig)"
         )
         raise UsageError(msg)
@@ -131,7 +131,7 @@ def _node_name(given: GivenFlags, document: Document, name: FieldNames, hostname
     }
     if len(set(names.values())) > 1:
         said = " and ".join(f"{flag} {format_name(name)}" for flag, name in names.items())
-        msg = f"--node: {said} say different things; leave one of the two out"
+        msg = f"--node: {said} differ; leave out one of them"
         raise UsageError(msg)
     if names:
         document["hostnameOverride"] = next(iter(names.values()))
@@ -148,7 +148,8 @@ def _node_name(given: GivenFlags, document: Document, name: FieldNames, hostname
 def _check_node_name(said: str, name: str) -> str:
     """Return a name that somebody gave; raise UsageError where no Node can have it, rather than wait for that Node."""
     if len(name) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(name):
-        msg = f"{said}: {format_value(name)} is no name of a Node: letters, digits, - and ., at most {_MAX_NODE_NAME}"
+        shown = format_value(name)
+        msg = f"{said}: {shown} is not a valid node name: use letters, digits, - and ., at most {_MAX_NODE_NAME}"
         raise UsageError(msg)
     return name
 

@@ -1,4 +1,4 @@
-"""The words that the table of settings is written in. --help reads it: nothing heavy is imported."""
+"""The types of the options table. ``knft --help`` loads this module, so it imports nothing large."""
 
 from copy import copy
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Kind(Enum):
-    """What a setting's value is: in a file, and as a flag."""
+    """The type of an option's value, in a file and as a flag; the text is used in messages."""
 
     BOOL = "true or false"
     INTEGER = "a whole number"
@@ -31,18 +31,20 @@ _ZEROS: dict[Kind, Any] = {
 
 
 class Support(Enum):
-    """What becomes of a setting that somebody has set."""
+    """What knft does with an option that is set; the value is the word in docs/configuration.md."""
 
-    SUPPORTED = "honoured"
-    IGNORED = "accepted"
-    """It is taken with a warning: it means nothing here, and nothing is lost by it."""
-    REJECTED = "refused"
+    SUPPORTED = "supported"
+    IGNORED = "ignored"
+    """It has no effect in knft. Setting it gives a warning."""
+    REJECTED = "rejected"
+    """Setting it is an error."""
 
 
 class Option(NamedTuple):
-    """One setting: a field of KubeProxyConfiguration, the flags that mean the same, or either alone.
+    """A field of KubeProxyConfiguration with its flags, or a field or flags alone.
 
-    ``note`` says what it does, or why it means nothing, or why it is refused; --help and the README show it.
+    ``description`` says what the option does, or why it is ignored or rejected; --help, warnings and
+    docs/configuration.md show it.
     """
 
     field: str
@@ -51,33 +53,36 @@ class Option(NamedTuple):
     support: Support
     description: str
     non_zero_default: Any = None
-    """The default, where it is not the kind's zero."""
+    """The default; None if it is the zero value of the kind."""
     is_zero_valid: bool = False
-    """Whether 0 means 0; in all other fields Go cannot tell it from nothing, and kube-proxy takes the default."""
+    """Whether zero is a value. kube-proxy replaces zero in other fields by the default, as if it were not set."""
     modes: tuple[str, ...] = ()
-    """The modes whose section this is; () where every mode has it."""
+    """The modes of kube-proxy that read the field; () if all do."""
     applies_with_file: bool = False
-    """Whether the flag counts beside --config; all others are then ignored (I.3)."""
+    """Whether the flag applies with --config; kube-proxy ignores the others (docs/behaviour/configuration.md#flags)."""
     is_knft_only: bool = False
-    """Whether the flag is knft's own, so that no command line of kube-proxy has it."""
+    """Whether kube-proxy does not have the flag."""
     silent_values: tuple[Any, ...] = ()
-    """Values beside the default that need no warning, as knft does the same."""
+    """Values other than the default that give no warning, since knft behaves that way."""
     value_range: tuple[int, int] | None = None
     metavar: str = ""
     field_note: str = ""
-    """What the README says of the field beside the note."""
+    """A sentence about the field that only docs/configuration.md shows."""
 
     @property
-    def default(self) -> Any:  # noqa: ANN401 - of the row's kind
-        """What holds where nobody says anything."""
+    def default(self) -> Any:  # noqa: ANN401 - a value of the option's kind
+        """The value of an option that is not set."""
         return copy(_ZEROS.get(self.kind, "") if self.non_zero_default is None else self.non_zero_default)
 
     @property
     def flag(self) -> str:
-        """The flag as messages name it; "" where there is none."""
+        """The first long flag, which messages name; "" without one."""
         return next((flag for flag in self.flags if flag.startswith("--")), "")
 
 
 INT32_RANGE = (-(1 << 31), (1 << 31) - 1)
 SECTION_BY_MODE = {"": "iptables", "iptables": "iptables", "ipvs": "ipvs", "nftables": "nftables"}
-"""The section of a file that each mode reads its periods from (I.1); kube-proxy without a mode is in mode iptables."""
+"""The section that holds the sync periods of a mode; kube-proxy's default mode, "", is iptables.
+
+See docs/behaviour/configuration.md#file.
+"""

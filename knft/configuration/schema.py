@@ -57,9 +57,7 @@ def field_path(parts: Iterable[str | int]) -> str:
 def _unknown(error: ValidationError) -> list[str]:
     known, instance = _schema_of(error)["properties"], cast("dict[str, Any]", error.instance)
     return [
-        f"{field_path([*error.absolute_path, name])}: no field of that name is known; it is passed over"
-        for name in instance
-        if name not in known
+        f"{field_path([*error.absolute_path, name])}: unknown field, ignored" for name in instance if name not in known
     ]
 
 
@@ -71,7 +69,7 @@ def _error_message(error: ValidationError) -> str:
     if error.validator == "pattern":
         example = "4Ki" if "bytes" in title else "1s, 500ms or 1m30s"
         return f"{path}: {format_value(value)} is not {title}; write it as in {example}"
-    return f"{path}: it is {_describe_value(value)}, and has to be {title}"
+    return f"{path}: it is {_describe_value(value)}, but must be {title}"
 
 
 def _schema_of(error: ValidationError) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings: all that one process of ``knft run`` was told, whoever told it: flags, a file, or defaults."""
+"""Settings: the result of flags, configuration file and defaults for one process of ``knft run``."""
 
 from typing import Any, Literal
 
@@ -8,27 +8,27 @@ from knft.config import Config
 
 
 class ClientSettings(Struct, frozen=True):
-    """How to reach the API server; without ``kubeconfig`` and ``server`` as a pod does (I.1 clientConnection).
+    """How to reach the API server. Without ``kubeconfig`` and ``server`` knft uses the pod's service account.
 
-    ``qps`` and ``burst`` limit requests, not events of a watch; ``qps`` of 0 or less means no limit.
+    ``qps`` and ``burst`` limit requests, not watch events; a ``qps`` of 0 or less means no limit.
     """
 
     kubeconfig: str = ""
     server: str = ""
-    """``--master``: wins over the kubeconfig's."""
+    """The value of --master; it overrides the kubeconfig."""
     qps: float = 5.0
     burst: int = 10
 
 
 class LoggingSettings(Struct, frozen=True):
-    """How to log: 0 says first syncs and problems, 2 every sync, 4 what others are asked, and latencies."""
+    """Log format and level: 0 logs first syncs and problems, 2 every sync, 4 API requests and latencies."""
 
     format: Literal["text", "json"] = "text"
     verbosity: int = 0
 
 
 class ConntrackSettings(Struct, frozen=True):
-    """What the kernel's conntrack is set to (I.7): numbers, and times in seconds; 0 leaves things as they are."""
+    """Sysctls of conntrack (docs/behaviour/conntrack.md#sysctls). Timeouts are in seconds; 0 keeps a value."""
 
     max_per_core: int = 32768
     minimum: int = 131072
@@ -40,22 +40,21 @@ class ConntrackSettings(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """Everything that is settled before the cluster is asked; ``config`` holds what rules depend on.
+    """All settings of a process; ``config`` holds those that rules depend on.
 
-    Bind addresses are ``IP:port``, "" where nothing is to be served. ``document`` is all this as a
-    KubeProxyConfiguration, for ``--write-config-to`` and ``/configz``. ``warnings`` are sentences for the log.
+    Bind addresses are ``IP:port``, or "" to serve nothing. ``document`` is the same configuration as a
+    KubeProxyConfiguration, for --write-config-to and /configz. ``warnings`` are messages for the log.
     """
 
     config: Config
     client: ClientSettings = ClientSettings()
     logging: LoggingSettings = LoggingSettings()
     conntrack: ConntrackSettings = ConntrackSettings()
-    bind_address: str = "0.0.0.0"  # noqa: S104 - kube-proxy's default; it binds nothing
+    bind_address: str = "0.0.0.0"  # noqa: S104 - kube-proxy's default; knft does not listen there
     healthz_bind_address: str = "0.0.0.0:10256"
     metrics_bind_address: str = "127.0.0.1:10249"
     bind_address_hard_fail: bool = False
     profiling: bool = False
     oom_score_adj: int | None = -999
-    feature_gates: dict[str, bool] = {}
     document: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ def wait_for_change(path: str, known_content: bytes, stop: threading.Event) -> N
             continue
         found = _read(path)
         if is_unreadable and isinstance(found, bytes):
-            log.info("%s: it can be read again", format_path(path))
+            log.info("%s: readable again", format_path(path))
             is_unreadable = False
         if found == known_content:
             seen_signature = now
@@ -45,7 +45,7 @@ def wait_for_change(path: str, known_content: bytes, stop: threading.Event) -> N
                 raise ConfigurationChangedError(CHANGED)
             if not isinstance(found, bytes) and not isinstance(later, bytes) and not is_unreadable:
                 log.warning(
-                    "%s; knft goes on with what it was told, and hears of no change until it can read it again", later
+                    "%s; knft keeps its configuration and cannot notice changes until the file is readable again", later
                 )
                 is_unreadable = True
 

@@ -34,5 +34,5 @@ def write_document(document: Document, path: str) -> None:
         Path(path).write_bytes(to_yaml(document))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"--write-config-to: {format_path(path)} cannot be written: {reason}"
+        msg = f"--write-config-to: {format_path(path)}: cannot write the file: {reason}"
         raise ConfigurationError(msg) from error

@@ -1,7 +1,6 @@
-"""What kube-proxy left on a node, and how to take it away: pure planning.
+"""Plans the removal of what kube-proxy left on a node, without I/O.
 
-Comes in: what iptables-save, ipset and the kernel print, as text. Goes out: what is kube-proxy's, in words for people,
-and the commands that remove it. Never: I/O (``kernel`` reads and carries out), and never a name that is not
-kube-proxy's own: chains, rules, sets, virtual servers and policies of others stay byte for byte, and where one of
-them needs something of kube-proxy's, that stays too, and is named.
+Inputs: the text that iptables-save, ipset and the kernel print. Outputs: kube-proxy's objects, messages about them,
+and the commands that remove them. Objects of other programs stay unchanged. If one of them uses an object of
+kube-proxy, that object stays too, and the plan names it.
 """

@@ -1,7 +1,7 @@
-"""Which chains and jumps are kube-proxy's, and the input of iptables-restore that removes them.
+"""Finds kube-proxy's chains and jumps in iptables, and makes the input of iptables-restore that removes them.
 
-The chains that both modes make belong to the mode of which there are other chains, and to both where there are
-others of both: then they go when the last of the two is removed.
+Modes iptables and ipvs share some chains. A shared chain belongs to the mode that has other chains here; if both
+modes have, it is removed together with the second of them.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,17 +16,17 @@ class ChainPlan:
     """What to remove from one family of one backend, and what has to stay."""
 
     restore_input: str
-    """For ``iptables-restore --noflush``; empty where there is nothing to do."""
+    """Input of ``iptables-restore --noflush``; "" if there is nothing to remove."""
     chain_count: int
-    """How many chains it deletes."""
+    """Number of chains that it deletes."""
     rule_count: int
-    """How many rules it deletes from chains that stay."""
+    """Number of rules that it deletes from chains that stay."""
     shared_chain_count: int
-    """How many chains stay because another mode, which makes them too, has leftovers here."""
+    """Number of chains that stay because another mode with leftovers here uses them too."""
     pinned_chains: tuple[str, ...]
-    """Chains that stay because a rule of somebody else's chain leads to them: table and name."""
+    """Chains that stay because a chain of another program jumps to them: table and name."""
     sets_in_use: frozenset[str]
-    """kube-proxy's ipsets that rules name which stay."""
+    """kube-proxy's ipsets that remaining rules use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _TablePlan:
 
 
 def plan_chains(saved: SavedRules, modes: Collection[Mode]) -> ChainPlan:
-    """Plan the removal of what the modes ``asked`` for left in ``saved``."""
+    """Return how to remove what ``modes`` left in ``saved``."""
     modes_to_remove = frozenset(modes)
     removes_shared = (_modes_present(saved.tables) or {Mode.IPTABLES}) <= modes_to_remove
     plans = {table.name: _plan_table(table, modes_to_remove, removes_shared=removes_shared) for table in saved.tables}
@@ -53,7 +53,7 @@ def plan_chains(saved: SavedRules, modes: Collection[Mode]) -> ChainPlan:
 
 
 def _modes_present(tables: Iterable[SavedTable]) -> frozenset[Mode]:
-    """Return the modes that have chains which no other mode makes."""
+    """Return the modes with chains here that no other mode makes."""
     owners = [chain_owners(table.name, chain) for table in tables for chain in table.chains]
     return frozenset(mode for modes in owners if len(modes) == 1 for mode in modes)
 
@@ -63,10 +63,10 @@ def _count_shared(table: SavedTable) -> int:
 
 
 def _plan_table(table: SavedTable, modes: frozenset[Mode], *, removes_shared: bool) -> _TablePlan:
-    owners = {chain: modes for chain in table.chains if (modes := chain_owners(table.name, chain))}
-    removable = {chain for chain, modes in owners.items() if (modes <= modes if len(modes) == 1 else removes_shared)}
+    owners = {chain: makers for chain in table.chains if (makers := chain_owners(table.name, chain))}
+    removable = {chain for chain, makers in owners.items() if (makers <= modes if len(makers) == 1 else removes_shared)}
     pinned = _pinned_chains(table, owners, removable)
-    # A jump out of a built-in chain goes even where its target must stay: nothing of kube-proxy's decides any more.
+    # A jump from a built-in chain is removed even if its target has to stay: then packets no longer reach it.
     remaining_chains = table.built_in | (owners.keys() - removable)
     rules = tuple(
         rule
@@ -82,12 +82,12 @@ def _plan_table(table: SavedTable, modes: frozenset[Mode], *, removes_shared: bo
 
 
 def _is_ipvs_rule(rule: Rule, owners: Collection[str], modes: frozenset[Mode]) -> bool:
-    """Tell whether a rule in a chain that the iptables mode keeps is one of the IPVS mode's."""
+    """Return whether a rule in a chain that mode iptables keeps was made by mode ipvs."""
     return Mode.IPVS in modes and rule.chain in owners and not rule.sets.isdisjoint(SETS)
 
 
 def _pinned_chains(table: SavedTable, owners: Collection[str], removable: Collection[str]) -> frozenset[str]:
-    """Return the claimed chains to which a rule in somebody else's chain leads, and all that these lead to."""
+    """Return the removable chains that chains of other programs jump to, directly or through other chains."""
     jumps: dict[str, set[str]] = {}
     for rule in table.rules:
         if rule.target is not None and rule.target in removable:
@@ -104,7 +104,7 @@ def _pinned_chains(table: SavedTable, owners: Collection[str], removable: Collec
 def _restore_text(table: str, plan: _TablePlan) -> str:
     if not (plan.chains or plan.rules):
         return ""
-    # A line that declares a chain empties it. All are emptied first, so that they can be deleted in any order.
+    # Declaring a chain flushes it. All chains are flushed first, so that they can be deleted in any order.
     lines = [
         f"*{table}",
         *(f":{chain} - [0:0]" for chain in plan.chains),

@@ -19,7 +19,8 @@ def count_noun(number: int, noun: str) -> str:
 
 def describe_found_chains(backend: str, plan: ChainPlan) -> str:
     """Return how many of kube-proxy's chains a backend has, or how many rules if no chain is left."""
-    return f"{count_noun(plan.chain_count, 'chain') if plan.chain_count else count_noun(plan.rule_count, 'rule')} in {backend}"
+    count = count_noun(plan.chain_count, "chain") if plan.chain_count else count_noun(plan.rule_count, "rule")
+    return f"{count} in {backend}"
 
 
 def describe_removed_chains(backend: str, plan: ChainPlan) -> str:
@@ -32,6 +33,6 @@ def describe_removed_chains(backend: str, plan: ChainPlan) -> str:
 def leftover_warning(mode: Mode, found: Sequence[str]) -> str:
     """Return the warning about what kube-proxy left in a mode."""
     return (
-        f"kube-proxy's {_LEFTOVERS[mode]} are still in force ({', '.join(found)}): knft's rules come first, but remove them with "
-        f"`knft cleanup --kube-proxy {mode.value}`"
+        f"kube-proxy's {_LEFTOVERS[mode]} are still in force ({', '.join(found)}): knft's rules come first, but "
+        f"remove them with `knft cleanup --kube-proxy {mode.value}`"
     )

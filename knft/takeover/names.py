@@ -1,6 +1,7 @@
-"""The names that are kube-proxy's own, by mode (behaviour.md C.9, D.2, D.10, E.3, E.5).
+"""The names of kube-proxy's objects, by mode.
 
-KUBE-FIREWALL, KUBE-KUBELET-CANARY and KUBE-MARK-DROP are not here: they are the kubelet's.
+See docs/behaviour/nftables.md#cleanup, docs/behaviour/iptables.md#cleanup and docs/behaviour/ipvs.md#cleanup.
+KUBE-FIREWALL, KUBE-KUBELET-CANARY and KUBE-MARK-DROP belong to the kubelet and are not included.
 """
 
 from enum import Enum
@@ -9,7 +10,7 @@ from knft.families import Family
 
 
 class Mode(Enum):
-    """A mode of kube-proxy; the value is its word on the command line."""
+    """A mode of kube-proxy; the value is its name on the command line."""
 
     IPTABLES = "iptables"
     IPVS = "ipvs"
@@ -49,7 +50,7 @@ _NO_MODES: frozenset[Mode] = frozenset()
 
 
 def chain_owners(table: str, chain: str) -> frozenset[Mode]:
-    """Return the modes that make a chain of this name in this table; none where it is not kube-proxy's."""
+    """Return the modes that make a chain of this name in this table; empty if it is not kube-proxy's."""
     if table == "nat" and chain.startswith(_SERVICE_CHAINS):
         return _IPTABLES
     return _CHAINS.get(table, {}).get(chain, _NO_MODES)
@@ -58,7 +59,7 @@ def chain_owners(table: str, chain: str) -> frozenset[Mode]:
 _LONGEST_SET_NAME = 31
 
 NODE_PORT_SETS = {"KUBE-NODE-PORT-TCP": "tcp", "KUBE-NODE-PORT-UDP": "udp"}
-"""Sets of NodePorts that hold numbers alone, and the protocol that they mean."""
+"""Ipsets that hold NodePorts as numbers, with their protocol."""
 
 FRONTEND_SETS = (
     "KUBE-CLUSTER-IP",
@@ -67,7 +68,7 @@ FRONTEND_SETS = (
     "KUBE-LOAD-BALANCER",
     "KUBE-NODE-PORT-SCTP-HASH",
 )
-"""Sets whose elements are addresses, protocols and ports of virtual servers."""
+"""Ipsets whose elements are address, protocol and port of virtual servers."""
 
 _OTHER_SETS = (
     "KUBE-LOOP-BACK",
@@ -84,7 +85,7 @@ _OTHER_SETS = (
 
 
 def ipv6_set(name: str) -> str:
-    """Return what the IPv6 proxier calls the set ``name``; ipset's limit of 31 characters cuts it (E.3)."""
+    """Return the IPv6 name of the ipset ``name``, cut to ipset's limit of 31 characters."""
     return ("KUBE-6-" + name.removeprefix("KUBE-"))[:_LONGEST_SET_NAME]
 
 
@@ -93,13 +94,13 @@ def _of_both_families(names: tuple[str, ...]) -> frozenset[str]:
 
 
 SETS = _of_both_families((*NODE_PORT_SETS, *FRONTEND_SETS, *_OTHER_SETS))
-"""Every ipset of kube-proxy's, of both families."""
+"""Every ipset of kube-proxy, of both families."""
 
 SERVER_SETS = _of_both_families((*NODE_PORT_SETS, *FRONTEND_SETS))
-"""The ipsets whose elements tell which virtual servers are kube-proxy's."""
+"""The ipsets whose elements show which virtual servers are kube-proxy's."""
 
 DEVICE, DEVICE_KIND = "kube-ipvs0", "dummy"
-"""The link that holds the addresses of virtual servers; of another kind, it is not kube-proxy's."""
+"""The link that holds the addresses of virtual servers. A link of this name and another kind is not kube-proxy's."""
 
 TABLE = "kube-proxy"
 TABLES = tuple((family.nft, TABLE) for family in Family)

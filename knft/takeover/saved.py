@@ -1,32 +1,32 @@
-"""What iptables-save prints, as values."""
+"""Parses the output of iptables-save."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A quoted word with its escapes, or a plain one: iptables-save quotes what has blanks.
+# A quoted word with escapes, or a plain word: iptables-save quotes words with blanks.
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 _JUMP_OPTIONS = frozenset({"-j", "-g", "--jump", "--goto"})
 _SET_OPTIONS = frozenset({"--match-set", "--add-set", "--del-set", "--map-set"})
-# Options whose value is somebody's free text, which may look like an option itself.
+# Options whose value is free text and may look like an option.
 _FREE_TEXT_OPTIONS = frozenset({"--comment", "--string", "--log-prefix", "--nflog-prefix"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. ``text`` is all that follows the chain's name, as printed: with ``-D CHAIN`` in front it is deleted."""
+    """A rule. ``text`` is the rule as printed after the chain's name, so that ``-D CHAIN text`` deletes it."""
 
     chain: str
     text: str
     target: str | None
-    """Where it jumps or goes to: a chain or a verdict; None for a rule that only counts."""
+    """The chain or verdict that it jumps or goes to; None for a rule that only counts."""
     sets: frozenset[str]
-    """The ipsets that it names."""
+    """The ipsets that it uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedTable:
-    """A table: the names of its built-in chains, those of all others, and its rules in order."""
+    """A table: the names of its built-in chains and of its other chains, and its rules in order."""
 
     name: str
     built_in: frozenset[str]
@@ -36,14 +36,14 @@ class SavedTable:
 
 @dataclass(frozen=True, slots=True)
 class SavedRules:
-    """All that one backend printed for one family; ``unreadable`` tables hold rules it cannot show."""
+    """The output of one backend for one family; it cannot print the rules of ``unreadable_tables``."""
 
     tables: tuple[SavedTable, ...]
     unreadable_tables: tuple[str, ...] = ()
 
 
 def parse_saved(text: str) -> SavedRules:
-    """Read what ``iptables-save`` printed, of either backend and family; lines of unknown form are passed over."""
+    """Parse the output of iptables-save of any backend and family; unknown lines are ignored."""
     unreadable = re.findall(r"^# Table `(\w+)' is incompatible", text, re.MULTILINE)
     return SavedRules(tuple(_parse_table(lines) for lines in _split_tables(text)), tuple(unreadable))
 

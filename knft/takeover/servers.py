@@ -1,8 +1,8 @@
-"""Which virtual servers are kube-proxy's.
+"""Finds kube-proxy's virtual servers.
 
-Upstream flushes all of IPVS (E.9). knft takes only those that kube-proxy itself has written down as its own: at an
-address of its device, or in one of its ipsets (NodePorts: at an address of this machine). Others, such as a load
-balancer's of the same machine, stay and are counted; servers by firewall mark are never kube-proxy's.
+kube-proxy itself flushes all of IPVS (docs/behaviour/ipvs.md#cleanup). knft only removes virtual servers at an address
+of kube-proxy's device or in one of its ipsets, and NodePorts at an address of this machine. Other servers, such as
+those of a load balancer on the same machine, stay. Servers by firewall mark are never kube-proxy's.
 """
 
 import re
@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from knft.takeover.names import NODE_PORT_SETS, ipv6_set
 
-# As net/netfilter/ipvs/ip_vs_ctl.c prints them: hexadecimal, IPv6 addresses with all their digits.
+# The format of net/netfilter/ipvs/ip_vs_ctl.c: hexadecimal, IPv6 addresses with all digits.
 _SERVER = re.compile(r"^(TCP|UDP|SCTP) +(?:([0-9A-F]{8})|\[([0-9a-f:]{39})\]):([0-9A-F]{4}) ", re.MULTILINE)
 _NODE_PORT_SET_PROTOCOLS = {
     name: protocol for ipv4, protocol in NODE_PORT_SETS.items() for name in (ipv4, ipv6_set(ipv4))
@@ -21,7 +21,7 @@ _NODE_PORT_SET_PROTOCOLS = {
 
 @dataclass(frozen=True, slots=True)
 class VirtualServer:
-    """A virtual server that is known by its address; the protocol is in lower case."""
+    """A virtual server with an address; the protocol is in lower case."""
 
     address: IPv4Address | IPv6Address
     protocol: str
@@ -34,14 +34,14 @@ class VirtualServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """The virtual servers to remove, and those that are others', or cannot be told from others'."""
+    """The virtual servers to remove, and those that are not known to be kube-proxy's."""
 
     remove: tuple[VirtualServer, ...]
     keep: tuple[VirtualServer, ...]
 
 
 def parse_servers(text: str) -> tuple[VirtualServer, ...]:
-    """Read ``/proc/net/ip_vs``; servers by firewall mark are passed over."""
+    """Parse ``/proc/net/ip_vs``, without servers by firewall mark."""
     return tuple(
         VirtualServer(IPv6Address(ipv6) if ipv6 else IPv4Address(int(ipv4, 16)), protocol.lower(), int(port, 16))
         for protocol, ipv4, ipv6, port in _SERVER.findall(text)
@@ -54,7 +54,7 @@ def plan_servers(
     local_addresses: Collection[str],
     set_members: Mapping[str, str],
 ) -> ServerPlan:
-    """Tell kube-proxy's servers from others'.
+    """Return which virtual servers are kube-proxy's.
 
     ``members`` holds, for each of the SERVER_SETS that exists, what ``ipset save`` printed.
     """

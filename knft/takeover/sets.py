@@ -1,4 +1,4 @@
-"""Which ipsets are kube-proxy's."""
+"""Finds kube-proxy's ipsets."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from knft.takeover.names import SETS
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The ipsets to destroy, and those of kube-proxy's that rules of others name."""
+    """The ipsets of kube-proxy to destroy, and those that rules of other programs use."""
 
     destroy: tuple[str, ...]
     keep: tuple[str, ...]
 
 
 def plan_sets(listed: str, in_use: Collection[str]) -> SetPlan:
-    """Plan from what ``ipset list -name`` printed; the sets ``in_use`` stay."""
+    """Return the plan for the output of ``ipset list -name``; the sets ``in_use`` stay."""
     found = [name for name in listed.split() if name in SETS]
     return SetPlan(
         destroy=tuple(name for name in found if name not in in_use),

@@ -61,12 +61,12 @@ def test_nft_names_itself_first(captures: Captures) -> None:
 def test_rules_of_ipvs_need_its_servers(captures: Captures, servers: dict[str, str]) -> None:
     """Without them every Service would seem to be served by nobody."""
     saved = "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-IPVS-FILTER - [0:0]\nCOMMIT\n"
-    with pytest.raises(CaptureError, match=r"^--iptables-save .* mode ipvs: .*, give --ipvsadm-save$"):
+    with pytest.raises(CaptureError, match=r"^--iptables-save .* mode ipvs; .* with --ipvsadm-save$"):
         captures.trace(iptables_save=saved, **servers)
     rule = "-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT"
     looking = f"*nat\n:KUBE-SERVICES - [0:0]\n{rule}\nCOMMIT\n"
     sets = "create KUBE-CLUSTER-IP hash:ip,port family inet\n"
-    with pytest.raises(CaptureError, match="of mode ipvs"):
+    with pytest.raises(CaptureError, match="of kube-proxy's mode ipvs"):
         captures.diff(iptables_save=looking, ipset_save=sets, **servers)
 
 
@@ -77,16 +77,16 @@ def test_servers_of_the_other_family_are_enough(captures: Captures) -> None:
 
 @pytest.mark.parametrize("name", ["iptables_save", "ip6tables_save", "nft_json"])
 def test_a_mode_to_render_and_a_capture_are_two_sides(captures: Captures, name: str) -> None:
-    with pytest.raises(UsageError, match=f"^--against: .* --{name.replace('_', '-')} names other rules"):
+    with pytest.raises(UsageError, match=f"^--against: .* with --{name.replace('_', '-')}; leave out one of them$"):
         captures.diff("--against", "iptables", **{name: SAVED})
 
 
 def test_a_mode_to_render_and_this_machine_are_two_sides(captures: Captures) -> None:
-    with pytest.raises(UsageError, match=r"^--against: .* --live names other rules"):
+    with pytest.raises(UsageError, match=r"^--against: .* with --live; leave out one of them$"):
         captures.diff("--against", "ipvs", "--live")
 
 
 @pytest.mark.parametrize("command", ["diff", "trace"])
 def test_a_fault_in_the_sets_is_named_as_theirs(captures: Captures, command: str) -> None:
-    with pytest.raises(CaptureError, match=r"^--ipset-save .*/ipset_save: line 1: 'Name: s' is no line"):
+    with pytest.raises(CaptureError, match=r"^--ipset-save .*/ipset_save: line 1: 'Name: s' is not a line"):
         getattr(captures, command)(iptables_save=SAVED, ipset_save="Name: s\n")

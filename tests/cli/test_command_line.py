@@ -47,10 +47,10 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_what_a_flag_means_to_kube_proxys_modes_is_said_where_there_are_modes() -> None:
-    words = "With iptables and ipvs all is the default, and localhost a word too."
+    words = "For iptables and ipvs the default is all, and localhost is valid too."
     says = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}
     assert {command: words in text for command, text in says.items()} == {"run": False, "render": True}
-    assert "endpoints are chosen as the newest does" in says["render"]
+    assert "Endpoints are selected as in the newest version" in says["render"]
 
 
 def test_version() -> None:
@@ -76,8 +76,8 @@ def test_version() -> None:
         (["run", "--manifests", ".", *NODE, "--sync-period", "soon"], "--sync-period: 'soon' is not a duration"),
         (["run", "--manifests", ".", *NODE, "--sync-period", "10000000h"], "--sync-period: '10000000h' is longer than"),
         (["run", "--manifests", ".", *NODE, "--min-sync-period", "1m"], "not less than --min-sync-period"),
-        (["run", "--manifests", "/nonexistent", *NODE], "/nonexistent: cannot be read as a directory of manifests"),
-        (["run", "--manifests", "/etc/hostname", *NODE], "cannot be read as a directory of manifests"),
+        (["run", "--manifests", "/nonexistent", *NODE], "/nonexistent: cannot read the manifest directory"),
+        (["run", "--manifests", "/etc/hostname", *NODE], "cannot read the manifest directory"),
         (["render", "-f", "/nonexistent", *NODE], "/nonexistent: No such file or directory"),
         (["cleanup", "--kube-proxy", "ebpf"], "'ebpf' is not one of 'iptables', 'ipvs', 'nftables', 'all'"),
         (["frobnicate"], "No such command 'frobnicate'"),

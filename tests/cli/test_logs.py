@@ -87,9 +87,9 @@ def test_what_nobody_catches_is_an_object_too() -> None:
     ended = "raise ValueError('main')"
     thread = "thread = threading.Thread(target=lambda: 1 / 0, name='others')\nthread.start()\nthread.join()\n"
     first, second = _objects(thread + ended)
-    assert first["msg"] == "thread others ended unexpectedly; please report this"
+    assert first["msg"] == "unexpected error in thread others; please report this"
     assert first["err"].endswith("ZeroDivisionError: division by zero")
-    assert second["msg"] == "ended unexpectedly; please report this"
+    assert second["msg"] == "unexpected error; please report this"
     assert second["err"].endswith("ValueError: main")
 
 
@@ -113,7 +113,7 @@ def test_warnings_of_libraries_are_logged(form: str) -> None:
         f"warnings.warn('{TOKEN}', UserWarning, stacklevel=1)",
         f"raise ValueError('Bearer {TOKEN}')",
         f"thread = threading.Thread(target=int, args=['Bearer {TOKEN}'])\nthread.start()\nthread.join()",
-        f"from knft.cli import main\nmain._say('user.token: Bearer {TOKEN}')",
+        f"from knft.cli import main\nmain._print_error('user.token: Bearer {TOKEN}')",
     ],
 )
 def test_credentials_are_never_logged(statement: str, form: str) -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from knft.configuration.durations import written
 from knft.configuration.gates import GATES
 from knft.configuration.options import INT32_RANGE, Kind
 from knft.configuration.table import FIELDS
+from knft.durations import format_duration
 
 SECOND = 10**9
 _PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
@@ -25,11 +25,11 @@ _BOUND = (
     | st.tuples(_IPV4, _PORT).map(lambda pair: f"{pair[0]}:{pair[1]}")
     | st.tuples(_IPV6, _PORT).map(lambda pair: f"[{pair[0]}]:{pair[1]}")
 )
-_DURATION = st.integers(0, 400 * 86400 * SECOND).map(written) | st.sampled_from(
+_DURATION = st.integers(0, 400 * 86400 * SECOND).map(format_duration) | st.sampled_from(
     ["0", "0s", "1.5h", "90m", "+3s", "1ns"]
 )
-_PERIOD = st.integers(60 * SECOND, 300 * 86400 * SECOND).map(written) | st.just("0s")
-_PAUSE = st.integers(0, 30 * SECOND).map(written) | st.sampled_from(["0", "1ns", "999ns", "1us"])
+_PERIOD = st.integers(60 * SECOND, 300 * 86400 * SECOND).map(format_duration) | st.just("0s")
+_PAUSE = st.integers(0, 30 * SECOND).map(format_duration) | st.sampled_from(["0", "1ns", "999ns", "1us"])
 _NAME = st.from_regex(r"[A-Za-z0-9_.@:-]{1,15}", fullmatch=True)
 _GATES = st.dictionaries(st.sampled_from(sorted(GATES)), st.booleans()).map(
     lambda gates: {name: on or GATES[name].is_locked for name, on in gates.items()}

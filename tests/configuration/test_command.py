@@ -40,21 +40,21 @@ LAUGHS = "".join(
 )
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (_missing, "No such file or directory"),
-    "a directory": (special_files.directory, "it is a directory, not a file"),
-    "a FIFO": (special_files.fifo, "it is a FIFO, not a file"),
-    "a socket": (special_files.unix_socket, "it is a socket, not a file"),
-    "a device without end": (special_files.device, "it is a device, not a file"),
-    "huge": (_huge, f"it has {MAX_BYTES + 1} bytes, and {MAX_BYTES} are the most that are read"),
-    "empty": (_holds(""), f"it is empty, and has to be a {FIELD} (kubeproxy.config.k8s.io/v1alpha1)"),
-    "junk": (_holds(b"\x7fELF\x00\x01"), "not YAML: byte 1: control characters are not allowed (is it text in UTF-8?)"),
-    "a bomb": (_holds(LAUGHS), "not YAML: line 6, column 10: aliases stand for more than 200000 values"),
+    "a directory": (special_files.directory, "it is a directory, not a regular file"),
+    "a FIFO": (special_files.fifo, "it is a FIFO, not a regular file"),
+    "a socket": (special_files.unix_socket, "it is a socket, not a regular file"),
+    "a device without end": (special_files.device, "it is a device, not a regular file"),
+    "huge": (_huge, f"it has {MAX_BYTES + 1} bytes; the limit is {MAX_BYTES}"),
+    "empty": (_holds(""), f"the file is empty; it must be a {FIELD} (kubeproxy.config.k8s.io/v1alpha1)"),
+    "junk": (_holds(b"\x7fELF\x00\x01"), "not YAML: byte 1: control characters are not allowed (is it UTF-8 text?)"),
+    "a bomb": (_holds(LAUGHS), "not YAML: line 6, column 10: aliases expand to more than 200000 values"),
     "a wrong type": (
         _holds(config("iptables: {masqueradeBit: '14'}")),
-        f"{FIELD}.iptables.masqueradeBit: it is text, '14', and has to be a whole number",
+        f"{FIELD}.iptables.masqueradeBit: it is text, '14', but must be a whole number",
     ),
     "an unknown version": (
         _holds(config().replace("v1alpha1", "v1")),
-        "apiVersion is 'kubeproxy.config.k8s.io/v1', and knft knows kubeproxy.config.k8s.io/v1alpha1 alone",
+        "apiVersion is 'kubeproxy.config.k8s.io/v1', but must be kubeproxy.config.k8s.io/v1alpha1",
     ),
     "a bridge that nobody names": (
         _holds(config("detectLocalMode: BridgeInterface\nnodePortAddresses: [primary]")),
@@ -195,7 +195,8 @@ def test_cleanup_that_fails_is_status_1_and_the_rest_is_removed(namespace: Names
     done = namespace.run([*KNFT, "run", "--cleanup"], check=False)
     assert done.returncode == 1, done.stderr
     last = done.stderr.splitlines()[-1]
-    assert last == ("knft: encountered an error while tearing down rules: knft's tables are not all gone, see above")
+    error = "encountered an error while tearing down rules: could not remove all of knft's tables, see above"
+    assert last == f"knft: {error}"
     assert "table ip6 kube-proxy: removed" in done.stdout
 
 

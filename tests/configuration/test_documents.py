@@ -16,29 +16,29 @@ from tests.support.broken_files import BROKEN
 
 WANTED = "KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1)"
 FOREIGN = {
-    "a list": ("- a\n", f"it holds a list, and has to be a {WANTED}"),
-    "text": ("mode nftables", f"it holds text, and has to be a {WANTED}"),
-    "a number": ("5", f"it holds a number, and has to be a {WANTED}"),
-    "empty": ("", f"it is empty, and has to be a {WANTED}"),
-    "a comment": ("# nothing\n", f"it is empty, and has to be a {WANTED}"),
-    "an empty document first": (f"---\n---\n{config()}", f"it is empty, and has to be a {WANTED}"),
+    "a list": ("- a\n", f"it holds a list, but must be a {WANTED}"),
+    "text": ("mode nftables", f"it holds text, but must be a {WANTED}"),
+    "a number": ("5", f"it holds a number, but must be a {WANTED}"),
+    "empty": ("", f"the file is empty; it must be a {WANTED}"),
+    "a comment": ("# nothing\n", f"the file is empty; it must be a {WANTED}"),
+    "an empty document first": (f"---\n---\n{config()}", f"the file is empty; it must be a {WANTED}"),
     "no version": ("kind: KubeProxyConfiguration",
-                   "apiVersion is missing; it has to be kubeproxy.config.k8s.io/v1alpha1"),
-    "no kind": ("apiVersion: kubeproxy.config.k8s.io/v1alpha1", "kind is missing; it has to be KubeProxyConfiguration"),
+                   "apiVersion is missing; it must be kubeproxy.config.k8s.io/v1alpha1"),
+    "no kind": ("apiVersion: kubeproxy.config.k8s.io/v1alpha1", "kind is missing; it must be KubeProxyConfiguration"),
     "another version": (
         config().replace("v1alpha1", "v1alpha2"),
-        "apiVersion is 'kubeproxy.config.k8s.io/v1alpha2', and knft knows kubeproxy.config.k8s.io/v1alpha1 alone",
+        "apiVersion is 'kubeproxy.config.k8s.io/v1alpha2', but must be kubeproxy.config.k8s.io/v1alpha1",
     ),
     "another kind": (
         config().replace("KubeProxyConfiguration", "KubeletConfiguration"),
-        "kind is 'KubeletConfiguration', and knft knows KubeProxyConfiguration alone",
+        "kind is 'KubeletConfiguration', but must be KubeProxyConfiguration",
     ),
     "a ConfigMap around it": (
         "apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: ''}",
-        "apiVersion is 'v1', and knft knows kubeproxy.config.k8s.io/v1alpha1 alone",
+        "apiVersion is 'v1', but must be kubeproxy.config.k8s.io/v1alpha1",
     ),
     "a version that is a list": ("apiVersion: []",
-                                 "apiVersion is a list, and knft knows kubeproxy.config.k8s.io/v1alpha1 alone"),
+                                 "apiVersion is a list, but must be kubeproxy.config.k8s.io/v1alpha1"),
 }  # fmt: skip
 
 
@@ -79,10 +79,7 @@ def test_fields_that_nobody_knows_are_warned_of_and_passed_over() -> None:
     """
     settings = load(text=config(fields))
     assert settings.config.masquerade_bit == 3
-    unknown = [
-        re.fullmatch(r"config.conf: (.*): no field of that name is known; it is passed over", warning)
-        for warning in settings.warnings
-    ]
+    unknown = [re.fullmatch(r"config.conf: (.*): unknown field, ignored", warning) for warning in settings.warnings]
     assert sorted(found.group(1) for found in unknown if found) == [
         "KubeProxyConfiguration.'a b'",
         "KubeProxyConfiguration.Mode",
@@ -95,20 +92,20 @@ def test_fields_that_nobody_knows_are_warned_of_and_passed_over() -> None:
 
 def test_ten_thousand_unknown_fields_are_not_all_told() -> None:
     settings = load(text=config("\n".join(f"field{number}: 1" for number in range(10_000))))
-    assert len([warning for warning in settings.warnings if "no field of that name" in warning]) == 20
+    assert len([warning for warning in settings.warnings if "unknown field" in warning]) == 20
     assert "config.conf: and 9980 more" in settings.warnings
 
 
 def test_a_key_that_stands_twice_is_warned_of_and_the_last_counts() -> None:
     settings = load(text=config("oomScoreAdj: 1\noomScoreAdj: 2"))
     assert settings.oom_score_adj == 2
-    assert "config.conf: line 4: 'oomScoreAdj' stands twice in one mapping; the last one counts" in settings.warnings
+    assert "config.conf: line 4: duplicate key 'oomScoreAdj'; using the last value" in settings.warnings
 
 
 def test_a_second_document_is_warned_of() -> None:
     settings = load(text=f"{config('oomScoreAdj: 1')}\n---\n{config('oomScoreAdj: 2')}")
     assert settings.oom_score_adj == 1
-    assert "config.conf: it holds 2 documents, and the first alone counts" in settings.warnings
+    assert "config.conf: it has 2 documents; only the first is used" in settings.warnings
 
 
 def test_anchors_are_taken() -> None:

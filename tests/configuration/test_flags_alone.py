@@ -18,13 +18,13 @@ def test_nowhere_cannot_be_written_and_that_is_told() -> None:
     flags = ("--healthz-bind-address=", "--metrics-bind-address=127.0.0.1:1", PRIMARY)
     assert load(*flags).warnings == ()
     assert load(*flags, "--write-config-to=x").warnings == (
-        "--healthz-bind-address: a file cannot say nowhere: what is written, read again, means the default",
+        "--healthz-bind-address: a file cannot disable it: the written file means the default",
     )
 
 
 def test_an_api_server_means_nothing_beside_manifests() -> None:
     flags = ("--manifests=.", "--node=node-1", "--kubeconfig=k", "--master=https://192.0.2.1")
-    said = "it means nothing beside --manifests"
+    said = "it has no effect with --manifests"
     assert load(*flags).warnings == (f"--kubeconfig: {said}", f"--master: {said}")
     assert [warning for warning in load(*flags, text=config()).warnings if said in warning] == [f"--master: {said}"]
 
@@ -40,6 +40,6 @@ def test_an_api_server_means_nothing_beside_manifests() -> None:
     ],
 )
 def test_cidrs_of_one_family_leave_the_other_open_and_that_is_told(text: str, family: str) -> None:
-    said = "--nodeport-addresses: no CIDR of {} is there, so that its NodePorts answer on all local addresses, {}"
+    said = "--nodeport-addresses: no CIDR of {} is set, so its NodePorts are served on all local addresses, {}"
     wanted = (said.format(family, "as in kube-proxy"),) if family else ()
     assert load("--proxy-mode=nftables", f"--nodeport-addresses={text}").warnings == wanted

@@ -72,7 +72,9 @@ def test_what_is_no_flag_is_refused(text: str) -> None:
 def test_lists_take_commas_and_repetition() -> None:
     flags = ("--nodeport-addresses=192.0.2.0/24, primary", "--nodeport-addresses", "fd00::/64")
     assert load(*flags).config.nodeport_addresses == ("192.0.2.0/24", "primary", "fd00::/64")
-    gates = load("--feature-gates=AllAlpha=true,AllBeta=FALSE", "--feature-gates=ComponentStatusz=1").feature_gates
+    gates = load("--feature-gates=AllAlpha=true,AllBeta=FALSE", "--feature-gates=ComponentStatusz=1").document[
+        "featureGates"
+    ]
     assert gates == {"AllAlpha": True, "AllBeta": False, "ComponentStatusz": True}
 
 

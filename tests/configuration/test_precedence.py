@@ -9,7 +9,7 @@ from knft.configuration.document import split_host_port, with_port
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings
 from knft.errors import KnftError
 from tests.configuration.loading import HOST, KUBEADM, PRIMARY, config, load, of_fields
-from tests.support.kube_objects import table
+from tests.support.kube_objects import parametrize_rows
 
 
 def test_what_kubeadm_writes_is_kube_proxys_defaults_but_for_the_mode() -> None:
@@ -26,7 +26,7 @@ def test_what_kubeadm_writes_is_kube_proxys_defaults_but_for_the_mode() -> None:
     assert (settings.healthz_bind_address, settings.metrics_bind_address) == ("0.0.0.0:10256", "127.0.0.1:10249")
     assert (settings.oom_score_adj, settings.profiling) == (-999, False)
     (warning,) = settings.warnings
-    assert warning.startswith("config.conf: KubeProxyConfiguration.nodePortAddresses: nothing is said")
+    assert warning.startswith("config.conf: KubeProxyConfiguration.nodePortAddresses: not set")
 
 
 def test_zeros_that_go_can_tell_from_nothing_are_zeros() -> None:
@@ -65,7 +65,7 @@ SECTIONS = {
 }
 
 
-@table(SECTIONS)
+@parametrize_rows(SECTIONS)
 def test_the_mode_says_which_section_counts(row: Section) -> None:
     found = load(text=config(row.fields).replace("minSyncPeriod: 0}", "minSyncPeriod: '0'}")).config
     assert (found.min_sync_period, found.sync_period, found.masquerade_bit, found.masquerade_all) == row.expected
@@ -74,27 +74,27 @@ def test_the_mode_says_which_section_counts(row: Section) -> None:
 def test_what_another_mode_has_is_told() -> None:
     warnings = load(text=config(f"mode: nftables{ALL}")).warnings
     assert [warning.removeprefix("config.conf: KubeProxyConfiguration.") for warning in warnings] == [
-        "iptables.masqueradeBit: 2 means nothing in mode nftables; nftables.masqueradeBit counts",
-        "iptables.masqueradeAll: true means nothing in mode nftables; nftables.masqueradeAll counts",
-        "iptables.syncPeriod: '20s' means nothing in mode nftables; nftables.syncPeriod counts",
-        "iptables.minSyncPeriod: '2s' means nothing in mode nftables; nftables.minSyncPeriod counts",
-        "ipvs.minSyncPeriod: '3s' means nothing in mode nftables; nftables.minSyncPeriod counts",
+        "iptables.masqueradeBit: 2 has no effect in mode nftables; nftables.masqueradeBit applies",
+        "iptables.masqueradeAll: true has no effect in mode nftables; nftables.masqueradeAll applies",
+        "iptables.syncPeriod: '20s' has no effect in mode nftables; nftables.syncPeriod applies",
+        "iptables.minSyncPeriod: '2s' has no effect in mode nftables; nftables.minSyncPeriod applies",
+        "ipvs.minSyncPeriod: '3s' has no effect in mode nftables; nftables.minSyncPeriod applies",
     ]
 
 
 @pytest.mark.parametrize("mode", ["iptables", "ipvs"])
 def test_a_mode_that_knft_has_not_is_taken_with_a_warning(mode: str) -> None:
     (first, second) = load(text=of_fields(mode=mode)).warnings
-    assert f"KubeProxyConfiguration.mode: knft is always in mode nftables; of mode {mode} it takes" in first
-    assert f"in mode {mode} they would on all local ones" in second
+    assert f"KubeProxyConfiguration.mode: knft always uses nftables; from mode {mode} it uses" in first
+    assert f"mode {mode} serves them on all local addresses" in second
     settings = load(text=of_fields(mode=mode, nodePortAddresses=["primary"]))
     assert settings.warnings == (first,)
     assert settings.document["mode"] == "nftables"
 
 
 NOTHING_SAID = (
-    "--nodeport-addresses: nothing is said, so that NodePorts answer on the node's primary addresses, "
-    "as in mode nftables; in mode {} they would on all local ones"
+    "--nodeport-addresses: not set, so NodePorts are served on the node's primary addresses, "
+    "as in mode nftables; mode {} serves them on all local addresses"
 )
 
 
@@ -114,7 +114,7 @@ NOTHING_SAID = (
 )
 def test_node_ports_of_a_kube_proxys_command_line_are_told_of(flags: tuple[str, ...], mode: str) -> None:
     """Its NodePorts would answer everywhere, with a file or without one."""
-    told = [warning for warning in load(*flags).warnings if "nothing is said" in warning]
+    told = [warning for warning in load(*flags).warnings if "not set, so NodePorts" in warning]
     assert told == ([NOTHING_SAID.format(mode)] if mode else [])
 
 
@@ -150,11 +150,11 @@ PERIODS = {
 }
 
 
-@table(PERIODS)
+@parametrize_rows(PERIODS)
 def test_flags_of_periods_depend_on_the_mode(row: OfFlags) -> None:
     settings = load(*row.flags.split())
     assert (settings.config.min_sync_period, settings.config.sync_period) == row.expected
-    told = {warning.partition(":")[0] for warning in settings.warnings if "means nothing in mode" in warning}
+    told = {warning.partition(":")[0] for warning in settings.warnings if "has no effect in mode" in warning}
     assert told == set(row.warned)
 
 
@@ -167,7 +167,7 @@ def test_the_bit_of_iptables_is_none_in_mode_nftables() -> None:
     assert load("--iptables-masquerade-bit=3", "--proxy-mode=ipvs").config.masquerade_bit == 3
     settings = load("--iptables-masquerade-bit=3", "--proxy-mode=nftables")
     assert settings.config.masquerade_bit == 14
-    assert settings.warnings == ("--iptables-masquerade-bit: it means nothing in mode nftables, as in kube-proxy",)
+    assert settings.warnings == ("--iptables-masquerade-bit: it has no effect in mode nftables, as in kube-proxy",)
 
 
 def test_a_file_puts_flags_out_of_force_and_that_is_told() -> None:
@@ -180,7 +180,7 @@ def test_a_file_puts_flags_out_of_force_and_that_is_told() -> None:
     assert settings.config.cluster_cidrs == ()
     assert settings.client.kubeconfig == ""
     assert settings.healthz_bind_address == "0.0.0.0:10256"
-    said = "it is ignored, as by kube-proxy, because --config is given: the file says it all"
+    said = "ignored because --config is given, as in kube-proxy"
     assert sorted(settings.warnings) == sorted(f"{flag.partition('=')[0]}: {said}" for flag in flags)
 
 
@@ -221,8 +221,8 @@ class Named(NamedTuple):
     error: str = ""
 
 
-EMPTY = "the name is empty; give the name that nodeName has in EndpointSlices"
-IMPOSSIBLE = "is no name of a Node: letters, digits, - and ., at most 253"
+EMPTY = "the name is empty; give the node's name, as in nodeName of EndpointSlices"
+IMPOSSIBLE = "is not a valid node name: use letters, digits, - and ., at most 253"
 NAMES = {
     "the host's": Named((), None, HOST.lower()),
     "the file's": Named((), " File-Node ", "file-node"),
@@ -247,7 +247,7 @@ NAMES = {
     "both, alike": Named(("--node=Node-A", "--hostname-override=node-a "), None, "node-a"),
     "both, otherwise": Named(
         ("--node=node-a", "--hostname-override=node-b"), None, "",
-        "--node: --node node-a and --hostname-override node-b say different things; leave one of the two out",
+        "--node: --node node-a and --hostname-override node-b differ; leave out one of them",
     ),
     "manifests need one": Named(
         ("--manifests=.",), None, "",
@@ -257,7 +257,7 @@ NAMES = {
 }  # fmt: skip
 
 
-@table(NAMES)
+@parametrize_rows(NAMES)
 def test_the_name_of_the_node(row: Named) -> None:
     text = None if row.in_file is None else of_fields(hostnameOverride=row.in_file)
     if row.error:
@@ -303,7 +303,7 @@ SERVED = {
 }  # fmt: skip
 
 
-@table(SERVED)
+@parametrize_rows(SERVED)
 def test_where_health_and_metrics_are_served(row: Served) -> None:
     text = None if row.fields is None else config() + row.fields.strip("{}").replace(", ", "\n")
     settings = load(*row.flags.split(), text=text)
@@ -352,7 +352,7 @@ BOUND = {
 }
 
 
-@table(BOUND)
+@parametrize_rows(BOUND)
 def test_an_address_to_bind_to_is_the_nodes(row: Bound) -> None:
     assert load(*row.flags.split()).config.node_ips == row.expected
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from knft.configuration import durations
+from knft import durations
 from knft.configuration.settings import Settings
 from knft.configuration.write import to_yaml
 from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     command = [*KNFT, "run", PRIMARY, f"--write-config-to={target}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"knft: --write-config-to: {target} cannot be written: No such file or directory\n"
+    assert done.stderr == f"knft: --write-config-to: {target}: cannot write the file: No such file or directory\n"
 
 
 WRITTEN = {
@@ -100,14 +100,14 @@ WRITTEN = {
 
 @pytest.mark.parametrize("text", WRITTEN)
 def test_durations_are_written_as_go_prints_them(text: str) -> None:
-    assert (durations.written(WRITTEN[text]), durations.parse(text)) == (text, WRITTEN[text])
+    assert (durations.format_duration(WRITTEN[text]), durations.parse_duration(text)) == (text, WRITTEN[text])
 
 
-@given(st.integers(-durations.LONGEST, durations.LONGEST))
+@given(st.integers(-durations.MAX_NANOSECONDS, durations.MAX_NANOSECONDS))
 def test_durations_lose_nothing(duration: int) -> None:
-    assert durations.parse(durations.written(duration)) == duration
+    assert durations.parse_duration(durations.format_duration(duration)) == duration
 
 
 @pytest.mark.parametrize("text", ["", "-", "--1s", "+-1s", "1", "9" * 200 + "s", "2562048h", "1s\n"])
 def test_what_is_no_duration(text: str) -> None:
-    assert durations.parse(text) is None
+    assert durations.parse_duration(text) is None

@@ -14,8 +14,8 @@ from knft.configuration.schema import schema
 from knft.configuration.settings import Settings
 from knft.configuration.table import FIELDS, FLAGS, OPTIONS
 from knft.errors import ConfigurationError, KnftError, UsageError
+from tests.configuration.document_tables import DOCUMENT, with_tables
 from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
-from tests.configuration.readme_tables import README, wanted
 
 EXAMPLES: dict[Kind, Any] = {
     Kind.BOOL: True,
@@ -95,7 +95,9 @@ def without(settings: Settings) -> Settings:
     )
 
 
-@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.SUPPORTED])
+@pytest.mark.parametrize(
+    "path", [path for path, row in FIELDS.items() if row.support is Support.SUPPORTED and path != "featureGates"]
+)
 def test_an_honoured_field_changes_settings(path: str) -> None:
     assert without(of_field(path, OTHER.get(path))) != without(of_field(path, example(path)))
 
@@ -106,13 +108,13 @@ def test_an_accepted_field_changes_nothing_and_warns(path: str) -> None:
     assert without(settings) == without(load(text=of_paths({})))
     told = [sentence for sentence in settings.warnings if f"KubeProxyConfiguration.{path}: " in sentence]
     assert len(told) == (path not in SILENT)
-    assert all(sentence.endswith(f"means nothing here: {FIELDS[path].description}") for sentence in told)
+    assert all(sentence.endswith(f"has no effect: {FIELDS[path].description}") for sentence in told)
 
 
 @pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.REJECTED])
 def test_a_refused_field_fails_with_the_reason(path: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=f"KubeProxyConfiguration.{path}: true is refused: {FIELDS[path].description}"
+        ConfigurationError, match=f"KubeProxyConfiguration.{path}: true is rejected: {FIELDS[path].description}"
     ):
         of_field(path, example(path))
 
@@ -155,7 +157,8 @@ def with_flag(flag: str) -> OfFlag:
 
 
 def flags_of(verdict: Support) -> list[str]:
-    return [flag for flag, row in FLAGS.items() if row.support is verdict and flag not in ELSEWHERE]
+    others = {*ELSEWHERE, "--feature-gates"}
+    return [flag for flag, row in FLAGS.items() if row.support is verdict and flag not in others]
 
 
 @pytest.mark.parametrize("flag", flags_of(Support.SUPPORTED))
@@ -173,7 +176,7 @@ def test_an_accepted_flag_changes_nothing_and_warns(flag: str) -> None:
 
 @pytest.mark.parametrize("flag", flags_of(Support.REJECTED))
 def test_a_refused_flag_fails_with_the_reason(flag: str) -> None:
-    with pytest.raises(UsageError, match=f"^{flag}: it is refused: {FLAGS[flag].description}$"):
+    with pytest.raises(UsageError, match=f"^{flag}: it is rejected: {FLAGS[flag].description}$"):
         with_flag(flag)
 
 
@@ -235,7 +238,8 @@ def test_the_schema_has_the_fields_of_the_table() -> None:
 
 def test_the_schema_has_the_types_of_the_table() -> None:
     types = {
-        Kind.BOOL: "boolean", Kind.INTEGER: "int32", Kind.FLOAT: "float32", Kind.STRING: "text", Kind.DURATION: "duration",
+        Kind.BOOL: "boolean", Kind.INTEGER: "int32", Kind.FLOAT: "float32", Kind.STRING: "text",
+        Kind.DURATION: "duration",
         Kind.LIST: "texts", Kind.FEATURE_GATES: "gates", Kind.VMODULE: "vmodule",
     }  # fmt: skip
     others = {
@@ -251,9 +255,9 @@ def test_the_schema_has_the_types_of_the_table() -> None:
         assert node["$ref"] == f"#/$defs/{others.get(path, types[row.kind])}", path
 
 
-def test_the_readme_has_the_table() -> None:
-    text = README.read_text()
-    assert text == wanted(text), "python -m tests.configuration.readme_tables writes it anew"
+def test_document_has_current_tables() -> None:
+    text = DOCUMENT.read_text()
+    assert text == with_tables(text), "run python -m tests.configuration.document_tables"
 
 
 def test_what_means_nothing_is_not_in_the_help() -> None:
@@ -281,12 +285,12 @@ def test_a_known_gate_is_taken_with_a_warning_or_refused(gate: str, on: bool) ->
     told = (
         ()
         if on is (known.fixed_value or False)
-        else (f"--feature-gates: {gate}={str(on).lower()} changes nothing: {known.description}",)
+        else (f"--feature-gates: {gate}={str(on).lower()} has no effect: {known.description}",)
     )
     settings = load(flag, PRIMARY)
-    assert (settings.warnings, settings.feature_gates) == (told, {gate: on})
+    assert (settings.warnings, settings.document["featureGates"]) == (told, {gate: on})
 
 
 def test_a_gate_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(KnftError, match=r"^--feature-gates: no feature gate is called Frobnicate$"):
+    with pytest.raises(KnftError, match=r"^--feature-gates: unknown feature gate Frobnicate$"):
         load("--feature-gates=Frobnicate=true,AllAlpha=true")

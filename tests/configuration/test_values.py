@@ -6,7 +6,7 @@ import pytest
 
 from knft.errors import ConfigurationError, KnftError
 from tests.configuration.loading import config, load, of_paths
-from tests.support.kube_objects import table
+from tests.support.kube_objects import parametrize_rows
 
 LOCALHOST = (
     "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
@@ -14,7 +14,7 @@ LOCALHOST = (
 )
 PORTS = "is not an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 A_CIDR = "is not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48"
-MODES = "it has to be nftables, iptables, ipvs, or nothing"
+MODES = "use nftables, iptables, ipvs or no mode"
 
 
 class Bad(NamedTuple):
@@ -31,32 +31,32 @@ def bad(path: str, value: Any, said: str, **others: Any) -> Bad:
 
 BAD = {
     "a mode of Windows": bad("mode", "kernelspace",
-                             "'kernelspace': it is kube-proxy's mode on Windows, and knft runs on Linux"),
-    "a mode of long ago": bad("mode", "userspace", "'userspace': kube-proxy does not have that mode any more"),
+                             "'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"),
+    "a mode of long ago": bad("mode", "userspace", "'userspace': kube-proxy no longer has that mode"),
     "no mode": bad("mode", "ebpf", f"'ebpf': {MODES}"),
     "a mode in capitals": bad("mode", "NFTables", f"'NFTables': {MODES}"),
     "a bit too high": bad("iptables.masqueradeBit", 32, "32 is not between 0 and 31"),
     "a bit too low, in any mode": bad("iptables.masqueradeBit", -1, "-1 is not between 0 and 31", mode="nftables"),
     "a bit of mode nftables": bad("nftables.masqueradeBit", 32, "32 is not between 0 and 31", mode="nftables"),
     "a period of 0 that is less": bad("iptables.syncPeriod", "-1s",
-                                      "-1s has to be more than 0 and not less than {}iptables.minSyncPeriod, 1s"),
+                                      "-1s must be more than 0 and not less than {}iptables.minSyncPeriod, 1s"),
     "pauses that exceed each other": bad(
-        "iptables.syncPeriod", "10s", "10s has to be more than 0 and not less than {}iptables.minSyncPeriod, 11s",
+        "iptables.syncPeriod", "10s", "10s must be more than 0 and not less than {}iptables.minSyncPeriod, 11s",
         iptables__minSyncPeriod="11s",
     ),
     "those of mode ipvs": bad(
-        "ipvs.syncPeriod", "10s", "10s has to be more than 0 and not less than {}ipvs.minSyncPeriod, 1m0s",
+        "ipvs.syncPeriod", "10s", "10s must be more than 0 and not less than {}ipvs.minSyncPeriod, 1m0s",
         ipvs__minSyncPeriod="60s", mode="ipvs",
     ),
     "those of mode nftables": bad(
-        "nftables.syncPeriod", "500ms", "500ms has to be more than 0 and not less than {}nftables.minSyncPeriod, 1s",
+        "nftables.syncPeriod", "500ms", "500ms must be more than 0 and not less than {}nftables.minSyncPeriod, 1s",
         mode="nftables",
     ),
     "a shortest pause below 0": bad("iptables.minSyncPeriod", "-5ms", "-5ms is less than 0"),
     "a period of more than a year": bad("iptables.syncPeriod", "9000h", "'9000h0m0s' is longer than a year"),
-    "configSyncPeriod": bad("configSyncPeriod", "-1m", "-1m0s has to be more than 0"),
+    "configSyncPeriod": bad("configSyncPeriod", "-1m", "-1m0s must be more than 0"),
     "a duration that Go cannot hold": bad("conntrack.udpTimeout", "3000000h",
-                                          "'3000000h' is longer than 292 years, which Go's durations end at"),
+                                          "'3000000h' is longer than 292 years, the longest Go duration"),
     "oomScoreAdj": bad("oomScoreAdj", -1001, "-1001 is not between -1000 and 1000"),
     "conntrack.maxPerCore": bad("conntrack.maxPerCore", -1, "-1 is not between 0 and 2147483647"),
     "conntrack.min": bad("conntrack.min", -1, "-1 is not between 0 and 2147483647"),
@@ -65,7 +65,7 @@ BAD = {
     "conntrack.udpTimeout": bad("conntrack.udpTimeout", "-1s", "-1s is less than 0"),
     "conntrack.udpStreamTimeout": bad("conntrack.udpStreamTimeout", "-1s", "-1s is less than 0"),
     "burst": bad("clientConnection.burst", -1, "-1 is not between 0 and 2147483647"),
-    "qps": bad("clientConnection.qps", float("nan"), "it has to be a number"),
+    "qps": bad("clientConnection.qps", float("nan"), "it must be a number"),
     "bindAddress": bad("bindAddress", "node-1", "'node-1' is not an IP address"),
     "healthzBindAddress, a name": bad("healthzBindAddress", "localhost:10256", f"'localhost:10256' {PORTS}"),
     "healthzBindAddress, no address": bad("healthzBindAddress", ":10256", f"':10256' {PORTS}"),
@@ -75,9 +75,9 @@ BAD = {
     "metricsBindAddress, a port that is written too long": bad("metricsBindAddress", "0.0.0.0:0000080",
                                                                f"'0.0.0.0:0000080' {PORTS}"),
     "metricsBindAddress, a port's name": bad("metricsBindAddress", "[::1]:http", f"'[::1]:http' {PORTS}"),
-    "portRange": bad("portRange", "a-b", "'a-b' is not a range of ports such as 30000-32767"),
-    "portRange, backwards": bad("portRange", "9-8", "'9-8' is not a range of ports such as 30000-32767"),
-    "portRange, too high": bad("portRange", "65536", "'65536' is not a range of ports such as 30000-32767"),
+    "portRange": bad("portRange", "a-b", "'a-b' is not a port range such as 30000-32767"),
+    "portRange, backwards": bad("portRange", "9-8", "'9-8' is not a port range such as 30000-32767"),
+    "portRange, too high": bad("portRange", "65536", "'65536' is not a port range such as 30000-32767"),
     "showHiddenMetricsForVersion": bad("showHiddenMetricsForVersion", "last", "'last' is not a version such as 1.36"),
     "nodePortAddresses": bad("nodePortAddresses", ["10.0.0.0/8", "10.0.0.1"], f"'10.0.0.1' {A_CIDR}"),
     "nodePortAddresses, localhost": bad("nodePortAddresses", ["primary", "localhost"], LOCALHOST),
@@ -102,17 +102,17 @@ BAD = {
     "excludeCIDRs in mode ipvs": bad("ipvs.excludeCIDRs", ["x"], f"'x' {A_CIDR}", mode="ipvs"),
     "a time of IPVS in mode ipvs": bad("ipvs.udpTimeout", "-1s", "-1s is less than 0", mode="ipvs"),
     "a format": bad("logging.format", "xml", "'xml' is not text or json"),
-    "a gate": bad("featureGates", {"Frobnicate": False}, "no feature gate is called Frobnicate"),
+    "a gate": bad("featureGates", {"Frobnicate": False}, "unknown feature gate Frobnicate"),
     "a gate that cannot be turned off": bad("featureGates", {"NFTablesProxyMode": False},
-                                            "NFTablesProxyMode cannot be false: knft is always nftables"),
+                                            "NFTablesProxyMode cannot be false: knft always uses nftables"),
     "Windows": bad("windowsRunAsService", value=True,
-                   said="true is refused: it belongs to kube-proxy on Windows, and knft runs on Linux"),
+                   said="true is rejected: only kube-proxy on Windows has it; knft runs on Linux"),
 }  # fmt: skip
 
 IN_FILE = "config.conf: KubeProxyConfiguration."
 
 
-@table(BAD)
+@parametrize_rows(BAD)
 def test_a_field_that_cannot_be_meant_is_told(row: Bad) -> None:
     text = of_paths(row.fields)
     with pytest.raises(ConfigurationError) as raised:
@@ -140,17 +140,17 @@ OF_TYPES = {
     "text for a number": (
         "iptables: {masqueradeBit: fourteen}",
         "iptables.masqueradeBit",
-        "it is text, 'fourteen', and has to be a whole number",
+        "it is text, 'fourteen', but must be a whole number",
     ),
     "a boolean for a number": (
         "oomScoreAdj: true",
         "oomScoreAdj",
-        "it is a boolean, true, and has to be a whole number",
+        "it is a boolean, true, but must be a whole number",
     ),
     "a fraction for a whole number": (
         "conntrack: {min: 1.5}",
         "conntrack.min",
-        "it is a number, 1.5, and has to be a whole number",
+        "it is a number, 1.5, but must be a whole number",
     ),
     "a number too large for Go": (
         "oomScoreAdj: 3000000000",
@@ -160,13 +160,13 @@ OF_TYPES = {
     "text for a boolean": (
         "enableProfiling: 'true'",
         "enableProfiling",
-        "it is text, 'true', and has to be true or false",
+        "it is text, 'true', but must be true or false",
     ),
-    "a number for text": ("clusterCIDR: 10", "clusterCIDR", "it is a number, 10, and has to be text"),
+    "a number for text": ("clusterCIDR: 10", "clusterCIDR", "it is a number, 10, but must be text"),
     "a number for a duration": (
         "configSyncPeriod: 30",
         "configSyncPeriod",
-        "it is a number, 30, and has to be a duration",
+        "it is a number, 30, but must be a duration",
     ),
     "no duration": (
         "conntrack: {udpTimeout: soon}",
@@ -181,31 +181,31 @@ OF_TYPES = {
     "text for a list": (
         "nodePortAddresses: primary",
         "nodePortAddresses",
-        "it is text, 'primary', and has to be a list of texts",
+        "it is text, 'primary', but must be a list of texts",
     ),
     "a number in a list": (
         "nodePortAddresses: [primary, 10]",
         "nodePortAddresses[1]",
-        "it is a number, 10, and has to be text",
+        "it is a number, 10, but must be text",
     ),
-    "a list for a section": ("iptables: []", "iptables", "it is a list, and has to be a mapping"),
-    "text for a section": ("conntrack: none", "conntrack", "it is text, 'none', and has to be a mapping"),
-    "a section for text": ("mode: {name: ipvs}", "mode", "it is a mapping, and has to be text"),
+    "a list for a section": ("iptables: []", "iptables", "it is a list, but must be a mapping"),
+    "text for a section": ("conntrack: none", "conntrack", "it is text, 'none', but must be a mapping"),
+    "a section for text": ("mode: {name: ipvs}", "mode", "it is a mapping, but must be text"),
     "text for a gate": (
         "featureGates: {AllAlpha: 'yes'}",
         "featureGates.AllAlpha",
-        "it is text, 'yes', and has to be true or false",
+        "it is text, 'yes', but must be true or false",
     ),
     "a list for gates": (
         "featureGates: [AllAlpha=true]",
         "featureGates",
-        "it is a list, and has to be a mapping of names to true or false",
+        "it is a list, but must be a mapping of names to true or false",
     ),
     "a level below 0": ("logging: {verbosity: -1}", "logging.verbosity", "-1 is not between 0 and 2147483647"),
     "text for levels of files": (
         "logging: {vmodule: a=1}",
         "logging.vmodule",
-        "it is text, 'a=1', and has to be a list of file patterns and levels",
+        "it is text, 'a=1', but must be a list of file patterns and levels",
     ),
     "no quantity": (
         "logging: {options: {json: {infoBufferSize: big}}}",
@@ -256,16 +256,16 @@ def test_ten_thousand_problems_are_not_all_told() -> None:
 
 OF_FLAGS = {
     "--proxy-mode=kernelspace": (
-        "--proxy-mode: 'kernelspace': it is kube-proxy's mode on Windows, and knft runs on Linux"
+        "--proxy-mode: 'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"
     ),
     "--bind-address=x": "--bind-address: 'x' is not an IP address",
     "--healthz-bind-address=x": f"--healthz-bind-address: 'x' {PORTS}",
     "--oom-score-adj=1001": "--oom-score-adj: 1001 is not between -1000 and 1000",
     "--conntrack-min=-1": "--conntrack-min: -1 is not between 0 and 2147483647",
     "--conntrack-udp-timeout=1": "--conntrack-udp-timeout: '1' is not a duration; write it as in 1s, 500ms or 1m30s",
-    "--config-sync-period=0s": "--config-sync-period: 0s has to be more than 0",
+    "--config-sync-period=0s": "--config-sync-period: 0s must be more than 0",
     "--iptables-sync-period=1ms": (
-        "--iptables-sync-period: 1ms has to be more than 0 and not less than --min-sync-period, 1s"
+        "--iptables-sync-period: 1ms must be more than 0 and not less than --min-sync-period, 1s"
     ),
     "--nodeport-addresses=localhost": f"--nodeport-addresses: {LOCALHOST}",
     "--detect-local-mode=BridgeInterface": (
@@ -279,7 +279,7 @@ OF_FLAGS = {
     "--feature-gates=AllAlpha=maybe": "--feature-gates: 'AllAlpha=maybe' is not of the form NAME=true or NAME=false",
     "--vmodule=a": "--vmodule: 'a' is not of the form PATTERN=LEVEL",
     "--logging-format=xml": "--logging-format: 'xml' is not text or json",
-    "--proxy-port-range=x": "--proxy-port-range: 'x' is not a range of ports such as 30000-32767",
+    "--proxy-port-range=x": "--proxy-port-range: 'x' is not a port range such as 30000-32767",
 }
 
 
@@ -305,7 +305,7 @@ def test_a_server_with_a_password_is_refused_without_showing_it(server: str, tex
     with pytest.raises(ConfigurationError) as raised:
         load(f"--master={server}", text=text)
     assert str(raised.value) == (
-        "--master: a user's name or password before an @ is refused; give https://HOST:PORT, "
+        "--master: a user name or password before @ is not allowed; use https://HOST:PORT, "
         "and credentials in a kubeconfig (--kubeconfig)"
     )
 
@@ -315,6 +315,6 @@ def test_a_flag_of_logging_is_told_as_a_flag_beside_a_file() -> None:
         load("--logging-format=xml", text=config())
     with pytest.raises(
         ConfigurationError,
-        match=r"^--sync-period: 1s has to be .* KubeProxyConfiguration.iptables.minSyncPeriod, 1m0s$",
+        match=r"^--sync-period: 1s must be .* KubeProxyConfiguration.iptables.minSyncPeriod, 1m0s$",
     ):
         load("--sync-period=1s", text=config("iptables: {minSyncPeriod: 1m}"))

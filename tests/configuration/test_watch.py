@@ -201,9 +201,9 @@ def test_a_file_that_cannot_be_read_any_more_is_told_once_and_when_it_is_over(
     caplog.set_level(logging.INFO, "knft")
     begun = (
         "knft", logging.WARNING,
-        f"{open_path}: {why}; knft goes on with what it was told, and hears of no change until it can read it again",
+        f"{open_path}: {why}; knft keeps its configuration and cannot notice changes until the file is readable again",
     )  # fmt: skip
-    over = ("knft", logging.INFO, f"{open_path}: it can be read again")
+    over = ("knft", logging.INFO, f"{open_path}: readable again")
     with closing(Watch(open_path, unprivileged=True)) as watch:
         for _ in range(2):
             caplog.clear()

@@ -1,6 +1,6 @@
-"""Every scenario's packets, traced through the rules that each mode would have: no kernel is asked.
+"""Traces the packets of every scenario through the rendered rules of each mode, without a kernel.
 
-``tests/packets`` holds the same traces to rules that were captured from a kernel, and to what it did.
+``tests/packets`` traces them through rules captured from a kernel, and compares the result with real packets.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from knft.cli.kube_proxy_options import kube_proxy_options
 from knft.cli.main import cli
 from knft.cli.options import config_from_options
 from knft.comparison.rendered import knft_rules, kube_proxy_rules
 from knft.families import IpVersion
 from knft.interpret.rules import AddToSet, Chain, Rule, RuleSet
 from knft.source.directory import read_paths
+from knft.takeover.names import Mode
 from tests.packets.scenario_runner import packet_parameters
 from tests.support.families import addresses
 from tests.support.knft_command import NODE_FLAG, write_manifests
@@ -28,14 +30,14 @@ MODES = ("nftables", "iptables", "ipvs")
 
 
 class Rendered:
-    """The rules of one scenario and mode after the other."""
+    """Renders and caches the rules of scenarios, by mode."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made = cache(self._make)
+        self._cached = cache(self._make)
 
     def tracer(self, scenario: Scenario, mode: str) -> Tracer:
-        return self._made(SCENARIOS.index(scenario), mode)
+        return self._cached(SCENARIOS.index(scenario), mode)
 
     def rules(self, scenario: Scenario, mode: str = "nftables") -> tuple[dict[IpVersion, RuleSet], list[str]]:
         """Return a scenario's rules in a mode, and the node's addresses."""
@@ -47,11 +49,11 @@ class Rendered:
         options = cli.commands["diff"].make_context("diff", ["-f", str(self._folder), *flags]).params
         if mode == "nftables":
             return knft_rules(changes, config_from_options(options), own), own
-        return kube_proxy_rules(mode, changes, {**options, "family": None}), own
+        return kube_proxy_rules(changes, kube_proxy_options(Mode(mode), options)), own
 
     def _make(self, number: int, mode: str) -> Tracer:
         rules, own = self.rules(SCENARIOS[number], mode)
-        return Tracer(SCENARIOS[number], rules, own, tells_silence=mode == "nftables")
+        return Tracer(SCENARIOS[number], rules, own, rules_drop=mode == "nftables")
 
 
 def _own(found: plan.Addresses) -> tuple[str, str]:
@@ -71,47 +73,56 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
         for case in packet_parameters(SCENARIOS, mode)
     ],
 )
-def test_traced_through_rendered_rules(
+def test_trace_through_rendered_rules(
     rendered: Rendered, mode: str, scenario: Scenario, packet: Packet, version: plan.Version
 ) -> None:
-    """The trace ends as the packet does."""
+    """The trace has the outcome that the scenario expects."""
     rendered.tracer(scenario, mode).check(packet, version, packet.expected_in(mode, version))
 
 
-def test_the_packets_that_cannot_be_traced_are_these() -> None:
-    """UNTRACED says why: there is nothing on the node to trace."""
+def test_untraceable_packets_are_listed() -> None:
+    """UNTRACED gives the reason: the packet does not reach the node."""
     left_out = [str(packet) for scenario in SCENARIOS for packet in scenario.packets if untraced(packet)]
     assert left_out == ["nftables.md#hairpin local-1 to $local-1:8080/tcp"]
 
 
-BREAKS: dict[str, Callable[[RuleSet], RuleSet]] = {
-    "nothing is translated": lambda rules: replace(
+MUTATIONS: dict[str, Callable[[RuleSet], RuleSet]] = {
+    "no NAT chains": lambda rules: replace(
         rules, base_chains=tuple(it for it in rules.base_chains if it.kind != "nat")
     ),
-    "nothing is filtered": lambda rules: replace(
+    "no filter chains": lambda rules: replace(
         rules, base_chains=tuple(it for it in rules.base_chains if it.kind == "nat")
     ),
-    "nobody is masqueraded": lambda rules: replace(
+    "no masquerading": lambda rules: replace(
         rules, base_chains=tuple(it for it in rules.base_chains if it.hook != "postrouting")
     ),
-    "nobody is remembered": lambda rules: _without(rules, AddToSet),
-    "each map leads to its first endpoint": lambda rules: replace(
-        rules, collections={name: replace(held, elements=held.elements[:1]) for name, held in rules.collections.items()}
+    "no affinity entries": lambda rules: _without(rules, AddToSet),
+    "maps with only their first element": lambda rules: replace(
+        rules,
+        collections={
+            name: replace(collection, elements=collection.elements[:1])
+            for name, collection in rules.collections.items()
+        },
     ),
 }
 
 
-@pytest.mark.parametrize("name", BREAKS)
-def test_rules_that_do_something_else_are_found(rendered: Rendered, name: str) -> None:
-    """Scenario "affinity" has packets with every outcome; each break is seen by some of them, and not by all."""
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_mutated_rules_are_found(rendered: Rendered, name: str) -> None:
+    """Scenario "affinity" has packets with every outcome; each mutation affects some of them, but not all."""
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == "affinity")
     rules, own = rendered.rules(scenario)
-    broken = Tracer(scenario, {version: BREAKS[name](held) for version, held in rules.items()}, own, tells_silence=True)
-    found = [_is_held(broken, packet, version) for packet in scenario.packets for version in packet.versions]
+    broken = Tracer(
+        scenario,
+        {version: MUTATIONS[name](rules_of_family) for version, rules_of_family in rules.items()},
+        own,
+        rules_drop=True,
+    )
+    found = [_matches(broken, packet, version) for packet in scenario.packets for version in packet.versions]
     assert set(found) == {True, False}
 
 
-def _is_held(tracer: Tracer, packet: Packet, version: plan.Version) -> bool:
+def _matches(tracer: Tracer, packet: Packet, version: plan.Version) -> bool:
     try:
         tracer.check(packet, version, packet)
     except AssertionError:
@@ -120,9 +131,9 @@ def _is_held(tracer: Tracer, packet: Packet, version: plan.Version) -> bool:
 
 
 def _without(rules: RuleSet, kind: type) -> RuleSet:
-    def left(rule: Rule) -> Rule:
+    def remaining(rule: Rule) -> Rule:
         return replace(rule, steps=tuple(step for step in rule.steps if type(step) is not kind))
 
     return replace(
-        rules, chains={name: Chain(name, tuple(map(left, chain.rules))) for name, chain in rules.chains.items()}
+        rules, chains={name: Chain(name, tuple(map(remaining, chain.rules))) for name, chain in rules.chains.items()}
     )

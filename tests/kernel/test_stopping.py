@@ -32,7 +32,7 @@ def daemon(tmp_path: Path) -> Iterator[KnftRun]:
 def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, how: signal.Signals) -> None:
     daemon.process.send_signal(how)
     assert daemon.process.wait(TIMEOUT) == 0
-    assert daemon.log_text().endswith("stopped; the rules stay in place\n")
+    assert daemon.log_text().endswith("stopped, rules stay in place\n")
     assert daemon.has_cluster_ip(1)
 
 

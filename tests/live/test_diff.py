@@ -108,7 +108,7 @@ def test_who_may_not_read_the_rules_is_told(served: Namespace) -> None:
         (["--watch"], "--watch: it needs --live"),
         (["--live", "--watch", "-o", "html"], "--watch: it prints lines"),
         (["--live", "--iptables-save", os.devnull], "--iptables-save: it cannot be used with --live"),
-        (["--live", "--masquerade-all"], "--masquerade-all: it means nothing without -f"),
+        (["--live", "--masquerade-all"], "--masquerade-all: it needs -f"),
         (["--live", "-f", str(EXAMPLES)], "--node: it is required with -f"),
         ([], "-f: knft's rules are rendered from manifests"),
     ],

@@ -182,8 +182,8 @@ def test_servers_stay_where_nothing_shows_that_they_are_kube_proxys() -> None:
 
 def test_a_warning_is_one_line_that_says_what_to_do() -> None:
     assert leftover_warning(Mode.IPTABLES, ["12 chains in iptables-nft"]) == (
-        "kube-proxy's iptables rules are still in force (12 chains in iptables-nft): knft's rules come first, but remove them "
-        "with `knft cleanup --kube-proxy iptables`"
+        "kube-proxy's iptables rules are still in force (12 chains in iptables-nft): knft's rules come first, but "
+        "remove them with `knft cleanup --kube-proxy iptables`"
     )
 
 

@@ -95,9 +95,9 @@ def test_what_cannot_be_meant_is_refused(cluster: Path, arguments: list[str], wo
 
 
 def test_flags_of_rendered_rules_need_manifests() -> None:
-    with pytest.raises(KnftError, match="--masquerade-all: it means nothing without -f"):
+    with pytest.raises(KnftError, match="--masquerade-all: it needs -f"):
         invoked(*PACKET, "--masquerade-all")
-    with pytest.raises(KnftError, match="--backend: it means nothing without -f"):
+    with pytest.raises(KnftError, match="--backend: it needs -f"):
         invoked(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
 
 

@@ -159,7 +159,7 @@ _MUTATIONS: dict[str, Mutation] = {
     "an endpoint that is gone": _without_element("ip knft endpoints-tcp", VIP),
     "a hairpin that is not masqueraded": _without_element("ip knft hairpin-connections"),
     "a guard that is gone": _without_element("ip knft guarded-frontends", VIP),
-    "a client that may not dial": _without_element("ip knft source-ranges", VIP, 6, 80),
+    "a client outside of the source ranges": _without_element("ip knft source-ranges", VIP, 6, 80),
     "nothing masqueraded": _without_rule("ip knft masquerading", "mark"),
     "no short cut for the node": _empty_chain("ip knft external-local-nodeport-pool-tcp-1-of-2"),
     "nothing refused": _empty_chain("ip knft reject-chain"),

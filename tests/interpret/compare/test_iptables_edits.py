@@ -2,15 +2,15 @@
 
 import pytest
 
-from knft.interpret.compare.expected_differences import iptables_edits as meant
+from knft.interpret.compare.expected_differences import iptables_edits
 from knft.interpret.iptables import read
 from knft.interpret.rules import RuleSet
 
 EDITS = (
-    meant.remove_localnet_drop,
-    meant.remove_invalid_drop,
-    meant.remove_forward_accepts,
-    meant.remove_health_check_ports,
+    iptables_edits.remove_localnet_drop,
+    iptables_edits.remove_invalid_drop,
+    iptables_edits.remove_forward_accepts,
+    iptables_edits.remove_health_check_ports,
 )
 KNOWN = "-m conntrack --ctstate RELATED,ESTABLISHED"
 HEALTH = '-m comment --comment "shop/web:http health check node port"'

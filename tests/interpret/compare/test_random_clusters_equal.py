@@ -1,7 +1,7 @@
 """For random clusters, knft, kube-proxy and the model agree about every packet.
 
-The comparison of knft's and kube-proxy's rules finds only expected differences. Packets to all frontends and near misses
-have the outcome that the model predicts in both rule sets. The environment variables ``KNFT_CLUSTERS`` and
+The comparison of knft's and kube-proxy's rules finds only expected differences. Packets to all frontends and near
+misses have the outcome that the model predicts in both rule sets. The environment variables ``KNFT_CLUSTERS`` and
 ``KNFT_CLUSTERS_SEED`` set the number of clusters and the seed.
 """
 
@@ -29,13 +29,13 @@ ONLY_IN_CAPTURES = {"forwarding rules"}
 """These differences only occur with rules of other programs."""
 RARE = {
     "another's cluster IP",
-    "any own source",
+    "any node source address",
     "claims",
-    "guard without endpoints",
-    "guarded throughout",
+    "source ranges without endpoints",
+    "source ranges for invalid packets",
     "health check ports",
-    "marked everywhere",
-    "own refusal",
+    "masqueraded node packets",
+    "unrejected node packets",
 }
 """A small number of clusters may not show these; ``test_expected_differences`` covers all."""
 
@@ -94,12 +94,12 @@ def _deviations(mode: ModelMode, sides: Sides, cluster: Cluster, packets: list[P
         walked = RuleOutcomes(rules, cluster.settings, packets)
         proxy = ServiceModel(cluster.objects, cluster.node, cluster.settings, version, mode)
         for packet in (packet for packet in packets if packet.family == version):
-            said = proxy.outcome(packet)
+            expected = proxy.outcome(packet)
             try:
-                done = walked.outcome(packet)
+                actual = walked.outcome(packet)
             except MixedOutcomeError as error:
                 found.append(f"{mode}: {packet}: {error}")
                 continue
-            if done != said:
-                found.append(f"{mode}: {packet}: the model says {said}, the rules {done}")
+            if actual != expected:
+                found.append(f"{mode}: {packet}: the model says {expected}, the rules {actual}")
     return found[:3]
