@@ -39,15 +39,15 @@ def test_specific_address_serves_only_that_address(
 def test_restart_can_bind_the_ports_at_once(start: StartServers) -> None:
     """Open connections of the old process do not block its ports."""
     for _ in range(3):
-        running = start()
+        servers = start()
         wait_until_served(HEALTH)
         wait_until_served(METRICS)
         http_request(LOOPBACK, HEALTH, "/livez")
         with socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS):
-            running.monitoring.stop()
+            servers.monitoring.stop()
             assert refuses_connections(LOOPBACK, HEALTH)
             assert refuses_connections(LOOPBACK, METRICS)
-    running.monitoring.stop()
+    servers.monitoring.stop()
 
 
 def test_empty_address_means_no_server(start: StartServers) -> None:
@@ -76,15 +76,15 @@ def test_port_in_use_is_retried(
     """Each attempt is logged, one event is sent, and the process continues."""
     monkeypatch.setattr("knft.serve.http_server.RETRY_SECONDS", 0.02)
     with socket.create_server(("0.0.0.0", HEALTH)) as taken, caplog.at_level(logging.INFO, "knft"):  # noqa: S104 - in a namespace
-        running = start()
+        servers = start()
         line = f"{TAKEN}; retrying in 0.02 s"
         wait_until(lambda: caplog.messages.count(line) > 2)
         wait_until_served(METRICS)
         taken.close()
         wait_until(lambda: f"the health server listens on 0.0.0.0:{HEALTH}" in caplog.messages)
     assert http_request(LOOPBACK, HEALTH, "/livez").status == 200
-    assert running.failures == []
-    assert running.events == [
+    assert servers.failures == []
+    assert servers.events == [
         Event(
             ObjectReference("Node", "node-1"), "FailedToStartProxierHealthcheck", "StartKubeProxy", TAKEN, warning=True
         )
@@ -108,10 +108,10 @@ def test_wildcard_fails_if_one_family_is_in_use(start: StartServers) -> None:
         taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         taken.bind(("::", HEALTH))
         taken.listen()
-        running = start()
-        wait_until(lambda: bool(running.events))
+        servers = start()
+        wait_until(lambda: bool(servers.events))
         assert refuses_connections(LOOPBACK, HEALTH)
-    assert [event.note for event in running.events] == [TAKEN]
+    assert [event.note for event in servers.events] == [TAKEN]
 
 
 def test_address_that_appears_later_is_served(
@@ -119,9 +119,9 @@ def test_address_that_appears_later_is_served(
 ) -> None:
     """The address is added to an interface after the start."""
     monkeypatch.setattr("knft.serve.http_server.RETRY_SECONDS", 0.02)
-    running = start(metrics_bind_address=f"192.0.2.1:{METRICS}")
-    wait_until(lambda: bool(running.events))
-    assert [(event.reason, event.note) for event in running.events] == [("FailedToStartMetricServer", NOT_ASSIGNED)]
+    servers = start(metrics_bind_address=f"192.0.2.1:{METRICS}")
+    wait_until(lambda: bool(servers.events))
+    assert [(event.reason, event.note) for event in servers.events] == [("FailedToStartMetricServer", NOT_ASSIGNED)]
     namespace.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"])
     wait_until(lambda: not refuses_connections("192.0.2.1", METRICS))
     assert http_request("192.0.2.1", METRICS, "/healthz").body == b"ok"
@@ -136,11 +136,11 @@ def test_hard_failure_is_reported_once_and_not_retried(
         "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _callback: delays.append(seconds)
     )
     with socket.create_server(("0.0.0.0", HEALTH)), caplog.at_level(logging.ERROR, "knft"):  # noqa: S104 - in a namespace
-        running = start(bind_address_hard_fail=True)
-        assert running.failed.wait(TIMEOUT_SECONDS)
+        servers = start(bind_address_hard_fail=True)
+        assert servers.failed.wait(TIMEOUT_SECONDS)
         wait_until_served(METRICS)
-    assert running.failures == [TAKEN]
-    assert [event.reason for event in running.events] == ["FailedToStartProxierHealthcheck"]
+    assert servers.failures == [TAKEN]
+    assert [event.reason for event in servers.events] == ["FailedToStartProxierHealthcheck"]
     assert caplog.messages == [TAKEN]
     assert delays == []
     assert refuses_connections(LOOPBACK, HEALTH)

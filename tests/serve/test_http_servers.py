@@ -21,9 +21,9 @@ NOT_FOUND = b"404 page not found\n"
 
 def test_health_probes_over_http(start: StartServers) -> None:
     """Status, headers and bodies of /healthz and /livez."""
-    running = start()
+    servers = start()
     wait_until_served(HEALTH)
-    health = running.monitoring.health
+    health = servers.monitoring.health
     for family in Family:
         health.loop_started(family)
     answer = http_request(LOOPBACK, HEALTH, "/healthz")
@@ -41,11 +41,11 @@ def test_health_probes_over_http(start: StartServers) -> None:
         "connection": "close",
     }
     assert b"nodeEligible" not in http_request(LOOPBACK, HEALTH, "/livez").body
-    running.is_eligible = lambda: False
+    servers.is_eligible = lambda: False
     assert [http_request(LOOPBACK, HEALTH, path).status for path in ("/healthz", "/livez")] == [503, 200]
-    running.is_eligible = lambda: True
+    servers.is_eligible = lambda: True
     health.sync_queued(Family.IPV6)
-    running.clock.pass_time(60)  # Two default syncPeriods.
+    servers.clock.pass_time(60)  # Two default syncPeriods.
     late = http_request(LOOPBACK, HEALTH, "/livez")
     assert late.status == 503
     assert json.loads(late.body)["status"]["IPv6"]["healthy"] is False
@@ -54,9 +54,9 @@ def test_health_probes_over_http(start: StartServers) -> None:
 
 def test_metrics_server_pages(start: StartServers) -> None:
     document = {"kind": "KubeProxyConfiguration", "mode": "nftables", "clusterCIDR": "10.244.0.0/16"}
-    running = start(document=document)
+    servers = start(document=document)
     wait_until_served(METRICS)
-    running.clock.pass_time(3725)
+    servers.clock.pass_time(3725)
     text = "text/plain; charset=utf-8"
     answers = {
         path: http_request(LOOPBACK, METRICS, path)
@@ -171,14 +171,14 @@ def test_request_sent_byte_by_byte(start: StartServers) -> None:
 def test_silent_clients_are_disconnected(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client sends nothing, or half a request, or does not read the response."""
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 0.05)
-    running = start()
+    servers = start()
     wait_until_served(METRICS)
     for begun in (b"", b"GET /metrics HTTP/1.1\r\nA:"):
         assert send_and_receive(LOOPBACK, METRICS, begun) == b""
     with socket.create_connection((LOOPBACK, METRICS), TIMEOUT_SECONDS) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         wait_until(lambda: connection.recv(1, socket.MSG_PEEK) != b"")
-        wait_until(lambda: not any(len(server._connections) for server in running.monitoring._servers))
+        wait_until(lambda: not any(len(server._connections) for server in servers.monitoring._servers))
 
 
 def test_slow_clients_use_no_threads_and_block_nobody(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,14 +207,14 @@ def test_client_that_keeps_sending_is_disconnected(start: StartServers) -> None:
 
 
 def test_failing_page_is_logged_and_server_continues(start: StartServers, caplog: pytest.LogCaptureFixture) -> None:
-    running = start()
+    servers = start()
     wait_until_served(HEALTH)
 
     def broken() -> bool:
         msg = "a mistake"
         raise ZeroDivisionError(msg)
 
-    running.is_eligible = broken
+    servers.is_eligible = broken
     with caplog.at_level(logging.ERROR, "knft"):
         answer = http_request(LOOPBACK, HEALTH, "/healthz")
     assert (answer.status, answer.body) == (500, b"500 internal server error\n")

@@ -60,13 +60,13 @@ def node_port_addresses(node: Node) -> tuple[str, ...]:
 
 def claims(sync_input: SyncInput, features: Features) -> Iterator[Claim]:
     """Yield every claim of every Service port, in kube-proxy's order."""
-    for served in sync_input.ports:
-        for kind, address, bound in _claimed_addresses(served, sync_input.node, features):
-            yield _make_claim(served, kind, address, bound=bound)
+    for planned in sync_input.ports:
+        for kind, address, bound in _claimed_addresses(planned, sync_input.node, features):
+            yield _make_claim(planned, kind, address, bound=bound)
 
 
-def _claimed_addresses(served: PlannedPort, node: Node, features: Features) -> Iterator[tuple[ClaimKind, str, bool]]:
-    port = served.plan.port
+def _claimed_addresses(planned: PlannedPort, node: Node, features: Features) -> Iterator[tuple[ClaimKind, str, bool]]:
+    port = planned.plan.port
     yield ClaimKind.CLUSTER_IP, port.cluster_ip, True
     interface_addresses = usable_addresses(node.local_addresses, node.family)
     external = [(ClaimKind.EXTERNAL_IP, address) for address in port.external_ips]
@@ -76,8 +76,8 @@ def _claimed_addresses(served: PlannedPort, node: Node, features: Features) -> I
         yield ClaimKind.NODE_PORT, address, False
 
 
-def _make_claim(served: PlannedPort, kind: ClaimKind, address: str, *, bound: bool) -> Claim:
-    port = served.plan.port
+def _make_claim(planned: PlannedPort, kind: ClaimKind, address: str, *, bound: bool) -> Claim:
+    port = planned.plan.port
     local = port.internal_policy_local if kind is ClaimKind.CLUSTER_IP else port.external_policy_local
     return Claim(
         kind,
@@ -86,13 +86,13 @@ def _make_claim(served: PlannedPort, kind: ClaimKind, address: str, *, bound: bo
         port.node_port if kind is ClaimKind.NODE_PORT else port.port,
         bound,
         port.affinity_seconds,
-        _chosen_endpoints(served, local=local),
+        _chosen_endpoints(planned, local=local),
     )
 
 
-def _chosen_endpoints(served: PlannedPort, *, local: bool) -> tuple[Endpoint, ...]:
+def _chosen_endpoints(planned: PlannedPort, *, local: bool) -> tuple[Endpoint, ...]:
     """Return the endpoints; without local ones, policy Local uses remote ones, so that pods are served."""
-    found = served.plan.endpoints
+    found = planned.plan.endpoints
     chosen = found.local or found.cluster if local else found.cluster
     return tuple(sorted({endpoint.key: endpoint for endpoint in chosen}.values(), key=lambda endpoint: endpoint.key))
 

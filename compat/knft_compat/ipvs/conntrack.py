@@ -59,26 +59,26 @@ def conntrack_deletions(sync_input: SyncInput, cleanup: ConntrackCleanup) -> Con
 
 def _all_node_ports(sync_input: SyncInput) -> Iterator[FlowDeletion]:
     if node_port_addresses(sync_input.node):
-        for served in _udp_ports(sync_input.ports).values():
-            if served.plan.port.node_port:
-                yield FlowDeletion(port=served.plan.port.node_port)
+        for planned in _udp_ports(sync_input.ports).values():
+            if planned.plan.port.node_port:
+                yield FlowDeletion(port=planned.plan.port.node_port)
 
 
 def _changed_ports(sync_input: SyncInput, *, node_ports: bool) -> Iterator[FlowDeletion]:
     current, previous = _udp_ports(sync_input.ports), _udp_ports(sync_input.previous_ports or ())
     started = [
-        served.plan.port
-        for name, served in current.items()
-        if _has_ready_endpoint(served) and not _has_ready_endpoint(previous.get(name))
+        planned.plan.port
+        for name, planned in current.items()
+        if _has_ready_endpoint(planned) and not _has_ready_endpoint(previous.get(name))
     ]
-    removed_ips = {served.plan.port.cluster_ip for name, served in previous.items() if name not in current}
+    removed_ips = {planned.plan.port.cluster_ip for name, planned in previous.items() if name not in current}
     for address in sorted(removed_ips.union(*(_addresses(port) for port in started))):
         yield FlowDeletion(address=address)
     for number in sorted({port.node_port for port in started if node_ports and port.node_port}):
         yield FlowDeletion(port=number)
-    for name, served in previous.items():
+    for name, planned in previous.items():
         if name in current:
-            yield from _removed_endpoints(current[name], served, node_ports=node_ports)
+            yield from _removed_endpoints(current[name], planned, node_ports=node_ports)
 
 
 def _removed_endpoints(current: PlannedPort, previous: PlannedPort, *, node_ports: bool) -> Iterator[FlowDeletion]:
@@ -94,11 +94,11 @@ def _removed_endpoints(current: PlannedPort, previous: PlannedPort, *, node_port
 
 
 def _udp_ports(ports: Iterable[PlannedPort]) -> dict[ServicePortName, PlannedPort]:
-    return {served.plan.name: served for served in ports if served.plan.port.protocol == "UDP"}
+    return {planned.plan.name: planned for planned in ports if planned.plan.port.protocol == "UDP"}
 
 
-def _has_ready_endpoint(served: PlannedPort | None) -> bool:
-    return served is not None and any(endpoint.ready for endpoint in served.endpoints)
+def _has_ready_endpoint(planned: PlannedPort | None) -> bool:
+    return planned is not None and any(endpoint.ready for endpoint in planned.endpoints)
 
 
 def _addresses(port: ServicePort) -> tuple[str, ...]:

@@ -50,8 +50,8 @@ Entry = tuple[str, str]
 def set_entries(sync_input: SyncInput, features: Features) -> SetEntries:
     """Return the entries of all sets; raise UsageError for an entry that a set cannot hold."""
     found: dict[str, dict[str, None]] = {name: {} for name in SETS if name not in features.missing_sets}
-    for served in sync_input.ports:
-        for name, entry in _port_entries(served, sync_input):
+    for planned in sync_input.ports:
+        for name, entry in _port_entries(planned, sync_input):
             found[name][entry] = None
     if BOUND_IPS in found:
         found[BOUND_IPS] = dict.fromkeys(bound_addresses(tuple(claims(sync_input, features))))
@@ -59,7 +59,7 @@ def set_entries(sync_input: SyncInput, features: Features) -> SetEntries:
         _check_size(name, len(members))
     # kube-proxy writes a rule for each Service that claims the address; no packet reaches the second one.
     denied_sources = (
-        item for served in sync_input.ports for item in _denied_sources(served, sync_input.node.ip_or_loopback)
+        item for planned in sync_input.ports for item in _denied_sources(planned, sync_input.node.ip_or_loopback)
     )
     return SetEntries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(denied_sources)))
 
@@ -76,10 +76,10 @@ def filled_sets(sync_input: SyncInput, entries: SetEntries, previous: SetEntries
     return FilledSets(tuple(filled))
 
 
-def _port_entries(served: PlannedPort, sync_input: SyncInput) -> Iterator[Entry]:
-    port = served.plan.port
+def _port_entries(planned: PlannedPort, sync_input: SyncInput) -> Iterator[Entry]:
+    port = planned.plan.port
     protocol = port.protocol.lower()
-    for endpoint in served.endpoints:
+    for endpoint in planned.endpoints:
         if endpoint.is_local:
             yield HAIRPINS, f"{endpoint.address},{protocol}:{endpoint.port},{endpoint.address}"
     yield CLUSTER_IPS, f"{port.cluster_ip},{protocol}:{port.port}"
@@ -87,7 +87,7 @@ def _port_entries(served: PlannedPort, sync_input: SyncInput) -> Iterator[Entry]
         name = LOCAL_EXTERNAL_IPS if port.external_policy_local else EXTERNAL_IPS
         yield name, f"{address},{protocol}:{port.port}"
     for vip in port.load_balancer_vips:
-        yield from _load_balancer_entries(served, vip, sync_input.node.ip_or_loopback)
+        yield from _load_balancer_entries(planned, vip, sync_input.node.ip_or_loopback)
     if port.node_port and not (accepting := node_port_addresses(sync_input.node)):
         return  # kube-proxy skips the rest of such a port, including its health check.
     if port.node_port:
@@ -96,8 +96,8 @@ def _port_entries(served: PlannedPort, sync_input: SyncInput) -> Iterator[Entry]
         yield HEALTH_CHECK_NODE_PORTS, str(port.health_check_node_port)
 
 
-def _load_balancer_entries(served: PlannedPort, vip: str, node_ip: str) -> Iterator[Entry]:
-    port = served.plan.port
+def _load_balancer_entries(planned: PlannedPort, vip: str, node_ip: str) -> Iterator[Entry]:
+    port = planned.plan.port
     entry = f"{vip},{port.protocol.lower()}:{port.port}"
     yield LOAD_BALANCERS, entry
     if port.external_policy_local:
@@ -105,9 +105,9 @@ def _load_balancer_entries(served: PlannedPort, vip: str, node_ip: str) -> Itera
     if port.load_balancer_source_ranges:
         yield SOURCE_RESTRICTED_LOAD_BALANCERS, entry
     for cidr in port.load_balancer_source_ranges:
-        _check_range(served, cidr)
+        _check_range(planned, cidr)
         yield SOURCE_CIDRS, f"{entry},{cidr}"
-    if _node_is_in_source_ranges(served, node_ip):
+    if _node_is_in_source_ranges(planned, node_ip):
         yield SOURCE_IPS, f"{entry},{vip}"
 
 
@@ -119,22 +119,22 @@ def _node_port_entries(protocol: Protocol, number: int, accepting: tuple[str, ..
             yield name, member
 
 
-def _denied_sources(served: PlannedPort, node_ip: str) -> Iterator[DeniedSource]:
-    port = served.plan.port
-    if port.load_balancer_source_ranges and not _node_is_in_source_ranges(served, node_ip):
+def _denied_sources(planned: PlannedPort, node_ip: str) -> Iterator[DeniedSource]:
+    port = planned.plan.port
+    if port.load_balancer_source_ranges and not _node_is_in_source_ranges(planned, node_ip):
         for vip in port.load_balancer_vips:
             yield DeniedSource(vip, port.protocol.lower(), port.port)
 
 
-def _node_is_in_source_ranges(served: PlannedPort, node_ip: str) -> bool:
-    ranges = served.plan.port.load_balancer_source_ranges
+def _node_is_in_source_ranges(planned: PlannedPort, node_ip: str) -> bool:
+    ranges = planned.plan.port.load_balancer_source_ranges
     return any(addresses.contains(cidr, node_ip) for cidr in ranges)
 
 
-def _check_range(served: PlannedPort, cidr: str) -> None:
+def _check_range(planned: PlannedPort, cidr: str) -> None:
     if addresses.is_zero_network(cidr):
         msg = (
-            f"Service {served.plan.name.service}: the IPVS mode cannot express the source range {cidr}: an ipset of "
+            f"Service {planned.plan.name.service}: the IPVS mode cannot express the source range {cidr}: an ipset of "
             "type hash:ip,port,net cannot hold a network of length 0; remove loadBalancerSourceRanges, or split the "
             "range in two"
         )

@@ -68,6 +68,6 @@ FEATURES = {
 }
 
 
-def supports_ip_mode(vintage: RuleVersion) -> bool:
+def supports_ip_mode(rule_version: RuleVersion) -> bool:
     """Return whether a version evaluates ``ipMode`` of load balancer addresses."""
-    return FEATURES[vintage].supports_ip_mode
+    return FEATURES[rule_version].supports_ip_mode

@@ -1,4 +1,4 @@
-"""Write files anew, below their objects: all that nobody wrote by hand, or those named."""
+"""Regenerate golden files: all that are not written by hand, or the named ones."""
 
 import sys
 
@@ -9,6 +9,6 @@ FILES = {golden.path.stem: golden for golden in read_all() if not golden.is_tran
 names = sys.argv[1:] or list(FILES)
 refused = [name for name in names if name not in FILES]
 if refused:
-    sys.exit(f"{', '.join(refused)}: the command writes no such file; those written by hand are corrected by hand")
+    sys.exit(f"{', '.join(refused)}: not a generated file; edit files that are written by hand")
 for name in names:
     FILES[name].path.write_text(FILES[name].regenerated())

@@ -1,7 +1,7 @@
-"""The nat table as ``iptables -t nat -nL`` shows it, and the listings of a document beside it.
+"""Formats the nat table like ``iptables -t nat -nL``, for comparison with the listing of a document.
 
-In a file's section ``listing`` a line that begins with ``-`` stands in the document alone, one with ``+`` among the
-rules alone, and all others in both. Chains without rules may be missing.
+In a section ``listing``, a line that begins with ``-`` is in the document only, one with ``+`` in the rules only, and
+all others in both. Chains without rules may be missing.
 """
 
 import re
@@ -27,7 +27,7 @@ Listing = dict[str, list[str]]
 
 
 def listed(restore: dict[str, Any], jumps: dict[str, Any]) -> list[str]:
-    """Return the nat table of a restore and of the jumps into it, both as JSON has them."""
+    """Return the nat table of the parts iptables-restore and jumps, given as JSON."""
     chains: Listing = {}
     for jump in jumps["jumps"]:
         if jump["table"] == "nat":
@@ -40,12 +40,12 @@ def listed(restore: dict[str, Any], jumps: dict[str, Any]) -> list[str]:
 
 
 def side(lines: Iterable[str], only: str) -> list[str]:
-    """Return one side of a section, that of ``-`` or of ``+``."""
+    """Return one side of a section, ``-`` or ``+``."""
     return [line[1:].strip() for line in lines if line[0] in f" {only}"]
 
 
 def chains(lines: Iterable[str]) -> Listing:
-    """Return the rules of each chain that has any, whatever the blanks between their words."""
+    """Return the rules of each chain that has any, with single blanks between words."""
     found: Listing = {}
     rows: list[str] = []
     for line in lines:
@@ -66,14 +66,14 @@ def _row(arguments: list[str]) -> str:
         else:
             text = _TEXTS[option][1].format(*values, no="!" * inverted, not_="! " * inverted)
             texts.append(re.sub(r"\b0x0+", "0x", text))
-    # Sets say themselves what they are for: their rules' comments are not compared.
+    # Comments of rules with sets differ between versions, and are not compared.
     matches_set = any(text.startswith("match-set") for text in texts)
     shown = [text for text in texts if text and not (matches_set and text.startswith("/*"))]
     return " ".join((columns["-j"], columns["-p"], "--", columns["-s"], columns["-d"], *shown))
 
 
 def _options(arguments: list[str]) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield each option, its values, and whether there is a ``!`` before it."""
+    """Yield each option, its values, and whether ``!`` negates it."""
     words = iter(arguments)
     for word in words:
         option = next(words) if word == "!" else word
