@@ -183,7 +183,7 @@ def _worst_outcome(outcomes: tuple[ObservedOutcome, ...]) -> str:
 
 
 def _finalize(value: object) -> object:
-    """Return what is printed of a value, before it is escaped: others' words are made visible, and bounded."""
+    """Return a value as the page shows it: without invisible characters, truncated, and not yet HTML-escaped."""
     return truncated(escape_invisible(value), MAX_TEXT_LENGTH) if type(value) is str else value
 
 

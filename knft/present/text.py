@@ -122,9 +122,11 @@ def _count_cells(counts: Counts) -> list[str]:
     return [str(count) for count in (counts.equal, counts.by_intent, counts.different, counts.undecided)]
 
 
-def _print_title(out: Console, title: str, what: str = "") -> None:
+def _print_title(out: Console, title: str, description: str = "") -> None:
     out.print()
-    out.print(Text.assemble((escape_invisible(title), "bold"), f": {escape_invisible(what)}" if what else ""))
+    out.print(
+        Text.assemble((escape_invisible(title), "bold"), f": {escape_invisible(description)}" if description else "")
+    )
 
 
 def _table(*columns: str, all_numbers: bool = False) -> Table:

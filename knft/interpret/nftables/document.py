@@ -141,12 +141,12 @@ def decode_ruleset(document: bytes | str, families: frozenset[str]) -> ListedRul
 def _decode_objects(document: bytes | str) -> list[Raw]:
     """Return the objects of the listing, undecoded."""
     if not document.strip():
-        msg = "empty: not what `nft -j list ruleset` prints"
+        msg = "empty, expected the output of `nft -j list ruleset`"
         raise CaptureError(msg)
     try:
         return msgspec.json.decode(document, type=_Document).nftables
     except msgspec.ValidationError as error:
-        msg = f'not what `nft -j list ruleset` prints, {{"nftables": [...]}}: {error}'
+        msg = f'not the output of `nft -j list ruleset`, {{"nftables": [...]}}: {error}'
         raise CaptureError(msg) from error
     except _DECODING_ERRORS as error:
         raise CaptureError(_decoding_error_text(error)) from error
@@ -189,8 +189,8 @@ def _check_kind(number: int, raw: Raw) -> None:
 
 def _raise_decoding_error(number: int, raw: Raw, error: BaseException) -> NoReturn:
     """Raise CaptureError with the object's number, and with its names if they can be decoded."""
-    what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-    raise capture_error(_undecoded_object_place(number, raw), what) from error
+    message = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    raise capture_error(_undecoded_object_place(number, raw), message) from error
 
 
 class _Identity(Struct, frozen=True):
@@ -219,6 +219,6 @@ def object_place(number: int, kind: str, names: tuple[object, ...], handle: obje
     return f"object {number} ({' '.join([kind, *words])})"
 
 
-def capture_error(place: str, what: object) -> CaptureError:
+def capture_error(place: str, problem: object) -> CaptureError:
     """Return an error whose message starts with the place of the object."""
-    return CaptureError(f"{place}: {what}")
+    return CaptureError(f"{place}: {problem}")

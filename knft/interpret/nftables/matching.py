@@ -222,7 +222,7 @@ def _symbol_name(selector: Symbol, value: Any) -> str:
 def _status_test(names: frozenset[str], *, inverted: bool) -> Alternatives:
     if not names <= {"dnat", "snat"}:
         raise NotInterpretedError
-    both = [Translated(what) for what in ("dnat", "snat") if what in names]
+    both = [Translated(kind) for kind in ("dnat", "snat") if kind in names]
     if inverted:
         return (tuple(Translated(test.kind, inverted=True) for test in both),)
     alternatives: list[Alternative] = [(both[0],)] if both else []
@@ -239,18 +239,18 @@ def _state_test(names: frozenset[str], inverted: bool, _text: str) -> Alternativ
     return ((HasState(cast("frozenset[State]", names), inverted),),)
 
 
-def _source_type_test(names: frozenset[str], inverted: bool, _text: str) -> Alternatives:  # noqa: FBT001 - a row of the table
+def _source_type_test(names: frozenset[str], inverted: bool, _text: str) -> Alternatives:  # noqa: FBT001 - see _SYMBOL_TESTS
     return ((AddressType(Field.SOURCE, names, inverted),),)
 
 
-def _destination_type_test(names: frozenset[str], inverted: bool, _text: str) -> Alternatives:  # noqa: FBT001 - a row of the table
+def _destination_type_test(names: frozenset[str], inverted: bool, _text: str) -> Alternatives:  # noqa: FBT001 - see _SYMBOL_TESTS
     return ((AddressType(Field.DESTINATION, names, inverted),),)
 
 
 _LOCAL = frozenset({"local"})
 
 
-def _type_on_interface_test(names: frozenset[str], inverted: bool, text: str) -> Alternatives:  # noqa: FBT001 - a row of the table
+def _type_on_interface_test(names: frozenset[str], inverted: bool, text: str) -> Alternatives:  # noqa: FBT001 - see _SYMBOL_TESTS
     """Return the test ``fib daddr . iif type``, for which local addresses of other interfaces are unicast.
 
     Which interface has a local address is unknown, so the test is ``Unknown`` for local addresses, unless both types
@@ -267,7 +267,7 @@ def _type_on_interface_test(names: frozenset[str], inverted: bool, text: str) ->
 _GROUP_TYPES = frozenset({"broadcast", "multicast"})
 
 
-def _packet_type_test(names: frozenset[str], inverted: bool, _text: str) -> Alternatives:  # noqa: FBT001 - a row of the table
+def _packet_type_test(names: frozenset[str], inverted: bool, _text: str) -> Alternatives:  # noqa: FBT001 - see _SYMBOL_TESTS
     """Return ``meta pkttype`` as a test of the destination; Linux drops unicast packets to other link addresses."""
     if not names <= _GROUP_TYPES | {"host", "other"}:
         raise NotInterpretedError

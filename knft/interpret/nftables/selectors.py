@@ -293,7 +293,8 @@ def _fib_result(result: str, flags_used: set[str]) -> Selector:
     if result == "type" and flags_used == {"daddr", "iif"}:
         return Symbol("type on interface", _ADDRESS_TYPES)
     if result in ("oif", "oifname", "check") and "saddr" in flags_used:
-        # Reverse path filter: all packets are assumed to arrive on the interface that leads to their source.
+        # Reverse path filter: packets are assumed to arrive on the interface that leads to their source. A comparison
+        # with an interface name is not interpreted.
         return Constant((True,))
     return _UNINTERPRETED
 

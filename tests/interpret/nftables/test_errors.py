@@ -1,4 +1,4 @@
-"""What nft does not print is refused, with what is wrong and where; what newer versions print is read, or unknown."""
+"""Input that nft does not print is rejected with the position; output of newer versions is parsed, or unknown."""
 
 import json
 from typing import Any
@@ -39,8 +39,8 @@ REFUSED = {
     "table ip t {": "not JSON",
     "\x1f\x8b\x08\x00": "not JSON",
     '{"nftables": [{"table": {"family": "ip"': "the JSON ends in the middle: was the capture truncated?",
-    '{"items": []}': "not what `nft -j list ruleset` prints",
-    "[]": "not what `nft -j list ruleset` prints",
+    '{"items": []}': "not the output of `nft -j list ruleset`",
+    "[]": "not the output of `nft -j list ruleset`",
     '{"nftables": {}}': "Expected `array`, got `object` - at `$.nftables`",
     '{"nftables": [5]}': "object 1: Expected `object`, got `int`",
     '{"nftables": [{}]}': "object 1: has 0 names",
@@ -51,19 +51,19 @@ REFUSED = {
     document({"chain": {**OF, "name": 5}}): "object 2 (chain ip t): Expected `str`, got `int` - at `$.chain.name`",
     document({"rule": {**OF, "chain": "c", "handle": 7}}): "object 2 (rule ip t c handle 7): Object missing required",
     document({"rule": {**OF, "chain": "c", "handle": 7, "expr": []}}):
-        "object 2 (rule ip t c handle 7): no chain \"ip t c\" in the listing",
+        'object 2 (rule ip t c handle 7): no chain "ip t c" in the listing',
     document({"chain": {**BASE, "hook": "nowhere"}}): 'object 2 (chain ip t c): unknown hook "nowhere"',
     document({"chain": {**BASE, "type": "fat"}}): 'object 2 (chain ip t c): unknown chain type "fat"',
     document({"chain": {**BASE, "policy": "maybe"}}): 'object 2 (chain ip t c): unknown policy "maybe"',
     document({"chain": {**BASE, "prio": "soon"}}): "object 2 (chain ip t c): invalid priority 'soon'",
     document({"chain": {**BASE, "prio": None}}): "object 2 (chain ip t c): invalid priority None",
-    rule({"jump": {"target": "gone"}}): f"{RULE}no chain \"ip t gone\" in the listing",
+    rule({"jump": {"target": "gone"}}): f'{RULE}no chain "ip t gone" in the listing',
     rule({"jump": 5}): f"{RULE}invalid verdict {{'jump': 5}}",
     rule(5): f"{RULE}invalid statement 5",
     rule({"accept": None, "drop": None}): f"{RULE}invalid statement {{'accept': None, 'drop': None}}",
     rule({"match": 5}): f"{RULE}invalid match 5",
     rule(match({"meta": {"key": {}}}, 1)): f"{RULE}invalid meta expression {{'key': {{}}}}",
-    rule(match(SADDR, "@gone")): f"{RULE}no set or map \"ip t gone\" in the listing",
+    rule(match(SADDR, "@gone")): f'{RULE}no set or map "ip t gone" in the listing',
     rule(match(SADDR, 1.5)): f"{RULE}invalid IPv4 address 1.5",
     rule(match(SADDR, {"prefix": {"addr": "10.0.0.0", "len": 33}})): f"{RULE}invalid prefix length 33",
     rule(match(SADDR, {"range": ["10.0.0.2", "10.0.0.1"]})): f"{RULE}empty range '10.0.0.2' to '10.0.0.1'",
@@ -77,23 +77,23 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("capture", REFUSED, ids=[f"{at}" for at in range(len(REFUSED))])
-def test_what_nft_does_not_print_is_refused(capture: str) -> None:
-    """The message says what is wrong, and where."""
+def test_invalid_listing_is_rejected(capture: str) -> None:
+    """The message contains the problem and its position."""
     for given in (capture, capture.encode()):
         with pytest.raises(CaptureError) as raised:
             read(given, 4)
         assert REFUSED[capture] in str(raised.value)
 
 
-def test_text_that_is_no_unicode_is_refused() -> None:
-    """Be it bytes, or a string that no bytes make."""
+def test_invalid_unicode_is_rejected() -> None:
+    """Both as bytes and as a string with lone surrogates."""
     for given in (b"\xff\xfe{", "\ud800", document({"table": {**OF, "name": "x"}}).encode().replace(b"x", b"\xff")):
         with pytest.raises(CaptureError):
             read(given, 4)
 
 
-def test_deep_nesting_inside_a_rule_is_refused() -> None:
-    """As deep as no rule can be."""
+def test_deep_nesting_in_a_rule_is_rejected() -> None:
+    """At a depth that no rule has."""
     text = rule("HERE").replace('"HERE"', "[" * 5000 + "]" * 5000)
     with pytest.raises(CaptureError, match="nested too deeply"):
         read(text, 4)
@@ -139,29 +139,29 @@ NEWER: dict[str, tuple[str, tuple[Step, ...]]] = {
 
 
 @pytest.mark.parametrize("name", NEWER)
-def test_forms_of_other_versions(name: str) -> None:
-    """Those that cannot be loaded here, as they are listed elsewhere."""
+def test_forms_of_other_nft_versions(name: str) -> None:
+    """Forms that the installed nft cannot load, as other versions list them."""
     capture, steps = NEWER[name]
     (found,) = read(capture, 4).chains["ip t c"].rules
     assert found.steps == steps
 
 
-def test_priorities_may_have_names() -> None:
-    """Numbers, names, and names that are added to."""
+def test_named_priorities() -> None:
+    """Numbers, names, and names with an offset."""
     for listed, priority in ((-5, -5), ("filter", 0), ("dstnat + 10", -90), ("srcnat-5", 95), ("raw", -300), ("7", 7)):
         (base,) = read(document({"chain": {**BASE, "prio": listed}}), 4).base_chains
         assert base.priority == priority
 
 
 @pytest.mark.parametrize("flags", ["dormant", "d", ["owner", "dormant"]])
-def test_a_dormant_table_is_not_entered(flags: Any) -> None:
-    """Its chains are there, and no packet gets to them."""
+def test_dormant_table_has_no_base_chains(flags: Any) -> None:
+    """Its chains are parsed, but no hook calls them."""
     rules = read(document({"table": {"family": "ip", "name": "t", "flags": flags}}, {"chain": BASE}), 4)
     assert (rules.base_chains, list(rules.chains)) == ((), ["ip t c"])
 
 
-def test_other_families_are_not_read() -> None:
-    """Whatever stands in them, but for what is no listing at all."""
+def test_other_families_are_ignored() -> None:
+    """Their objects are ignored, unless they are not valid in a listing."""
     others = [{"family": family, "name": "t"} for family in ("ip6", "arp", "bridge", "netdev")]
     chains = [{"chain": {"family": other["family"], "table": "t", "name": "c"}} for other in others]
     strange = {"rule": {"family": "bridge", "table": "t", "chain": "c", "expr": [{"vlan": 5}, 7]}}
@@ -176,8 +176,8 @@ def _with_set(name: str, flags: list[str], *statements: Any) -> str:
     return json.dumps(capture)
 
 
-def test_a_set_that_a_rule_fills_remembers() -> None:
-    """Version 1.0.6 lists no set as dynamic: what counts is that a rule writes it."""
+def test_set_that_a_rule_adds_to_is_dynamic() -> None:
+    """Version 1.0.6 lists no set as dynamic: a set is dynamic if a rule adds elements."""
     looked_up = [match(SADDR, "@s"), {"accept": None}]
     update = {"set": {"op": "update", "elem": SADDR, "set": "@s"}}
     for flags, statements, remembers in (
@@ -197,14 +197,14 @@ def test_a_set_that_a_rule_fills_remembers() -> None:
     {"set": {"op": "add", "elem": {"payload": {"protocol": "ether", "field": "saddr"}}, "set": "@s"}},
     "update @s { ip saddr : ip daddr }",
 ])  # fmt: skip
-def test_what_rules_change_unseen_is_unknown_where_it_is_looked_up(change: Any) -> None:
-    """Be it listed as JSON, or as text by a version that has no JSON for it."""
+def test_lookup_in_a_set_that_rules_change_is_unknown(change: Any) -> None:
+    """Whether nft lists the statement as JSON, or as text if its version has no JSON for it."""
     rules = read(_with_set("s", [], match(SADDR, "@s"), {"accept": None}, change), 4)
     assert rules.chains["ip t c"].rules[0].steps == (Unknown("ip saddr @s"), ACCEPT)
 
 
-def test_anonymous_maps_have_names_of_their_own() -> None:
-    """Though two rules have one handle, or none."""
+def test_anonymous_maps_have_distinct_names() -> None:
+    """Even if two rules have the same handle, or none."""
     capture = json.loads(rule({"vmap": {"key": SADDR, "data": {"set": [["10.0.0.1", {"accept": None}]]}}}))
     capture["nftables"].append(json.loads(json.dumps(capture["nftables"][-1]).replace("10.0.0.1", "10.0.0.2")))
     rules = read(json.dumps(capture), 4)
