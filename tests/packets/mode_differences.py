@@ -1,9 +1,16 @@
-"""The intended differences of kube-proxy's other modes, which packets of scenarios name."""
+"""The expected differences of kube-proxy's other modes, which packets of scenarios name.
+
+``python -m tests.packets.mode_differences`` writes their table into docs/comparing.md.
+"""
+
+import re
+from pathlib import Path
 
 from knft.interpret.compare.expected_differences.catalog import EXPECTED_DIFFERENCES, markdown_table
 from knft.takeover.names import Mode
 
-__all__ = ["WITHOUT_PACKET", "difference_names", "markdown_table"]
+DOCUMENTATION = Path(__file__).parent.parent.parent / "docs" / "comparing.md"
+_TABLE = re.compile(r"(<!-- expected differences: .*? -->\n)(.*?)(<!-- end of expected differences -->)", re.DOTALL)
 
 WITHOUT_PACKET = {
     ("remote hairpin", Mode.IPTABLES): "no pod on another node connects to itself through this node",
@@ -11,10 +18,10 @@ WITHOUT_PACKET = {
     ("another's cluster IP", Mode.IPVS): "no external IP is another Service's cluster IP",
     ("localnet", Mode.IPTABLES): "no process connects to loopback from another source address",
     ("invalid packets", Mode.IPTABLES): "every packet is the first of a connection",
-    ("guarded throughout", Mode.IPVS): "every packet is the first of a connection",
+    ("source ranges for invalid packets", Mode.IPVS): "every packet is the first of a connection",
     ("affinity by frontend", Mode.IPVS): "a packet is sent to one frontend",
-    ("refused ports", Mode.IPVS): "no packet goes to an undefined port of an external IP",
-    ("marked everywhere", Mode.IPVS): "the node sends no packet to itself that no Service serves",
+    ("external IP ports rejected", Mode.IPVS): "no packet goes to an undefined port of an external IP",
+    ("masqueraded node packets", Mode.IPVS): "the node sends no packet to itself that no Service serves",
     ("forwarding rules", Mode.IPTABLES): "the node in the lab has no rules of its own",
     ("health check ports", Mode.IPTABLES): "the node in the lab has no rules of its own",
     ("health check ports", Mode.IPVS): "the node in the lab has no rules of its own",
@@ -25,3 +32,12 @@ WITHOUT_PACKET = {
 def difference_names(mode: str) -> set[str]:
     """Return the names of differences that packets can give in a mode."""
     return {difference.reason for difference in EXPECTED_DIFFERENCES if Mode(mode) in difference.modes}
+
+
+def with_table(text: str) -> str:
+    """Return the documentation with the current table of expected differences."""
+    return _TABLE.sub(lambda found: f"{found[1]}\n{markdown_table()}\n\n{found[3]}", text)
+
+
+if __name__ == "__main__":
+    DOCUMENTATION.write_text(with_table(DOCUMENTATION.read_text()))

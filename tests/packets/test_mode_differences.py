@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.mode_differences import WITHOUT_PACKET, difference_names, markdown_table
+from tests.packets.mode_differences import DOCUMENTATION, WITHOUT_PACKET, difference_names, with_table
 from tests.support.knft_command import KNFT, NODE_FLAG, write_manifests
 from tests.support.scenario import Expectation, Scenario, read_scenarios
 
-README = Path(__file__).parent.parent.parent / "README.md"
 MODES = ("iptables", "ipvs")
 PACKETS = [packet for scenario in read_scenarios() for packet in scenario.packets]
 
@@ -40,8 +39,10 @@ def test_mode_refuses_a_scenario_that_it_cannot_express(scenario: Scenario, tmp_
         assert "cannot express" in done.stderr
 
 
-def test_the_readme_shows_the_list() -> None:
-    assert markdown_table() in README.read_text()
+def test_documentation_has_the_table_of_differences() -> None:
+    text = DOCUMENTATION.read_text()
+    assert text.count("| kube-proxy mode |") == 1
+    assert with_table(text) == text
 
 
 def _outcome(expected: Expectation) -> tuple[object, ...]:
