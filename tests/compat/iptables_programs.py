@@ -61,8 +61,8 @@ def run_script(made: Namespace, text: str, backend: str, folder: Path) -> None:
         if found is not None and not link.is_symlink():
             link.symlink_to(found)
     done = made.run(["env", f"PATH={folder}:{os.environ['PATH']}", "sh", "-e"], stdin=text)
-    said = [line for line in done.stderr.splitlines() if not line.startswith(_LEGACY_REMARK)]
-    assert (done.stdout, said) == ("", [])
+    errors = [line for line in done.stderr.splitlines() if not line.startswith(_LEGACY_REMARK)]
+    assert (done.stdout, errors) == ("", [])
 
 
 def saved_tables(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:

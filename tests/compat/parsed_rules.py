@@ -75,7 +75,7 @@ def _read_line(line: str, chains: Chains, family: Family) -> None:
 def split_words(line: str) -> list[str]:
     """Split a line into words like the programs; raise ValueError.
 
-    Only double quotes quote, and within them a backslash says that any character is meant: not as in the shell.
+    Unlike in a shell, only double quotes quote, and a backslash within them escapes any character.
     """
     if _WORD.sub("", line).strip():
         msg = f"where does a word end in {line!r}?"

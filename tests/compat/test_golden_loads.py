@@ -56,14 +56,14 @@ class Step(NamedTuple):
 @pytest.mark.parametrize(("golden", "family", "backend"), CASES)
 def test_golden_rules_load_and_read_back_equal(golden: Golden, family: Family, backend: str) -> None:
     steps = list(_steps(golden, family))
-    meant = without_empty_built_in_chains(parse_tables("".join(step.rules for step in steps), family))
+    expected = without_empty_built_in_chains(parse_tables("".join(step.rules for step in steps), family))
     with namespace() as made:
         for step in steps:
             _restore_sets(made, step.sets)
             load(made, step.rules, family, backend)
-        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == meant
+        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == expected
         assert _saved_sets(made) == parse_ipsets("".join(step.sets for step in steps))
-    assert meant
+    assert expected
 
 
 def _steps(golden: Golden, family: Family) -> Iterator[Step]:

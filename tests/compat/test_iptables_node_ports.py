@@ -25,7 +25,7 @@ FORMS = {
     "default, not on loopback": ([OFF], [f"{ANYWHERE} ! -d 127.0.0.0/8"]),
     "all": (["--nodeport-addresses", "all"], [ANYWHERE]),
     "zero network": (["--nodeport-addresses", "0.0.0.0/0"], [ANYWHERE]),
-    "zero network beside another": (["--nodeport-addresses", "192.0.2.0/24,0.0.0.0/0"], [ANYWHERE]),
+    "zero network with another network": (["--nodeport-addresses", "192.0.2.0/24,0.0.0.0/0"], [ANYWHERE]),
     "of the other family alone": (["--nodeport-addresses", "2001:db8::/32"], [ANYWHERE]),
     "primary": (["--nodeport-addresses", "primary"], ["-d 192.0.2.11"]),
     "localhost": (["--nodeport-addresses", "localhost"], ["-d 127.0.0.1"]),

@@ -123,10 +123,10 @@ def test_frontends_are_in_kube_proxy_order() -> None:
         f'-m comment --comment "ns1/svc1:p80 {what}" {TCP} -d {address} --dport 80 -j {chain}'
         for what, address, chain in expected
     ]
-    said = f"-m comment --comment ns1/svc1:p80 {TCP}"
+    label = f"-m comment --comment ns1/svc1:p80 {TCP}"
     assert rules(text, "KUBE-NODEPORTS") == [
-        f"{said} -d 127.0.0.0/8 --dport 30080 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j {EXT}",
-        f"{said} --dport 30080 -j {EXT}",
+        f"{label} -d 127.0.0.0/8 --dport 30080 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j {EXT}",
+        f"{label} --dport 30080 -j {EXT}",
     ]
     assert own(text) == [EXT, SVC, FIRST]
     assert rules(text, EXT) == [
@@ -138,12 +138,12 @@ def test_frontends_are_in_kube_proxy_order() -> None:
 
 def refusals(words: str, verdict: str) -> list[str]:
     """Return the rules that refuse every external frontend, in order."""
-    said = f'-m comment --comment "ns1/svc1:p80 {words}"'
-    vips = [f"{said} {TCP} -d 203.0.113.{it} --dport 80 -j {verdict}" for it in (1, 2)]
+    label = f'-m comment --comment "ns1/svc1:p80 {words}"'
+    vips = [f"{label} {TCP} -d 203.0.113.{it} --dport 80 -j {verdict}" for it in (1, 2)]
     return [
-        *(f"{said} {TCP} -d 198.51.100.{it} --dport 80 -j {verdict}" for it in (1, 2)),
+        *(f"{label} {TCP} -d 198.51.100.{it} --dport 80 -j {verdict}" for it in (1, 2)),
         *vips,
-        f"{said} -m addrtype --dst-type LOCAL {TCP} --dport 30080 -j {verdict}",
+        f"{label} -m addrtype --dst-type LOCAL {TCP} --dport 30080 -j {verdict}",
     ]
 
 
@@ -229,9 +229,9 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
     vips = [line for line in service_rules(text) if "loadbalancer" in line]
     assert [line.split()[-1] for line in vips] == [FW, FW]
     assert own(text) == [EXT, FW, SVC, FIRST]
-    said = '-m comment --comment "ns1/svc1:p80 loadbalancer IP"'
+    label = '-m comment --comment "ns1/svc1:p80 loadbalancer IP"'
     assert rules(text, FW) == [
-        *(f"{said} -s {source} -j {EXT}" for source in (*ranges, *own_sources)),
+        *(f"{label} -s {source} -j {EXT}" for source in (*ranges, *own_sources)),
         '-m comment --comment "other traffic to ns1/svc1:p80 will be dropped by KUBE-PROXY-FIREWALL"',
     ]
     assert rules(text, "KUBE-PROXY-FIREWALL", "filter") == [

@@ -82,10 +82,10 @@ def test_ipset_restores_sets_twice(namespace: Namespace, node: Node) -> None:
         page = sync(cluster, Settings())
         _hand_over(namespace, page, "ipset")
         (part,) = (part for part in page.parts if part.__struct_config__.tag == "ipset")  # type: ignore[attr-defined]
-        meant = {item.name: (item.type, set(map(normalized_entry, item.entries))) for item in part.sets}  # type: ignore[attr-defined]
-        assert _saved_sets(namespace) == meant
+        expected = {item.name: (item.type, set(map(normalized_entry, item.entries))) for item in part.sets}  # type: ignore[attr-defined]
+        assert _saved_sets(namespace) == expected
         if cluster is full:
-            assert all(members for _, members in meant.values())
+            assert all(members for _, members in expected.values())
 
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
@@ -97,12 +97,12 @@ def test_both_iptables_backends_load_the_rules_twice(
     _hand_over(namespace, page, "ipset")
     text = without_ipvs_matches(page.part_text("iptables-restore") or "")
     there = [MARK_DROP] if rule_version is RuleVersion.V1_23 else []
-    meant = without_empty_built_in_chains(parse_tables("".join((*there, text)), node.family))
+    expected = without_empty_built_in_chains(parse_tables("".join((*there, text)), node.family))
     for backend in BACKENDS:
         for handed in (*there, text, text):
             load(namespace, handed, node.family, backend)
             found = saved_tables(namespace, node.family, backend)
-        assert without_empty_built_in_chains(found) == meant
+        assert without_empty_built_in_chains(found) == expected
 
 
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])

@@ -86,7 +86,7 @@ def test_masquerade_with_another_mark_and_without_random_fully() -> None:
     {
         "all of it": ({"masquerade": Masquerade(masquerade_all=True)}, "dst,dst"),
         "what pods do not send": ({}, "dst,dst ! -s 10.244.0.0/16"),
-        "what has a Service's address as its source, where pods cannot be told": ({"pods": None}, "src,dst"),
+        "packets from a cluster IP, if local traffic cannot be detected": ({"pods": None}, "src,dst"),
     }
 )
 def test_cluster_ip_masquerade_conditions(row: Any) -> None:

@@ -118,10 +118,10 @@ class Second(Commands, frozen=True, tag="second"):
 
 @parametrize_rows({"well": ("true", "later\n", 0), "badly": ("exit 1", "", 1)})
 def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> None:
-    command, said, status = row
+    command, output, status = row
     script = SyncOutput("ipvs", Family.IPV4, (First(command), Second("echo later"))).script()
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == (said, status)
+    assert (done.stdout, done.returncode) == (output, status)
 
 
 def test_missing_module_message() -> None:

@@ -65,7 +65,7 @@ def test_upstream_sequence(node: MonitoredNode) -> None:
     _expect(PORT, "web", 18)
     node.apply_and_sync(*slices("web", []))
     _expect(PORT, "web", 0)
-    node.apply_and_sync(*slices("nobody", [1], local=[1]))
+    node.apply_and_sync(*slices("without-service", [1], local=[1]))
     node.apply_and_sync(
         load_balancer_service("more", OTHER, 20),
         *slices("more", [1, 2, 3], local=[2, 3]),
