@@ -2,5 +2,5 @@
 
 Each case runs in its own process and network namespace (``case``), and prints records. The parent (``__main__``) writes
 them as JSON, a table and a plot. The benchmark only reports, because times depend on the machine; what holds on every
-machine is asserted in tests/kernel/test_operations.py.
+machine is asserted in tests/kernel/test_transactions.py.
 """
