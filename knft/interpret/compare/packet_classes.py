@@ -2,7 +2,7 @@
 
 Each destination that a rule mentions by itself is a class of its own. All other destinations are grouped by the
 mentioned networks that contain them. Each group gives two classes: addresses of other hosts, and addresses that the
-node has although nobody has listed them. Sources, ports, interfaces and states are split during the walk.
+node has although they are not listed. Sources, ports, interfaces and states are split during the walk.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Forms of rules, and the steps that are meant; IPv4's, those of IPv6, and the ones that are of both.
+"""Forms of iptables rules and the steps that they have to be parsed into, for IPv4, IPv6 and both.
 
-Each is one rule of a chain of its own. ``test_iptables_forms`` has them loaded and printed by the real programs.
+Each form is one rule in a chain of its own. ``test_rule_forms`` loads them and prints them with the real programs.
 """
 
 from fractions import Fraction
@@ -317,7 +317,7 @@ AT_THE_END = (
         table="nat",
     ),
 )
-"""These may only stand where POSTROUTING leads to."""
+"""Forms that are only valid in chains called from POSTROUTING."""
 
 OF_SETS = (
     one("-m set --match-set ips src -j DROP", InSet("ipset ips", (SOURCE,)), DROP),
@@ -344,4 +344,4 @@ OF_SETS = (
     one("-m set --match-set seen src -j DROP", InSet("ipset seen", (SOURCE,)), DROP),
     one("-j SET --del-set others src", Unknown("-j SET --del-set others src")),
 )
-"""With SETS."""
+"""Forms that match the sets in SETS of ``test_rule_forms``."""

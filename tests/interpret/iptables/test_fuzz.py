@@ -1,4 +1,4 @@
-"""Whatever the text, it is read or refused with a CaptureError: never another exception."""
+"""Any text is either parsed or rejected with a CaptureError, never with another exception."""
 
 import random
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def _mutated(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mutations_of_captures(seed: int) -> None:
+def test_mutated_captures(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - to find the same again
     captures = _captures()
     for _ in range(SEEDS):
@@ -83,14 +83,14 @@ _WORDS = sorted({word for form in (*BOTH, *IPV4, *IPV6, *OF_SETS) for word in fo
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(_WORDS) | st.text(max_size=5), max_size=12))
-def test_rules_of_any_words(words: list[str]) -> None:
+def test_random_rules(words: list[str]) -> None:
     with suppress(CaptureError):
         read(f"*mangle\n:OTHER - [0:0]\n-A OTHER {' '.join(words)}\nCOMMIT\n", 4, "create ips hash:ip\n")
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(), st.text())
-def test_any_text(save: str, sets: str) -> None:
+def test_random_text(save: str, sets: str) -> None:
     with suppress(CaptureError):
         read(save, 6)
     with suppress(CaptureError):

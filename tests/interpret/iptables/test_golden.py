@@ -1,4 +1,4 @@
-"""Everything that kube-proxy writes, in any state of the golden files, is understood whole."""
+"""All rules that kube-proxy writes, in every state of the golden files, are interpreted completely."""
 
 import itertools
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ def steps_of(rules: RuleSet) -> Iterator[Step]:
 
 
 def given(golden: Golden, family: Family) -> RuleSet:
-    """Read what the programs are handed, rules that ask IPVS among them."""
+    """Parse the input of the programs, including rules that match IPVS packets."""
     steps = list(_steps(golden, family))
     last = "" if "--cleanup" in golden.header["flags"] else part_of(golden, "iptables-restore", family)
     return read("".join(step.rules for step in steps) + last, VERSIONS[family], "".join(step.sets for step in steps))
 
 
 @pytest.mark.parametrize(("golden", "family"), EVERY_GOLDEN)
-def test_nothing_that_kube_proxy_writes_is_unknown(golden: Golden, family: Family) -> None:
+def test_all_rules_of_kube_proxy_are_interpreted(golden: Golden, family: Family) -> None:
     rules = given(golden, family)
     assert rules.chains
     assert [step for step in steps_of(rules) if isinstance(step, Unknown)] == []
@@ -44,7 +44,7 @@ def test_nothing_that_kube_proxy_writes_is_unknown(golden: Golden, family: Famil
 @pytest.mark.kernel
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", LOADED)
-def test_what_the_kernel_has_then_means_the_same(name: str, backend: str) -> None:
+def test_rules_printed_by_the_kernel_are_equivalent(name: str, backend: str) -> None:
     golden = read_golden(FOLDER / f"{name}.golden")
     steps = list(_steps(golden, Family.IPV4))
     with namespace() as made:
@@ -72,12 +72,12 @@ STARTED_ANEW = [
     for golden in GOLDENS
     if golden.header["backend"] == "ipvs" and all(section.name != "existing-ipvs" for section in golden.sections)
 ]
-"""Where all virtual servers are printed; elsewhere only what differs from those that were there."""
+"""States whose output contains all virtual servers; the others only contain changes."""
 
 
 @pytest.mark.parametrize("golden", STARTED_ANEW, ids=lambda golden: golden.path.stem)
 @pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
-def test_virtual_servers_are_read(golden: Golden, family: Family) -> None:
+def test_virtual_servers_are_parsed(golden: Golden, family: Family) -> None:
     printed = "\n".join(golden.render_section(Section("ipvsadm", family.value.lower(), ())))
     found = servers(printed, VERSIONS[family])
     assert len(found) == printed.count("-A ")

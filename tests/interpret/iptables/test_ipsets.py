@@ -1,4 +1,4 @@
-"""Sets, made by the real program where the kernel has their type, as collections."""
+"""Parsing of ipsets as collections; the real program creates the sets if the kernel supports their type."""
 
 import pytest
 
@@ -36,7 +36,7 @@ KINDS = [
 
 @pytest.mark.kernel
 @pytest.mark.parametrize(("kind", "entry", "keys"), KINDS)
-def test_entries_of_every_kind(kind: str, entry: str, keys: list[object]) -> None:
+def test_entries_of_every_type(kind: str, entry: str, keys: list[object]) -> None:
     text = f"create s {kind}\nadd s {entry}\n"
     with namespace() as made:
         made.run(["ipset", "restore"], stdin=text)
@@ -45,8 +45,8 @@ def test_entries_of_every_kind(kind: str, entry: str, keys: list[object]) -> Non
         assert [element.key for element in read_sets(printed)["s"].elements] == keys
 
 
-def test_networks_in_pairs() -> None:
-    """Not every kernel has this type."""
+def test_pairs_of_networks() -> None:
+    """Not every kernel supports this type."""
     text = "create s hash:net,net\nadd s 10.1.0.0/16,10.0.0.2\n"
     assert [element.key for element in read_sets(text)["s"].elements] == [(NET, B)]
 
@@ -56,12 +56,12 @@ def test_comments_are_kept() -> None:
     assert read_sets(text)["s"].elements == (Element((A,), comment='who: "me"'),)
 
 
-def test_ranges_are_one_element() -> None:
+def test_range_is_one_element() -> None:
     text = "create s hash:ip,port -exist\nadd s 10.0.0.1-10.0.0.2,tcp:80-90 -exist\n"
     assert [element.key for element in read_sets(text)["s"].elements] == [((A, B), 6, (80, 90))]
 
 
-def test_entries_are_taken_out_again() -> None:
+def test_deleted_entries() -> None:
     text = "create s hash:ip\nadd s 10.0.0.1\nadd s 10.0.0.2\ndel s 10.0.0.1\ncreate t hash:ip\ndestroy t\n"
     found = read_sets(text)
     assert [element.key for element in found["s"].elements] == [(B,)]
@@ -81,7 +81,7 @@ def test_entries_are_taken_out_again() -> None:
         ("create s hash:ip bitmask 255.255.0.0\n", "bitmask"),
     ],
 )
-def test_what_numbers_cannot_say_makes_a_test_unknown(text: str, why: str) -> None:
+def test_unsupported_set_makes_the_test_unknown(text: str, why: str) -> None:
     assert why in read_sets(text)["s"].uninterpreted
     assert _steps("-m set --match-set s src,src -j DROP", text)[0] == Unknown("-m set --match-set s src,src")
 
@@ -90,13 +90,13 @@ FOREIGN = "create s hash:ip family inet6\nadd s ::1\ncreate p hash:ip,port\n"
 
 
 @pytest.mark.parametrize("test", ["--match-set s src", "--match-set p src"])
-def test_a_set_of_the_other_family_or_of_more_parts_holds_nothing(test: str) -> None:
+def test_set_of_the_other_family_or_dimension_matches_nothing(test: str) -> None:
     assert _steps(f"-m set {test} -j DROP", FOREIGN)[0] == Never()
     assert len(_steps(f"-m set ! {test} -j DROP", FOREIGN)) == 1
 
 
-def test_a_set_that_rules_write_and_that_holds_something_is_unknown() -> None:
-    """What rules added before the capture, and what they add later, cannot be told apart."""
+def test_nonempty_set_that_rules_write_is_unknown() -> None:
+    """Entries that rules added before the capture cannot be distinguished from static entries."""
     rules = "-A INPUT -j SET --add-set s src\n-A INPUT -m set --match-set s src -j DROP\n"
     found = read(f"*filter\n{rules}COMMIT\n", 4, "create s hash:ip\nadd s 10.0.0.1\n").chains["filter INPUT"].rules
     assert [type(rule.steps[0]) for rule in found] == [Unknown, Unknown]
@@ -119,7 +119,7 @@ def _steps(rule: str, sets: str) -> tuple[Step, ...]:
         ("create s hash:ip\nadd s 10.0.0", "line 2: invalid IPv4 address '10.0.0'"),
     ],
 )
-def test_bad_captures_are_refused_with_the_line(text: str, message: str) -> None:
+def test_invalid_captures_are_rejected_with_the_line(text: str, message: str) -> None:
     with pytest.raises(CaptureError) as caught:
         read_sets(text)
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""Rules of other programs, written after what they are known to install, are read; what of them stays unknown."""
+"""Rules of other programs are parsed; each test lists the expressions that are not interpreted."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def _texts(name: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_stays_unknown_of_others_rules(name: str) -> None:
+def test_uninterpreted_expressions_of_other_programs(name: str) -> None:
     text, sets = _texts(name)
     rules = read(text, 4, sets)
     assert _unknown(rules) == set(UNKNOWN[name])
@@ -50,7 +50,7 @@ def test_what_stays_unknown_of_others_rules(name: str) -> None:
 @pytest.mark.kernel
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_the_kernel_takes_and_prints_them_so(name: str, backend: str) -> None:
+def test_kernel_accepts_and_prints_the_captures(name: str, backend: str) -> None:
     text, sets = _texts(name)
     # Legacy refuses Cilium's "! -o lo" before routing, where there is no way out yet; helpers are a kernel's choice.
     text = text.replace("! -o lo ", "").replace("-j CT --helper netbios-ns", "-j CT")
@@ -65,5 +65,5 @@ def test_the_kernel_takes_and_prints_them_so(name: str, backend: str) -> None:
         assert [rule.steps for rule in saved.chains[name_of_chain].rules] == [rule.steps for rule in chain.rules]
 
 
-def test_no_capture_is_forgotten() -> None:
+def test_every_capture_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.rules")} == set(UNKNOWN)

@@ -1,4 +1,4 @@
-"""Captures as a whole: what they are made of, and what is wrong with those that cannot be read."""
+"""Parsing of whole iptables-save captures, and the errors for invalid ones."""
 
 import pytest
 
@@ -21,7 +21,7 @@ COMMIT
 """
 
 
-def test_base_chains_have_hooks_priorities_and_policies() -> None:
+def test_hooks_priorities_and_policies_of_base_chains() -> None:
     chains = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
     tables = {"raw": (0, 3), "mangle": (0, 1, 2, 3, 4), "nat": (0, 1, 3, 4), "filter": (1, 2, 3), "security": (1, 2, 3)}
     text = ""
@@ -40,7 +40,7 @@ def test_base_chains_have_hooks_priorities_and_policies() -> None:
     assert len(found) == 17
 
 
-def test_rules_keep_their_words_and_their_place() -> None:
+def test_rules_keep_text_and_line() -> None:
     rules = read(SAVED, 4)
     assert rules.base_chains[0] == BaseChain("filter INPUT", "input", "filter", 0, "drop")
     (first,) = rules.chains["filter INPUT"].rules
@@ -49,15 +49,15 @@ def test_rules_keep_their_words_and_their_place() -> None:
     assert list(rules.chains) == ["filter INPUT", "filter FORWARD", "filter OUTPUT", "filter OWN"]
 
 
-def test_lines_may_end_as_on_other_systems() -> None:
+def test_crlf_line_ends() -> None:
     assert read(SAVED.replace("\n", "\r\n"), 4) == read(SAVED, 4)
 
 
-def test_nothing_is_a_rule_set_without_rules() -> None:
+def test_empty_capture_is_a_rule_set_without_rules() -> None:
     assert read("", 4).base_chains == ()
 
 
-def test_rules_are_inserted_in_front() -> None:
+def test_inserted_rules_come_first() -> None:
     assert _verdicts("-A INPUT -j DROP\n-I INPUT -j ACCEPT\n-I INPUT 2 -j RETURN\n") == ["accept", "return", "drop"]
     assert _verdicts("--append INPUT --jump DROP\n--insert INPUT 2 --jump ACCEPT\n") == ["drop", "accept"]
 
@@ -81,8 +81,8 @@ COMMIT
 """
 
 
-def test_later_syncs_change_what_they_declare_and_nothing_else() -> None:
-    """As ``iptables-restore --noflush`` does: a chain that is declared is emptied, and may be deleted then."""
+def test_later_sync_only_changes_declared_chains() -> None:
+    """``iptables-restore --noflush`` flushes the chains that the input declares; the input can then delete them."""
     later = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SEP-A - [0:0]\n-A KUBE-SERVICES -j DROP\n-X KUBE-SEP-A\nCOMMIT\n"
     rules = read(SYNCED + later, 4)
     assert list(rules.chains) == ["nat KUBE-SERVICES", "nat PREROUTING", "filter KUBE-FORWARD"]
@@ -90,14 +90,14 @@ def test_later_syncs_change_what_they_declare_and_nothing_else() -> None:
     assert [base.chain for base in rules.base_chains] == ["nat PREROUTING"]
 
 
-def test_other_commands_of_restore() -> None:
+def test_other_commands_of_iptables_restore() -> None:
     text = "*filter\n-N OWN\n-A OWN -j DROP\n-F OWN\n-X\n-P INPUT DROP\n-Z\n-A INPUT -j ACCEPT\n-F\nCOMMIT\n"
     rules = read(text, 4)
     assert [(base.chain, base.policy) for base in rules.base_chains] == [("filter INPUT", "drop")]
     assert [len(chain.rules) for chain in rules.chains.values()] == [0]
 
 
-def test_options_have_long_names_too() -> None:
+def test_long_options() -> None:
     short = "-A INPUT -p tcp -s 10.0.0.1 -i a -m tcp --dport 80 -j DROP\n"
     long = (
         "-A INPUT --protocol tcp --source 10.0.0.1 --in-interface a --match tcp --destination-port=80 "
@@ -107,14 +107,14 @@ def test_options_have_long_names_too() -> None:
     assert found[0] == found[1]
 
 
-def test_several_addresses_are_one_test() -> None:
+def test_address_list_is_one_test() -> None:
     (rule,) = (
         read("*filter\n-A INPUT -s 10.0.0.1,10.0.0.2,10.0.1.0/24 -j DROP\nCOMMIT\n", 4).chains["filter INPUT"].rules
     )
     assert rule.steps[0].ranges == ((0x0A000001, 0x0A000002), (0x0A000100, 0x0A0001FF))  # type: ignore[union-attr]
 
 
-def test_remarks_of_the_program_are_unknown() -> None:
+def test_warnings_in_the_output_are_unknown_rules() -> None:
     text = "*filter\n-A INPUT -m physdev [unsupported revision] -j DROP\nCOMMIT\n"
     (rule,) = read(text, 4).chains["filter INPUT"].rules
     # Nothing is known of such a match, not even that what it asks is asked of bridges alone.
@@ -182,21 +182,18 @@ BAD = [
     ("*filter\n[0:0]\nCOMMIT\n", f"line 2: '[0:0]' {NO_RULE}"),
     (
         f"# {INCOMPATIBLE}\n",
-        (
-            f'line 1: "{INCOMPATIBLE}": it has nft rules that iptables-save omits; '
-            "use `nft -j list ruleset` instead"
-        ),
+        (f'line 1: "{INCOMPATIBLE}": it has nft rules that iptables-save omits; use `nft -j list ruleset` instead'),
     ),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)
-def test_what_cannot_be_read_is_named_with_its_line(text: str, message: str) -> None:
+def test_parse_errors_name_the_line(text: str, message: str) -> None:
     with pytest.raises(CaptureError) as caught:
         read(text, 4)
     assert str(caught.value) == message
 
 
-def test_ipv4_is_refused_among_ipv6() -> None:
+def test_ipv4_address_in_ipv6_capture_is_rejected() -> None:
     with pytest.raises(CaptureError, match=r"'10\.0\.0\.1' is an IPv4 address in IPv6 rules"):
         read("*filter\n-A INPUT -s 10.0.0.1/32 -j DROP\nCOMMIT\n", 6)

@@ -1,4 +1,4 @@
-"""Every form of rule is loaded by the real programs, of both backends and families, and means what it should."""
+"""Every form of rule is loaded by the real programs of both backends and families, and parsed into the right steps."""
 
 import itertools
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def _numbered(forms: Iterable[Form]) -> list[tuple[str, Form]]:
 
 
 def _restore(forms: Iterable[Form]) -> str:
-    """Return restore's input: a chain for each form, which says what it is; OTHER can be gone to."""
+    """Return input of iptables-restore with one chain for each form, and chain OTHER as a jump target."""
     lines = []
     listed = _numbered(forms)
     for table in sorted({form.table for _, form in listed}):
@@ -40,7 +40,7 @@ def _check(rules: RuleSet, forms: Iterable[Form]) -> None:
 
 @pytest.mark.kernel
 @EVERYWHERE
-def test_what_the_programs_print_means_what_was_meant(version: IpVersion, backend: str) -> None:
+def test_printed_rules_have_the_expected_steps(version: IpVersion, backend: str) -> None:
     program = f"{PROGRAMS[version]}-{backend}"
     with namespace() as made:
         made.run([f"{program}-restore"], stdin=_restore(FORMS[version]))
@@ -49,8 +49,8 @@ def test_what_the_programs_print_means_what_was_meant(version: IpVersion, backen
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_what_they_are_given_means_the_same(version: IpVersion) -> None:
-    """Apart from the words of what is unknown, which they complete and put in another order."""
+def test_loaded_rules_have_the_expected_steps(version: IpVersion) -> None:
+    """Except for the text of unknown expressions, which the programs complete and reorder."""
     rules = read(_restore(FORMS[version]), version)
     plain = [form for form in FORMS[version] if "Unknown" not in repr(form.ways)]
     assert len(plain) > 60
@@ -76,7 +76,7 @@ add ports 80
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rules_of_sets(backend: str) -> None:
+def test_rules_that_match_sets(backend: str) -> None:
     with namespace() as made:
         made.run(["ipset", "restore"], stdin=SETS)
         made.run([f"iptables-{backend}-restore"], stdin=_restore(OF_SETS))

@@ -1,4 +1,4 @@
-"""What iptables-nft keeps is in nft's listing too, and is read once."""
+"""Tables of iptables-nft appear in the nft listing too, but are parsed only once."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def _table(family: str, table: str, base: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("family", "table", "base", "is_twice"),
+    ("family", "table", "base", "is_duplicate"),
     [
         ("ip", "nat", "PREROUTING", True),
         ("ip", "nat", "mine", False),  # somebody's own, beside iptables-legacy
@@ -30,26 +30,26 @@ def _table(family: str, table: str, base: str) -> list[dict[str, Any]]:
         ("inet", "nat", "PREROUTING", False),
     ],
 )
-def test_a_table_of_iptables_is_read_once(family: str, table: str, base: str, is_twice: bool) -> None:  # noqa: FBT001
+def test_iptables_table_is_parsed_once(family: str, table: str, base: str, is_duplicate: bool) -> None:  # noqa: FBT001
     listing = document(*_table(family, table, base), *_table("ip", "other", "PREROUTING")).encode()
     rules = read_capture(Capture({4: SAVED}, nftables=listing))[4]
     assert {"nat KUBE-SERVICES", "ip other KUBE-SERVICES"} < set(rules.chains)
-    assert (f"{family} {table} KUBE-SERVICES" in rules.chains) is not is_twice
-    assert (f"{family} {table} {base}" in {entry.chain for entry in rules.base_chains}) is not is_twice
+    assert (f"{family} {table} KUBE-SERVICES" in rules.chains) is not is_duplicate
+    assert (f"{family} {table} {base}" in {entry.chain for entry in rules.base_chains}) is not is_duplicate
     alone = read_capture(Capture(nftables=listing))[4]
     assert f"{family} {table} KUBE-SERVICES" in alone.chains
 
 
-def test_the_other_familys_save_says_nothing_of_this_one() -> None:
+def test_capture_of_the_other_family_does_not_hide_a_table() -> None:
     listing = document(*_table("ip", "nat", "PREROUTING")).encode()
     assert "ip nat KUBE-SERVICES" in read_capture(Capture({6: SAVED}, nftables=listing))[4].chains
 
 
 @pytest.mark.parametrize("name", ["nat KUBE-SERVICES", "ip nat KUBE-SERVICES", "ip6 filter KUBE-FORWARD"])
-def test_kube_proxys_chains_are_known_by_either_name(name: str) -> None:
+def test_kube_proxy_chains_are_recognised_by_both_names(name: str) -> None:
     assert is_owned_chain(name)
 
 
 @pytest.mark.parametrize("name", ["inet nat KUBE-SERVICES", "ip nat PREROUTING", "ip mine KUBE-SERVICES"])
-def test_others_are_not(name: str) -> None:
+def test_chains_of_others_are_not_recognised(name: str) -> None:
     assert not is_owned_chain(name)

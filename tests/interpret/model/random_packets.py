@@ -54,7 +54,7 @@ def _packets(objects: Sequence[Object], settings: Settings, family: Family) -> I
     for destination in dict.fromkeys(_frontends(objects, settings, family)):
         known = (*destination.endpoints, _STALE[family])
         remembering = [(source, remembered) for source in few for remembered in known]
-        # An endpoint that dials its Service, and has always been sent to itself.
+        # A hairpin: an endpoint connects to its own Service, and affinity remembers itself.
         itself = [(source, end) for source in sources for end in destination.endpoints if _host(end) == source[1]]
         for source, remembered in [*((source, None) for source in sources), *remembering, *itself]:
             yield from _packet(family, source, destination, remembered)

@@ -19,7 +19,7 @@ EXAMPLES = 60
 NOT_MODELLED = {"invalid packets", "forwarding rules", "health check ports"}
 """The model only covers first packets, on a node without rules of other programs."""
 
-RARE = {"another's cluster IP", "claims", "guard without endpoints"}
+RARE = {"another's cluster IP", "claims", "source ranges without endpoints"}
 """A few clusters in a hundred show these: another version of hypothesis may draw none of them."""
 
 PacketOutcomes = tuple[Packet, Outcome, Outcome]
@@ -43,17 +43,17 @@ def _reason(cluster: Cluster, packet: Packet, nftables: Outcome, iptables: Outco
     if verdicts == ("delivered", "delivered"):
         return _masquerade_reason(packet, nftables, iptables)
     if verdicts == ("rejected", "untouched"):
-        return "undefined port" if _is_cluster_ip(cluster, packet) else "own refusal"
+        return "undefined port" if _is_cluster_ip(cluster, packet) else "unrejected node packets"
     if verdicts == ("untouched", "delivered"):
         return "localhost" if packet.destination == LOOPBACK[4] else "every address"
     if verdicts == ("untouched", "dropped") and packet.destination.startswith("127.") and packet.source[:4] != "127.":
         return "localnet"
     others = {
         ("dropped", "untouched"): "unallocated address",
-        ("dropped", "rejected"): "guard without endpoints",
+        ("dropped", "rejected"): "source ranges without endpoints",
         ("dropped", "delivered"): "claims",
-        ("untouched", "rejected"): "refused everywhere",
-        ("untouched", "dropped"): "refused everywhere",
+        ("untouched", "rejected"): "NodePorts rejected everywhere",
+        ("untouched", "dropped"): "NodePorts rejected everywhere",
     }
     return others[verdicts]
 

@@ -36,7 +36,7 @@ NOT_MODELLED = {
 }
 """Packets that the model does not cover: scenario and destination, the reason, and their number."""
 
-PASSES_UNANSWERED = ("undefined port", "own refusal")
+PASSES_UNANSWERED = ("undefined port", "unrejected node packets")
 """Mode differences in which a missing answer is not a drop: no host has the address."""
 UNANSWERED_IN_ANY_CASE = {("changes", "$cluster.215:80", "iptables"), ("changes", "$cluster.222:80", "iptables")}
 """Packets to unallocated addresses: iptables mode does not drop them, but no host has the addresses either."""

@@ -1,4 +1,4 @@
-"""Captures of nft, made by nft: rules as text are loaded into a namespace's kernel, and listed as JSON."""
+"""Creates captures with nft: loads rules as text in a network namespace and lists them as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.support.lab.namespace import Namespace
 
 @contextmanager
 def fresh_namespace() -> Iterator[Namespace]:
-    """Give a namespace in which nothing is loaded."""
+    """Yield a namespace without rules."""
     namespace = Namespace.create("captures")
     try:
         yield namespace
@@ -20,18 +20,18 @@ def fresh_namespace() -> Iterator[Namespace]:
 
 
 def listed(namespace: Namespace, text: str) -> str:
-    """Load rules in place of all others, and return what nft lists."""
+    """Replace all rules by the given ones, and return the listing of nft."""
     namespace.run(["nft", "-f", "-"], stdin=f"flush ruleset\n{text}")
     return namespace.run(["nft", "-j", "list", "ruleset"]).stdout
 
 
 def document(*objects: dict[str, Any]) -> str:
-    """Return a listing of some objects."""
+    """Return a listing that contains the objects."""
     return json.dumps({"nftables": [{"metainfo": {"version": "1.1.3", "json_schema_version": 1}}, *objects]})
 
 
 def rule(*statements: Any, table: str = "t", family: str = "ip") -> str:
-    """Return a listing of one rule, as a version of nft that is not installed here may have it."""
+    """Return a listing of one rule, in a form that the installed version of nft may not produce."""
     of = {"family": family, "table": table}
     return document(
         {"table": {"family": family, "name": table, "handle": 1}},
@@ -42,6 +42,6 @@ def rule(*statements: Any, table: str = "t", family: str = "ip") -> str:
 
 
 def unknown(rules: RuleSet) -> list[str]:
-    """Return the rules that are not interpreted."""
+    """Return the text of the rules that are not interpreted."""
     found = (rule for chain in rules.chains.values() for rule in chain.rules)
     return [rule.text for rule in found if any(isinstance(step, Unknown) for step in rule.steps)]

@@ -1,7 +1,7 @@
-"""Tables that live beside a Service proxy's, in the forms that their programs give them; addresses are of our own.
+"""Tables of programs that run beside a Service proxy, as these programs create them; the addresses are examples.
 
 docker: dockerd 29 with its nftables backend. netavark: podman 5. firewalld: 2.x, two zones. flannel: with
-``EnableNFTables``. host: a firewall as distributions' examples have it, hardened a little.
+``EnableNFTables``. host: a firewall like the examples of distributions, with additional restrictions.
 """
 
 DOCKER = """

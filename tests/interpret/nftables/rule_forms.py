@@ -1,4 +1,4 @@
-"""Forms of rules as nft's text, each with the steps of the rules that it becomes in IPv4; and what they refer to."""
+"""Forms of nft rules, each with the steps of the IPv4 rules that it is parsed into; and the sets and maps they use."""
 
 from fractions import Fraction
 from ipaddress import ip_address, ip_network
@@ -87,7 +87,7 @@ table inet t {
 
 
 class Form(NamedTuple):
-    """A rule as nft's text, and the steps of the rules that it becomes in IPv4."""
+    """An nft rule as text, and the steps of the IPv4 rules that it is parsed into."""
 
     text: str
     rules: tuple[tuple[Step, ...], ...]
@@ -386,7 +386,7 @@ PLACED = [(hook, form) for hook, forms in CHAINS.items() for form in forms]
 
 
 def chain(at: int) -> str:
-    """Return the chain of one form; nft must know that it is reached from the hook that the form is for."""
+    """Return the chain of one form; nft checks that it is reachable from the hook that the form requires."""
     hook, form = PLACED[at]
     kind, _, point, *_ = hook.split()
     return f"chain c{at} {{ type {kind} hook {point} priority {at}; {form.text}\n}}"

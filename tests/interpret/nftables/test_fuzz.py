@@ -1,4 +1,4 @@
-"""Whatever is done to a capture, it is read, or refused with a CaptureError: never another exception."""
+"""Any mutated capture is either parsed or rejected with a CaptureError, never with another exception."""
 
 import json
 import random
@@ -42,7 +42,7 @@ def _read(capture: bytes | str) -> None:
 
 @pytest.mark.kernel
 def test_mutated_captures(captures: list[str]) -> None:
-    """Values are replaced, objects vanish or come twice, bytes are changed, ends are cut off."""
+    """Mutations replace values, remove or repeat objects, change bytes and truncate the text."""
     chance = random.Random(6)  # noqa: S311 - it is to be the same each time
     parsed = [json.loads(capture)["nftables"] for capture in captures]
     for _ in range(ROUNDS):
@@ -56,7 +56,7 @@ def test_mutated_captures(captures: list[str]) -> None:
 
 
 def _part(chance: random.Random, objects: list[Any]) -> list[Any]:
-    """Return a capture with few of its rules, which are what the reading takes time for."""
+    """Return a capture with only a few of its rules, so that parsing is fast."""
     rules = [at for at, item in enumerate(objects) if "rule" in item]
     kept = set(chance.sample(rules, min(len(rules), 8)))
     return [item for at, item in enumerate(objects) if "rule" not in item or at in kept]
@@ -110,13 +110,13 @@ _STATEMENTS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_STATEMENTS, max_size=4))
-def test_invented_rules(statements: list[Any]) -> None:
-    """Forms that look like nft's, and are not."""
+def test_random_statements(statements: list[Any]) -> None:
+    """Statements similar to nft's, with random contents."""
     _read(rule(*statements, {"accept": None}))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60) | st.text(max_size=60))
-def test_anything(capture: bytes | str) -> None:
-    """What is no capture at all."""
+def test_random_input(capture: bytes | str) -> None:
+    """Arbitrary bytes and text."""
     _read(capture)

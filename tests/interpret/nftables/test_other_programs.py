@@ -1,4 +1,4 @@
-"""Tables of other programs, and of proxies for Services, are read without a rule that is not interpreted."""
+"""All rules in tables of other programs and of Service proxies are interpreted."""
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -46,13 +46,13 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("name", NEIGHBOURS)
-def test_a_neighbours_table_is_interpreted(namespace: Namespace, name: str, version: IpVersion) -> None:
-    """In both families, all of it: a new connection begins with SYN, and no flag of later packets is asked for."""
+def test_table_of_another_program_is_interpreted(namespace: Namespace, name: str, version: IpVersion) -> None:
+    """In both families, including TCP flags: a new connection starts with SYN, and no rule matches later flags."""
     assert unknown(read(listed(namespace, NEIGHBOURS[name]), version)) == []
 
 
-def test_neighbours_together_keep_apart(namespace: Namespace) -> None:
-    """All tables at once, in the order of the listing; bridges and devices are nobody's business here."""
+def test_tables_of_other_programs_do_not_interfere(namespace: Namespace) -> None:
+    """All tables in one listing, in its order; the bridge and netdev families are ignored."""
     rules = read(listed(namespace, "".join(NEIGHBOURS.values())), 4)
     assert {base.chain.rpartition(" ")[0] for base in rules.base_chains} == {
         "ip docker-bridges", "inet netavark", "inet firewalld", "ip flannel-ipv4", "inet filter",
@@ -64,7 +64,7 @@ def test_neighbours_together_keep_apart(namespace: Namespace) -> None:
 
 
 def _of_1_33(lines: str) -> str:
-    """Return 1.35's layout as 1.33 has it: other base chains, and the port beside the cluster IP."""
+    """Return the layout of kube-proxy 1.35 with the base chains and the key order of 1.33."""
     for later, first in _FIRST_PRIORITIES:
         lines = lines.replace(later, first)
     return lines
@@ -78,10 +78,10 @@ def _as_it_is(lines: str) -> str:
 @pytest.mark.parametrize(("peer", "changed"), [
     ("kube-proxy 1.36", _as_it_is), ("kube-proxy 1.35", _as_it_is), ("kube-proxy 1.35", _of_1_33),
 ], ids=["1.36", "1.35", "1.33"])  # fmt: skip
-def test_kube_proxys_layouts_are_interpreted(
+def test_kube_proxy_layouts_are_interpreted(
     namespace: Namespace, peer: str, changed: Callable[[str], str], shape: Shape
 ) -> None:
-    """All rules of kube-proxy's table, of each version that has another layout."""
+    """All rules of kube-proxy's table, for each version with a different layout."""
     lines = "\n".join(PEERS[peer].layout().load(Cluster(shape)))
     rules = read(listed(namespace, changed(lines)), 4)
     assert unknown(rules) == []
@@ -90,7 +90,7 @@ def test_kube_proxys_layouts_are_interpreted(
 
 
 def _check_frontends(rules: RuleSet, shape: Shape) -> None:
-    """Each Service's cluster IP leads to a chain that is there."""
+    """Each cluster IP leads to an existing chain."""
     frontends = rules.collections["ip kube-proxy service-ips"].elements
     inside = [element for element in frontends if element.key[0] >> 16 == 0x0A60]  # type: ignore[operator]
     assert len(inside) == shape.services
@@ -100,8 +100,8 @@ def _check_frontends(rules: RuleSet, shape: Shape) -> None:
         assert element.comment.startswith("bench/service-")
 
 
-def test_affinity_is_remembered(namespace: Namespace) -> None:
-    """The set of each endpoint, with its timeout, though libnftables 1.0.6 does not call it dynamic."""
+def test_affinity_sets_are_dynamic(namespace: Namespace) -> None:
+    """The set of each endpoint is dynamic and has a timeout, although libnftables 1.0.6 does not list it as dynamic."""
     rules = read(listed(namespace, "\n".join(PEERS["kube-proxy 1.36"].layout().load(Cluster(STICKY)))), 4)
     remembering = [found for found in rules.collections.values() if found.is_dynamic]
     assert len(remembering) == 6
@@ -109,8 +109,8 @@ def test_affinity_is_remembered(namespace: Namespace) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_knfts_own_table_is_interpreted(version: IpVersion) -> None:
-    """After a sync of plain, local, sticky and guarded Services, and of one without endpoints."""
+def test_knft_table_is_interpreted(version: IpVersion) -> None:
+    """After a sync of plain, policy Local, sticky and source-restricted Services, and of one without endpoints."""
     with fresh_namespace() as own, own.entered():
         harness = KernelHarness(own)
         sticky: dict[str, Any] = {"sessionAffinity": "ClientIP"}
@@ -144,8 +144,8 @@ def test_knfts_own_table_is_interpreted(version: IpVersion) -> None:
     assert named <= rules.collections.keys()
 
 
-def test_a_new_client_of_knfts_is_remembered_with_the_endpoint_that_it_gets() -> None:
-    """In one set, under an index that is drawn: each as likely, with a gap between them too, and kept from then on."""
+def test_knft_adds_an_affinity_entry_for_a_new_client() -> None:
+    """The entry holds a random index: endpoints are equally likely, even with gaps, and stay selected afterwards."""
     with fresh_namespace() as own, own.entered():
         harness = KernelHarness(own)
         for numbers in ((6, 7, 8, 9), (6, 8, 9)):

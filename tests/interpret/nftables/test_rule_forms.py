@@ -1,4 +1,4 @@
-"""Each form of rule, loaded by nft into a real kernel, listed, and read: the steps are those that the form means."""
+"""Each form of rule is loaded into a kernel, listed by nft, and parsed into the expected steps."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kernel
 
 @pytest.fixture(scope="module")
 def rules() -> Iterator[RuleSet]:
-    """Every form in a chain of its own, read back in IPv4."""
+    """The rules parsed from a listing that has every form in a chain of its own."""
     with fresh_namespace() as namespace:
         yield read(listed(namespace, "\n".join((CONTAINERS, *map(chain, range(len(PLACED))), "}"))), 4)
 
@@ -30,8 +30,8 @@ def _as_expected(step: Step, expected: Step, here: str) -> bool:
 
 
 @pytest.mark.parametrize("at", range(len(PLACED)), ids=[form.text for _, form in PLACED])
-def test_a_form_becomes_the_steps_that_it_means(rules: RuleSet, at: int) -> None:
-    """Rules that it becomes are in the order of the listing, which is nft's."""
+def test_form_is_parsed_into_the_expected_steps(rules: RuleSet, at: int) -> None:
+    """A form that nft splits into several rules has them in the order of the listing."""
     found, expected = rules.chains[f"inet t c{at}"].rules, PLACED[at][1].rules
     handle = found[0].text.rpartition(" ")[2]
     assert len(found) == len(expected), found

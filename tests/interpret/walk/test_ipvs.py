@@ -54,8 +54,8 @@ def test_hooks_of_packets_that_ipvs_sends(packets: PacketClass, server: VirtualS
 
 @pytest.mark.parametrize("packets", [from_outside(), established(from_outside())], ids=["new", "established"])
 def test_input_filter_runs_before_ipvs(packets: PacketClass) -> None:
-    dialled = Within(Field.DESTINATION, single(FRONTEND))
-    rules = rule_set(base("input", (dialled, DROP)), servers=(SERVER,), bound=BOUND)
+    to_frontend = Within(Field.DESTINATION, single(FRONTEND))
+    rules = rule_set(base("input", (to_frontend, DROP)), servers=(SERVER,), bound=BOUND)
     assert outcome(rules, packets).disposition is Disposition.DROPPED
 
 
@@ -156,7 +156,7 @@ def test_kernel_selects_an_ipvs_address_as_its_own_source(
 
 @pytest.mark.parametrize("is_source_selected", [True, False])
 def test_each_packet_of_a_class_to_an_ipvs_address_has_the_outcome_of_the_class(*, is_source_selected: bool) -> None:
-    """The walk used to derive the kernel's choice from the sources, so a class fared unlike its packets."""
+    """The walk derived the kernel's choice from the sources, so parts of a class had other outcomes."""
     chains = (chain(name) for name in ("one", "two", "three"))
     rules = rule_set(chains=chains, bound=single(2))
     sources = ranges([(0, 2)])
