@@ -40,9 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_LibraryCheck(), "library-check")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name sets by their sorted elements: workers have to collect equal names, and the order of a set varies."""
+    if isinstance(val, set | frozenset):
+        return "{" + ", ".join(sorted(map(str, val))) + "}"
+    return None
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail a run that skipped a test (a kernel test that cannot run has not passed) or that loaded libnftables."""
-    check: _LibraryCheck = session.config.pluginmanager.get_plugin("library-check")
+    check = session.config.pluginmanager.get_plugin("library-check")
+    assert isinstance(check, _LibraryCheck)
     check.is_loaded |= "nftables" in sys.modules
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["has_libnftables"] = check.is_loaded

@@ -161,7 +161,9 @@ def test_repeated_rollouts_reuse_indexes(namespace: Namespace, *, restarted: boo
 
 
 @pytest.mark.parametrize(
-    ("external", "prepared"), [({}, set()), ({"node_port": 30080}, {"external", "cluster", "cluster-known"})], ids=str
+    ("external", "prepared"),
+    [({}, set()), ({"node_port": 30080}, {"external", "cluster", "cluster-known"})],
+    ids=["cluster IP only", "with a NodePort"],
 )
 def test_new_chains_are_sent_first_if_goto_verdicts_lead_to_them(
     namespace: Namespace, external: dict[str, Any], prepared: set[str]
