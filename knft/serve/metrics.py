@@ -211,7 +211,7 @@ class SyncMetrics:
         )
         self.contested = gauge("knft_contested_frontends", "Claims of an address and port that another Service owns")
         self.orphaned = gauge(
-            "knft_orphaned_objects", "1 while the table contains stale objects that the kernel refuses to delete"
+            "knft_removal_refused", "1 while the table contains stale objects that the kernel refuses to delete"
         )
 
 

@@ -65,7 +65,7 @@ KNFT_METRICS = {
     "knft_service_ports": ExpectedMetric("gauge", BY_FAMILY),
     "knft_quarantined_service_ports": ExpectedMetric("gauge", BY_FAMILY),
     "knft_contested_frontends": ExpectedMetric("gauge", BY_FAMILY),
-    "knft_orphaned_objects": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_removal_refused": ExpectedMetric("gauge", BY_FAMILY),
     "knft_foreign_changes_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_audit_differences_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_libnftables_starts_total": ExpectedMetric("counter"),

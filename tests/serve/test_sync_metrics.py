@@ -125,7 +125,7 @@ def test_failed_syncs(node: MonitoredNode) -> None:
     assert value(node, name, V4) == 2
 
 
-@changes_metrics(f"{RULES}nftables_cleanup_failures_total", "knft_orphaned_objects")
+@changes_metrics(f"{RULES}nftables_cleanup_failures_total", "knft_removal_refused")
 def test_orphaned_objects(node: MonitoredNode) -> None:
     """Each refusal counts once, however many syncs find the orphans."""
     name = f"{RULES}nftables_cleanup_failures_total"
@@ -135,18 +135,18 @@ def test_orphaned_objects(node: MonitoredNode) -> None:
     node.apply_and_sync()
     assert (
         value(node, name, V4),
-        value(node, "knft_orphaned_objects", V4),
-        value(node, "knft_orphaned_objects", V6),
+        value(node, "knft_removal_refused", V4),
+        value(node, "knft_removal_refused", V6),
     ) == (1, 1, 0)
     node.apply_and_sync(*slices("web", [1]))
     assert value(node, name, V4) == 1
     node.timer.now += 40
     node.apply_and_sync()
-    assert (value(node, name, V4), value(node, "knft_orphaned_objects", V4)) == (2, 1)
+    assert (value(node, name, V4), value(node, "knft_removal_refused", V4)) == (2, 1)
     node.ports[V4].stop_failing()
     node.timer.now += 4000
     node.apply_and_sync()
-    assert (value(node, name, V4), value(node, "knft_orphaned_objects", V4)) == (2, 0)
+    assert (value(node, name, V4), value(node, "knft_removal_refused", V4)) == (2, 0)
 
 
 def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) -> None:
