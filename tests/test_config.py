@@ -1,4 +1,4 @@
-"""Flags: what each text means, and what is said where it means nothing."""
+"""Parsing of flags, and the messages for invalid values."""
 
 import re
 from collections.abc import Callable
@@ -41,7 +41,7 @@ DURATIONS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), DURATIONS.items())
-def test_durations_are_written_as_in_go(text: str, expected: float) -> None:
+def test_durations_are_parsed_as_in_go(text: str, expected: float) -> None:
     assert pytest.approx(expected) == parse_seconds("--sync-period", text)
 
 
@@ -68,7 +68,7 @@ def test_durations_are_written_as_in_go(text: str, expected: float) -> None:
         "inf",
     ],
 )
-def test_what_is_no_duration_is_refused_by_flag_and_text(text: str) -> None:
+def test_invalid_duration_error_names_flag_and_text(text: str) -> None:
     expected = f"--sync-period: {text!r} is not a duration; write it as in 1s, 500ms or 1m30s"
     with pytest.raises(UsageError) as raised:
         parse_seconds("--sync-period", text)
@@ -115,7 +115,7 @@ GOOD = {
 
 
 @parametrize_rows(GOOD)
-def test_lists_are_canonical_and_in_the_order_given(row: Good) -> None:
+def test_lists_are_canonical_and_keep_their_order(row: Good) -> None:
     assert row.expected == row.parse("--flag", row.given)
 
 
@@ -161,7 +161,7 @@ BAD = {
 
 
 @parametrize_rows(BAD)
-def test_what_cannot_be_meant_is_refused_by_flag_and_text(row: Bad) -> None:
+def test_invalid_value_error_names_flag_and_text(row: Bad) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {row.message}")):
         row.parse("--some-flag", row.given)
 
@@ -189,17 +189,17 @@ NODE_PORTS = {
 
 
 @parametrize_rows(NODE_PORTS)
-def test_nodeport_addresses_of_each_family(row: NodePorts) -> None:
+def test_nodeport_addresses_by_family(row: NodePorts) -> None:
     config = Config("node-1", nodeport_addresses=row.given)
     found = [(config.nodeport_cidrs(family), config.nodeports_on_all_addresses(family)) for family in Family]
     assert [row.ipv4, row.ipv6] == found
 
 
-def test_the_cluster_cidr_is_that_of_the_family_if_there_is_one() -> None:
+def test_cluster_cidr_by_family() -> None:
     config = Config("node-1", cluster_cidrs=("10.244.0.0/16",))
     assert [config.cluster_cidr(family) for family in Family] == ["10.244.0.0/16", None]
 
 
 @pytest.mark.parametrize(("bit", "expected"), [(0, 0x1), (14, 0x4000), (31, 0x80000000)])
-def test_the_masquerade_mark_is_the_bit(bit: int, expected: int) -> None:
+def test_masquerade_mark_has_the_bit_set(bit: int, expected: int) -> None:
     assert expected == Config("node-1", masquerade_bit=bit).masquerade_mark

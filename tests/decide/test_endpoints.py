@@ -1,4 +1,4 @@
-"""Which endpoints each kind of traffic may reach: behaviour.md B, and every row of K.1."""
+"""Selection of endpoints by kind of traffic (docs/behaviour/endpoints.md)."""
 
 from typing import NamedTuple
 
@@ -130,32 +130,32 @@ def _check(row: Row) -> None:
 
 
 @parametrize_rows(HINTS)
-def test_zone_hints_choose_endpoints_of_this_zone_where_they_are_complete(row: Row) -> None:
+def test_complete_zone_hints_select_endpoints_of_the_zone(row: Row) -> None:
     _check(row)
 
 
 @parametrize_rows(POLICIES)
-def test_policies_choose_between_all_endpoints_and_those_on_this_node(row: Row) -> None:
+def test_policies_select_cluster_or_local_endpoints(row: Row) -> None:
     _check(row)
 
 
 @parametrize_rows(NODE_HINTS)
-def test_node_hints_come_before_zone_hints(row: Row) -> None:
+def test_node_hints_take_precedence_over_zone_hints(row: Row) -> None:
     _check(row)
 
 
 @parametrize_rows(STEPS)
-def test_each_step_of_the_choice(row: Row) -> None:
+def test_each_step_of_the_selection(row: Row) -> None:
     _check(row)
 
 
 @pytest.mark.parametrize("zone", ["", "zone-a"], ids=["no zone", "zone-a"])
-def test_endpoints_without_hints_are_the_same_in_every_zone(zone: str) -> None:
+def test_zone_is_irrelevant_without_hints(zone: str) -> None:
     found = categorize_endpoints(endpoints(".1 R, .2 LR, .3"), CLUSTER, NODE, zone)
     assert _octets(found) == (".1 .2", "", ".1 .2", True)
 
 
-def test_an_endpoint_keeps_all_that_is_known_of_it() -> None:
+def test_selected_endpoints_keep_all_fields() -> None:
     given = endpoints(".3 a @node-1 LRS, .4 a @node-1 LRST")
     assert CategorizedEndpoints(given, given, given, has_any_endpoints=True) == categorize_endpoints(
         given, EXTERNAL_LOCAL, NODE, "zone-a"

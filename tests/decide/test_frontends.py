@@ -1,4 +1,4 @@
-"""Who owns a frontend that several Services claim, and what happens when one of them goes."""
+"""Ownership of contested frontends (docs/behaviour/ownership.md)."""
 
 from random import Random
 from typing import NamedTuple
@@ -69,7 +69,7 @@ CLAIMS = {
 
 
 @parametrize_rows(CLAIMS)
-def test_a_service_port_claims_each_frontend_once_as_the_strongest_kind(row: Claims) -> None:
+def test_duplicate_claims_keep_the_strongest_kind(row: Claims) -> None:
     assert row.expected == claimed_frontends(row.port)
 
 
@@ -131,7 +131,7 @@ CONTESTS = {
 
 
 @parametrize_rows(CONTESTS)
-def test_kind_comes_before_age_and_age_before_name(row: Contest) -> None:
+def test_owner_is_chosen_by_kind_then_age_then_name(row: Contest) -> None:
     """The loser keeps what nobody else claims; who came first to the ledger does not matter."""
     asked = {A: row.a, B: row.b}
     claims = {name: claimed_frontends(port) for name, port in asked.items()}
@@ -148,7 +148,7 @@ def test_kind_comes_before_age_and_age_before_name(row: Contest) -> None:
         assert expected == {name: ledger.owned_by(name) for name in asked}
 
 
-def test_the_loser_gets_the_frontend_when_the_winner_goes() -> None:
+def test_losing_claim_gets_the_frontend_of_a_deleted_owner() -> None:
     ledger = FrontendClaims()
     ledger.claim(A, _asking(EXTERNAL, cluster_ip=OWN_A))
     assert ledger.claim(B, _asking(CLUSTER)) == {A, B}
@@ -158,7 +158,7 @@ def test_the_loser_gets_the_frontend_when_the_winner_goes() -> None:
     assert ledger.losing_claims() == ()
 
 
-def test_the_next_in_rank_gets_it_and_the_last_keeps_waiting() -> None:
+def test_next_claim_by_rank_gets_the_frontend() -> None:
     ledger = FrontendClaims()
     for name, kind in ((C, EXTERNAL), (B, BALANCED), (A, CLUSTER)):
         ledger.claim(name, _asking(kind, cluster_ip=f"10.96.0.{ord(name.name)}"))
@@ -210,14 +210,14 @@ AFFECTED = {
 
 
 @parametrize_rows(AFFECTED)
-def test_a_claim_tells_who_gains_or_loses_by_it(row: Affected) -> None:
+def test_claim_returns_service_ports_that_gain_or_lose(row: Affected) -> None:
     ledger = FrontendClaims()
     ledger.claim(A, row.a)
     ledger.claim(B, row.b)
     assert row.expected == ledger.claim(A, row.then)
 
 
-def test_two_ports_of_one_service_that_claim_the_same_settle_by_name_and_lose_to_nobody() -> None:
+def test_ports_of_one_service_do_not_contest_a_frontend() -> None:
     """The Service has what it asks for; one of its ports says the same twice."""
     ledger = FrontendClaims()
     first, second = port_name("a"), port_name("b")
@@ -227,7 +227,7 @@ def test_two_ports_of_one_service_that_claim_the_same_settle_by_name_and_lose_to
     assert ledger.losing_claims() == ()
 
 
-def test_nobody_has_lost_where_nobody_contests() -> None:
+def test_uncontested_frontends_have_no_losing_claims() -> None:
     ledger = FrontendClaims()
     ledger.claim(A, _asking(NODE_PORT, cluster_ip=OWN_A))
     ledger.claim(B, _asking(EXTERNAL, cluster_ip=OWN_B))
@@ -235,7 +235,7 @@ def test_nobody_has_lost_where_nobody_contests() -> None:
     assert ledger.owned_by(C) == ()
 
 
-def test_every_claim_that_is_not_fulfilled_is_reported_with_its_winner() -> None:
+def test_every_losing_claim_names_the_owner() -> None:
     ledger = FrontendClaims()
     ledger.claim(C, _asking(EXTERNAL, cluster_ip=OWN_A))
     ledger.claim(B, ServicePort(OWN_B, 80, "TCP", 30080, (SHARED,), creation_timestamp=YOUNG))
@@ -309,7 +309,7 @@ def test_any_history_ends_with_the_owners_of_its_last_claims(
 
 @steady
 @given(st.dictionaries(_names, _ports))
-def test_a_claim_is_lost_where_another_service_holds_it(claims: dict[ServicePortName, ServicePort]) -> None:
+def test_claims_to_frontends_of_other_services_lose(claims: dict[ServicePortName, ServicePort]) -> None:
     ledger = FrontendClaims()
     for name, port in claims.items():
         ledger.claim(name, port)

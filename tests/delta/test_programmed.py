@@ -130,12 +130,12 @@ DELTAS = {
 
 
 @parametrize_rows(DELTAS)
-def test_the_difference_names_each_element_that_differs(row: Delta) -> None:
+def test_diff_contains_each_changed_element(row: Delta) -> None:
     assert ContentsDiff(row.removed, row.added) == diff_contents(row.old, row.new)
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 5000])
-def test_one_target_replaced_is_one_element_removed_and_one_added_whatever_the_size(size: int) -> None:
+def test_replaced_target_changes_one_element_of_any_array(size: int) -> None:
     targets: list[Target | None] = [(f"10.244.{index >> 8}.{index & 255}", 80) for index in range(size)]
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"web": _contents(None, {ARRAY: tuple(targets)})})
@@ -176,27 +176,27 @@ SHARINGS = {
 
 
 @parametrize_rows(SHARINGS)
-def test_a_shared_member_comes_with_its_first_owner_and_goes_with_its_last(row: Sharing) -> None:
+def test_shared_member_is_removed_with_its_last_owner(row: Sharing) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply(dict.fromkeys(row.holders, SHARED))
     assert row.expected == programmed.diff(row.wanted)
 
 
-def test_an_entry_that_is_handed_over_is_not_sent_again() -> None:
+def test_entry_that_changes_owner_is_not_sent_again() -> None:
     """A frontend that another Service port takes over with the same verdict."""
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"a": _contents({FRONTEND: _entry("a")})})
     assert programmed.diff({"a": None, "b": _contents({FRONTEND: _entry("a")})}) == NO_CHANGES
 
 
-def test_a_comparison_notes_nothing() -> None:
+def test_diff_does_not_change_the_programmed_contents() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     assert programmed.diff({"a": SHARED}) == ADDED
     assert programmed.diff({"a": SHARED}) == ADDED
     assert programmed.all_contents() == Contents.empty()
 
 
-def test_owned_chains_are_written_when_they_differ_and_unwanted_when_nobody_owns_them() -> None:
+def test_owned_chains_are_written_if_changed_and_emptied_without_owner() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     old, new = Chain("sticky-1-cluster"), Chain("sticky-1-cluster", (Rule((Drop(),)),))
     kept, gone = Chain("sticky-1-local"), Chain("sticky-1-endpoint-0")
@@ -205,7 +205,7 @@ def test_owned_chains_are_written_when_they_differ_and_unwanted_when_nobody_owns
     assert changes == ContentsDiff({}, {}, (new,), ("sticky-1-endpoint-0",))
 
 
-def test_an_unwanted_chain_waits_to_be_deleted_unless_it_is_wanted_again() -> None:
+def test_emptied_chain_waits_for_deletion_unless_written_again() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.record_emptied(ContentsDiff({}, {}, (), ("a", "b", "c")), 5.0)
     programmed.record_emptied(ContentsDiff({}, {}, (Chain("b"),)), 6.0)
@@ -213,7 +213,7 @@ def test_an_unwanted_chain_waits_to_be_deleted_unless_it_is_wanted_again() -> No
     assert programmed.emptied_chains == {"a": EmptiedChain(5.0)}
 
 
-def test_an_unwanted_chain_that_cannot_be_deleted_waits_longer_and_longer() -> None:
+def test_refused_deletion_of_a_chain_backs_off() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.record_emptied(ContentsDiff({}, {}, (), ("a",)), 5.0)
     programmed.record_kept(["a", "b"], 6.1)
@@ -223,7 +223,7 @@ def test_an_unwanted_chain_that_cannot_be_deleted_waits_longer_and_longer() -> N
     assert programmed.emptied_chains["a"].deletable_at == 7.0 + MAX_DELAY_SECONDS
 
 
-def test_contents_of_owners_are_joined_and_those_of_nobody_are_empty() -> None:
+def test_contents_of_owners_are_merged() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"a": SHARED, "b": _contents({FRONTEND: _entry("a")}, {ARRAY: (ONE,)}, (OTHER,))})
     expected = _contents({FRONTEND: _entry("a")}, {ARRAY: (ONE,)}, (HAIRPIN, OTHER))
@@ -266,7 +266,7 @@ def _held(found: Wanted) -> tuple[Kernel, ProgrammedContents[str]]:
 
 @steady
 @given(_found, st.lists(_step, max_size=6))
-def test_any_history_leaves_the_union_of_what_the_owners_want(found: Wanted, history: list[Wanted]) -> None:
+def test_any_history_leaves_the_union_of_the_desired_contents(found: Wanted, history: list[Wanted]) -> None:
     """And nothing that is not there is removed, and nothing that is there is added: the kernel would refuse it."""
     kernel, programmed = _held(found)
     owners = dict(found)
@@ -280,7 +280,7 @@ def test_any_history_leaves_the_union_of_what_the_owners_want(found: Wanted, his
 
 @steady
 @given(_step, _handover)
-def test_owners_that_swap_what_they_hold_change_nothing(held: Wanted, order: list[str]) -> None:
+def test_owners_that_swap_contents_cause_no_change(held: Wanted, order: list[str]) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply(held)
     swapped = {new: held.get(old) for old, new in zip(_OWNERS, order, strict=True)}
@@ -289,7 +289,7 @@ def test_owners_that_swap_what_they_hold_change_nothing(held: Wanted, order: lis
 
 @steady
 @given(_found, _step)
-def test_only_what_differs_is_sent(before: Wanted, after: Wanted) -> None:
+def test_only_differences_are_sent(before: Wanted, after: Wanted) -> None:
     kernel, programmed = _held(before)
     old, changes = kernel.elements, programmed.diff(after)
     new = _union(before | after)

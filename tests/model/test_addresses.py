@@ -1,4 +1,4 @@
-"""Addresses as text: what is told quickly is what is told slowly."""
+"""The fast checks of addresses agree with the slow ones."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ OCTET = some.one_of(some.sampled_from([0, 10, 127, 169, 192, 223, 224, 254, 255]
 
 
 @given(some.tuples(OCTET, OCTET, OCTET, OCTET))
-def test_what_is_ordinary_is_canonical_and_has_no_special_use(octets: tuple[int, ...]) -> None:
+def test_ordinary_address_is_canonical_without_special_use(octets: tuple[int, ...]) -> None:
     text = ".".join(map(str, octets))
     if are_ordinary_ipv4([text]):
         assert parse_address(text) is not None
@@ -22,6 +22,6 @@ def test_what_is_ordinary_is_canonical_and_has_no_special_use(octets: tuple[int,
 @pytest.mark.parametrize(
     "text", ["", " ", "01.2.3.4", "1.2.3", "1.2.3.4 ", "1.2.3.4\n", "1.2.3.4 5.6.7.8", "1.2.3.256", "::1", "x"]
 )
-def test_what_is_no_canonical_address_is_not_ordinary(text: str) -> None:
+def test_non_canonical_address_is_not_ordinary(text: str) -> None:
     assert are_ordinary_ipv4(["10.0.0.1"])
     assert not are_ordinary_ipv4(["10.0.0.1", text])

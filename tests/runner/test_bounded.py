@@ -1,4 +1,4 @@
-"""When to sync: behaviour.md J.1 and K.2, against a clock that the test holds, and once against the machine's."""
+"""The BoundedFrequencyRunner on a fake clock, and once on the monotonic clock (docs/behaviour/node.md#runner)."""
 
 import threading
 from typing import NamedTuple
@@ -75,17 +75,17 @@ def _starts(row: Row) -> tuple[float, ...]:
 
 
 @parametrize_rows(MAIN)
-def test_it_runs_when_asked_but_not_too_often_and_by_itself_but_not_too_rarely(row: Row) -> None:
+def test_runs_respect_minimum_and_maximum_intervals(row: Row) -> None:
     assert row.starts == _starts(row)
 
 
 @parametrize_rows(RETRIES)
-def test_it_tries_again_after_a_failure(row: Row) -> None:
+def test_failed_run_is_retried(row: Row) -> None:
     assert row.starts == _starts(row)
 
 
 @pytest.mark.parametrize("requests", [1, 3], ids=["one", "three"])
-def test_requests_during_a_run_cause_exactly_one_more(requests: int) -> None:
+def test_requests_during_a_run_cause_one_more_run(requests: int) -> None:
     def during(number: int) -> None:
         for _ in range(requests if number == 0 else 0):
             held.runner.request()
@@ -98,7 +98,7 @@ def test_requests_during_a_run_cause_exactly_one_more(requests: int) -> None:
     assert held.starts == [0, 3]
 
 
-def test_a_request_during_a_failing_run_comes_before_the_retry() -> None:
+def test_request_during_failing_run_precedes_retry() -> None:
     held = RunnerThread(USUAL, failing=(0,), during=lambda number: held.runner.request() if number == 0 else None)
     held.start()
     held.request_at(0)
@@ -108,7 +108,7 @@ def test_a_request_during_a_failing_run_comes_before_the_retry() -> None:
 
 
 @pytest.mark.parametrize(("jitter", "second"), [(0.0, 5), (0.5, 5.5), (1.0, 6)])
-def test_a_retry_is_put_off_by_up_to_a_fifth(jitter: float, second: float) -> None:
+def test_jitter_delays_a_retry_by_up_to_a_fifth(jitter: float, second: float) -> None:
     """Nodes that fail together do not try again together; a success is not put off."""
     held = RunnerThread(USUAL, failing=(0,), jitter=lambda: jitter)
     held.start()
@@ -119,7 +119,7 @@ def test_a_retry_is_put_off_by_up_to_a_fifth(jitter: float, second: float) -> No
 
 
 @pytest.mark.parametrize(("within", "starts"), [(3, [0, 3, 13]), (0.5, [0, 1, 11]), (30, [0, 10, 20])])
-def test_a_run_may_ask_for_the_next_one_within_some_time(within: float, starts: list[float]) -> None:
+def test_run_can_request_the_next_one_within_a_time(within: float, starts: list[float]) -> None:
     """Not before the minimum, and never later than without asking; it counts once."""
     held = RunnerThread(USUAL, during=lambda number: held.runner.request_within(within) if number == 0 else None)
     held.start()
@@ -146,7 +146,7 @@ STOPS = {
 
 
 @parametrize_rows(STOPS)
-def test_a_stop_ends_the_loop_without_another_run(row: Stop) -> None:
+def test_stop_ends_the_loop_without_another_run(row: Stop) -> None:
     held = RunnerThread(USUAL)
     held.start()
     held.request_at(*row.requests)
@@ -156,7 +156,7 @@ def test_a_stop_ends_the_loop_without_another_run(row: Stop) -> None:
     assert row.starts == tuple(held.starts)
 
 
-def test_a_stop_during_a_run_lets_it_end_and_is_the_last() -> None:
+def test_stop_during_a_run_lets_it_finish() -> None:
     held = RunnerThread(USUAL, duration=2, during=lambda _: held.runner.stop())
     held.start()
     held.request_at(0)
@@ -164,7 +164,7 @@ def test_a_stop_during_a_run_lets_it_end_and_is_the_last() -> None:
     assert held.starts == [0]
 
 
-def test_a_stop_before_the_loop_leaves_it_nothing_to_do() -> None:
+def test_stop_before_the_loop_prevents_all_runs() -> None:
     held = RunnerThread(USUAL)
     held.runner.request()
     held.runner.stop()
@@ -189,7 +189,7 @@ class _StopsBehindTheBack(threading.Event):
         return before
 
 
-def test_a_stop_between_two_statements_of_the_loop_is_not_lost() -> None:
+def test_stop_between_any_two_statements_of_the_loop_is_noticed() -> None:
     """Otherwise the process ends as late as the longest pause, which may be an hour."""
     held = RunnerThread(USUAL)
     held.runner._stop = _StopsBehindTheBack(held.runner)
@@ -199,7 +199,7 @@ def test_a_stop_between_two_statements_of_the_loop_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 10])
-def test_a_maximum_may_be_no_less_than_the_minimum(minimum: float) -> None:
+def test_maximum_less_than_minimum_is_refused(minimum: float) -> None:
     assert Intervals(minimum, 5, 10).minimum == minimum
     with pytest.raises(ValueError, match=r"maximum interval 10 s is less than the minimum 11 s"):
         Intervals(11, 5, 10)
@@ -223,7 +223,7 @@ REAL = {
 
 
 @parametrize_rows(REAL)
-def test_on_the_machines_clock_runs_come_one_after_another(row: Real) -> None:
+def test_runs_follow_each_other_on_the_monotonic_clock(row: Real) -> None:
     """Order and number only: how long anything takes is the machine's affair."""
     happened: list[str] = []
     answers = iter(row.answers)
@@ -259,7 +259,7 @@ class _Patient(threading.Event):
         return self.is_set()
 
 
-def test_the_machines_clock_waits_until_the_time_has_come_and_not_for_what_is_past() -> None:
+def test_monotonic_clock_waits_until_the_time_is_reached() -> None:
     clock, event = MonotonicClock(), _Patient()
     clock.wait(event, clock.now() + 3600)
     assert event.timeout is not None
@@ -268,7 +268,7 @@ def test_the_machines_clock_waits_until_the_time_has_come_and_not_for_what_is_pa
     assert event.timeout == 0
 
 
-def test_the_machines_clock_says_whether_the_event_is_set() -> None:
+def test_monotonic_clock_returns_whether_the_event_is_set() -> None:
     clock, event = MonotonicClock(), threading.Event()
     assert not clock.wait(event, clock.now() - 1)
     event.set()
@@ -276,7 +276,7 @@ def test_the_machines_clock_says_whether_the_event_is_set() -> None:
     assert clock.wait(event, clock.now() + 3600)
 
 
-def test_the_machines_clock_never_goes_back() -> None:
+def test_monotonic_clock_never_decreases() -> None:
     clock = MonotonicClock()
     times = [clock.now() for _ in range(100)]
     assert sorted(times) == times

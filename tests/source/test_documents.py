@@ -127,23 +127,23 @@ SKIPPED = {
 
 
 @parametrize_rows(DOCUMENTS)
-def test_a_document(tmp_path: Path, row: Row) -> None:
+def test_invalid_documents_are_reported(tmp_path: Path, row: Row) -> None:
     check_problems(tmp_path, row)
 
 
 @parametrize_rows(LISTS)
-def test_a_list(tmp_path: Path, row: Row) -> None:
+def test_invalid_lists_and_items_are_reported(tmp_path: Path, row: Row) -> None:
     check_problems(tmp_path, row)
 
 
 @parametrize_rows(SKIPPED)
-def test_a_kind_that_is_not_read(tmp_path: Path, row: Row) -> None:
+def test_unsupported_kind_is_counted_as_skipped(tmp_path: Path, row: Row) -> None:
     """It is counted, as a remark."""
     seen = check_problems(tmp_path, Row(row.text, ()))
     assert seen.notices == tuple(f"{tmp_path}/bad.yaml: {sentence}" for sentence in row.problems)
 
 
-def test_two_documents_of_one_name_in_a_file(tmp_path: Path) -> None:
+def test_first_of_two_definitions_in_a_file_is_used(tmp_path: Path) -> None:
     """The first counts; where both say the same, nobody needs to know."""
     row = Row(
         text(service("web"), service("web", 8), service("web")),
@@ -153,7 +153,7 @@ def test_two_documents_of_one_name_in_a_file(tmp_path: Path) -> None:
     check_problems(tmp_path, row)
 
 
-def test_two_documents_of_one_name_in_two_files(tmp_path: Path) -> None:
+def test_first_of_two_definitions_in_two_files_is_used(tmp_path: Path) -> None:
     """The first file in the order of names counts, until it is gone."""
     for name, number in (("a.yaml", 1), ("b.yaml", 2), ("c.yaml", 1)):
         (tmp_path / name).write_text(text(service("web", number)))
@@ -169,7 +169,7 @@ def test_two_documents_of_one_name_in_two_files(tmp_path: Path) -> None:
     assert change.current.spec.cluster_ip == "10.96.0.2"  # type: ignore[union-attr]
 
 
-def test_a_bad_object_leaves_its_name_to_a_good_one(tmp_path: Path) -> None:
+def test_invalid_object_does_not_hide_a_valid_one(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text(service("web", 1, ports=[{"port": 0}])))
     (tmp_path / "b.yaml").write_text(text(service("web", 2), service("x", 1), service("y", 3)))
     seen = scan_and_render(DirectorySource(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Broken files and strange things in the directory: the last good state stays, and everything else is served."""
+"""Broken and special files in the directory: they are reported, and all other files are served."""
 
 import os
 import queue
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", BROKEN)
-def test_a_broken_file_costs_only_itself(folder: Path, form: str) -> None:
+def test_broken_file_does_not_affect_other_files(folder: Path, form: str) -> None:
     data, said = BROKEN[form]
     (folder / "bad.yaml").write_bytes(data)
     source = DirectorySource(str(folder))
@@ -47,7 +47,7 @@ def test_a_broken_file_costs_only_itself(folder: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", BROKEN)
-def test_a_file_that_breaks_keeps_its_objects(folder: Path, form: str) -> None:
+def test_file_that_becomes_broken_keeps_its_objects(folder: Path, form: str) -> None:
     data, said = BROKEN[form]
     (folder / "bad.yaml").write_text(text(service("web", 5)))
     source = DirectorySource(str(folder))
@@ -61,7 +61,7 @@ def test_a_file_that_breaks_keeps_its_objects(folder: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", BROKEN)
-def test_render_refuses_a_broken_file(folder: Path, form: str) -> None:
+def test_render_refuses_broken_files(folder: Path, form: str) -> None:
     """Half a ruleset must not be taken for a whole one."""
     data, said = BROKEN[form]
     with pytest.raises(SourceError) as raised:
@@ -70,7 +70,7 @@ def test_render_refuses_a_broken_file(folder: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", READABLE)
-def test_an_unusual_file_is_read(folder: Path, form: str) -> None:
+def test_unusual_file_is_read(folder: Path, form: str) -> None:
     (folder / "web.yaml").write_bytes(READABLE[form])
     seen = scan_and_render(DirectorySource(str(folder)))
     assert seen.problems == ()
@@ -94,7 +94,7 @@ STRANGE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("form", STRANGE)
-def test_a_strange_thing_costs_only_itself(folder: Path, form: str) -> None:
+def test_special_file_does_not_affect_other_files(folder: Path, form: str) -> None:
     """It is told once, and found again when it has become a file."""
     make, said = STRANGE[form]
     make(folder / "bad.yaml")
@@ -109,7 +109,7 @@ def test_a_strange_thing_costs_only_itself(folder: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", STRANGE)
-def test_render_refuses_a_strange_thing(folder: Path, form: str) -> None:
+def test_render_refuses_special_files(folder: Path, form: str) -> None:
     make, said = STRANGE[form]
     make(folder / "bad.yaml")
     with pytest.raises(SourceError) as raised:
@@ -117,7 +117,7 @@ def test_render_refuses_a_strange_thing(folder: Path, form: str) -> None:
     assert str(raised.value) == f"{folder}/bad.yaml: {said}"
 
 
-def test_a_pipe_that_is_named_is_read() -> None:
+def test_explicitly_named_pipe_is_read() -> None:
     """As in ``knft render -f <(kubectl get ...)``."""
     read, write = os.pipe()
     os.write(write, text(service("web", 5)).encode())
@@ -126,14 +126,14 @@ def test_a_pipe_that_is_named_is_read() -> None:
     os.close(read)
 
 
-def test_a_file_name_with_a_newline_stays_one_line(folder: Path) -> None:
+def test_file_name_with_newline_is_reported_in_one_line(folder: Path) -> None:
     (folder / "a\nb.yaml").write_text("a: [")
     (sentence,) = scan_and_render(DirectorySource(str(folder))).problems
     assert sentence.startswith(repr(f"{folder}/a\nb.yaml") + ": not YAML: line 2")
     assert "\n" not in sentence
 
 
-def test_an_empty_directory_is_told(tmp_path: Path) -> None:
+def test_empty_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     source = DirectorySource(str(tmp_path))
     said = f"{tmp_path}: contains no *.yaml, *.yml or *.json files; nothing is served"
@@ -146,7 +146,7 @@ def test_an_empty_directory_is_told(tmp_path: Path) -> None:
     assert read_paths([str(tmp_path)], None).problems == (said,)
 
 
-def test_an_empty_directory_that_disappears_is_told_once(tmp_path: Path) -> None:
+def test_missing_directory_is_reported_once(tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
     source = DirectorySource(str(folder))
@@ -157,7 +157,7 @@ def test_an_empty_directory_that_disappears_is_told_once(tmp_path: Path) -> None
     assert source.scan().problems == ()
 
 
-def test_a_directory_that_becomes_a_file_keeps_its_objects(folder: Path) -> None:
+def test_directory_replaced_by_a_file_keeps_its_objects(folder: Path) -> None:
     source = DirectorySource(str(folder))
     source.scan()
     folder.rename(folder.with_name("away"))
@@ -167,7 +167,7 @@ def test_a_directory_that_becomes_a_file_keeps_its_objects(folder: Path) -> None
     assert (scan.changes, scan.problems) == ((), (f"{reason}; keeping the last valid objects",))
 
 
-def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_file_instead_of_directory_is_refused_at_start(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text(service("web")))
     with pytest.raises(SourceError) as raised:
         DirectorySource(str(tmp_path / "a.yaml")).scan()
@@ -217,7 +217,7 @@ class _Follower:
 
 
 @pytest.mark.kernel
-def test_a_followed_directory_survives_everything(namespace: Namespace, folder: Path) -> None:
+def test_watched_directory_survives_all_broken_and_special_files(namespace: Namespace, folder: Path) -> None:
     """One process meets every broken file and every strange thing; what it served stays, and it goes on following."""
     web = folder / "web.yaml"
     web.write_text(text(service("web", 5)))
@@ -242,7 +242,7 @@ def test_a_followed_directory_survives_everything(namespace: Namespace, folder: 
 
 
 @pytest.mark.kernel
-def test_an_unreadable_file(namespace: Namespace, folder: Path) -> None:
+def test_unreadable_file_keeps_its_objects_until_readable(namespace: Namespace, folder: Path) -> None:
     """It keeps its objects, and is read again when it may be, though its content has not changed."""
     web, hidden = folder / "web.yaml", folder / "hidden.yaml"
     web.write_text(text(service("web", 5)))

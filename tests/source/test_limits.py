@@ -74,7 +74,7 @@ def test_five_thousand_endpoints_in_one_service(namespace: Namespace, tmp_path: 
 
 
 @pytest.mark.kernel
-def test_250_node_ports(namespace: Namespace, tmp_path: Path) -> None:
+def test_250_services_with_node_ports(namespace: Namespace, tmp_path: Path) -> None:
     ports = [{"name": f"p{number}", "port": 1000 + number, "nodePort": 30000 + number} for number in range(250)]
     (tmp_path / "a.yaml").write_text(text(service("many", type="NodePort", ports=ports)))
     assert "WARNING" not in _sync(namespace, tmp_path)
@@ -82,7 +82,7 @@ def test_250_node_ports(namespace: Namespace, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
-def test_an_annotation_of_10_mib(tmp_path: Path, dump: Any) -> None:
+def test_annotation_of_10_mib_is_skipped(tmp_path: Path, dump: Any) -> None:
     large = service("large")
     large["metadata"]["annotations"] = {"note": "x" * (10 << 20)}
     (tmp_path / "a.yaml").write_text(dump(large))
@@ -91,7 +91,7 @@ def test_an_annotation_of_10_mib(tmp_path: Path, dump: Any) -> None:
     assert seen.served == {"10.96.0.9"}
 
 
-def test_managed_fields_and_everything_else_is_ignored() -> None:
+def test_unused_fields_are_ignored() -> None:
     """As ``kubectl get --show-managed-fields`` prints it."""
     item = service("web")
     item["metadata"]["managedFields"] = [
@@ -102,7 +102,7 @@ def test_managed_fields_and_everything_else_is_ignored() -> None:
     assert decode(json.dumps(item).encode()).problems == ()
 
 
-def test_deep_values_that_nobody_reads_are_fine() -> None:
+def test_deeply_nested_unused_values_are_accepted() -> None:
     item = service("web")
     deep: dict[str, Any] = {}
     for _ in range(90):
@@ -136,7 +136,7 @@ WIDE = f"kind: List\nx: &e [{'{addresses: [10.244.2.1]}, ' * 1000}]\nitems:\n{_W
         pytest.param(b"&" + b"a" * 1_000_000, id="an anchor without end"),
     ],
 )
-def test_a_bomb_needs_no_more_than_a_gibibyte_and_half_a_minute(data: bytes) -> None:
+def test_yaml_bomb_stays_within_memory_and_time_limits(data: bytes) -> None:
     """It is read or refused, in a process that may have no more; a signal, as from a stack that overflows, fails."""
     code = "import sys\nfrom knft.errors import SourceError\nfrom knft.source.decode import decode\n"
     code += "try: decode(sys.stdin.buffer.read())\nexcept SourceError: pass"

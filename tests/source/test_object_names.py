@@ -1,4 +1,4 @@
-"""Names never become syntax: whatever stands in an object, the text loads, and has the elements that it should."""
+"""Names never become syntax: any object loads, with the expected elements."""
 
 import json
 import string
@@ -112,7 +112,7 @@ def test_names_never_become_syntax(tmp_path_factory: pytest.TempPathFactory, obj
 
 
 @given(comment=st.text(max_size=300))
-def test_a_comment_is_what_every_library_takes(comment: str) -> None:
+def test_comment_is_valid_for_every_library_version(comment: str) -> None:
     written = comment_text(comment)
     assert len(written.encode()) <= 128
     assert written.isprintable()
@@ -122,7 +122,7 @@ def test_a_comment_is_what_every_library_takes(comment: str) -> None:
 @pytest.mark.kernel
 @settings(max_examples=30, deadline=None)
 @given(comments=st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=300)), min_size=1, max_size=20))
-def test_any_comment_loads_and_stays_one_element(comments: list[str]) -> None:
+def test_any_comment_loads_as_one_element(comments: list[str]) -> None:
     """Also one that no object could lead to."""
     texts = [comment_text(comment) or "-" for comment in comments]
     elements = ",".join(f'10.0.0.{number} comment "{comment}"' for number, comment in enumerate(texts))

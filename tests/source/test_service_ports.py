@@ -124,5 +124,5 @@ PORTS = {
 
 
 @parametrize_rows(PORTS)
-def test_a_port(tmp_path: Path, row: Row) -> None:
+def test_invalid_service_port_is_reported(tmp_path: Path, row: Row) -> None:
     check_problems(tmp_path, row)

@@ -242,12 +242,12 @@ FIELDS = {
 
 
 @parametrize_rows(ADDRESSES)
-def test_an_address(tmp_path: Path, row: Row) -> None:
+def test_invalid_address_is_reported(tmp_path: Path, row: Row) -> None:
     check_problems(tmp_path, row)
 
 
 @parametrize_rows(FIELDS)
-def test_a_field(tmp_path: Path, row: Row) -> None:
+def test_invalid_field_is_reported(tmp_path: Path, row: Row) -> None:
     check_problems(tmp_path, row)
 
 
@@ -256,7 +256,7 @@ def test_octal_010_is_8(tmp_path: Path) -> None:
     assert '"10.96.0.9",6,8]' in seen.elements.replace(" ", "")
 
 
-def test_source_ranges_of_which_none_is_left_let_nobody_in(tmp_path: Path) -> None:
+def test_no_valid_source_range_allows_no_source(tmp_path: Path) -> None:
     """A Service that was to be reached by a few must not be open to everybody for a typing error."""
     bad = service("bad", type="LoadBalancer", loadBalancerSourceRanges=["10.0.0.0/33"])
     bad["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}
@@ -268,14 +268,14 @@ def test_source_ranges_of_which_none_is_left_let_nobody_in(tmp_path: Path) -> No
     assert "203.0.113.7" not in seen.elements
 
 
-def test_what_is_passed_over_is_not_served(tmp_path: Path) -> None:
+def test_ignored_addresses_are_not_served(tmp_path: Path) -> None:
     seen = check_problems(tmp_path, ADDRESSES["external IPs that are none"])
     assert "203.0.113.1" in seen.elements
     assert "127.0.0.1" not in seen.elements
     assert "169.254.0.1" not in seen.elements
 
 
-def test_an_object_with_many_faults_is_not_told_without_end(tmp_path: Path) -> None:
+def test_number_of_reported_problems_is_limited(tmp_path: Path) -> None:
     bad = service("bad", externalIPs=[f"x{index}" for index in range(1000)])
     told = tuple(
         f"Service bad: spec.externalIPs[{index}]: 'x{index}' is not an IP address; ignored" for index in range(10)

@@ -183,19 +183,19 @@ NODES = {
 
 
 @parametrize_rows(LEFT_OUT)
-def test_a_slice_that_is_left_out(tmp_path: Path, row: Row) -> None:
+def test_invalid_slice_is_skipped(tmp_path: Path, row: Row) -> None:
     seen = check_problems(tmp_path, row)
     assert "10.244.2." not in seen.elements
 
 
 @parametrize_rows(PASSED_OVER)
-def test_a_slice_that_gives_no_endpoints(tmp_path: Path, row: Row) -> None:
+def test_slice_without_usable_endpoints_is_reported(tmp_path: Path, row: Row) -> None:
     seen = check_problems(tmp_path, row)
     assert "10.244.2." not in seen.elements
 
 
 @parametrize_rows(ENDPOINTS)
-def test_an_endpoint_costs_itself(tmp_path: Path, row: Row) -> None:
+def test_invalid_endpoint_is_ignored(tmp_path: Path, row: Row) -> None:
     """The good endpoint of the same slice is used; the bad address stands nowhere."""
     seen = check_problems(tmp_path, row)
     assert '"10.244.2.7"' in seen.elements
@@ -203,5 +203,5 @@ def test_an_endpoint_costs_itself(tmp_path: Path, row: Row) -> None:
 
 
 @parametrize_rows(NODES)
-def test_a_node_or_a_range(tmp_path: Path, row: Row) -> None:
+def test_invalid_node_or_service_cidr_is_reported(tmp_path: Path, row: Row) -> None:
     check_problems(tmp_path, row)

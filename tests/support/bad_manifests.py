@@ -1,4 +1,4 @@
-"""Bad documents among good ones: what is said about them, and that the good ones are served all the same."""
+"""Invalid documents among valid ones: expected messages, and checks that the valid ones are served."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Files that are no documents at all: their bytes, and what is said."""
+"""Files that cannot be decoded: their bytes, and the expected messages."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Small builders of the objects that tests speak of; what a test does not name has an unremarkable value."""
+"""Builders of Kubernetes objects and endpoints for tests; omitted fields have ordinary values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -124,7 +124,7 @@ def tracked_endpoint(address: str, port: int = 8080, **fields: Any) -> Endpoint:
 
 
 def endpoints(text: str) -> tuple[Endpoint, ...]:
-    """Return endpoints in the notation of behaviour.md K.1, as in ``".3 a LR, .4 b c @node-1 ST"``.
+    """Return endpoints in a short notation, such as ``".3 a LR, .4 b c @node-1 ST"``.
 
     Last octet; zone hints; node hints after ``@``; L(ocal), R(eady), S(erving), T(erminating). Nothing is implied.
     """

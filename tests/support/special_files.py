@@ -1,4 +1,4 @@
-"""Things that are no files: each function makes one where a file should be."""
+"""Directory entries that are not regular files: each function creates one."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Which Service ports have to be planned again when something changes elsewhere, and what they are then."""
+"""Which Service ports are planned again after a change, and their new plans."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -30,7 +30,7 @@ def _addresses(state: ServiceState, name: ServicePortName) -> list[str | None]:
     return [] if plan is None else [frontend.address for frontend in plan.frontends]
 
 
-def test_another_zone_or_address_of_the_node_plans_everything_again() -> None:
+def test_changed_zone_or_node_address_plans_all_services_again() -> None:
     """Hints depend on the zone, and who may dial a VIP on the address."""
     state = _state(service("web"), service("api"))
     for node in (NodeView(Family.IPV4, NODE, "zone-a"), NodeView(Family.IPV4, NODE, "zone-a", "192.0.2.1")):
@@ -38,7 +38,7 @@ def test_another_zone_or_address_of_the_node_plans_everything_again() -> None:
         assert {WEB, API} == state.drain().service_ports
 
 
-def test_nothing_else_of_the_node_plans_a_service_again() -> None:
+def test_other_node_changes_plan_no_service_again() -> None:
     state = _state(service("web"))
     state.handle_node(NodeView(Family.IPV4, NODE, nodeport_ips=frozenset({"192.0.2.1"}), pod_cidr="10.244.0.0/16"))
     work = state.drain()
@@ -46,7 +46,7 @@ def test_nothing_else_of_the_node_plans_a_service_again() -> None:
     assert state.node == work.node
 
 
-def test_who_loses_a_frontend_to_a_newcomer_is_planned_again() -> None:
+def test_service_that_loses_a_frontend_is_planned_again() -> None:
     """The older Service arrives later, as after a restart."""
     state = _state(service("web", external_ips=EXTERNAL, created="2026-01-02T00:00:00Z"))
     state.handle_service(
@@ -57,7 +57,7 @@ def test_who_loses_a_frontend_to_a_newcomer_is_planned_again() -> None:
     assert ["10.96.0.2", *EXTERNAL] == _addresses(state, API)
 
 
-def test_who_gets_a_frontend_when_the_other_goes_is_planned_again() -> None:
+def test_service_that_gains_a_frontend_is_planned_again() -> None:
     winner = service("api", cluster_ip="10.96.0.2", external_ips=EXTERNAL)
     state = _state(winner, service("web", external_ips=EXTERNAL))
     assert _addresses(state, WEB) == ["10.96.0.1"]
@@ -66,7 +66,7 @@ def test_who_gets_a_frontend_when_the_other_goes_is_planned_again() -> None:
     assert ["10.96.0.1", *EXTERNAL] == _addresses(state, WEB)
 
 
-def test_a_slice_that_is_given_to_another_service_is_taken_from_the_first() -> None:
+def test_slice_moved_to_another_service_leaves_the_first() -> None:
     """By a change of its label, without its ever having been deleted."""
     state = _state(service("web"), service("api"))
     before, after = (endpoint_slice("shared", "10.244.0.1", service=name) for name in ("web", "api"))
@@ -79,7 +79,7 @@ def test_a_slice_that_is_given_to_another_service_is_taken_from_the_first() -> N
     assert found == {WEB: 0, API: 1}
 
 
-def test_a_slice_that_changes_its_family_is_taken_from_the_first() -> None:
+def test_slice_that_changes_family_leaves_the_first() -> None:
     """The API server would refuse that; a file may say it."""
     state = _state(service("web"))
     before, after = endpoint_slice("a", "10.244.0.1"), endpoint_slice("a", "fd00::1", family="IPv6")
@@ -89,7 +89,7 @@ def test_a_slice_that_changes_its_family_is_taken_from_the_first() -> None:
     assert {WEB} == state.drain().service_ports
 
 
-def test_a_checkout_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_a_failed_drain_are_returned_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that the trackers have handed out is lost: a Service without its claims would never be served."""
     state = _state(service("web"))
     claim = FrontendClaims.claim
@@ -109,7 +109,7 @@ def test_a_checkout_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.Mo
     assert frozenset() == state.drain().service_ports
 
 
-def test_of_what_failing_syncs_leave_untold_the_first_times_are_kept() -> None:
+def test_first_trigger_times_of_failed_syncs_are_kept() -> None:
     """A Service that changes all day while the kernel refuses everything does not fill the memory."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = [start + timedelta(seconds=number) for number in range(1000)]

@@ -1,4 +1,4 @@
-"""Changes of EndpointSlices between two syncs, and what a sync makes of them: behaviour.md A.4 and K.5."""
+"""Changes of EndpointSlices between two syncs (docs/behaviour/tracking.md#endpoint-changes)."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
@@ -87,20 +87,20 @@ ANSWERS = {
 
 
 @parametrize_rows(ANSWERS)
-def test_the_answer_is_whether_this_slice_changes_anything(row: Answer) -> None:
+def test_update_returns_whether_the_slice_changes_anything(row: Answer) -> None:
     tracked = Tracked(*row.known)
     assert [row.changes] == (tracked.remove(row.update) if row.remove else tracked.add(row.update))
     changes, _ = tracked.tracker.drain()
     assert row.changes == bool(changes)
 
 
-def test_the_answer_is_about_this_slice_even_where_another_is_pending() -> None:
+def test_update_ignores_other_pending_slices() -> None:
     """Unlike Services, on purpose."""
     tracked = Tracked(SLICE)
     assert tracked.add(OTHER, SLICE) == [True, False]
 
 
-def test_what_is_used_is_counted_and_what_changes_is_pending() -> None:
+def test_updates_are_counted_and_changes_are_pending() -> None:
     tracked = Tracked()
     tracked.add(SLICE, SLICE, OTHER, endpoint_slice("c", family="FQDN"), endpoint_slice("d", service=None))
     assert (tracked.tracker.changes_total, tracked.tracker.pending) == (3, 2)
@@ -108,14 +108,14 @@ def test_what_is_used_is_counted_and_what_changes_is_pending() -> None:
     assert (tracked.tracker.changes_total, tracked.tracker.pending) == (3, 0)
 
 
-def test_each_family_takes_its_own_slices() -> None:
+def test_tracker_ignores_slices_of_other_family() -> None:
     slices = (SLICE, endpoint_slice("b", "fd00::1", family="IPv6"), endpoint_slice("c", "example.org", family="FQDN"))
     assert {port_name(): (ONE, TWO)} == dict(Tracked(*slices).endpoints)
     six = (tracked_endpoint("fd00::1"),)
     assert {port_name(): six} == dict(Tracked(*slices, family=Family.IPV6).endpoints)
 
 
-def test_a_slice_without_a_label_leaves_other_slices_alone() -> None:
+def test_slice_without_service_label_is_ignored() -> None:
     tracked = Tracked(SLICE)
     tracked.remove(endpoint_slice("a", "10.244.0.1", service=None))
     assert {port_name(): (ONE, TWO)} == dict(tracked.endpoints)
@@ -157,7 +157,11 @@ MERGES = {
         (READY,), (LOCAL,), (), {HTTP: (tracked_endpoint("10.244.0.1", is_local=True),)}, frozenset({HTTP})
     ),
     "becomes terminating": Merge(
-        (READY,), (TERMINATING,), (), {HTTP: (tracked_endpoint("10.244.0.1", ready=False, terminating=True),)}, frozenset({HTTP})
+        (READY,),
+        (TERMINATING,),
+        (),
+        {HTTP: (tracked_endpoint("10.244.0.1", ready=False, terminating=True),)},
+        frozenset({HTTP}),
     ),
     "port added": Merge(
         (_on(slice_port()),),
@@ -173,7 +177,11 @@ MERGES = {
         (_on(slice_port()),), (_on(slice_port("")),), (), {UNNAMED: (ONE,)}, frozenset({HTTP, UNNAMED})
     ),
     "port renumbered": Merge(
-        (_on(slice_port()),), (_on(slice_port(port=81)),), (), {HTTP: (tracked_endpoint("10.244.0.1", 81),)}, frozenset({HTTP})
+        (_on(slice_port()),),
+        (_on(slice_port(port=81)),),
+        (),
+        {HTTP: (tracked_endpoint("10.244.0.1", 81),)},
+        frozenset({HTTP}),
     ),
     "UDP from none to one": Merge((), (_on(UDP_53),), (), {DNS: (ONE_53,)}, frozenset({DNS}), udp=True),
     "UDP from one to none": Merge((_on(UDP_53),), (), (_on(UDP_53),), {}, frozenset({DNS}), udp=True),
@@ -182,11 +190,11 @@ MERGES = {
     ),
     "UDP without endpoints": Merge((), (endpoint_slice("a", ports=(UDP_53,)),), (), {}, frozenset()),
     "added and removed again": Merge((), (SLICE,), (SLICE,), {}, frozenset()),
-}  # fmt: skip
+}
 
 
 @parametrize_rows(MERGES)
-def test_a_merge_leaves_the_endpoints_of_now_and_names_the_ports_that_differ(row: Merge) -> None:
+def test_merge_updates_endpoints_and_returns_changed_ports(row: Merge) -> None:
     tracked = Tracked(*row.before)
     tracked.add(*row.added)
     tracked.remove(*row.removed)
@@ -195,7 +203,7 @@ def test_a_merge_leaves_the_endpoints_of_now_and_names_the_ports_that_differ(row
     assert tracked.sync() == NOTHING_NEW
 
 
-def test_a_merge_touches_no_other_service() -> None:
+def test_merge_does_not_affect_other_services() -> None:
     api = endpoint_slice("api", "10.244.0.3", service="api")
     tracked = Tracked(SLICE, api)
     tracked.remove(SLICE)
@@ -203,7 +211,7 @@ def test_a_merge_touches_no_other_service() -> None:
     assert {port_name(service="api"): (THREE,)} == dict(tracked.endpoints)
 
 
-def test_udp_of_a_service_that_is_not_touched_asks_for_no_cleanup() -> None:
+def test_unchanged_udp_service_requires_no_conntrack_cleanup() -> None:
     tracked = Tracked(endpoint_slice("dns", "10.244.0.3", service="dns", ports=(UDP_53,)))
     tracked.add(SLICE)
     assert not tracked.sync().conntrack_cleanup_required
@@ -232,7 +240,7 @@ TIMES = {
 
 
 @parametrize_rows(TIMES)
-def test_trigger_times_count_from_the_start_on(row: Times) -> None:
+def test_trigger_times_before_start_are_ignored(row: Times) -> None:
     tracked = Tracked()
     tracked.add(*(endpoint_slice(f"s{index}", "10.244.0.1", trigger=text) for index, text in enumerate(row.given)))
     expected = {WEB: tuple(START + timedelta(seconds=seconds) for seconds in row.expected)} if row.expected else {}
@@ -244,27 +252,27 @@ def _timed(name: str, second: int, service: str = "web") -> EndpointSlice:
     return endpoint_slice(name, "10.244.0.1", service=service, trigger=f"2024-01-01T12:00:{second:02}Z")
 
 
-def test_a_removal_forgets_all_trigger_times_of_its_service_and_no_others() -> None:
+def test_removal_drops_trigger_times_of_its_service_only() -> None:
     tracked = Tracked()
     tracked.add(_timed("a", 1), _timed("b", 2), _timed("c", 3, "api"))
     tracked.remove(_timed("a", 1))
     assert {NamespacedName("default", "api"): (START + timedelta(seconds=3),)} == tracked.sync().trigger_times
 
 
-def test_a_removal_that_changes_nothing_forgets_nothing() -> None:
+def test_removal_of_unknown_slice_keeps_trigger_times() -> None:
     tracked = Tracked()
     tracked.add(_timed("a", 1))
     tracked.remove(_timed("b", 2))
     assert {WEB: (START + timedelta(seconds=1),)} == tracked.sync().trigger_times
 
 
-def test_an_update_that_changes_nothing_is_not_timed_again() -> None:
+def test_unchanged_slice_adds_no_trigger_time() -> None:
     tracked = Tracked()
     tracked.add(_timed("a", 1), _timed("a", 1))
     assert {WEB: (START + timedelta(seconds=1),)} == tracked.sync().trigger_times
 
 
-def test_a_time_keeps_its_offset() -> None:
+def test_parsed_time_keeps_its_offset() -> None:
     assert datetime(2024, 1, 1, 12, tzinfo=timezone(timedelta(hours=2))) == parse_time("2024-01-01T12:00:00+02:00")
 
 
@@ -300,12 +308,12 @@ LOCALS = {
 
 
 @parametrize_rows(LOCALS)
-def test_local_ready_endpoints_are_counted_by_address(row: Local) -> None:
+def test_local_ready_endpoints_counts_distinct_addresses(row: Local) -> None:
     tracker = Tracked(*row.slices).tracker
     found = {service: tracker.local_ready_endpoints(service) for service in (WEB, API)}
     assert row.expected == {service: count for service, count in found.items() if count}
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "2024-13-01T00:00:00Z", "12:00:00Z"])
-def test_what_is_no_time_is_none(text: str | None) -> None:
+def test_invalid_time_is_none(text: str | None) -> None:
     assert parse_time(text) is None

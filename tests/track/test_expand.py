@@ -1,4 +1,4 @@
-"""What a Service asks for in one family: behaviour.md A.3, row by row."""
+"""Expansion of Services into Service ports (docs/behaviour/tracking.md#service-ports)."""
 
 from typing import Any, NamedTuple
 
@@ -160,43 +160,43 @@ both_families = pytest.mark.parametrize("family", list(Family), ids=[family.valu
 
 @both_families
 @parametrize_rows(PORTS)
-def test_port_node_port_and_protocol_are_the_ports_own(row: Row, family: Family) -> None:
+def test_port_node_port_and_protocol_are_copied(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(AFFINITY)
-def test_affinity_lasts_as_long_as_it_says_and_three_hours_where_it_does_not(row: Row, family: Family) -> None:
+def test_affinity_timeout_defaults_to_three_hours(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(EXTERNAL_IPS)
-def test_external_ips_are_those_of_the_family(row: Row, family: Family) -> None:
+def test_external_ips_are_filtered_by_family(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(SOURCE_RANGES)
-def test_source_ranges_are_trimmed_and_those_of_the_family(row: Row, family: Family) -> None:
+def test_source_ranges_are_trimmed_and_filtered_by_family(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(LOAD_BALANCER)
-def test_load_balancer_addresses_are_the_vips_of_the_family(row: Row, family: Family) -> None:
+def test_load_balancer_vips_are_filtered_by_family(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(HEALTH_CHECK)
-def test_health_checks_need_a_load_balancer_and_policy_local(row: Row, family: Family) -> None:
+def test_health_check_requires_load_balancer_and_policy_local(row: Row, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(POLICIES)
-def test_external_policy_counts_where_the_type_lets_clients_in(row: Row, family: Family) -> None:
+def test_external_policy_requires_external_access(row: Row, family: Family) -> None:
     _check(row, family)
 
 
@@ -236,22 +236,22 @@ CLUSTER_IPS = {
 
 
 @parametrize_rows(CLUSTER_IPS)
-def test_the_place_in_ip_families_chooses_the_cluster_ip(row: ClusterIPs) -> None:
+def test_cluster_ip_is_selected_by_position_in_ip_families(row: ClusterIPs) -> None:
     expanded = [expand_service(service(**row.fields), family) for family in Family]
     found = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
     assert [None if address is None else [address] for address in (row.ipv4, row.ipv6)] == found
 
 
-def test_no_service_has_no_ports() -> None:
+def test_deleted_service_expands_to_none() -> None:
     assert expand_service(None, Family.IPV4) is None
 
 
 @pytest.mark.parametrize("ports", [None, ()], ids=["left out", "empty"])
-def test_a_service_without_ports_is_empty_and_not_nothing(ports: tuple[()] | None) -> None:
+def test_service_without_ports_expands_to_empty_dictionary(ports: tuple[()] | None) -> None:
     assert expand_service(service(ports=ports), Family.IPV4) == {}
 
 
-def test_each_port_has_a_name_of_its_own() -> None:
+def test_each_port_has_its_own_name() -> None:
     """Protocol is part of the name, so that one port name may be there for TCP and for UDP; no name is a name."""
     ports = (service_port(53, "dns"), service_port(53, "dns", "UDP"), service_port(80, ""))
     found: Service = service("dns", namespace="kube-system", ports=ports)
@@ -271,7 +271,7 @@ def test_each_port_has_a_name_of_its_own() -> None:
     ],
     ids=["named", "the protocol is not written", "unnamed"],
 )
-def test_the_text_of_a_name_leaves_out_what_is_empty(name: ServicePortName, expected: str) -> None:
+def test_text_of_unnamed_port_has_no_colon(name: ServicePortName, expected: str) -> None:
     assert expected == str(name)
 
 
@@ -300,7 +300,7 @@ PREDICATES = {
 
 
 @parametrize_rows(PREDICATES)
-def test_policies_and_addresses_say_which_endpoints_are_used(row: Predicates) -> None:
+def test_used_endpoints_depend_on_policies_and_addresses(row: Predicates) -> None:
     port = structs.replace(PLAIN[Family.IPV4], **row.fields)
     found = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)
     assert (row.accessible, row.cluster, row.local) == found

@@ -1,4 +1,4 @@
-"""Changes of Services between two syncs: behaviour.md A.2 and K.5."""
+"""Changes of Services between two syncs (docs/behaviour/tracking.md#services)."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ def _names(*names: str) -> frozenset[NamespacedName]:
     return frozenset(NamespacedName("default", name) for name in names)
 
 
-def test_a_new_service_is_pending_until_it_is_merged() -> None:
+def test_new_service_is_pending_until_merge() -> None:
     family = Family4()
     assert family.told((None, service())) == [True]
     assert family.tracker.pending == 1
@@ -53,38 +53,38 @@ def test_a_new_service_is_pending_until_it_is_merged() -> None:
     assert family.sync() == NOTHING_NEW
 
 
-def test_nothing_from_nothing_is_not_even_counted() -> None:
+def test_update_without_objects_is_not_counted() -> None:
     family = Family4()
     assert family.told((None, None)) == [False]
     assert family.tracker.changes_total == 0
 
 
-def test_every_other_update_is_counted() -> None:
+def test_every_update_with_an_object_is_counted() -> None:
     family = Family4()
     family.told((None, service()), (service(), service()), (service(), None))
     assert family.tracker.changes_total == 3
 
 
-def test_an_add_and_a_delete_before_a_sync_cancel_out() -> None:
+def test_add_and_delete_before_a_sync_cancel_out() -> None:
     family = Family4()
     assert family.told((None, service()), (service(), None)) == [True, False]
     assert family.sync() == NOTHING_NEW
 
 
-def test_a_delete_and_an_add_before_a_sync_cancel_out() -> None:
+def test_delete_and_add_before_a_sync_cancel_out() -> None:
     family = Family4(service())
     assert family.told((service(), None), (None, service())) == [True, False]
     assert family.sync() == NOTHING_NEW
     assert {port_name(): PORT} == dict(family.ports)
 
 
-def test_an_edit_and_its_opposite_before_a_sync_cancel_out() -> None:
+def test_edit_and_revert_before_a_sync_cancel_out() -> None:
     family = Family4(service())
     edited = service(cluster_ip="10.96.0.2")
     assert family.told((service(), edited), (edited, service())) == [True, False]
 
 
-def test_the_first_pending_update_says_what_was_before() -> None:
+def test_first_pending_update_provides_the_previous_state() -> None:
     """Later updates carry objects that no sync has seen; what was merged is what the first one began with."""
     ports = [(service_port(number, name),) for number, name in ((80, "a"), (81, "b"), (82, "c"))]
     old, between, new = (service(ports=entry) for entry in ports)
@@ -95,7 +95,7 @@ def test_the_first_pending_update_says_what_was_before() -> None:
     assert {port_name("c"): ServicePort("10.96.0.1", 82, "TCP")} == dict(family.ports)
 
 
-def test_the_answer_is_whether_anything_at_all_is_pending() -> None:
+def test_update_returns_whether_any_service_is_pending() -> None:
     """A no-op of one Service answers True while another is pending: unlike endpoints, on purpose."""
     web, dns = service(), service("dns", cluster_ip="10.96.0.2")
     family = Family4(web)
@@ -119,17 +119,17 @@ IGNORED = {
 
 
 @parametrize_rows(IGNORED)
-def test_a_service_that_means_nothing_is_never_pending(row: Ignored) -> None:
+def test_ignored_service_is_never_pending(row: Ignored) -> None:
     family = Family4()
     found = service(**row.fields)
     assert family.told((None, found), (found, None)) == [False, False]
     assert family.sync() == NOTHING_NEW
 
 
-def test_a_service_without_ports_is_pending_for_it_is_not_nothing() -> None:
+def test_service_without_ports_is_pending() -> None:
     family = Family4()
     assert family.told((None, service(ports=()))) == [True]
-    assert NOTHING_NEW == family.sync()
+    assert family.sync() == NOTHING_NEW
 
 
 LOAD_BALANCER: dict[str, Any] = {"type": "LoadBalancer", "external_traffic_policy": "Local"}
@@ -156,11 +156,11 @@ EDITS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fields", list(EDITS.values()), ids=list(EDITS))
-def test_an_edit_of_what_is_used_is_pending(fields: dict[str, Any]) -> None:
+def test_edit_of_used_field_is_pending(fields: dict[str, Any]) -> None:
     assert Family4(service()).told((service(), service(**fields))) == [True]
 
 
-def test_an_edit_of_the_affinity_timeout_alone_is_pending() -> None:
+def test_edit_of_affinity_timeout_is_pending() -> None:
     before, after = (
         service(session_affinity="ClientIP", session_affinity_config=SessionAffinityConfig(ClientIPConfig(seconds)))
         for seconds in (5, 6)
@@ -168,7 +168,7 @@ def test_an_edit_of_the_affinity_timeout_alone_is_pending() -> None:
     assert Family4(before).told((before, after)) == [True]
 
 
-def test_an_edit_of_the_health_check_port_alone_is_pending() -> None:
+def test_edit_of_health_check_port_is_pending() -> None:
     before, after = (service(**LOAD_BALANCER, health_check_node_port=port) for port in (30001, 30002))
     assert Family4(before).told((before, after)) == [True]
 
@@ -188,7 +188,7 @@ UNUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fields", list(UNUSED.values()), ids=list(UNUSED))
-def test_an_edit_of_anything_else_is_not_pending(fields: dict[str, Any]) -> None:
+def test_edit_of_unused_field_is_not_pending(fields: dict[str, Any]) -> None:
     assert Family4(service()).told((service(), service(**fields))) == [False]
 
 
@@ -253,7 +253,7 @@ MERGES = {
 
 
 @parametrize_rows(MERGES)
-def test_a_merge_leaves_what_the_service_is_now_and_names_what_differs(row: Merge) -> None:
+def test_merge_updates_service_ports_and_returns_changed_ones(row: Merge) -> None:
     before, after = (None if fields is None else service(**fields) for fields in (row.before, row.after))
     family = Family4(*[before] if before else [])
     family.told((before, after))
@@ -262,7 +262,7 @@ def test_a_merge_leaves_what_the_service_is_now_and_names_what_differs(row: Merg
     assert row.expected == {(name.port, name.protocol): port for name, port in family.ports.items()}
 
 
-def test_services_do_not_disturb_each_other() -> None:
+def test_merge_does_not_affect_other_services() -> None:
     web, dns = service(), service("dns", cluster_ip="10.96.0.2")
     family = Family4(web, dns)
     family.told((web, None))
@@ -270,7 +270,7 @@ def test_services_do_not_disturb_each_other() -> None:
     assert {port_name(service="dns"): OTHER_PORT} == dict(family.ports)
 
 
-def test_a_service_of_one_name_in_another_namespace_is_another() -> None:
+def test_services_in_different_namespaces_are_distinct() -> None:
     web, other = service(), service(namespace="other", cluster_ip="10.96.0.2")
     family = Family4(web, other)
     assert len(family.ports) == 2
@@ -279,7 +279,7 @@ def test_a_service_of_one_name_in_another_namespace_is_another() -> None:
     assert {port_name(): PORT} == dict(family.ports)
 
 
-def test_a_removal_of_what_the_map_does_not_have_is_not_an_error() -> None:
+def test_removal_of_unknown_service_is_accepted() -> None:
     """A deletion may be the first that the tracker hears of a Service."""
     family = Family4()
     family.told((service(), None))
@@ -287,7 +287,7 @@ def test_a_removal_of_what_the_map_does_not_have_is_not_an_error() -> None:
     assert dict(family.ports) == {}
 
 
-def test_the_current_object_says_whose_change_it_is() -> None:
+def test_change_belongs_to_the_current_objects_name() -> None:
     family = Family4()
     family.told((service("old"), service("new")))
     assert _names("new") == family.tracker.drain().keys()
@@ -302,7 +302,7 @@ def _six_services() -> Iterable[Service]:
     yield service("external", type="ExternalName")
 
 
-def test_six_services_have_four_ports_and_two_of_them_deleted_leave_one() -> None:
+def test_only_service_ports_of_remaining_services_stay() -> None:
     family = Family4(*_six_services())
     assert [sum(name.name == of for name in family.ports) for of in ("plain", "node-port", "balanced")] == [2, 1, 1]
     assert len(family.ports) == 4

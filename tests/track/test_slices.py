@@ -1,4 +1,4 @@
-"""From EndpointSlices to sorted endpoints, and which slices are in effect: behaviour.md A.5 and K.5."""
+"""Expansion and cache of EndpointSlices (docs/behaviour/tracking.md#endpoint-slices)."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -80,12 +80,12 @@ ENDPOINTS = {
 
 
 @parametrize_rows(ENDPOINTS)
-def test_an_endpoint_is_what_its_slice_says_of_it(row: One) -> None:
+def test_endpoint_is_expanded_from_its_slice(row: One) -> None:
     expected: EndpointsByPort = {} if row.expected is None else {HTTP: (row.expected,)}
     assert expected == _endpoints(endpoint_slice("web-1", row.given), node=row.node)
 
 
-def test_an_ipv6_endpoint_is_written_short_and_in_brackets() -> None:
+def test_ipv6_endpoint_key_is_canonical_with_brackets() -> None:
     found = _endpoints(endpoint_slice("web-1", "FD00:0244:0::0001", family="IPv6"))
     assert {HTTP: (Endpoint("fd00:244::1", 8080, "[fd00:244::1]:8080"),)} == found
 
@@ -120,11 +120,11 @@ PORTS = {
 
 
 @parametrize_rows(PORTS)
-def test_a_port_needs_a_name_and_a_number(row: Ports) -> None:
+def test_port_without_name_or_number_is_ignored(row: Ports) -> None:
     assert row.expected == _endpoints(endpoint_slice("web-1", "10.244.0.1", ports=row.given))
 
 
-def test_a_slice_without_endpoints_has_no_ports() -> None:
+def test_slice_without_endpoints_has_no_ports() -> None:
     assert _endpoints(endpoint_slice("web-1")) == {}
     assert merge([expand_slice(endpoint_slice("web-1"), NODE)]) == {}
 
@@ -203,7 +203,7 @@ SEVERAL = {
 
 
 @parametrize_rows(SEVERAL)
-def test_slices_join_whatever_order_they_arrive_in(row: Several) -> None:
+def test_slices_are_merged_in_any_order_of_arrival(row: Several) -> None:
     found = [_endpoints(*order) for order in itertools.permutations(row.slices)]
     assert [row.expected] * len(found) == found
 
@@ -248,7 +248,7 @@ PENDING = {
 
 
 @parametrize_rows(PENDING)
-def test_an_update_is_held_against_what_is_pending_or_else_in_effect(row: Pending) -> None:
+def test_update_is_compared_with_pending_or_applied_slice(row: Pending) -> None:
     cache = EndpointSliceCache(NODE)
     if row.applied is not None:
         cache.update_pending(WEB, row.applied, remove=False)
@@ -290,7 +290,7 @@ CHECKOUTS = {
 
 
 @parametrize_rows(CHECKOUTS)
-def test_a_checkout_gives_each_touched_service_before_and_after(row: Checkout) -> None:
+def test_drain_returns_each_changed_service_before_and_after(row: Checkout) -> None:
     cache = EndpointSliceCache(NODE)
     for applied in row.applied:
         cache.update_pending(WEB, applied, remove=False)
@@ -305,7 +305,7 @@ def test_a_checkout_gives_each_touched_service_before_and_after(row: Checkout) -
     assert cache.drain() == {}
 
 
-def test_services_are_checked_out_by_themselves() -> None:
+def test_services_are_drained_independently() -> None:
     cache, api = EndpointSliceCache(NODE), NamespacedName("default", "api")
     cache.update_pending(WEB, SLICE, remove=False)
     cache.update_pending(api, OTHER, remove=False)
@@ -315,7 +315,7 @@ def test_services_are_checked_out_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["forgotten", "and known again"])
-def test_a_service_whose_last_slice_went_is_forgotten(*, again: bool) -> None:
+def test_service_without_slices_is_removed_from_the_cache(*, again: bool) -> None:
     cache = EndpointSliceCache(NODE)
     changes: list[Any] = []
     for remove in (False, True, *([False] if again else [])):
