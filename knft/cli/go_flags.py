@@ -1,6 +1,6 @@
-"""The flags of ``knft run``, out of the table of settings; they may be written as Go programs take them.
+"""The flags of ``knft run``, made from the options table and accepted in the syntax of Go programs.
 
-``--masquerade-all``, ``--masquerade-all=false``, ``-v=2``, ``--v 2``, ``--log_dir=x``: kube-proxy's command lines work.
+kube-proxy's command lines work: ``--masquerade-all``, ``--masquerade-all=false``, ``-v=2``, ``--v 2``, ``--log_dir=x``.
 """
 
 import re
@@ -17,24 +17,22 @@ _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE"
 _LISTS = (Kind.LIST, Kind.FEATURE_GATES, Kind.VMODULE)
 _SWITCHES = (Kind.BOOL, Kind.VERSION)
 _KNFT_OPTIONS, _KUBE_PROXY_OPTIONS = "knft's own options", "kube-proxy's options"
-_OTHER_FLAGS = (
-    "All other flags of kube-proxy are taken with a warning, or refused with the reason: the README lists them."
-)
+_OTHER_FLAGS = "All other flags of kube-proxy are ignored with a warning or rejected: see docs/configuration.md."
 _METAVARS = {Kind.INTEGER: "NUMBER", Kind.FLOAT: "NUMBER", Kind.DURATION: "DURATION"}
 _SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
 
 
 class _Integer(click.ParamType[int]):
-    """A whole number within bounds, which --help does not repeat."""
+    """An integer in a range, which --help does not show."""
 
     name = "integer"
 
     def __init__(self, low: int, high: int) -> None:
-        """Take numbers from ``low`` to ``high``."""
+        """Accept numbers from ``low`` to ``high``."""
         self._low, self._high = low, high
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401
-        """Return the value; say so where it is none."""
+        """Return the value, or report a usage error."""
         try:
             found = int(value)
         except ValueError:
@@ -45,12 +43,12 @@ class _Integer(click.ParamType[int]):
 
 
 class _Boolean(click.ParamType[bool]):
-    """What Go takes for true or false."""
+    """A Boolean in Go's spellings."""
 
     name = "boolean"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:  # noqa: ANN401
-        """Return the value; say so where it is none."""
+        """Return the value, or report a usage error."""
         if isinstance(value, bool):
             return value
         if value not in (*_TRUE, *_FALSE):
@@ -59,18 +57,18 @@ class _Boolean(click.ParamType[bool]):
 
 
 class _Version(_Boolean):
-    """The same, or ``raw``."""
+    """A Boolean, or ``raw``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:  # noqa: ANN401
-        """Return whether the version is asked for."""
+        """Return whether to print the version."""
         return value == "raw" or super().convert(value, param, ctx)
 
 
 class GoOption(click.Option):
-    """A flag of the table."""
+    """A flag from the options table."""
 
     def __init__(self, flag: str, option: Option) -> None:
-        """Make the option of ``flag``, which is one of the row's."""
+        """Make click's option for ``flag``, one of the flags of ``option``."""
         self.flag, self.option = flag, option
         is_list, is_switch = option.kind in _LISTS, option.kind in _SWITCHES
         of_list = {"multiple": True} if is_list or option.field == "clusterCIDR" else {"default": None}
@@ -85,7 +83,7 @@ class GoOption(click.Option):
 
     @property
     def is_switch(self) -> bool:
-        """Whether it stands alone: its value, if any, comes after an equals sign."""
+        """Whether the flag may have no value; a value follows an equals sign."""
         return self.option.kind in _SWITCHES
 
 
@@ -110,15 +108,15 @@ def _default(option: Option) -> str:
 
 
 class GoCommand(click.Command):
-    """A command whose flags may be written as in Go, in two groups."""
+    """A command that accepts Go's flag syntax and lists its flags in two groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take Go's spellings for click's."""
+        """Parse arguments in Go's syntax."""
         switches = {name for option in self._options() if option.is_switch for name in option.opts}
         return super().parse_args(ctx, list(_normalize_arguments(args, switches)))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write knft's own flags first, then those of kube-proxy that mean something."""
+        """Write knft's own flags first, then the supported flags of kube-proxy."""
         shown = [option for option in self._options() if not option.hidden]
         helped = [param for param in self.get_params(ctx) if not isinstance(param, GoOption)]
         for title, options in (
@@ -152,19 +150,19 @@ def _normalize_arguments(args: list[str], switches: set[str]) -> Iterator[str]:
 
 
 def normalize_flag_name(name: str) -> str:
-    """Return a flag's name as the table has it: Kubernetes' programs take underscores for dashes."""
+    """Return a flag's name with dashes: Kubernetes programs also accept underscores."""
     return name.replace("_", "-")
 
 
 def run_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command all flags of the table."""
+    """Add all flags of the options table to a command."""
     params = [GoOption(flag, row) for row in OPTIONS for flag in row.flags if flag.startswith("--")]
-    command.__click_params__ = params[::-1]  # type: ignore[attr-defined] # where click's own decorators put them
+    command.__click_params__ = params[::-1]  # type: ignore[attr-defined] # as click's decorators do
     return command
 
 
 def given_flags(context: click.Context) -> dict[str, Any]:
-    """Return the flags that somebody has given, by their names in the table."""
+    """Return the flags given on the command line, by their names in the options table."""
     return {
         option.flag: context.params[option.name]
         for option in context.command.params

@@ -1,6 +1,6 @@
-"""What is logged, and how: lines of text, or an object of JSON a line as Kubernetes' components write them.
+"""Sets up logging: lines of text, or one JSON object per line as Kubernetes components write them.
 
-Credentials never get into a log: whatever looks like a bearer token is written over, whoever logs it.
+Credentials are never logged: the formatters replace everything that looks like a bearer token.
 """
 
 import json
@@ -14,26 +14,29 @@ from typing import Any
 from knft.configuration.settings import LoggingSettings
 
 SYNCS_FROM, REQUESTS_FROM = 2, 4
-"""The verbosities from which every sync is logged, and what others are asked, and how old changes were (A.8)."""
+"""The verbosities that log every sync, and API requests and programming latencies.
+
+See docs/behaviour/tracking.md#programming-latency.
+"""
 
 HIDDEN = "[hidden]"
 _CREDENTIAL = re.compile(
     r"(?i)(\bbearer[ \t]+|\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:basic|bearer)?[ \t]*)[A-Za-z0-9._~+/=-]{8,}"
-    # A JSON Web Token, as those of ServiceAccounts are: three parts, the first of which begins like any JSON object.
+    # A JSON Web Token, such as a service account's: three parts; the first begins like a JSON object.
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
 )
 
 _HTTP = "urllib3.connectionpool"
-"""Logs each request's method, path and status, and nothing of headers and bodies."""
+"""This logger logs method, path and status of each request, without headers and bodies."""
 _LATENCY = "knft.latency"
-"""Logs how old the changes were that a sync has put in force."""
+"""This logger logs the age of the changes in each sync."""
 
 _QUIET, _DEBUG = 0, 4
-"""What klog's verbosity is of lines that everybody gets, and of those for debugging."""
+"""klog's verbosity of normal lines and of debug lines."""
 
 
 def set_up_logging(settings: LoggingSettings) -> None:
-    """Log to standard error as ``settings`` say, warnings and uncaught exceptions too; to be called once."""
+    """Log to standard error, including warnings and uncaught exceptions. Call it once."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
     root = logging.getLogger()
@@ -43,26 +46,26 @@ def set_up_logging(settings: LoggingSettings) -> None:
     logging.getLogger("knft").setLevel(logging.DEBUG if settings.verbosity >= SYNCS_FROM else logging.INFO)
     logging.getLogger(_HTTP).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.WARNING)
     logging.getLogger(_LATENCY).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.INFO)
-    # Python's own would write an exception's words as they are, and no object.
+    # Python's own hook would print credentials, and no JSON.
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_of_thread
 
 
 def writes_json() -> bool:
-    """Tell whether the log is one of objects."""
+    """Return whether the log is JSON."""
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text with a word in the place of whatever looks like a token."""
+    """Return a text with everything that looks like a token replaced."""
     return _CREDENTIAL.sub(lambda found: (found[1] or "") + HIDDEN, text)
 
 
 class TextLines(logging.Formatter):
-    """Time, level and message; tracebacks follow on lines of their own."""
+    """Time, level and message; tracebacks follow on separate lines."""
 
     def __init__(self) -> None:
-        """Have the only form there is."""
+        """Set the format."""
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
@@ -71,10 +74,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: ``ts`` in milliseconds since 1970, ``caller``, ``msg``, ``v`` or ``err``, and ``severity``.
+    """One JSON object per line, in the format of Kubernetes' component-base.
 
-    As component-base's JSON format has it, where errors have no ``v``; ``err`` is a traceback. ``severity`` is beside
-    it, since without it nobody could tell a warning.
+    ``ts`` is in milliseconds since 1970, ``caller`` a file and line, ``err`` a traceback; errors have no ``v``.
+    ``severity`` is an addition: without it warnings could not be recognised.
     """
 
     def format(self, record: logging.LogRecord) -> str:

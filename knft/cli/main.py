@@ -1,4 +1,4 @@
-"""``knft``: the commands, their flags, and what becomes of errors."""
+"""``knft``: the commands with their flags, and the exit status and output of errors."""
 
 import logging
 import os
@@ -20,8 +20,7 @@ from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_f
 from knft.errors import ApiServerError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
 STATUS_FAILED, STATUS_UNUSABLE = 1, 2
-"""Exit statuses: something failed that may go well the next time; or the command, its input or the machine is not
-usable."""
+"""Exit statuses: 1 for a failure that may not happen again; 2 for invalid usage or input, or an unsupported host."""
 _FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingError)
 
 
@@ -31,14 +30,14 @@ def cli() -> None:
 
 
 @cli.command(cls=GoCommand, context_settings={"token_normalize_func": normalize_flag_name},
-             short_help="Keep this node's tables equal to the objects.")  # fmt: skip
+             short_help="Keep this node's nftables tables in sync with Services.")  # fmt: skip
 @run_flags
 @click.pass_context
 def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's values
-    """Sync this node's tables, and follow the objects until SIGTERM, which leaves the rules in place.
+    """Watch Services and keep this node's tables in sync until SIGTERM. The rules then stay in place.
 
-    It takes kube-proxy's flags and its configuration file as they stand. With --config the file says it all, but for
-    --hostname-override, --master, the flags of logging, and knft's own.
+    knft accepts kube-proxy's flags and configuration file. With --config only --hostname-override, --master, the
+    logging flags and knft's own flags apply; other flags are ignored.
     """
     given = given_flags(context)
     if given.get("--version"):
@@ -46,32 +45,32 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
         return
     from knft.app.signals import exit_on_signals  # noqa: PLC0415
 
-    # A container's first process ignores what it has no handler for, and the imports below take a while.
+    # A container's first process ignores signals without a handler, and the imports below take a while.
     exit_on_signals()
     from knft.cli.run import run as run_command  # noqa: PLC0415
 
     run_command(given)
 
 
-@cli.command(short_help="Print the ruleset; touches and reads nothing of this machine.")
+@cli.command(short_help="Print the ruleset, without reading or changing this machine.")
 @click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
-              help="nftables: knft's own; iptables, ipvs: what kube-proxy installs in that mode.")  # fmt: skip
+              help="nftables: knft's rules; iptables, ipvs: kube-proxy's rules in that mode.")  # fmt: skip
 @node_flags
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="text: for people and the tools that load it; json: the same, structured.")  # fmt: skip
-@click.option("--family", type=click.Choice(["ipv4", "ipv6"]), help="Print one family alone.")
+              help="text: input of nft or the other tools; json: the same, structured.")  # fmt: skip
+@click.option("--family", type=click.Choice(["ipv4", "ipv6"]), help="Print only one IP family.")
 @backend_flags
 @click.pass_context
 def render(context: click.Context, /, backend: str, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Print the whole ruleset for some manifests, as nft text, or what a first sync sends, as JSON.
+    """Print the ruleset for manifests as nft text, or the transactions of a first sync as JSON.
 
-    Addresses come from the Node object or --node-ip, for kube-proxy's modes also from --local-address. JSON is one
-    document for each family, a line each.
+    The node's addresses come from the Node object or --node-ip; kube-proxy's modes also use --local-address. JSON has
+    one document per IP family, each on one line.
 
-    With --backend iptables or ipvs, print what kube-proxy hands to the kernel in that mode: a shell script that feeds
-    each part to its tool, or with --part the input of one tool alone.
+    With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
+    its input, or with --part only the input of one tool.
     """
     reject_flags_of_other_backends(context, backend)
     if backend == "nftables":
@@ -84,29 +83,29 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     render_kube_proxy(backend, **options)
 
 
-@cli.command(short_help="Tell what would become of packets with knft in kube-proxy's place.")
+@cli.command(short_help="Compare kube-proxy's rules with knft's, packet by packet.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
-              help="Manifest, directory of manifests, or - for standard input: knft is rendered from it.")  # fmt: skip
+              help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
-              help="The mode of kube-proxy to compare with, for the same objects.")  # fmt: skip
+              help="Mode of kube-proxy to render for the same objects.")  # fmt: skip
 @click.option("--live", is_flag=True,
-              help="Compare with what is in force on this machine; changes nothing.")  # fmt: skip
+              help="Compare with the rules in force on this machine; changes nothing.")  # fmt: skip
 @click.option("--watch", is_flag=True,
-              help="With --live: compare again whenever either side changes, and tell when they part.")  # fmt: skip
+              help="With --live: compare again after each change of either side, and print new results.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
-              help="table: for people; json: for programs; html: one page to attach to a change request.")  # fmt: skip
+              help="table: text tables; json: for programs; html: one page to attach to a change request.")  # fmt: skip
 @rule_set_flags
 @click.pass_context
 def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Compare knft's rules with kube-proxy's, by what becomes of every class of packets.
+    """Compare what happens to every class of packets with kube-proxy's rules and with knft's.
 
-    kube-proxy's are rendered for the same objects, or those of a capture (--iptables-save and so on, --nft-json), or
-    with --live those that this machine has: iptables of every backend, ipsets, virtual servers of IPVS, and its own
-    nftables tables. knft's are rendered from -f; with --live and without -f they are those in force.
+    kube-proxy's rules are rendered for the same objects, captured (--iptables-save and so on, --nft-json), or with
+    --live those in force on this machine: iptables of every backend, ipsets, IPVS virtual servers and kube-proxy's
+    nftables tables. knft's rules are rendered from -f; with --live and without -f they are those in force.
 
-    Exit status 0 means that packets fare alike, or differ by intent alone; 1 that some fare otherwise, or that a rule
-    cannot be interpreted; 2 that a rule set could not be read. With --watch, a line with the time tells each change of
-    the result, until SIGTERM or SIGINT, and the status is 0; with -o json it is an object a line.
+    Exit status 0: packets have the same outcome, or all differences are expected. 1: some packets have another
+    outcome, or a rule cannot be interpreted. 2: a rule set cannot be read. With --watch, print a line with the time
+    for each new result (with -o json an object per line) until SIGTERM or SIGINT, and exit with status 0.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -116,33 +115,33 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     context.exit(diff_command(**options))
 
 
-@cli.command(short_help="Follow a packet through a rule set, without sending it.")
+@cli.command(short_help="Trace a packet through a rule set, without sending it.")
 @click.option("--from", "from_", required=True, metavar="IP",
-              help="The client: another host or a pod; or the node itself, by one of its addresses.")  # fmt: skip
+              help="Address of the client: another host, a pod, or the node itself.")  # fmt: skip
 @click.option("--to", required=True, metavar="ADDR:PORT[/PROTOCOL]",
-              help="What it dials: 10.96.0.10:80/tcp, [fd00::10]:53/udp; tcp where nothing is said.")  # fmt: skip
+              help="Destination, such as 10.96.0.10:80/tcp or [fd00::10]:53/udp; default protocol: tcp.")  # fmt: skip
 @click.option("--in-interface", metavar="IF",
-              help="The interface that the packet comes in by; any where nothing is said.")  # fmt: skip
+              help="Input interface of the packet; default: any.")  # fmt: skip
 @click.option("--remembered", metavar="IP:PORT",
-              help="The endpoint that session affinity has sent this client to.")  # fmt: skip
+              help="Endpoint that session affinity remembers for this client.")  # fmt: skip
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
-              help="Render the rules from this manifest or directory, or - for standard input.")  # fmt: skip
+              help="Manifest, directory of manifests, or - for standard input: source of the rules.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
-              help="With -f: knft's own rules, or what kube-proxy installs in mode iptables or ipvs.")  # fmt: skip
+              help="With -f: knft's rules, or kube-proxy's in mode iptables or ipvs.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-              help="table: for people; json: for programs, as knft/interpret/trace.schema.json says.")  # fmt: skip
+              help="table: text; json: for programs, see knft/interpret/trace.schema.json.")  # fmt: skip
 @rule_set_flags
 @click.pass_context
 def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Follow the first packet of a connection through a rule set, rule by rule, and say what becomes of it and why.
+    """Trace the first packet of a connection through a rule set: print the rules that it hits, its outcome and why.
 
-    The rules are rendered from manifests (-f), or captured on a node (--iptables-save and so on, --nft-json); without
-    either they are those of knft's tables on this machine, which are read and left as they are.
+    The rules are rendered from manifests (-f) or captured on a node (--iptables-save and so on, --nft-json). Without
+    either they are knft's tables on this machine, which stay unchanged.
 
-    The node's own addresses, which tell its packets from others', come from the Node object or --node-ip, from
-    --local-address, and for the rules of this machine from its interfaces.
+    The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
+    machine from its interfaces.
 
-    Exit status 0 means that the packet was followed, whatever became of it; 2 that a rule set could not be read.
+    Exit status 0: the packet was traced, whatever its outcome. 2: a rule set cannot be read.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -151,13 +150,13 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     trace_command(**options)
 
 
-@cli.command(short_help="Remove what knft made on this machine, or kube-proxy left.")
+@cli.command(short_help="Remove knft's tables, or what kube-proxy left on this machine.")
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
-              help="Remove what kube-proxy left in this mode, instead of knft's tables.")  # fmt: skip
+              help="Remove what kube-proxy left in this mode instead of knft's tables.")  # fmt: skip
 def cleanup(kube_proxy: str | None) -> None:
-    """Remove knft's tables of both families, and nothing else.
+    """Remove knft's tables of both IP families.
 
-    With --kube-proxy, remove kube-proxy's leftovers, and nothing else: knft's tables stay. Stop kube-proxy first.
+    With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
     """
     if kube_proxy is not None:
         from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
@@ -182,7 +181,7 @@ def _print_version() -> None:
 
 
 def _print_error(message: str) -> None:
-    """Say on standard error what is wrong, as an object where the log is one of objects."""
+    """Print an error to standard error, as JSON if the log is JSON."""
     logs = sys.modules.get("knft.cli.logs")
     if logs is not None and logs.writes_json():
         logging.getLogger("knft").error("%s", message)
@@ -191,20 +190,20 @@ def _print_error(message: str) -> None:
 
 
 def _discard_output() -> None:
-    """Let what standard output still holds go nowhere: Python 3.13 writes it again at exit, and exits with 120."""
+    """Discard buffered output: Python 3.13 would write it again at exit, and exit with status 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def main() -> None:
-    """Run the command line; turn knft's errors into one line and an exit status."""
+    """Run the command line; print errors of knft and turn them into an exit status."""
     logging.captureWarnings(capture=True)
     try:
         cli()
     except OSError as error:
-        # Errors of files and the kernel are ours by now: what is left is standard output.
-        click.echo(f"knft: the output cannot be written: {error.strerror}", err=True)
+        # Other errors of files and the kernel are KnftErrors: this one is about standard output.
+        click.echo(f"knft: cannot write the output: {error.strerror}", err=True)
         _discard_output()
         sys.exit(STATUS_FAILED)
     except KnftError as error:

@@ -1,4 +1,4 @@
-"""The packet that ``knft trace`` follows, from the words of the command line."""
+"""Parses the flags of ``knft trace`` that describe the packet."""
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -22,7 +22,7 @@ _LAST_PORT = 65535
 
 
 class SocketAddress(Struct, frozen=True):
-    """An address with a port; addresses are numbers."""
+    """An address, as a number, with a port."""
 
     version: IpVersion
     address: int
@@ -30,7 +30,7 @@ class SocketAddress(Struct, frozen=True):
 
 
 class PacketQuery(Struct, frozen=True):
-    """Who dials what: all that was said of the packet, and nothing of what node it meets."""
+    """The packet that the flags describe, independent of the node."""
 
     source: int
     to: SocketAddress
@@ -40,12 +40,12 @@ class PacketQuery(Struct, frozen=True):
 
     @property
     def version(self) -> IpVersion:
-        """The packet's family."""
+        """The packet's IP version."""
         return self.to.version
 
 
 def parse_query(options: dict[str, Any]) -> PacketQuery:
-    """Return what the command line asks; raise UsageError naming a flag."""
+    """Return the packet that the flags describe; raise UsageError naming a flag."""
     to, protocol = _parse_destination(options["to"])
     version, source = _parse_address("--from", options["from_"].removeprefix("[").removesuffix("]"))
     interface = options["in_interface"]
@@ -54,20 +54,20 @@ def parse_query(options: dict[str, Any]) -> PacketQuery:
         msg = f"--from: {options['from_']} is an IPv{version} address, and --to has one of IPv{to.version}"
         raise UsageError(msg)
     if _is_not_unicast(version, source):
-        msg = f"--from: no packet comes from {options['from_']}: it is not one host's address"
+        msg = f"--from: {options['from_']} is not a unicast address"
         raise UsageError(msg)
     if interface is not None and not _INTERFACE.fullmatch(interface):
         msg = f"--in-interface: {interface!r} is not the name of an interface"
         raise UsageError(msg)
     endpoint = None if remembered is None else _parse_socket("--remembered", remembered, "such as 10.244.1.11:8080")
     if endpoint is not None and endpoint.version != to.version:
-        msg = f"--remembered: {remembered} is not of --to's family, IPv{to.version}"
+        msg = f"--remembered: {remembered} is not an IPv{to.version} address as --to"
         raise UsageError(msg)
     return PacketQuery(source, to, protocol, interface, endpoint)
 
 
 def _is_not_unicast(version: IpVersion, address: int) -> bool:
-    """Tell whether an address is a group's, everybody's or nobody's, as no sender's is."""
+    """Return whether an address is multicast, broadcast or unspecified."""
     parsed = (IPv4Address if version == 4 else IPv6Address)(address)  # noqa: PLR2004
     return parsed.is_multicast or parsed.is_unspecified or parsed == IPv4Address(0xFFFFFFFF)
 
@@ -85,7 +85,7 @@ def _parse_destination(text: str) -> tuple[SocketAddress, int]:
     where, slash, word = text.partition("/")
     protocol = PROTOCOL_NUMBERS.get(word.lower()) if slash else PROTOCOL_NUMBERS["tcp"]
     if protocol is None:
-        msg = f"--to: {word!r} is no protocol of Services, which are tcp, udp and sctp"
+        msg = f"--to: {word!r} is not a protocol of Services; use tcp, udp or sctp"
         raise UsageError(msg)
     return _parse_socket("--to", where, _FORM), protocol
 
@@ -93,32 +93,32 @@ def _parse_destination(text: str) -> tuple[SocketAddress, int]:
 def _parse_socket(flag: str, text: str, form: str) -> SocketAddress:
     found = _TO.fullmatch(text)
     if found is None:
-        more = "; an IPv6 address stands in brackets" if text.count(":") > 1 else ""
+        more = "; write an IPv6 address in brackets" if text.count(":") > 1 else ""
         msg = f"{flag}: {text!r} is not an address with a port, {form}{more}"
         raise UsageError(msg)
     version, address = _parse_address(flag, found["ipv4"] if found["ipv6"] is None else found["ipv6"])
     port = found["port"]
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= _LAST_PORT):  # noqa: PLR2004
-        msg = f"{flag}: {port!r} is not a port, which is a number from 1 to {_LAST_PORT}"
+        msg = f"{flag}: {port!r} is not a port from 1 to {_LAST_PORT}"
         raise UsageError(msg)
     return SocketAddress(version, address, int(port))
 
 
 def packet_class(query: PacketQuery, rules: RuleSet, own: Ranges) -> PacketClass:
-    """Return the packet as it meets a node with some addresses; raise UsageError where it cannot be."""
+    """Return the packet's class on a node with the addresses ``own``; raise UsageError for an impossible packet."""
     is_local = contains(own, query.to.address)
     outputs = frozenset({"*"} | (MentionedValues((rules,)).interfaces - {"lo", ""}))
     box = PacketFields(single(query.to.port), single(query.source), PORTS, outputs=outputs, states=frozenset({"new"}))
     if contains(own, query.source):
         if query.interface is not None:
-            msg = "--in-interface: --from is the node's own address, and its own packets come in by no interface"
+            msg = "--in-interface: --from is an address of the node, and the node's own packets have no input interface"
             raise UsageError(msg)
         is_source_selected = query.source == query.to.address
         return PacketClass(
             "node", query.protocol, query.to.address, is_local, box, is_source_selected=is_source_selected
         )
     if contains(LOOPBACK[query.version], query.to.address):
-        msg = "--to: the kernel takes no packet to a loopback address from outside the node; --from is not the node's"
+        msg = "--to: the kernel accepts packets to a loopback address only from the node; --from is not its address"
         raise UsageError(msg)
     inputs = outputs if query.interface is None else frozenset({query.interface})
     return PacketClass("network", query.protocol, query.to.address, is_local, box._replace(inputs=inputs))

@@ -1,4 +1,4 @@
-"""A trace for people: what was asked, the rules that are met, and what becomes of the packet."""
+"""Formats a trace as text: the packet, the rules that it hits, and its outcome."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,9 +7,9 @@ from knft.present.formatting import escape_invisible
 
 _FATES = {
     "delivered": "is delivered",
-    "rejected": "is refused",
+    "rejected": "is rejected",
     "dropped": "is dropped",
-    "undecided": "is undecided",
+    "undecided": "cannot be decided",
 }
 
 
@@ -33,26 +33,26 @@ def _header(trace: Trace) -> Iterator[str]:
     interface = f", in by {escape_invisible(trace.interface)}" if trace.interface else ""
     yield f"packet   {trace.source} → {trace.destination} ({trace.family}, {sender}{interface}), opens a connection"
     yield f"rules    {escape_invisible(trace.rule_set)}"
-    yield f"service  {escape_invisible(trace.service) if trace.service else 'none has this frontend'}"
+    yield f"service  {escape_invisible(trace.service) if trace.service else 'no Service has this frontend'}"
     if trace.client != "new":
         yield f"client   {trace.client}"
     for remark in trace.remarks:
-        yield f"remark   {escape_invisible(remark)}"
+        yield f"warning  {escape_invisible(remark)}"
 
 
 def _way(way: Alternative) -> Iterator[str]:
     if way.rules:
-        yield "It meets"
+        yield "The packet hits"
         yield from _rules(way.rules, "  ")
     else:
-        yield "It meets no rule that does anything."
+        yield "The packet hits no rule with an effect."
     yield ""
     for end in way.ends:
         yield _end(end)
         yield from _rules(end.rules, "      ")
     if way.then:
         yield ""
-        yield "All of them meet then"
+        yield "Then, in all cases, it hits"
         yield from _rules(way.then, "  ")
 
 
@@ -61,18 +61,19 @@ def _end(end: TracedOutcome) -> str:
     why = f": {escape_invisible(end.why)}" if end.why else ""
     if end.fate != "delivered":
         return f"{often}{_FATES[end.fate]}{why}"
-    said = f"reaches {end.endpoint}" if end.endpoint else "goes its way, not translated"
+    said = f"reaches {end.endpoint}" if end.endpoint else "continues to its destination, not translated"
     if end.source != "kept":
         kind = {"masqueraded": "masqueraded", "frontend": "with the frontend's address as source"}
         said += f", {kind.get(end.source, f'with source {end.source}')}"
     else:
         said += ", source kept" if end.endpoint else ""
     if end.seconds is not None:
-        said += f", stays there for {end.seconds} s" + (";" if why else "")
+        said += f", session affinity for {end.seconds} s" + (";" if why else "")
     return f"{often}{said}{why}"
 
 
 def _rules(rules: Sequence[TracedRule], indent: str) -> Iterator[str]:
     for met in rules:
         rule = f"line {met.line}: {met.rule}" if met.line else met.rule
-        yield f"{indent}{escape_invisible(met.chain)}: {escape_invisible(', '.join(met.does) or 'meets')}   [{escape_invisible(rule)}]"
+        actions = escape_invisible(", ".join(met.does) or "matches")
+        yield f"{indent}{escape_invisible(met.chain)}: {actions}   [{escape_invisible(rule)}]"

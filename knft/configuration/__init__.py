@@ -1,4 +1,4 @@
-"""kube-proxy's own configuration, taken as it stands: a KubeProxyConfiguration or its flags, and what knft makes of it.
+"""Reads kube-proxy's configuration, a KubeProxyConfiguration file or flags, and turns it into knft's Settings.
 
-Text and flags come in, ``Settings`` come out. It opens no socket and touches nothing of the machine.
+It opens no sockets and does not change the machine.
 """

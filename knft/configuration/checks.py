@@ -1,4 +1,7 @@
-"""What is wrong with the values of a configuration (I.2): every problem, each a line that names its field or flag."""
+"""Validates the values of a configuration; each message names a field or flag.
+
+See docs/behaviour/configuration.md#validation.
+"""
 
 import math
 import re
@@ -26,15 +29,15 @@ _KNFT_FLAGS = {"syncPeriod": "--sync-period", "minSyncPeriod": "--min-sync-perio
 
 
 class FieldNames(NamedTuple):
-    """How messages name fields: by the flag that set one; else as fields of the file, or by a flag that could."""
+    """Names fields in messages: by the flag that set one, as a field of the file, or by a flag for the field."""
 
     origins: Mapping[str, str]
-    """The flag that set a field, by the field's path."""
+    """Maps the path of a field to the flag that set it."""
     file: str = ""
-    """The file, as messages show it; "" where there is none."""
+    """The file's name in messages; "" without a file."""
 
     def __call__(self, path: str) -> str:
-        """Return the name that a message begins with."""
+        """Return the name of a field with the file's name, for the start of a message."""
         return (
             f"{self.file}: {self.without_file(path)}"
             if self.file and path not in self.origins
@@ -42,7 +45,7 @@ class FieldNames(NamedTuple):
         )
 
     def without_file(self, path: str) -> str:
-        """Return the name without the file's."""
+        """Return the name of a field without the file's name."""
         origin, field = self.origins.get(path), f"{KIND}.{path}"
         if origin or self.file:
             return origin or field
@@ -72,7 +75,7 @@ _SOCKET_FORM = "an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 
 
 def find_problems(document: Document, field_name: FieldNames) -> list[str]:
-    """Return what is wrong with a document that fits the schema and has all its fields."""
+    """Return the problems of a document that matches the schema and has all its fields."""
     first = [*_check_durations(document, field_name)]
     mode = document["mode"]
     checks = (
@@ -85,7 +88,7 @@ def find_problems(document: Document, field_name: FieldNames) -> list[str]:
         _check_rejected,
     )
     found = chain.from_iterable(check(document, field_name) for check in checks)
-    # What no duration is cannot be compared with another.
+    # An invalid duration cannot be compared with others.
     periods = () if first or mode not in SECTION_BY_MODE else _check_periods(document, field_name, mode)
     return [*first, *found, *periods]
 

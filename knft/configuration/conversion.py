@@ -1,4 +1,7 @@
-"""From a document that is right to Settings (I.1): which section counts, what is told, what is written down again."""
+"""Converts a valid document to Settings: selects the section that applies, and finds warnings.
+
+See docs/behaviour/configuration.md#file.
+"""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -17,16 +20,16 @@ from knft.model import addresses
 from knft.source.formatting import describe_type, format_value
 
 _PER_MODE_FIELDS = ("masqueradeBit", "masqueradeAll", "syncPeriod", "minSyncPeriod")
-"""What each mode has in a section of its own, and knft in one."""
+"""Fields that each mode of kube-proxy has in its own section."""
 _SHORTEST_PERIOD = "1ns"
-"""No pause at all, as a file can say it: 0 is taken for nothing there."""
+"""No interval between syncs in a file: kube-proxy replaces 0 by the default."""
 _NO_DELAY_BELOW = 1000
-"""Fewer nanoseconds are no pause."""
-_UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - what a bind address is compared with
+"""Intervals below this number of nanoseconds count as none."""
+_UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with bind addresses
 
 
 class FlagOnlySettings(NamedTuple):
-    """What no file says."""
+    """Settings that only flags have."""
 
     node_name: str
     node_ips: tuple[str, ...] = ()
@@ -35,15 +38,15 @@ class FlagOnlySettings(NamedTuple):
 
 
 def section_path(mode: str, field: str) -> str:
-    """Return the path that ``field``, one of those every mode has, has in that mode's section."""
+    """Return the path of one of _PER_MODE_FIELDS in the section of a mode."""
     section = SECTION_BY_MODE[mode]
     return f"iptables.{field}" if section == "ipvs" and field.startswith("masquerade") else f"{section}.{field}"
 
 
 def effective_document(document: Document) -> Document:
-    """Return the same configuration as knft follows it: in mode nftables, its values in that section.
+    """Return the configuration in mode nftables, with the values that apply in that section.
 
-    Read again, it gives the same Settings.
+    Loading the result gives the same Settings.
     """
     result = deepcopy(document)
     mode = document["mode"]
@@ -60,7 +63,7 @@ def effective_document(document: Document) -> Document:
 
 
 def make_settings(document: Document, flag_only: FlagOnlySettings, warnings: tuple[str, ...]) -> Settings:
-    """Return the Settings that an effective document means; there is no problem in it."""
+    """Return the Settings of a valid effective document."""
     client, logging, conntrack = document["clientConnection"], document["logging"], document["conntrack"]
     _, bind_address = addresses.parse_address(document["bindAddress"]) or (Family.IPV4, "")
     return Settings(
@@ -90,7 +93,7 @@ def make_settings(document: Document, flag_only: FlagOnlySettings, warnings: tup
 def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) -> Config:
     rules, pods, mode = document["nftables"], document["detectLocal"], document["detectLocalMode"]
     ips = flag_only.node_ips
-    # It is the node's address of its family; that of the other family comes from the Node object (I.5).
+    # The bind address is the node's address in its family; the other family's comes from the Node object.
     if bind_address not in _UNSPECIFIED and all((":" in ip) is not (":" in bind_address) for ip in ips):
         ips = (*ips, bind_address)
     return Config(
@@ -98,7 +101,7 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
         node_ips=ips,
         detect_local_mode=mode,
         pod_interface=parse_detect_local(mode, pods["bridgeInterface"], pods["interfaceNamePrefix"]),
-        # Other modes do not ask for them, and kube-proxy does not look whether they are right.
+        # Other modes do not use cluster CIDRs, and kube-proxy does not validate them there.
         cluster_cidrs=parse_cluster_cidrs("", (document["clusterCIDR"],)) if mode == "ClusterCIDR" else (),
         service_cidrs=flag_only.service_cidrs,
         nodeport_addresses=parse_nodeport_addresses("", (*document["nodePortAddresses"],)),
@@ -117,9 +120,9 @@ def _seconds(duration: str) -> float:
 def find_warnings(
     document: Document, field_name: FieldNames, already_reported: frozenset[str], *, is_for_kube_proxy: bool
 ) -> Iterator[str]:
-    """Yield what is to be said of a document that is right, but not of the fields that were ``told`` of before.
+    """Yield the warnings about a valid document, except for fields in ``already_reported``.
 
-    ``is_for_kube_proxy`` says that a kube-proxy without a mode was meant, which would be in mode iptables.
+    ``is_for_kube_proxy`` tells that the configuration also works for kube-proxy, whose default mode is iptables.
     """
     mode = document["mode"]
     if mode in ("iptables", "ipvs"):
@@ -142,7 +145,7 @@ def find_warnings(
 
 
 def _uncovered_family(document: Document, field_name: FieldNames) -> Iterator[str]:
-    """Say so where CIDRs of one family leave the other open, as in kube-proxy (I.5)."""
+    """Warn if there are CIDRs of one family only: the other family then accepts NodePorts everywhere."""
     words = parse_nodeport_addresses("", (*document["nodePortAddresses"],))
     families = [family for family in Family if not addresses.networks_of_family(words, family)]
     if len(families) == 1 and PRIMARY not in words and ALL not in words:

@@ -1,4 +1,4 @@
-"""A KubeProxyConfiguration as a tree of plain values, every field in it, kube-proxy's defaults filled in (I.1)."""
+"""A KubeProxyConfiguration as nested dictionaries with all fields and kube-proxy's defaults."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +16,8 @@ HEALTHZ_PORT, METRICS_PORT = 10256, 10249
 Document = dict[str, Any]
 
 
-def get_field(document: Document, path: str) -> Any:  # noqa: ANN401 - of the field's kind
-    """Return a field's value, or None where the document does not have it."""
+def get_field(document: Document, path: str) -> Any:  # noqa: ANN401 - a value of the field's kind
+    """Return a field's value, or None if the document does not have it."""
     value: Any = document
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -25,7 +25,7 @@ def get_field(document: Document, path: str) -> Any:  # noqa: ANN401 - of the fi
 
 
 def set_field(document: Document, path: str, value: Any) -> None:  # noqa: ANN401
-    """Set a field, and make the sections that it lies in."""
+    """Set a field; create missing sections."""
     *sections, name = path.split(".")
     for section in sections:
         document = document.setdefault(section, {})
@@ -33,12 +33,12 @@ def set_field(document: Document, path: str, value: Any) -> None:  # noqa: ANN40
 
 
 def default_document() -> Document:
-    """Return what holds where nobody says anything."""
+    """Return the document with only default values."""
     return with_defaults({})
 
 
 def with_defaults(given: Document) -> Document:
-    """Return the known fields of a document that fits the schema, with defaults for all others."""
+    """Return the known fields of a document that matches the schema, with defaults for unset ones."""
     document: Document = {"apiVersion": API_VERSION, "kind": KIND}
     for path, row in FIELDS.items():
         value = get_field(given, path)
@@ -54,7 +54,7 @@ def with_defaults(given: Document) -> Document:
 
 
 def _is_unset(row: Option, value: object) -> bool:
-    """Whether kube-proxy takes the default: Go cannot tell 0 from nothing, but where the field is a pointer."""
+    """Return whether kube-proxy uses the default: without a pointer Go cannot tell zero from an unset field."""
     if value is None or row.is_zero_valid:
         return value is None
     return not value or (row.kind is Kind.DURATION and isinstance(value, str) and parse_duration(value) == 0)
@@ -74,29 +74,29 @@ _CONVERTERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.FEATURE_GATES: lambda value: {name: bool(on) for name, on in value.items()},
     Kind.VMODULE: lambda value: [_vmodule_item(item) for item in value],
 }
-"""Values as JSON has them: without what the reader remembers of their spelling."""
+"""Convert values of the YAML reader, which remember their spelling, to plain values."""
 
 
 def canonical_duration(duration: str) -> str:
-    """Return a duration as Go writes it; what is none stays as it is, to be told of later."""
+    """Return a duration in Go's format; an invalid one stays unchanged and is reported by the checks."""
     found = parse_duration(duration)
     return duration if found is None else format_duration(found)
 
 
 def normalize_durations(document: Document) -> None:
-    """Write all durations as Go does."""
+    """Write all durations in Go's format."""
     for row in options_of_kind(Kind.DURATION):
         set_field(document, row.field, canonical_duration(get_field(document, row.field)))
 
 
 def address_family(address: str) -> Family | None:
-    """Return the family of an address, or None where it is none."""
+    """Return the family of an address, or None if it is invalid."""
     parsed = addresses.parse_address(address)
     return None if parsed is None else parsed[0]
 
 
 def with_port(address: str, port: int) -> str:
-    """Return ``IP:port`` for a bare IP, and anything else as it is (I.3)."""
+    """Return ``IP:port`` for an IP without port, and other texts unchanged."""
     parsed = None if split_host_port(address) else addresses.parse_address(address)
     if parsed is None:
         return address
@@ -104,12 +104,12 @@ def with_port(address: str, port: int) -> str:
 
 
 def join_host_port(host: str, port: int) -> str:
-    """Return ``host:port``, an IPv6 address in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def split_host_port(text: str) -> tuple[str, str] | None:
-    """Return the two parts of ``host:port``, or None where it is not of that form, as Go's SplitHostPort does."""
+    """Return host and port of ``host:port``, or None if Go's SplitHostPort fails."""
     if text.startswith("["):
         host, bracket, port = text[1:].partition("]")
         well_formed = bracket and port.startswith(":")

@@ -1,4 +1,4 @@
-"""The configuration file's bytes."""
+"""Reads the configuration file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,11 +7,11 @@ from knft.errors import ConfigurationError, SourceError
 from knft.source.files import error_reason, format_path, read_manifest
 
 MAX_BYTES = 4 << 20
-"""The largest configuration that is read; a ConfigMap holds a quarter of it."""
+"""The maximum size of a configuration file; a ConfigMap is limited to a quarter of it."""
 
 
 def read_configuration(path: str) -> bytes:
-    """Return what a configuration file holds; raise ConfigurationError where it cannot be read."""
+    """Return the content of a configuration file; raise ConfigurationError if it cannot be read."""
     try:
         return read_manifest(Path(path), MAX_BYTES)
     except (OSError, SourceError, ValueError) as error:
@@ -19,5 +19,5 @@ def read_configuration(path: str) -> bytes:
 
 
 def file_error(path: str, sentences: Iterable[str]) -> ConfigurationError:
-    """Return the error that says so of a file, a line each."""
+    """Return the error for the problems of a file, one per line."""
     return ConfigurationError("\n".join(f"{format_path(path)}: {sentence}" for sentence in sentences))

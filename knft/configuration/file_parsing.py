@@ -1,4 +1,4 @@
-"""From the bytes of a file to a document: strictly first, then leniently, as kube-proxy reads it (I.1)."""
+"""Parses a configuration file; unknown fields and duplicate keys only give warnings, as in kube-proxy."""
 
 from typing import Any, NamedTuple
 
@@ -12,14 +12,14 @@ from knft.source.formatting import describe_type, format_value
 
 
 class ParsedFile(NamedTuple):
-    """A document that fits the schema but for fields that nobody knows, and sentences about what is odd in it."""
+    """A document that matches the schema except for unknown fields, and the warnings about it."""
 
     document: Document
     warnings: tuple[str, ...]
 
 
 def parse_file(path: str, data: bytes) -> ParsedFile:
-    """Return the document in ``data``, which is the content of ``path``; raise ConfigurationError, a line a problem."""
+    """Return the document in ``data``, the content of ``path``; raise ConfigurationError with a line per problem."""
     name = format_path(path)
     try:
         documents = yaml_documents.load(data)
@@ -38,7 +38,7 @@ def parse_file(path: str, data: bytes) -> ParsedFile:
     return ParsedFile(document, tuple(f"{name}: {warning}" for warning in warnings))
 
 
-def _check_version(path: str, document: Any) -> None:  # noqa: ANN401 - whatever YAML holds
+def _check_version(path: str, document: Any) -> None:  # noqa: ANN401 - any YAML value
     if not isinstance(document, dict):
         raise file_error(path, [f"it holds {describe_type(document)}, but must be a {KIND} ({API_VERSION})"])
     version, kind = document.get("apiVersion"), document.get("kind")

@@ -1,4 +1,4 @@
-"""What flags do to a document, in kube-proxy's order (I.3)."""
+"""Applies flags to a document in kube-proxy's order (docs/behaviour/configuration.md#flags)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,10 +19,10 @@ from knft.errors import UsageError
 from knft.source.formatting import format_value
 
 GivenFlags = Mapping[str, Any]
-"""The flags that somebody has given, by name, ``-v`` as ``--v``; lists are tuples of texts."""
+"""Maps the flags on the command line to their values: ``-v`` is ``--v``, lists are tuples of strings."""
 
 Origins = dict[str, str]
-"""The flag that set a field, by the field's path."""
+"""Maps the path of a field to the flag that set it."""
 
 _KNFT_FLAGS = {"--min-sync-period": "minSyncPeriod", "--sync-period": "syncPeriod", "--masquerade-bit": "masqueradeBit"}
 _PER_MODE_FLAGS = {
@@ -37,16 +37,16 @@ _PORT_FLAGS = (
     ("--metrics-port", "metricsBindAddress", METRICS_PORT),
 )
 _EMPTY_MEANS_DEFAULT = ("clientConnection.qps", "clientConnection.burst", "detectLocalMode")
-"""Where kube-proxy, or its client of the API server, takes an empty flag for none, and fills in the default."""
+"""Fields for which kube-proxy, or its client library, replaces an empty flag by the default."""
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
 def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
-    """Return what kube-proxy's flags mean where there is no file."""
+    """Return the document of kube-proxy's flags without a file."""
     document = default_document()
     mode = given.get("--proxy-mode", "")
     if mode == "ipvs":
-        # kube-proxy's flags begin with the defaults of mode iptables (I.3).
+        # kube-proxy's flags start from the defaults of mode iptables.
         set_field(document, "ipvs.minSyncPeriod", "1s")
     for flag, value in given.items():
         row = FLAGS[flag]
@@ -61,21 +61,21 @@ def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
         set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else row.default)
         origins[path] = flag
     for flag, path, port in _PORT_FLAGS:
-        # A file cannot say that nothing is to be served: what is written would mean the default.
+        # A file cannot disable a server: an empty address in it means the default.
         said = port if "--write-config-to" in given else given.get(flag, port)
         set_field(document, path, with_port(get_field(document, path), said) if said else "")
     return document
 
 
 def _applies_in_mode(flag: str, mode: str) -> bool:
-    """Whether a flag of a mode's periods means anything in ``mode``; --masquerade-all always does."""
+    """Return whether a flag for a mode's section applies in ``mode``; --masquerade-all always does."""
     if flag == "--masquerade-all":
         return True
     return flag.startswith("--ipvs-") is (mode == "ipvs")
 
 
 def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
-    """Return warnings of flags that another mode would need."""
+    """Return warnings about flags without effect in this mode or with --write-config-to."""
     mode = given.get("--proxy-mode", "")
     idle = [flag for flag in given if flag in _PER_MODE_FLAGS and not _applies_in_mode(flag, mode)]
     if mode == "nftables" and "--iptables-masquerade-bit" in given:
@@ -91,7 +91,7 @@ def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
 
 
 def apply_flags_to_file(document: Document, given: GivenFlags, origins: Origins) -> None:
-    """Lay over a document from a file what counts beside it: logging flags, and knft's own."""
+    """Apply the flags that also work with --config to a document from a file."""
     for flag, value in given.items():
         row = FLAGS[flag]
         if row.applies_with_file and row.field and row.kind is Kind.VMODULE:
@@ -102,7 +102,7 @@ def apply_flags_to_file(document: Document, given: GivenFlags, origins: Origins)
 
 
 def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) -> None:
-    """Lay knft's own flags over a document: they count in every mode, and beside a file."""
+    """Apply knft's own flags, which work in every mode and with --config."""
     if document["mode"] not in SECTION_BY_MODE:
         return
     for flag, field in _KNFT_FLAGS.items():
@@ -113,7 +113,7 @@ def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) ->
 
 
 def ignored_flag_warnings(given: GivenFlags) -> list[str]:
-    """Return warnings of the flags that a file puts out of force."""
+    """Return warnings about flags that are ignored because of --config."""
     return [
         f"{flag}: ignored because --config is given, as in kube-proxy"
         for flag in given
@@ -121,13 +121,13 @@ def ignored_flag_warnings(given: GivenFlags) -> list[str]:
     ]
 
 
-def _parse_value(flag: str, row: Option, value: Any) -> Any:  # noqa: ANN401 - of the row's kind
+def _parse_value(flag: str, row: Option, value: Any) -> Any:  # noqa: ANN401 - a value of the option's kind
     parse = _PARSERS.get(row.field) or _PARSERS.get(row.kind)
     return value if parse is None else parse(flag, value)
 
 
 def split_list(_: str, value: tuple[str, ...]) -> list[str]:
-    """Return a flag's list: commas divide, and the flag may be given again."""
+    """Return the list of a flag, which may be given several times with comma-separated values."""
     return [part.strip() for text in value for part in text.split(",") if part.strip()]
 
 

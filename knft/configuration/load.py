@@ -1,4 +1,4 @@
-"""Settings out of flags and a file: who wins, and what is said of those that lose (I.3)."""
+"""Loads Settings from flags and a file (docs/behaviour/configuration.md#flags)."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from knft.source.files import format_path
 from knft.source.formatting import format_name, format_value
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""What the API server takes: a DNS subdomain."""
+"""A node name must be a DNS subdomain."""
 _MAX_NODE_NAME = 253
 
 
@@ -26,7 +26,7 @@ _API_SERVER_FLAGS = ("--kubeconfig", "--master")
 
 
 class _LoadedDocument(NamedTuple):
-    """A document with kube-proxy's defaults, how its fields are named, and warnings."""
+    """A document with kube-proxy's defaults, the names of its fields in messages, and warnings."""
 
     document: Document
     field_name: FieldNames
@@ -35,12 +35,12 @@ class _LoadedDocument(NamedTuple):
 
 
 def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]) -> Settings:
-    """Return what the given flags, and the file that they name, come to.
+    """Return the Settings of the given flags and the file of --config.
 
-    ``given`` holds the flags that somebody has given and no others, by their names in the table (``--v`` for -v);
-    ``hostname`` is the machine's; ``read`` returns what a file holds.
+    ``given`` holds the flags on the command line by their names in the options table (``--v`` for -v);
+    ``read`` returns the content of a file.
 
-    Raise UsageError or ConfigurationError, with a line for each problem.
+    Raise UsageError or ConfigurationError with one line per problem.
     """
     _reject_flags(given)
     collected = _load_from_file(given, read) if given.get("--config") else _load_from_flags(given)
@@ -60,7 +60,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
     if problems:
         raise ConfigurationError("\n".join(problems))
     normalize_durations(document)
-    # Flags alone are a kube-proxy's as well; manifests it does not have, and --cleanup serves nothing.
+    # kube-proxy has no --manifests, and --cleanup serves no NodePorts.
     of_kube_proxy = bool(given.get("--config")) or not (given.get("--manifests") or given.get("--cleanup"))
     more = find_warnings(document, name, frozenset(origins), is_for_kube_proxy=of_kube_proxy)
     idle = [
@@ -77,7 +77,7 @@ def _is_unused(given: GivenFlags, flag: str) -> bool:
 
 
 def _is_effective(given: GivenFlags, flag: str) -> bool:
-    """Whether a flag is not out of force anyway, which has been said then."""
+    """Return whether a flag applies; a warning about --config covers the others."""
     return FLAGS[flag].applies_with_file or not given.get("--config")
 
 
@@ -98,7 +98,7 @@ def _load_from_flags(given: GivenFlags) -> _LoadedDocument:
 
 
 def _load_from_file(given: GivenFlags, read: Callable[[str], bytes]) -> _LoadedDocument:
-    from knft.configuration.file_parsing import parse_file  # noqa: PLC0415 - jsonschema takes longer to load than all else
+    from knft.configuration.file_parsing import parse_file  # noqa: PLC0415 - loading jsonschema takes long
 
     path = given["--config"]
     given_there, warnings = parse_file(path, read(path))
@@ -110,7 +110,7 @@ def _load_from_file(given: GivenFlags, read: Callable[[str], bytes]) -> _LoadedD
 
 
 def _api_server_address(given: GivenFlags) -> str:
-    """Return the API server's address as it is given; who may enter does not belong there, and is not shown."""
+    """Return the value of --master. Reject credentials in it, without showing them."""
     server = str(given.get("--master", ""))
     if "@" in server:
         msg = (
@@ -122,7 +122,7 @@ def _api_server_address(given: GivenFlags) -> str:
 
 
 def _node_name(given: GivenFlags, document: Document, name: FieldNames, hostname: str) -> str:
-    """Return the node's name as the API has it, and note it in the document where one is said."""
+    """Return the node's name, and set it in the document if a flag gives it."""
     own, override = given.get("--node"), given.get("--hostname-override") or None
     names = {
         flag: _normalize_node_name(flag, text)
@@ -146,7 +146,7 @@ def _node_name(given: GivenFlags, document: Document, name: FieldNames, hostname
 
 
 def _check_node_name(said: str, name: str) -> str:
-    """Return a name that somebody gave; raise UsageError where no Node can have it, rather than wait for that Node."""
+    """Return a configured name; raise UsageError if no Node can have it, instead of waiting for that Node."""
     if len(name) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(name):
         shown = format_value(name)
         msg = f"{said}: {shown} is not a valid node name: use letters, digits, - and ., at most {_MAX_NODE_NAME}"

@@ -1,4 +1,4 @@
-"""Holding a document against the schema of KubeProxyConfiguration: what is wrong in it, and what is not known."""
+"""Validates a document against the JSON schema of KubeProxyConfiguration."""
 
 import json
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from knft.configuration.document import KIND
 from knft.source.formatting import describe_type, format_name, format_value
 
 MAX_REPORTED = 20
-"""How many problems of one sort are told of one file."""
+"""Maximum number of problems, and of unknown fields, reported for a file."""
 
 
 class SchemaResult(NamedTuple):
-    """Sentences that begin with a field's path: what is wrong, and which fields nobody knows."""
+    """Messages that begin with a field's path: errors, and unknown fields."""
 
     problems: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema, as the file has it."""
+    """Return the schema."""
     text = files("knft.configuration").joinpath("kubeproxyconfiguration.schema.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
     return document
@@ -36,7 +36,7 @@ def _validator() -> Draft202012Validator:
 
 
 def validate(document: dict[str, Any]) -> SchemaResult:
-    """Return what the schema has against a document."""
+    """Return the errors and unknown fields of a document."""
     errors = sorted(_validator().iter_errors(document), key=lambda error: [str(part) for part in error.absolute_path])
     problems = [_error_message(error) for error in errors if error.validator != "additionalProperties"]
     unknown = [path for error in errors if error.validator == "additionalProperties" for path in _unknown(error)]
@@ -44,13 +44,13 @@ def validate(document: dict[str, Any]) -> SchemaResult:
 
 
 def limit_messages(sentences: list[str]) -> list[str]:
-    """Return the first of many sentences, and how many are left out."""
+    """Return the first MAX_REPORTED messages, and the number of the others."""
     left = len(sentences) - MAX_REPORTED
     return sentences if left <= 0 else [*sentences[:MAX_REPORTED], f"and {left} more"]
 
 
 def field_path(parts: Iterable[str | int]) -> str:
-    """Return how messages name a field: ``KubeProxyConfiguration.nodePortAddresses[1]``."""
+    """Return a field's name in messages, such as ``KubeProxyConfiguration.nodePortAddresses[1]``."""
     return KIND + "".join(f"[{part}]" if isinstance(part, int) else f".{format_name(part)}" for part in parts)
 
 

@@ -1,6 +1,7 @@
-"""The configuration file, watched: other content ends the process, for whoever started it to start it again (I.4).
+"""Watches the configuration file: the process exits when its content changes, to be restarted by the supervisor.
 
-kube-proxy ends at every write to the file; knft compares, so that touching it, or writing the same again, does nothing.
+kube-proxy exits at every write to the file; knft compares the content, so writing the same content has no effect.
+See docs/behaviour/configuration.md#run.
 """
 
 import logging
@@ -15,7 +16,7 @@ from knft.source.files import Signature, file_signature, format_path
 
 DEBOUNCE_MS = 100
 SETTLE_SECONDS = 0.2
-"""How long other content has to last: who writes a file empties it first."""
+"""How long new content must last: a program that writes a file empties it first."""
 CHANGED = "content of the proxy server's configuration file was updated"
 
 
@@ -23,9 +24,10 @@ log = logging.getLogger("knft")
 
 
 def wait_for_change(path: str, known_content: bytes, stop: threading.Event) -> None:
-    """Return when ``stop`` is set; raise ConfigurationChangedError when the file holds anything but ``known``.
+    """Return when ``stop`` is set; raise ConfigurationChangedError when the file's content changes.
 
-    A file that is gone, or cannot be read, is not other content; it is said when that begins, and when it is over.
+    ``known_content`` is the content that the process has loaded. A missing or unreadable file is not a change; it is
+    logged once, and again when the file is readable.
     """
     seen_signature: Signature | None = None
     is_unreadable = False

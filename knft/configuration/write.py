@@ -1,4 +1,4 @@
-"""A configuration as the YAML of ``--write-config-to``."""
+"""Writes a configuration as YAML, for --write-config-to."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from knft.source.yaml_documents import is_text
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that puts text in quotes where knft's own reader would take it for something else, such as 1e5."""
+    """A dumper that quotes strings that knft's YAML reader would not read as strings, such as 1e5."""
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -23,13 +23,13 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(document: Document) -> bytes:
-    """Return a document as YAML, its keys sorted, as kube-proxy writes it."""
+    """Return a document as YAML with sorted keys, as kube-proxy writes it."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, default_flow_style=False, allow_unicode=True)
     return text.encode()
 
 
 def write_document(document: Document, path: str) -> None:
-    """Write a document to a file; raise ConfigurationError where that fails."""
+    """Write a document to a file; raise ConfigurationError if that fails."""
     try:
         Path(path).write_bytes(to_yaml(document))
     except (OSError, ValueError) as error:

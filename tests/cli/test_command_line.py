@@ -127,7 +127,7 @@ def _loaded_libraries() -> list[str]:
 def test_output_that_cannot_be_written_is_said() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*KNFT, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "knft: the output cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "knft: cannot write the output: No space left on device\n")
 
 
 class _KernelWithout:

@@ -69,20 +69,20 @@ def schema() -> dict[str, Any]:
     ("arguments", "words"),
     [
         (["--to", "10.96.0.10"], "--to: '10.96.0.10' is not an address with a port, such as 10.96.0.10:80/tcp"),
-        (["--to", "fd00::10:80"], "an IPv6 address stands in brackets"),
+        (["--to", "fd00::10:80"], "write an IPv6 address in brackets"),
         (["--to", "10.96.0.10:http"], "--to: 'http' is not a port"),
         (["--to", "10.96.0.10:0"], "--to: '0' is not a port"),
         (["--to", "10.96.0.10:70000"], "--to: '70000' is not a port"),
-        (["--to", "10.96.0.10:80/icmp"], "--to: 'icmp' is no protocol of Services"),
+        (["--to", "10.96.0.10:80/icmp"], "--to: 'icmp' is not a protocol of Services"),
         (["--to", "10.96.0.300:80"], "--to: '10.96.0.300' is not an IP address"),
         (["--to", "[fd00::10]:80"], "--from: 192.0.2.99 is an IPv4 address, and --to has one of IPv6"),
-        (["--from", "224.0.0.1"], "--from: no packet comes from 224.0.0.1: it is not one host's address"),
-        (["--from", "255.255.255.255"], "--from: no packet comes from 255.255.255.255"),
-        (["--to", "[fd00::10]:80", "--from", "::"], "--from: no packet comes from ::"),
+        (["--from", "224.0.0.1"], "--from: 224.0.0.1 is not a unicast address"),
+        (["--from", "255.255.255.255"], "--from: 255.255.255.255 is not a unicast"),
+        (["--to", "[fd00::10]:80", "--from", "::"], "--from: :: is not a unicast"),
         (["--from", "web"], "--from: 'web' is not an IP address"),
-        (["--from", "192.0.2.11", "--in-interface", "eth0"], "its own packets come in by no interface"),
+        (["--from", "192.0.2.11", "--in-interface", "eth0"], "the node's own packets have no input interface"),
         (["--in-interface", "a/b"], "--in-interface: 'a/b' is not the name of an interface"),
-        (["--to", "127.0.0.1:80"], "the kernel takes no packet to a loopback address from outside"),
+        (["--to", "127.0.0.1:80"], "the kernel accepts packets to a loopback address only from the node"),
         (["--remembered", "10.244.1.11:8080"], "--remembered: no rule remembers"),
         (["--remembered", "10.244.1.11"], "--remembered: '10.244.1.11' is not an address with a port"),
         (["--nft-json", "/dev/null"], "-f: it cannot be used with captured rules"),
@@ -110,7 +110,7 @@ def test_a_rule_that_is_not_interpreted_leaves_it_undecided(tmp_path: Path) -> N
     )
     done = invoked("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
     assert done.exit_code == 0
-    assert "is undecided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
+    assert "cannot be decided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
     assert "\x1b" not in done.stdout
 
 
