@@ -51,7 +51,7 @@ pytest: $(INSTALLED)
 ROUNDS = 1
 explore: $(INSTALLED)
 	@for round in $$(seq $(ROUNDS)); do HYPOTHESIS_PROFILE=explore $(BIN)/python -m tests.support.privilege \
-	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-seed=random $(ARGS) || exit 1; done
+	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m property $(ARGS) || exit 1; done
 
 # Needs no kernel: rule sets are text. "make test" runs a part, one cluster for each mode.
 CLUSTERS = 3

@@ -40,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_LibraryCheck(), "library-check")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark property tests; those that run Hypothesis inside a test are marked where they are."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("property")
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Name sets by their sorted elements: workers have to collect equal names, and the order of a set varies."""
     if isinstance(val, set | frozenset):

@@ -143,7 +143,6 @@ CLUSTER = st.tuples(
 @settings(
     max_examples=40,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(objects=CLUSTER, chance=st.randoms(use_true_random=False))

@@ -112,6 +112,7 @@ class Histories(RuleBasedStateMachine):
             Histories.degraded_syncs += self.history.degraded_syncs
 
 
+@pytest.mark.property
 def test_any_history_ends_with_the_tables_of_a_fresh_start(caplog: pytest.LogCaptureFixture) -> None:
     """All transactions on the way match the schema and are accepted by the kernel."""
     caplog.set_level(logging.CRITICAL, "knft")  # Suppresses thousands of lines about contested frontends.
@@ -120,7 +121,6 @@ def test_any_history_ends_with_the_tables_of_a_fresh_start(caplog: pytest.LogCap
         max_examples=HISTORIES,
         stateful_step_count=STEPS,
         deadline=None,
-        derandomize=True,
         # Shrinking takes minutes; the reported last steps suffice.
         phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from knft.comparison.compare import compare
 from knft.comparison.sides import Sides
@@ -22,6 +22,7 @@ from tests.interpret.model.rule_outcomes import MixedOutcomeError, RuleOutcomes
 from tests.interpret.model.service_model import Mode as ModelMode
 from tests.interpret.model.service_model import Packet, ServiceModel
 from tests.packets.mode_differences import difference_names
+from tests.support.draws import gate_seed
 
 EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "30"))
 SEED = int(os.environ.get("KNFT_CLUSTERS_SEED", "1"))
@@ -50,7 +51,7 @@ def for_clusters(check: Callable[[Cluster], None], share: int = 1) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         print_blob=False,
     )
-    seed(SEED)(chosen(given(clusters())(check)))()
+    gate_seed(SEED)(chosen(given(clusters())(check)))()
 
 
 @pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
@@ -69,6 +70,7 @@ def test_rules_are_equal_by_outcome(mode: Mode) -> None:
     assert set(seen) >= difference_names(mode.value) - ONLY_IN_CAPTURES - RARE
 
 
+@pytest.mark.property
 def test_rules_do_what_the_model_says() -> None:
     """For every packet: endpoints with their shares, masquerading, rejection, drop, and session affinity."""
     tried: Counter[str] = Counter()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from knft.interpret.compare.report import Report
 from knft.takeover.names import Mode
 from tests.interpret.compare.rendered_sides import render_cluster
 from tests.interpret.model.random_clusters import Cluster, clusters
+from tests.support.draws import gate_seed
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -95,10 +96,11 @@ _RULES = st.builds(
 )
 
 
+@pytest.mark.property
 def test_sharing_does_not_change_the_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """With random rules, the comparison finds the same differences without sharing."""
 
-    @seed(2)
+    @gate_seed(2)
     @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(clusters(), st.lists(_RULES, max_size=3))
     def check(cluster: Cluster, lines: list[str]) -> None:

@@ -11,6 +11,7 @@ from tests.interpret.model.random_clusters import Cluster, clusters, packets_for
 from tests.interpret.model.service_manifests import Family, addresses, networks, within
 from tests.interpret.model.service_model import LOOPBACK, Mode, Outcome, Packet, ServiceModel
 from tests.packets.mode_differences import difference_names
+from tests.support.draws import gate_seed
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -130,11 +131,12 @@ def test_random_clusters() -> None:
     assert set(reasons) >= intended - RARE
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("mode", MODES)
 def test_order_of_objects_does_not_matter(mode: Mode) -> None:
     """The order of the objects does not matter."""
 
-    @seed(2)
+    @gate_seed(2)
     @settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate])
     @given(clusters())
     def check(cluster: Cluster) -> None:
