@@ -76,12 +76,12 @@ def test_servers_of_the_other_family_are_enough(captures: Captures) -> None:
 
 
 @pytest.mark.parametrize("name", ["iptables_save", "ip6tables_save", "nft_json"])
-def test_a_mode_to_render_and_a_capture_are_two_sides(captures: Captures, name: str) -> None:
+def test_against_with_a_capture_is_rejected(captures: Captures, name: str) -> None:
     with pytest.raises(UsageError, match=f"^--against: .* with --{name.replace('_', '-')}; leave out one of them$"):
         captures.diff("--against", "iptables", **{name: SAVED})
 
 
-def test_a_mode_to_render_and_this_machine_are_two_sides(captures: Captures) -> None:
+def test_against_with_live_is_rejected(captures: Captures) -> None:
     with pytest.raises(UsageError, match=r"^--against: .* with --live; leave out one of them$"):
         captures.diff("--against", "ipvs", "--live")
 

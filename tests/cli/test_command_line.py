@@ -46,7 +46,7 @@ def test_every_command_has_help(command: str) -> None:
     assert done.stdout.startswith("Usage: ")
 
 
-def test_what_a_flag_means_to_kube_proxys_modes_is_said_where_there_are_modes() -> None:
+def test_render_help_describes_kube_proxys_modes() -> None:
     words = "For iptables and ipvs the default is all, and localhost is valid too."
     says = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}
     assert {command: words in text for command, text in says.items()} == {"run": False, "render": True}
@@ -83,7 +83,7 @@ def test_version() -> None:
         (["frobnicate"], "No such command 'frobnicate'"),
     ],
 )
-def test_a_wrong_word_is_answered_with_status_2(arguments: list[str], words: str) -> None:
+def test_invalid_argument_exits_with_status_2(arguments: list[str], words: str) -> None:
     """What is wrong, and where; nothing on standard output, and no traceback."""
     done = subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
@@ -95,7 +95,7 @@ def test_a_wrong_word_is_answered_with_status_2(arguments: list[str], words: str
 @pytest.mark.parametrize(
     "command", [["cleanup"], ["cleanup", "--kube-proxy", "all"], ["run", "--once", "--manifests", ".", *NODE]]
 )
-def test_missing_privilege_is_said(command: list[str]) -> None:
+def test_missing_capability_is_an_error(command: list[str]) -> None:
     """Without CAP_NET_ADMIN: one line that says what to do, status 2."""
     capsh = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]
     done = subprocess.run([*capsh, *KNFT, *command], capture_output=True, text=True, check=False)
@@ -104,7 +104,7 @@ def test_missing_privilege_is_said(command: list[str]) -> None:
 
 
 @pytest.mark.kernel
-def test_a_missing_library_is_said(tmp_path: Path) -> None:
+def test_missing_library_is_an_error(tmp_path: Path) -> None:
     """libnftables is hidden from the process, in a mount namespace of its own."""
     library = next(Path(line.split()[-1]) for line in _loaded_libraries() if "libnftables.so" in line)
     empty = tmp_path / "empty"
@@ -124,7 +124,7 @@ def _loaded_libraries() -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_output_that_cannot_be_written_is_said() -> None:
+def test_unwritable_output_is_an_error() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*KNFT, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "knft: cannot write the output: No space left on device\n")

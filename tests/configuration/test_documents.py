@@ -68,7 +68,7 @@ def test_junk_is_told_in_one_line() -> None:
         load(text=bytes(range(256)))
 
 
-def test_fields_that_nobody_knows_are_warned_of_and_passed_over() -> None:
+def test_unknown_fields_are_ignored_with_a_warning() -> None:
     fields = """
         resourceContainer: /kube-proxy
         Mode: ipvs
@@ -90,7 +90,7 @@ def test_fields_that_nobody_knows_are_warned_of_and_passed_over() -> None:
     ]
 
 
-def test_ten_thousand_unknown_fields_are_not_all_told() -> None:
+def test_warnings_about_unknown_fields_are_limited() -> None:
     settings = load(text=config("\n".join(f"field{number}: 1" for number in range(10_000))))
     assert len([warning for warning in settings.warnings if "unknown field" in warning]) == 20
     assert "config.conf: and 9980 more" in settings.warnings

@@ -66,7 +66,7 @@ SECTIONS = {
 
 
 @parametrize_rows(SECTIONS)
-def test_the_mode_says_which_section_counts(row: Section) -> None:
+def test_mode_selects_the_section(row: Section) -> None:
     found = load(text=config(row.fields).replace("minSyncPeriod: 0}", "minSyncPeriod: '0'}")).config
     assert (found.min_sync_period, found.sync_period, found.masquerade_bit, found.masquerade_all) == row.expected
 
@@ -83,7 +83,7 @@ def test_what_another_mode_has_is_told() -> None:
 
 
 @pytest.mark.parametrize("mode", ["iptables", "ipvs"])
-def test_a_mode_that_knft_has_not_is_taken_with_a_warning(mode: str) -> None:
+def test_other_mode_gives_a_warning(mode: str) -> None:
     (first, second) = load(text=of_fields(mode=mode)).warnings
     assert f"KubeProxyConfiguration.mode: knft always uses nftables; from mode {mode} it uses" in first
     assert f"mode {mode} serves them on all local addresses" in second
@@ -92,7 +92,7 @@ def test_a_mode_that_knft_has_not_is_taken_with_a_warning(mode: str) -> None:
     assert settings.document["mode"] == "nftables"
 
 
-NOTHING_SAID = (
+UNSET_WARNING = (
     "--nodeport-addresses: not set, so NodePorts are served on the node's primary addresses, "
     "as in mode nftables; mode {} serves them on all local addresses"
 )
@@ -112,10 +112,10 @@ NOTHING_SAID = (
         (("--cleanup",), ""),
     ],
 )
-def test_node_ports_of_a_kube_proxys_command_line_are_told_of(flags: tuple[str, ...], mode: str) -> None:
+def test_unset_nodeport_addresses_give_a_warning(flags: tuple[str, ...], mode: str) -> None:
     """Its NodePorts would answer everywhere, with a file or without one."""
     told = [warning for warning in load(*flags).warnings if "not set, so NodePorts" in warning]
-    assert told == ([NOTHING_SAID.format(mode)] if mode else [])
+    assert told == ([UNSET_WARNING.format(mode)] if mode else [])
 
 
 class OfFlags(NamedTuple):

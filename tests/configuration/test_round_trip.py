@@ -83,7 +83,7 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     assert load(text=first.read_bytes()).config == load("--node=node-1", text=KUBEADM.read_bytes()).config
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_unwritable_file_is_an_error(tmp_path: Path) -> None:
     target = tmp_path / "missing" / "file.yaml"
     command = [*KNFT, "run", PRIMARY, f"--write-config-to={target}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Every row of the table: honoured ones change something, accepted ones warn, refused ones fail; and all say why."""
+"""Every option: supported ones change Settings, ignored ones warn, rejected ones are errors."""
 
 from typing import Any, NamedTuple
 
@@ -98,12 +98,12 @@ def without(settings: Settings) -> Settings:
 @pytest.mark.parametrize(
     "path", [path for path, row in FIELDS.items() if row.support is Support.SUPPORTED and path != "featureGates"]
 )
-def test_an_honoured_field_changes_settings(path: str) -> None:
+def test_supported_field_changes_settings(path: str) -> None:
     assert without(of_field(path, OTHER.get(path))) != without(of_field(path, example(path)))
 
 
 @pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.IGNORED])
-def test_an_accepted_field_changes_nothing_and_warns(path: str) -> None:
+def test_ignored_field_only_warns(path: str) -> None:
     settings = of_field(path, example(path))
     assert without(settings) == without(load(text=of_paths({})))
     told = [sentence for sentence in settings.warnings if f"KubeProxyConfiguration.{path}: " in sentence]
@@ -112,7 +112,7 @@ def test_an_accepted_field_changes_nothing_and_warns(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.REJECTED])
-def test_a_refused_field_fails_with_the_reason(path: str) -> None:
+def test_rejected_field_is_an_error(path: str) -> None:
     with pytest.raises(
         ConfigurationError, match=f"KubeProxyConfiguration.{path}: true is rejected: {FIELDS[path].description}"
     ):
@@ -120,7 +120,7 @@ def test_a_refused_field_fails_with_the_reason(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", FIELDS)
-def test_a_field_that_says_the_default_says_nothing(path: str) -> None:
+def test_default_value_gives_no_warning(path: str) -> None:
     """kubeadm writes them all."""
     given = FIELDS[path].default if path != "mode" else ""
     needed = {} if path.startswith("detectLocal.") else NEEDED.get(path, {})
@@ -162,7 +162,7 @@ def flags_of(verdict: Support) -> list[str]:
 
 
 @pytest.mark.parametrize("flag", flags_of(Support.SUPPORTED))
-def test_an_honoured_flag_changes_settings(flag: str) -> None:
+def test_supported_flag_changes_settings(flag: str) -> None:
     before, after = with_flag(flag)
     assert without(before) != without(after)
 
@@ -260,13 +260,13 @@ def test_document_has_current_tables() -> None:
     assert text == with_tables(text), "run python -m tests.configuration.document_tables"
 
 
-def test_what_means_nothing_is_not_in_the_help() -> None:
+def test_help_lists_supported_flags_only() -> None:
     text = CliRunner().invoke(cli, ["run", "--help"]).output
     for flag, row in FLAGS.items():
         assert (f" {flag} " in text.replace(",", " ")) is (row.support is Support.SUPPORTED), flag
 
 
-def test_the_defaults_are_a_configuration() -> None:
+def test_defaults_are_a_valid_configuration() -> None:
     assert (
         load(text=of_paths({path: get_field(default_document(), path) for path in FIELDS})).document == load().document
     )
@@ -275,7 +275,7 @@ def test_the_defaults_are_a_configuration() -> None:
 
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("on", [True, False])
-def test_a_known_gate_is_taken_with_a_warning_or_refused(gate: str, on: bool) -> None:  # noqa: FBT001
+def test_known_gate_warns_or_is_rejected(gate: str, on: bool) -> None:  # noqa: FBT001
     known = GATES[gate]
     flag = f"--feature-gates={gate}={str(on).lower()}"
     if known.is_locked and not on:
@@ -291,6 +291,6 @@ def test_a_known_gate_is_taken_with_a_warning_or_refused(gate: str, on: bool) ->
     assert (settings.warnings, settings.document["featureGates"]) == (told, {gate: on})
 
 
-def test_a_gate_that_nobody_knows_is_refused() -> None:
+def test_unknown_gate_is_rejected() -> None:
     with pytest.raises(KnftError, match=r"^--feature-gates: unknown feature gate Frobnicate$"):
         load("--feature-gates=Frobnicate=true,AllAlpha=true")

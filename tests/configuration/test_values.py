@@ -113,7 +113,7 @@ IN_FILE = "config.conf: KubeProxyConfiguration."
 
 
 @parametrize_rows(BAD)
-def test_a_field_that_cannot_be_meant_is_told(row: Bad) -> None:
+def test_invalid_field_is_an_error(row: Bad) -> None:
     text = of_paths(row.fields)
     with pytest.raises(ConfigurationError) as raised:
         load(text=text)

@@ -77,18 +77,18 @@ def test_rules_in_both_backends_are_said_to_be_there_twice(served: Namespace, tm
     assert done.returncode == 0, done.stdout
 
 
-def test_rules_of_others_stay_on_both_sides(served: Namespace) -> None:
-    """A host that drops what it does not know does so whoever serves Services; other tables are named, not listed."""
+def test_rules_of_other_programs_are_on_both_sides(served: Namespace) -> None:
+    """The host's policy DROP applies to both sides; tables of other programs are named, not compared."""
     served.run(["iptables-nft", "-P", "FORWARD", "DROP"])
     served.run(["nft", "add table inet firewalld"])
     done = served.run(DIFF, check=False)
     assert "forwarding rules" in done.stdout
-    assert "tables that are neither kube-proxy's nor knft's were not read: inet firewalld" in done.stdout
+    assert "tables of other programs were not read: inet firewalld" in done.stdout
     assert done.returncode == 0, done.stdout
 
 
-def test_a_machine_without_the_programs_says_so(node: Namespace, tmp_path: Path) -> None:
-    """What is not installed is a remark and no error."""
+def test_missing_programs_are_warnings(node: Namespace, tmp_path: Path) -> None:
+    """A missing program is a warning, not an error."""
     knft(node, "run", "--once", "--manifests", str(EXAMPLES), *NODE)
     code = "from knft.kernel import programs\nprograms._ADMIN_FOLDERS = ()\nfrom knft.cli.main import main\nmain()"
     command = ["env", f"PATH={tmp_path}", KNFT[0], "-c", code, *DIFF[len(KNFT) :]]
@@ -96,7 +96,7 @@ def test_a_machine_without_the_programs_says_so(node: Namespace, tmp_path: Path)
     assert "iptables is not installed; its rules were not read" in done.stdout
 
 
-def test_who_may_not_read_the_rules_is_told(served: Namespace) -> None:
+def test_missing_capability_is_an_error(served: Namespace) -> None:
     done = served.run(["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", *DIFF], check=False)
     assert done.returncode == 2
     assert "CAP_NET_ADMIN is missing" in done.stderr
@@ -106,14 +106,14 @@ def test_who_may_not_read_the_rules_is_told(served: Namespace) -> None:
     ("flags", "words"),
     [
         (["--watch"], "--watch: it needs --live"),
-        (["--live", "--watch", "-o", "html"], "--watch: it prints lines"),
+        (["--live", "--watch", "-o", "html"], "--watch: it cannot be used with -o html"),
         (["--live", "--iptables-save", os.devnull], "--iptables-save: it cannot be used with --live"),
         (["--live", "--masquerade-all"], "--masquerade-all: it needs -f"),
         (["--live", "-f", str(EXAMPLES)], "--node: it is required with -f"),
-        ([], "-f: knft's rules are rendered from manifests"),
+        ([], "-f: name the manifests"),
     ],
 )
-def test_flags_that_contradict_each_other_are_refused(node: Namespace, flags: list[str], words: str) -> None:
+def test_contradicting_flags_are_rejected(node: Namespace, flags: list[str], words: str) -> None:
     done = node.run([*KNFT, "diff", *flags], check=False)
     assert done.returncode == 2
     assert words in done.stderr

@@ -61,7 +61,7 @@ def _watching(node: Namespace, folder: Path, *flags: str) -> Iterator[Watching]:
         process.wait()
 
 
-def test_a_rule_that_goes_is_told_and_when_it_is_back(served: Namespace, tmp_path: Path) -> None:
+def test_deleted_and_restored_rule_are_new_results(served: Namespace, tmp_path: Path) -> None:
     """knft's own table is there too; nothing is printed in between, and nothing on the machine changes."""
     knft(served, "run", "--once", "--manifests", str(EXAMPLES), *NODE)
     before = in_force(served)
@@ -84,7 +84,7 @@ def test_a_rule_that_goes_is_told_and_when_it_is_back(served: Namespace, tmp_pat
     assert in_force(served) == before
 
 
-def test_manifests_that_change_are_the_other_side(served: Namespace, tmp_path: Path) -> None:
+def test_changed_manifest_is_compared(served: Namespace, tmp_path: Path) -> None:
     folder = Path(copytree(EXAMPLES, tmp_path / "manifests"))
     with _watching(served, tmp_path, "-f", str(folder), *NODE) as watch:
         assert watch.next()["state"] == "equal"
@@ -98,7 +98,7 @@ def test_manifests_that_change_are_the_other_side(served: Namespace, tmp_path: P
         assert watch.end(signal.SIGINT) == (0, 0)
 
 
-def test_an_address_that_the_node_loses_is_a_change(served: Namespace, tmp_path: Path) -> None:
+def test_removed_node_address_is_compared(served: Namespace, tmp_path: Path) -> None:
     """kube-proxy's NodePorts are wherever the node is, knft's at the address that the Node object says."""
     with _watching(served, tmp_path, "-f", str(EXAMPLES), *NODE) as watch:
         assert watch.next()["state"] == "equal"
@@ -107,7 +107,7 @@ def test_an_address_that_the_node_loses_is_a_change(served: Namespace, tmp_path:
         assert watch.end(signal.SIGTERM)[0] == 0
 
 
-def test_what_no_notification_tells_of_is_looked_at(node: Namespace, tmp_path: Path) -> None:
+def test_changes_without_notification_are_polled(node: Namespace, tmp_path: Path) -> None:
     """Rules of iptables-legacy; a state that cannot be compared is told too, and tried again."""
     (tmp_path / "programs").mkdir()
     programs = legacy_programs(tmp_path / "programs")
@@ -122,7 +122,7 @@ def test_what_no_notification_tells_of_is_looked_at(node: Namespace, tmp_path: P
         assert watch.end(signal.SIGTERM)[0] == 0
 
 
-def test_people_get_a_line_with_the_time(served: Namespace, tmp_path: Path) -> None:
+def test_text_output_has_a_line_with_the_time(served: Namespace, tmp_path: Path) -> None:
     log = tmp_path / "lines"
     with log.open("w") as file:
         process = served.popen([*KNFT, "diff", "--live", "--watch", "-f", str(EXAMPLES), *NODE], stdout=file)

@@ -180,7 +180,7 @@ def test_servers_stay_where_nothing_shows_that_they_are_kube_proxys() -> None:
     assert plan_servers([elsewhere], (), (), MEMBERS).remove == ()
 
 
-def test_a_warning_is_one_line_that_says_what_to_do() -> None:
+def test_warning_names_the_cleanup_command() -> None:
     assert leftover_warning(Mode.IPTABLES, ["12 chains in iptables-nft"]) == (
         "kube-proxy's iptables rules are still in force (12 chains in iptables-nft): knft's rules come first, but "
         "remove them with `knft cleanup --kube-proxy iptables`"

@@ -13,8 +13,8 @@ from knft_compat.captures import captures_after_first_sync
 from tests.trace.cluster import FLAGS, ends, trace, written
 
 
-def test_virtual_servers_answer_at_addresses_that_nobody_has_named(tmp_path: Path) -> None:
-    """No tool prints what is on kube-proxy's device: it has every virtual server's address."""
+def test_device_has_the_address_of_every_virtual_server(tmp_path: Path) -> None:
+    """No tool prints the addresses on kube-proxy's device."""
     manifests = str(written(tmp_path))
     options = cli.commands["diff"].make_context("diff", ["-f", manifests, *FLAGS]).params
     kube_proxy = kube_proxy_options(Mode.IPVS, {**options, "nodeport_addresses": ()})

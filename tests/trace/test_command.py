@@ -48,7 +48,7 @@ def test_what_programs_get_is_what_the_schema_says(cluster: Path, mode: str, to:
     jsonschema.validate(found, json.loads(SCHEMA.read_text()))
 
 
-def test_the_schema_is_that_of_the_form() -> None:
+def test_schema_is_current() -> None:
     """``python -m tests.trace.schema`` writes it anew."""
     assert json.loads(SCHEMA.read_text()) == schema()
 
@@ -101,7 +101,7 @@ def test_flags_of_rendered_rules_need_manifests() -> None:
         invoked(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
 
 
-def test_a_rule_that_is_not_interpreted_leaves_it_undecided(tmp_path: Path) -> None:
+def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:
     """The rule is named; nothing is guessed, and no text of it controls a terminal."""
     saved = tmp_path / "saved"
     saved.write_text(
