@@ -1,1 +1,0 @@
-"""What is in force on a machine, compared and traced: in network namespaces, with the real programs."""
