@@ -1,7 +1,7 @@
 """References in the repository's text: to pages of docs/ and their anchors, to files, and to tests.
 
 A reference is a path from the repository's root, with an anchor or a test: ``docs/behaviour/endpoints.md#local``,
-``tests/packets/traced.py``, ``tests/cli/test_render.py::test_…``.
+``tests/support/trace_check.py``, ``tests/cli/test_render.py::test_…``.
 """
 
 import re
