@@ -16,7 +16,7 @@ RETRY_LONGER = Intervals(minimum=1, retry=50, maximum=10)
 
 
 class Row(NamedTuple):
-    """WatchTimeouts of requests, and when the runs begin until ``until``; the runs numbered in ``failing`` fail."""
+    """Times of requests, and when the runs begin until ``until``; the runs numbered in ``failing`` fail."""
 
     requests: tuple[float, ...]
     until: float
