@@ -34,55 +34,55 @@ def _node_port(port: int, protocol: Protocol = "TCP") -> Frontend:
     return Frontend(FrontendKind.NODE_PORT, None, protocol, port)
 
 
-class Claims(NamedTuple):
-    """One Service port, and what it claims."""
+class ClaimsCase(NamedTuple):
+    """A Service port, and the frontends that it claims."""
 
     port: ServicePort
     expected: tuple[Frontend, ...]
 
 
 CLAIMS = {
-    "cluster IP": Claims(ServicePort("10.96.0.1", 80, "UDP"), (_cluster("10.96.0.1", protocol="UDP"),)),
-    "every kind": Claims(
+    "cluster IP": ClaimsCase(ServicePort("10.96.0.1", 80, "UDP"), (_cluster("10.96.0.1", protocol="UDP"),)),
+    "every kind": ClaimsCase(
         ServicePort("10.96.0.1", 80, "TCP", 30080, (SHARED,), (VIP,)),
         (_cluster("10.96.0.1"), _vip(VIP), _external(SHARED), _node_port(30080)),
     ),
-    "several of a kind, in their order": Claims(
+    "several of one kind, in order": ClaimsCase(
         ServicePort("10.96.0.1", 80, "TCP", external_ips=("203.0.113.2", "203.0.113.1")),
         (_cluster("10.96.0.1"), _external("203.0.113.2"), _external("203.0.113.1")),
     ),
-    "external IP that is its VIP as well": Claims(
+    "external IP equal to a VIP": ClaimsCase(
         ServicePort("10.96.0.1", 80, "TCP", external_ips=(VIP,), load_balancer_vips=(VIP,)),
         (_cluster("10.96.0.1"), _vip(VIP)),
     ),
-    "external IP and VIP that are its cluster IP": Claims(
+    "external IP and VIP equal to the cluster IP": ClaimsCase(
         ServicePort("10.96.0.1", 80, "TCP", external_ips=("10.96.0.1",), load_balancer_vips=("10.96.0.1",)),
         (_cluster("10.96.0.1"),),
     ),
-    "one external IP twice": Claims(
+    "duplicate external IP": ClaimsCase(
         ServicePort("10.96.0.1", 80, "TCP", external_ips=(SHARED, SHARED)), (_cluster("10.96.0.1"), _external(SHARED))
     ),
-    "a NodePort with the number of its port": Claims(
+    "NodePort equal to the port": ClaimsCase(
         ServicePort("10.96.0.1", 30080, "TCP", 30080), (_cluster("10.96.0.1", 30080), _node_port(30080))
     ),
 }
 
 
 @parametrize_rows(CLAIMS)
-def test_duplicate_claims_keep_the_strongest_kind(row: Claims) -> None:
+def test_duplicate_claims_keep_the_strongest_kind(row: ClaimsCase) -> None:
     assert row.expected == claimed_frontends(row.port)
 
 
 class Contest(NamedTuple):
-    """What a and b ask for, and who gets what both want; None: each gets all that it asks for."""
+    """The ports of A and B, and the owner of the frontend that both claim; None if there is no such frontend."""
 
     a: ServicePort
     b: ServicePort
-    winner: ServicePortName | None
+    owner: ServicePortName | None
 
 
-def _asking(kind: FrontendKind | None = None, *, created: str = OLD, cluster_ip: str = "10.96.0.9") -> ServicePort:
-    """Return a port that claims SHARED as ``kind``, and a cluster IP of its own unless that is the kind."""
+def _claiming(kind: FrontendKind | None = None, *, created: str = OLD, cluster_ip: str = "10.96.0.9") -> ServicePort:
+    """Return a port that claims SHARED (or NodePort 30080) as ``kind``, and ``cluster_ip`` unless SHARED is its own."""
     fields: dict[FrontendKind, ServicePort] = {
         FrontendKind.CLUSTER_IP: ServicePort(SHARED, 80, "TCP", creation_timestamp=created),
         FrontendKind.LOAD_BALANCER_VIP: ServicePort(
@@ -94,37 +94,39 @@ def _asking(kind: FrontendKind | None = None, *, created: str = OLD, cluster_ip:
     return ServicePort(cluster_ip, 80, "TCP", creation_timestamp=created) if kind is None else fields[kind]
 
 
-CLUSTER, BALANCED, EXTERNAL, NODE_PORT = FrontendKind
+CLUSTER, VIP_KIND, EXTERNAL, NODE_PORT = FrontendKind
 OWN_A, OWN_B = "10.96.0.1", "10.96.0.2"
 CONTESTS = {
-    "cluster IP before VIP, whatever the age": Contest(
-        _asking(BALANCED, created=OLD), _asking(CLUSTER, created=YOUNG), B
+    "younger cluster IP before VIP": Contest(_claiming(VIP_KIND, created=OLD), _claiming(CLUSTER, created=YOUNG), B),
+    "younger cluster IP before external IP": Contest(
+        _claiming(EXTERNAL, created=OLD), _claiming(CLUSTER, created=YOUNG), B
     ),
-    "cluster IP before external IP, whatever the age": Contest(
-        _asking(EXTERNAL, created=OLD), _asking(CLUSTER, created=YOUNG), B
+    "younger VIP before external IP": Contest(
+        _claiming(EXTERNAL, created=OLD, cluster_ip=OWN_A), _claiming(VIP_KIND, created=YOUNG, cluster_ip=OWN_B), B
     ),
-    "VIP before external IP, whatever the age": Contest(
-        _asking(EXTERNAL, created=OLD, cluster_ip=OWN_A), _asking(BALANCED, created=YOUNG, cluster_ip=OWN_B), B
+    "older external IP before younger": Contest(
+        _claiming(EXTERNAL, created=YOUNG, cluster_ip=OWN_A), _claiming(EXTERNAL, created=OLD, cluster_ip=OWN_B), B
     ),
-    "the older before the younger": Contest(
-        _asking(EXTERNAL, created=YOUNG, cluster_ip=OWN_A), _asking(EXTERNAL, created=OLD, cluster_ip=OWN_B), B
+    "older NodePort before younger": Contest(
+        _claiming(NODE_PORT, created=YOUNG, cluster_ip=OWN_A), _claiming(NODE_PORT, created=OLD, cluster_ip=OWN_B), B
     ),
-    "the older NodePort before the younger": Contest(
-        _asking(NODE_PORT, created=YOUNG, cluster_ip=OWN_A), _asking(NODE_PORT, created=OLD, cluster_ip=OWN_B), B
+    "same age: lower name first": Contest(
+        _claiming(EXTERNAL, cluster_ip=OWN_A), _claiming(EXTERNAL, cluster_ip=OWN_B), A
     ),
-    "of one age, the lower name": Contest(_asking(EXTERNAL, cluster_ip=OWN_A), _asking(EXTERNAL, cluster_ip=OWN_B), A),
-    "no time of creation counts as youngest": Contest(
-        _asking(EXTERNAL, created="", cluster_ip=OWN_A), _asking(EXTERNAL, created=YOUNG, cluster_ip=OWN_B), B
+    "no creation time counts as youngest": Contest(
+        _claiming(EXTERNAL, created="", cluster_ip=OWN_A), _claiming(EXTERNAL, created=YOUNG, cluster_ip=OWN_B), B
     ),
-    "neither has a time of creation, the lower name": Contest(
-        _asking(EXTERNAL, created="", cluster_ip=OWN_A), _asking(EXTERNAL, created="", cluster_ip=OWN_B), A
+    "both without creation time: lower name first": Contest(
+        _claiming(EXTERNAL, created="", cluster_ip=OWN_A), _claiming(EXTERNAL, created="", cluster_ip=OWN_B), A
     ),
-    "another port is no contest": Contest(ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 81, "TCP"), None),
-    "another protocol is no contest": Contest(ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 80, "UDP"), None),
-    "another protocol's NodePort is no contest": Contest(
+    "different ports do not conflict": Contest(ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 81, "TCP"), None),
+    "different protocols do not conflict": Contest(
+        ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 80, "UDP"), None
+    ),
+    "NodePorts of different protocols do not conflict": Contest(
         ServicePort(OWN_A, 80, "TCP", 30080), ServicePort(OWN_B, 80, "UDP", 30080), None
     ),
-    "a NodePort and an address's port of one number are no contest": Contest(
+    "NodePort and port with one number do not conflict": Contest(
         ServicePort(OWN_A, 80, "TCP", 30080), ServicePort(OWN_B, 30080, "TCP"), None
     ),
 }
@@ -132,122 +134,127 @@ CONTESTS = {
 
 @parametrize_rows(CONTESTS)
 def test_owner_is_chosen_by_kind_then_age_then_name(row: Contest) -> None:
-    """The loser keeps what nobody else claims; who came first to the ledger does not matter."""
-    asked = {A: row.a, B: row.b}
-    claims = {name: claimed_frontends(port) for name, port in asked.items()}
-    places = {frontend.key for frontend in claims[A]} & {frontend.key for frontend in claims[B]}
-    assert (row.winner is None) == (not places)
+    """The other Service port keeps its uncontested frontends; the order of the claims does not matter."""
+    ports = {A: row.a, B: row.b}
+    claims = {name: claimed_frontends(port) for name, port in ports.items()}
+    contested = {frontend.key for frontend in claims[A]} & {frontend.key for frontend in claims[B]}
+    assert (row.owner is None) == (not contested)
     expected = {
-        name: tuple(frontend for frontend in claims[name] if name == row.winner or frontend.key not in places)
-        for name in asked
+        name: tuple(frontend for frontend in claims[name] if name == row.owner or frontend.key not in contested)
+        for name in ports
     }
     for order in ((A, B), (B, A)):
-        ledger = FrontendClaims()
+        frontend_claims = FrontendClaims()
         for name in order:
-            ledger.claim(name, asked[name])
-        assert expected == {name: ledger.owned_by(name) for name in asked}
+            frontend_claims.claim(name, ports[name])
+        assert expected == {name: frontend_claims.owned_by(name) for name in ports}
 
 
 def test_losing_claim_gets_the_frontend_of_a_deleted_owner() -> None:
-    ledger = FrontendClaims()
-    ledger.claim(A, _asking(EXTERNAL, cluster_ip=OWN_A))
-    assert ledger.claim(B, _asking(CLUSTER)) == {A, B}
-    assert (ledger.owned_by(A), ledger.owned_by(B)) == ((_cluster(OWN_A),), (_cluster(SHARED),))
-    assert ledger.claim(B, None) == {A, B}
-    assert (ledger.owned_by(A), ledger.owned_by(B)) == ((_cluster(OWN_A), _external(SHARED)), ())
-    assert ledger.losing_claims() == ()
+    frontend_claims = FrontendClaims()
+    frontend_claims.claim(A, _claiming(EXTERNAL, cluster_ip=OWN_A))
+    assert frontend_claims.claim(B, _claiming(CLUSTER)) == {A, B}
+    assert (frontend_claims.owned_by(A), frontend_claims.owned_by(B)) == ((_cluster(OWN_A),), (_cluster(SHARED),))
+    assert frontend_claims.claim(B, None) == {A, B}
+    assert (frontend_claims.owned_by(A), frontend_claims.owned_by(B)) == ((_cluster(OWN_A), _external(SHARED)), ())
+    assert frontend_claims.losing_claims() == ()
 
 
 def test_next_claim_by_rank_gets_the_frontend() -> None:
-    ledger = FrontendClaims()
-    for name, kind in ((C, EXTERNAL), (B, BALANCED), (A, CLUSTER)):
-        ledger.claim(name, _asking(kind, cluster_ip=f"10.96.0.{ord(name.name)}"))
-    assert ledger.claim(A, None) == {A, B}
-    assert [_external(SHARED) in ledger.owned_by(C), _vip(SHARED) in ledger.owned_by(B)] == [False, True]
-    assert ledger.claim(B, None) == {B, C}
-    assert _external(SHARED) in ledger.owned_by(C)
+    frontend_claims = FrontendClaims()
+    for name, kind in ((C, EXTERNAL), (B, VIP_KIND), (A, CLUSTER)):
+        frontend_claims.claim(name, _claiming(kind, cluster_ip=f"10.96.0.{ord(name.name)}"))
+    assert frontend_claims.claim(A, None) == {A, B}
+    assert [_external(SHARED) in frontend_claims.owned_by(C), _vip(SHARED) in frontend_claims.owned_by(B)] == [
+        False,
+        True,
+    ]
+    assert frontend_claims.claim(B, None) == {B, C}
+    assert _external(SHARED) in frontend_claims.owned_by(C)
 
 
-class Affected(NamedTuple):
-    """What a and b claim, what a claims instead, and who gains or loses by it."""
+class AffectedCase(NamedTuple):
+    """The ports of A and B, the new port of A, and the names whose frontends change."""
 
     a: ServicePort | None
     b: ServicePort | None
-    then: ServicePort | None
+    new_a: ServicePort | None
     expected: set[ServicePortName]
 
 
 AFFECTED = {
-    "the first claim": Affected(None, None, _asking(), {A}),
-    "the same claim once more": Affected(_asking(), None, _asking(), set()),
-    "nothing instead of nothing": Affected(None, None, None, set()),
-    "the claim withdrawn": Affected(_asking(), None, None, {A}),
-    "one frontend more": Affected(_asking(), None, _asking(NODE_PORT), {A}),
-    "one frontend less": Affected(_asking(NODE_PORT), None, _asking(), {A}),
-    "another's is untouched": Affected(_asking(), _asking(cluster_ip=OWN_B), None, {A}),
-    "a claim that is lost": Affected(_asking(), _asking(CLUSTER), _asking(EXTERNAL), set()),
-    "a claim that is won": Affected(None, _asking(EXTERNAL, cluster_ip=OWN_B), _asking(CLUSTER), {A, B}),
-    "a lost claim withdrawn": Affected(_asking(EXTERNAL), _asking(CLUSTER), _asking(), set()),
-    "a won claim withdrawn": Affected(
-        _asking(EXTERNAL, cluster_ip=OWN_A), _asking(EXTERNAL, cluster_ip=OWN_B), None, {A, B}
+    "first claim": AffectedCase(None, None, _claiming(), {A}),
+    "unchanged claim": AffectedCase(_claiming(), None, _claiming(), set()),
+    "no claim before and after": AffectedCase(None, None, None, set()),
+    "claim withdrawn": AffectedCase(_claiming(), None, None, {A}),
+    "frontend added": AffectedCase(_claiming(), None, _claiming(NODE_PORT), {A}),
+    "frontend removed": AffectedCase(_claiming(NODE_PORT), None, _claiming(), {A}),
+    "claim withdrawn, the other port has other frontends": AffectedCase(
+        _claiming(), _claiming(cluster_ip=OWN_B), None, {A}
     ),
-    "a won claim made weaker": Affected(
-        _asking(BALANCED, cluster_ip=OWN_A),
-        _asking(BALANCED, cluster_ip=OWN_B),
-        _asking(EXTERNAL, cluster_ip=OWN_A),
+    "new claim loses": AffectedCase(_claiming(), _claiming(CLUSTER), _claiming(EXTERNAL), set()),
+    "new claim wins": AffectedCase(None, _claiming(EXTERNAL, cluster_ip=OWN_B), _claiming(CLUSTER), {A, B}),
+    "losing claim withdrawn": AffectedCase(_claiming(EXTERNAL), _claiming(CLUSTER), _claiming(), set()),
+    "winning claim withdrawn": AffectedCase(
+        _claiming(EXTERNAL, cluster_ip=OWN_A), _claiming(EXTERNAL, cluster_ip=OWN_B), None, {A, B}
+    ),
+    "winning claim gets a weaker kind": AffectedCase(
+        _claiming(VIP_KIND, cluster_ip=OWN_A),
+        _claiming(VIP_KIND, cluster_ip=OWN_B),
+        _claiming(EXTERNAL, cluster_ip=OWN_A),
         {A, B},
     ),
-    "a lost claim made stronger": Affected(
-        _asking(EXTERNAL, cluster_ip=OWN_A), _asking(BALANCED, cluster_ip=OWN_B), _asking(CLUSTER), {A, B}
+    "losing claim gets a stronger kind": AffectedCase(
+        _claiming(EXTERNAL, cluster_ip=OWN_A), _claiming(VIP_KIND, cluster_ip=OWN_B), _claiming(CLUSTER), {A, B}
     ),
-    "a won claim made younger": Affected(
-        _asking(EXTERNAL, cluster_ip=OWN_A),
-        _asking(EXTERNAL, cluster_ip=OWN_B),
-        _asking(EXTERNAL, cluster_ip=OWN_A, created=YOUNG),
+    "winning claim gets younger": AffectedCase(
+        _claiming(EXTERNAL, cluster_ip=OWN_A),
+        _claiming(EXTERNAL, cluster_ip=OWN_B),
+        _claiming(EXTERNAL, cluster_ip=OWN_A, created=YOUNG),
         {A, B},
     ),
 }
 
 
 @parametrize_rows(AFFECTED)
-def test_claim_returns_service_ports_that_gain_or_lose(row: Affected) -> None:
-    ledger = FrontendClaims()
-    ledger.claim(A, row.a)
-    ledger.claim(B, row.b)
-    assert row.expected == ledger.claim(A, row.then)
+def test_claim_returns_service_ports_that_gain_or_lose(row: AffectedCase) -> None:
+    frontend_claims = FrontendClaims()
+    frontend_claims.claim(A, row.a)
+    frontend_claims.claim(B, row.b)
+    assert row.expected == frontend_claims.claim(A, row.new_a)
 
 
 def test_ports_of_one_service_do_not_contest_a_frontend() -> None:
-    """The Service has what it asks for; one of its ports says the same twice."""
-    ledger = FrontendClaims()
+    """Two ports of one Service with the same frontend lose nothing to another Service."""
+    frontend_claims = FrontendClaims()
     first, second = port_name("a"), port_name("b")
-    assert ledger.claim(second, _asking()) == {second}
-    assert ledger.claim(first, _asking()) == {first, second}
-    assert (ledger.owned_by(first), ledger.owned_by(second)) == ((_cluster("10.96.0.9"),), ())
-    assert ledger.losing_claims() == ()
+    assert frontend_claims.claim(second, _claiming()) == {second}
+    assert frontend_claims.claim(first, _claiming()) == {first, second}
+    assert (frontend_claims.owned_by(first), frontend_claims.owned_by(second)) == ((_cluster("10.96.0.9"),), ())
+    assert frontend_claims.losing_claims() == ()
 
 
 def test_uncontested_frontends_have_no_losing_claims() -> None:
-    ledger = FrontendClaims()
-    ledger.claim(A, _asking(NODE_PORT, cluster_ip=OWN_A))
-    ledger.claim(B, _asking(EXTERNAL, cluster_ip=OWN_B))
-    assert ledger.losing_claims() == ()
-    assert ledger.owned_by(C) == ()
+    frontend_claims = FrontendClaims()
+    frontend_claims.claim(A, _claiming(NODE_PORT, cluster_ip=OWN_A))
+    frontend_claims.claim(B, _claiming(EXTERNAL, cluster_ip=OWN_B))
+    assert frontend_claims.losing_claims() == ()
+    assert frontend_claims.owned_by(C) == ()
 
 
 def test_every_losing_claim_names_the_owner() -> None:
-    ledger = FrontendClaims()
-    ledger.claim(C, _asking(EXTERNAL, cluster_ip=OWN_A))
-    ledger.claim(B, ServicePort(OWN_B, 80, "TCP", 30080, (SHARED,), creation_timestamp=YOUNG))
-    ledger.claim(A, ServicePort(SHARED, 80, "TCP", 30080, creation_timestamp=OLD))
+    frontend_claims = FrontendClaims()
+    frontend_claims.claim(C, _claiming(EXTERNAL, cluster_ip=OWN_A))
+    frontend_claims.claim(B, ServicePort(OWN_B, 80, "TCP", 30080, (SHARED,), creation_timestamp=YOUNG))
+    frontend_claims.claim(A, ServicePort(SHARED, 80, "TCP", 30080, creation_timestamp=OLD))
     expected = (
         LosingClaim(_external(SHARED), B, A),
         LosingClaim(_node_port(30080), B, A),
         LosingClaim(_external(SHARED), C, A),
     )
-    assert expected == ledger.losing_claims()
-    ledger.claim(A, None)
-    assert (LosingClaim(_external(SHARED), B, C),) == ledger.losing_claims()
+    assert expected == frontend_claims.losing_claims()
+    frontend_claims.claim(A, None)
+    assert (LosingClaim(_external(SHARED), B, C),) == frontend_claims.losing_claims()
 
 
 _addresses = st.sampled_from([SHARED, VIP, "10.96.0.1", "10.96.0.2"])
@@ -266,7 +273,7 @@ _Owned = dict[ServicePortName, tuple[Frontend, ...]]
 
 
 def _owners(claims: dict[ServicePortName, ServicePort]) -> _Owned:
-    """Return who owns what, worked out from all claims at once."""
+    """Return the frontends of each owner, computed from all claims at once."""
     best: dict[tuple[str | None, str, int], tuple[int, bool, str, ServicePortName]] = {}
     for name, port in claims.items():
         for frontend in claimed_frontends(port):
@@ -281,11 +288,11 @@ def _owners(claims: dict[ServicePortName, ServicePort]) -> _Owned:
 @steady
 @given(st.dictionaries(_names, _ports, min_size=1), st.randoms(use_true_random=False))
 def test_any_order_of_claims_gives_the_same_owners(claims: dict[ServicePortName, ServicePort], random: Random) -> None:
-    ledger, order = FrontendClaims(), sorted(claims)
+    frontend_claims, order = FrontendClaims(), sorted(claims)
     random.shuffle(order)
     for name in order:
-        ledger.claim(name, claims[name])
-    assert _owners(claims) == {name: ledger.owned_by(name) for name in claims}
+        frontend_claims.claim(name, claims[name])
+    assert _owners(claims) == {name: frontend_claims.owned_by(name) for name in claims}
 
 
 @steady
@@ -293,34 +300,34 @@ def test_any_order_of_claims_gives_the_same_owners(claims: dict[ServicePortName,
 def test_any_history_ends_with_the_owners_of_its_last_claims(
     history: list[tuple[ServicePortName, ServicePort | None]],
 ) -> None:
-    """And each claim names everybody whose frontends it changes, except for what the claimant already knows."""
-    ledger = FrontendClaims()
+    """Each claim also returns exactly the other Service ports whose frontends change."""
+    frontend_claims = FrontendClaims()
     claims: dict[ServicePortName, ServicePort] = {}
     for name, port in history:
         before = _owners(claims)
-        affected = ledger.claim(name, port)
+        affected = frontend_claims.claim(name, port)
         claims.pop(name, None)
         claims.update({name: port} if port is not None else {})
         after = _owners(claims)
         differing = {owner for owner in before | after if before.get(owner, ()) != after.get(owner, ())}
         assert differing - {name} == affected - {name}
-    assert _owners(claims) == {name: ledger.owned_by(name) for name in claims}
+    assert _owners(claims) == {name: frontend_claims.owned_by(name) for name in claims}
 
 
 @steady
 @given(st.dictionaries(_names, _ports))
 def test_claims_to_frontends_of_other_services_lose(claims: dict[ServicePortName, ServicePort]) -> None:
-    ledger = FrontendClaims()
+    frontend_claims = FrontendClaims()
     for name, port in claims.items():
-        ledger.claim(name, port)
-    holders = {frontend.key: name for name, owned in _owners(claims).items() for frontend in owned}
+        frontend_claims.claim(name, port)
+    owners = {frontend.key: name for name, owned in _owners(claims).items() for frontend in owned}
     expected = {
-        LosingClaim(frontend, name, holders[frontend.key])
+        LosingClaim(frontend, name, owners[frontend.key])
         for name, port in claims.items()
         for frontend in claimed_frontends(port)
-        if holders[frontend.key].service != name.service
+        if owners[frontend.key].service != name.service
     }
-    found = ledger.losing_claims()
-    assert expected == set(found)
-    assert len(expected) == len(found)
-    assert sorted(loss.loser for loss in found) == [loss.loser for loss in found]
+    losing_claims = frontend_claims.losing_claims()
+    assert expected == set(losing_claims)
+    assert len(expected) == len(losing_claims)
+    assert sorted(claim.loser for claim in losing_claims) == [claim.loser for claim in losing_claims]

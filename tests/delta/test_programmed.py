@@ -1,4 +1,4 @@
-"""What is sent to the kernel is the difference to what it holds, and never more."""
+"""ProgrammedContents and its diffs: a sync sends only the elements that differ from the kernel's."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,29 +14,29 @@ from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Val
 from tests.support.kube_objects import parametrize_rows, steady
 
 Elements = dict[str, dict[Key, Value]]
-Wanted = dict[str, Contents | None]
+OwnerContents = dict[str, Contents | None]
 Member = tuple[str, Key]
 
 
-class Kernel:
-    """The elements of a table, as strict as the kernel is about what is there and what is not."""
+class FakeTable:
+    """The elements of a table; like the kernel, it refuses to remove missing elements and to add existing ones."""
 
     def __init__(self) -> None:
         """Start empty."""
         self.elements: Elements = {}
 
     def apply(self, changes: ContentsDiff) -> None:
-        """Remove first, then add: the order within a transaction."""
+        """Remove elements, then add elements, as in a transaction."""
         for container, keys in changes.removed.items():
             for key in keys:
-                assert key in self.elements[container], f"{key} is removed from {container} but is not there"
+                assert key in self.elements[container], f"{key} is removed from {container}, which does not contain it"
                 del self.elements[container][key]
         for container, added in changes.added.items():
-            held = self.elements.setdefault(container, {})
+            elements = self.elements.setdefault(container, {})
             for key, value in added.items():
-                assert key not in held, f"{key} is added to {container} but is there"
-                held[key] = value
-        self.elements = {container: held for container, held in self.elements.items() if held}
+                assert key not in elements, f"{key} is added to {container}, which contains it"
+                elements[key] = value
+        self.elements = {container: elements for container, elements in self.elements.items() if elements}
 
 
 def _entry(chain: str, comment: str = "") -> Entry:
@@ -52,15 +52,15 @@ def _contents(
 
 
 def _union(owners: Mapping[str, Contents | None]) -> Elements:
-    joined = Contents.empty()
+    merged = Contents.empty()
     for contents in owners.values():
         if contents is not None:
-            joined.update(contents)
-    return {container: elements for container, elements in joined.elements().items() if elements}
+            merged.update(contents)
+    return {container: elements for container, elements in merged.elements().items() if elements}
 
 
-class Delta(NamedTuple):
-    """Contents before and after, and what is removed and added."""
+class DiffCase(NamedTuple):
+    """Contents before and after, and the removed and added elements."""
 
     old: Contents
     new: Contents
@@ -78,64 +78,66 @@ def _at(index: int) -> Key:
     return (*ARRAY.prefix, index)
 
 
-DELTAS = {
-    "nothing": Delta(_contents(), _contents(), {}, {}),
-    "entry added": Delta(
+DIFFS = {
+    "no contents": DiffCase(_contents(), _contents(), {}, {}),
+    "entry added": DiffCase(
         _contents(), _contents({FRONTEND: _entry("a")}), {}, {"service-ips": {FRONTEND[1]: _entry("a")}}
     ),
-    "entry removed": Delta(_contents({FRONTEND: _entry("a")}), _contents(), {"service-ips": (FRONTEND[1],)}, {}),
-    "entry with another verdict": Delta(
+    "entry removed": DiffCase(_contents({FRONTEND: _entry("a")}), _contents(), {"service-ips": (FRONTEND[1],)}, {}),
+    "entry with a different verdict": DiffCase(
         _contents({FRONTEND: _entry("a")}),
         _contents({FRONTEND: _entry("b")}),
         {"service-ips": (FRONTEND[1],)},
         {"service-ips": {FRONTEND[1]: _entry("b")}},
     ),
-    "entry with another comment": Delta(
+    "entry with a different comment": DiffCase(
         _contents({FRONTEND: _entry("a", "x")}),
         _contents({FRONTEND: _entry("a", "y")}),
         {"service-ips": (FRONTEND[1],)},
         {"service-ips": {FRONTEND[1]: _entry("a", "y")}},
     ),
-    "entry unchanged": Delta(_contents({FRONTEND: _entry("a")}), _contents({FRONTEND: _entry("a")}), {}, {}),
-    "member added": Delta(_contents(), _contents(members=(HAIRPIN,)), {}, {"hairpin": {HAIRPIN[1]: None}}),
-    "member removed": Delta(_contents(members=(HAIRPIN,)), _contents(), {"hairpin": (HAIRPIN[1],)}, {}),
-    "member unchanged": Delta(_contents(members=(HAIRPIN,)), _contents(members=(HAIRPIN,)), {}, {}),
-    "array added": Delta(
+    "entry unchanged": DiffCase(_contents({FRONTEND: _entry("a")}), _contents({FRONTEND: _entry("a")}), {}, {}),
+    "member added": DiffCase(_contents(), _contents(members=(HAIRPIN,)), {}, {"hairpin": {HAIRPIN[1]: None}}),
+    "member removed": DiffCase(_contents(members=(HAIRPIN,)), _contents(), {"hairpin": (HAIRPIN[1],)}, {}),
+    "member unchanged": DiffCase(_contents(members=(HAIRPIN,)), _contents(members=(HAIRPIN,)), {}, {}),
+    "array added": DiffCase(
         _contents(), _contents(None, {ARRAY: (ONE, TWO)}), {}, {"endpoints-tcp": {_at(0): ONE, _at(1): TWO}}
     ),
-    "array removed": Delta(_contents(None, {ARRAY: (ONE, TWO)}), _contents(), {"endpoints-tcp": (_at(0), _at(1))}, {}),
-    "array longer": Delta(
+    "array removed": DiffCase(
+        _contents(None, {ARRAY: (ONE, TWO)}), _contents(), {"endpoints-tcp": (_at(0), _at(1))}, {}
+    ),
+    "array longer": DiffCase(
         _contents(None, {ARRAY: (ONE,)}), _contents(None, {ARRAY: (ONE, TWO)}), {}, {"endpoints-tcp": {_at(1): TWO}}
     ),
-    "array shorter": Delta(
+    "array shorter": DiffCase(
         _contents(None, {ARRAY: (ONE, TWO)}), _contents(None, {ARRAY: (ONE,)}), {"endpoints-tcp": (_at(1),)}, {}
     ),
-    "the first removed, the last in its place": Delta(
+    "first target replaced by the last": DiffCase(
         _contents(None, {ARRAY: (ONE, TWO, THREE)}),
         _contents(None, {ARRAY: (THREE, TWO)}),
         {"endpoints-tcp": (_at(0), _at(2))},
         {"endpoints-tcp": {_at(0): THREE}},
     ),
-    "a hole filled": Delta(
+    "missing array element added": DiffCase(
         _contents(None, {ARRAY: (ONE, None, THREE)}),
         _contents(None, {ARRAY: (ONE, TWO, THREE)}),
         {},
         {"endpoints-tcp": {_at(1): TWO}},
     ),
-    "an array with a hole removed": Delta(
+    "array with a missing element removed": DiffCase(
         _contents(None, {ARRAY: (None, TWO)}), _contents(), {"endpoints-tcp": (_at(1),)}, {}
     ),
-    "an array of nothing": Delta(_contents(None, {ARRAY: ()}), _contents(), {}, {}),
+    "empty array": DiffCase(_contents(None, {ARRAY: ()}), _contents(), {}, {}),
 }
 
 
-@parametrize_rows(DELTAS)
-def test_diff_contains_each_changed_element(row: Delta) -> None:
+@parametrize_rows(DIFFS)
+def test_diff_contains_each_changed_element(row: DiffCase) -> None:
     assert ContentsDiff(row.removed, row.added) == diff_contents(row.old, row.new)
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 5000])
-def test_replaced_target_changes_one_element_of_any_array(size: int) -> None:
+def test_replaced_target_changes_one_element_whatever_the_array_size(size: int) -> None:
     targets: list[Target | None] = [(f"10.244.{index >> 8}.{index & 255}", 80) for index in range(size)]
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"web": _contents(None, {ARRAY: tuple(targets)})})
@@ -150,40 +152,40 @@ NO_CHANGES = ContentsDiff({}, {})
 SHARED = _contents(members=(HAIRPIN,))
 
 
-class Sharing(NamedTuple):
-    """Who holds HAIRPIN, what owners want then, and whether it is removed or added."""
+class SharingCase(NamedTuple):
+    """The owners of HAIRPIN, the desired contents of owners, and the expected diff."""
 
-    holders: tuple[str, ...]
-    wanted: Wanted
+    owners: tuple[str, ...]
+    desired: OwnerContents
     expected: ContentsDiff
 
 
 REMOVED = ContentsDiff({"hairpin": (HAIRPIN[1],)}, {})
 ADDED = ContentsDiff({}, {"hairpin": {HAIRPIN[1]: None}})
 SHARINGS = {
-    "the first owner": Sharing((), {"a": SHARED}, ADDED),
-    "the first two owners at once": Sharing((), {"a": SHARED, "b": SHARED}, ADDED),
-    "a second owner": Sharing(("a",), {"b": SHARED}, NO_CHANGES),
-    "one of two owners goes": Sharing(("a", "b"), {"a": None}, NO_CHANGES),
-    "one of two owners wants it no more": Sharing(("a", "b"), {"a": _contents()}, NO_CHANGES),
-    "the last owner goes": Sharing(("a",), {"a": None}, REMOVED),
-    "two of two owners go at once": Sharing(("a", "b"), {"a": None, "b": None}, REMOVED),
-    "two of three owners go at once": Sharing(("a", "b", "c"), {"a": None, "b": None}, NO_CHANGES),
-    "one goes and another comes": Sharing(("a",), {"a": None, "b": SHARED}, NO_CHANGES),
-    "the same owner once more": Sharing(("a",), {"a": SHARED}, NO_CHANGES),
-    "an owner that never was goes": Sharing(("a",), {"x": None}, NO_CHANGES),
+    "first owner": SharingCase((), {"a": SHARED}, ADDED),
+    "first two owners at once": SharingCase((), {"a": SHARED, "b": SHARED}, ADDED),
+    "second owner": SharingCase(("a",), {"b": SHARED}, NO_CHANGES),
+    "one of two owners is removed": SharingCase(("a", "b"), {"a": None}, NO_CHANGES),
+    "one of two owners no longer has it": SharingCase(("a", "b"), {"a": _contents()}, NO_CHANGES),
+    "last owner is removed": SharingCase(("a",), {"a": None}, REMOVED),
+    "both owners are removed at once": SharingCase(("a", "b"), {"a": None, "b": None}, REMOVED),
+    "two of three owners are removed at once": SharingCase(("a", "b", "c"), {"a": None, "b": None}, NO_CHANGES),
+    "one owner is replaced by another": SharingCase(("a",), {"a": None, "b": SHARED}, NO_CHANGES),
+    "unchanged owner": SharingCase(("a",), {"a": SHARED}, NO_CHANGES),
+    "unknown owner is removed": SharingCase(("a",), {"x": None}, NO_CHANGES),
 }
 
 
 @parametrize_rows(SHARINGS)
-def test_shared_member_is_removed_with_its_last_owner(row: Sharing) -> None:
+def test_shared_member_is_removed_with_its_last_owner(row: SharingCase) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.apply(dict.fromkeys(row.holders, SHARED))
-    assert row.expected == programmed.diff(row.wanted)
+    programmed.apply(dict.fromkeys(row.owners, SHARED))
+    assert row.expected == programmed.diff(row.desired)
 
 
 def test_entry_that_changes_owner_is_not_sent_again() -> None:
-    """A frontend that another Service port takes over with the same verdict."""
+    """For example a frontend that moves to another Service port and keeps its verdict."""
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"a": _contents({FRONTEND: _entry("a")})})
     assert programmed.diff({"a": None, "b": _contents({FRONTEND: _entry("a")})}) == NO_CHANGES
@@ -229,69 +231,73 @@ def test_contents_of_owners_are_merged() -> None:
     expected = _contents({FRONTEND: _entry("a")}, {ARRAY: (ONE,)}, (HAIRPIN, OTHER))
     assert expected == programmed.merged_contents(["a", "b", "x"])
     assert _contents() == programmed.merged_contents(["x"])
-    assert _contents(members=(HAIRPIN,)) == SHARED, "joining must not write into what an owner asked for"
+    assert _contents(members=(HAIRPIN,)) == SHARED, "merging must not change the contents of an owner"
 
 
 _OWNERS = ("a", "b", "c", "d")
 _targets = st.sampled_from([ONE, TWO, THREE])
-_shared: list[Member] = [(name, (number,)) for name in ("hairpin", "cluster-ips") for number in range(3)]
-_members = st.sets(st.sampled_from(_shared))
-_chains = st.sampled_from([_entry("x"), _entry("y"), _entry("y", "said")])
+_shareable_members: list[Member] = [(name, (number,)) for name in ("hairpin", "cluster-ips") for number in range(3)]
+_members = st.sets(st.sampled_from(_shareable_members))
+_entries = st.sampled_from([_entry("x"), _entry("y"), _entry("y", "comment")])
 
 
 @st.composite
 def _contents_of(draw: st.DrawFn, owner: str, targets: st.SearchStrategy[Target | None] = _targets) -> Contents:
-    """Return contents whose entries and arrays are this owner's alone, and whose members others may have as well."""
-    places = st.sampled_from([("service-ips", (owner, 80)), ("service-ips", (owner, 81)), ("nodeports", (owner,))])
+    """Return contents with entries and arrays of this owner only, and members that owners may share."""
+    members = st.sampled_from([("service-ips", (owner, 80)), ("service-ips", (owner, 81)), ("nodeports", (owner,))])
     arrays = st.sampled_from([ArrayName("endpoints-tcp", (owner, 80)), ArrayName("endpoints-udp", (owner, 80))])
     return Contents(
-        draw(st.dictionaries(places, _chains)),
+        draw(st.dictionaries(members, _entries)),
         draw(st.dictionaries(arrays, st.lists(targets, max_size=4).map(tuple))),
         draw(_members),
     )
 
 
 _step = st.fixed_dictionaries({}, optional={owner: st.none() | _contents_of(owner) for owner in _OWNERS})
-_handover = st.permutations(_OWNERS)
-_found = st.fixed_dictionaries({}, optional={owner: _contents_of(owner, st.none() | _targets) for owner in _OWNERS})
+_owner_orders = st.permutations(_OWNERS)
+_initial_contents = st.fixed_dictionaries(
+    {}, optional={owner: _contents_of(owner, st.none() | _targets) for owner in _OWNERS}
+)
 
 
-def _held(found: Wanted) -> tuple[Kernel, ProgrammedContents[str]]:
-    """Return a kernel that was found to hold this, with holes where elements were missing."""
-    kernel, programmed = Kernel(), ProgrammedContents[str]()
-    kernel.elements = _union(found)
-    programmed.apply(found)
-    return kernel, programmed
+def _programmed_table(initial: OwnerContents) -> tuple[FakeTable, ProgrammedContents[str]]:
+    """Return a table with these contents, and a ProgrammedContents that has read it."""
+    table, programmed = FakeTable(), ProgrammedContents[str]()
+    table.elements = _union(initial)
+    programmed.apply(initial)
+    return table, programmed
 
 
 @steady
-@given(_found, st.lists(_step, max_size=6))
-def test_any_history_leaves_the_union_of_the_desired_contents(found: Wanted, history: list[Wanted]) -> None:
-    """And nothing that is not there is removed, and nothing that is there is added: the kernel would refuse it."""
-    kernel, programmed = _held(found)
-    owners = dict(found)
-    for wanted in history:
-        kernel.apply(programmed.diff(wanted))
-        programmed.apply(wanted)
-        owners |= wanted
-        assert _union(owners) == kernel.elements
+@given(_initial_contents, st.lists(_step, max_size=6))
+def test_any_history_leaves_the_union_of_the_desired_contents(
+    initial: OwnerContents, history: list[OwnerContents]
+) -> None:
+    """No missing element is removed and no existing one is added; the kernel would refuse the transaction."""
+    table, programmed = _programmed_table(initial)
+    owners = dict(initial)
+    for desired in history:
+        table.apply(programmed.diff(desired))
+        programmed.apply(desired)
+        owners |= desired
+        assert _union(owners) == table.elements
         assert programmed.diff(owners) == NO_CHANGES
 
 
 @steady
-@given(_step, _handover)
-def test_owners_that_swap_contents_cause_no_change(held: Wanted, order: list[str]) -> None:
+@given(_step, _owner_orders)
+def test_owners_that_swap_contents_cause_no_change(contents: OwnerContents, order: list[str]) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.apply(held)
-    swapped = {new: held.get(old) for old, new in zip(_OWNERS, order, strict=True)}
+    programmed.apply(contents)
+    swapped = {new: contents.get(old) for old, new in zip(_OWNERS, order, strict=True)}
     assert programmed.diff(swapped) == NO_CHANGES
 
 
 @steady
-@given(_found, _step)
-def test_only_differences_are_sent(before: Wanted, after: Wanted) -> None:
-    kernel, programmed = _held(before)
-    old, changes = kernel.elements, programmed.diff(after)
+@given(_initial_contents, _step)
+def test_only_differences_are_sent(before: OwnerContents, after: OwnerContents) -> None:
+    table, programmed = _programmed_table(before)
+    old, changes = table.elements, programmed.diff(after)
     new = _union(before | after)
     differing = {
         (name, key)

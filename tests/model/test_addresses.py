@@ -1,15 +1,15 @@
-"""The fast checks of addresses agree with the slow ones."""
+"""are_ordinary_ipv4 agrees with parse_address and special_use."""
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from knft.model.addresses import are_ordinary_ipv4, parse_address, special_use
 
-OCTET = some.one_of(some.sampled_from([0, 10, 127, 169, 192, 223, 224, 254, 255]), some.integers(0, 255))
+OCTET = st.one_of(st.sampled_from([0, 10, 127, 169, 192, 223, 224, 254, 255]), st.integers(0, 255))
 
 
-@given(some.tuples(OCTET, OCTET, OCTET, OCTET))
+@given(st.tuples(OCTET, OCTET, OCTET, OCTET))
 def test_ordinary_address_is_canonical_without_special_use(octets: tuple[int, ...]) -> None:
     text = ".".join(map(str, octets))
     if are_ordinary_ipv4([text]):

@@ -17,7 +17,7 @@ PLAIN = {family: ServicePort(cluster_ip, 80, "TCP") for family, cluster_ip in zi
 DUAL_STACK: dict[str, Any] = {"cluster_ip": V4, "cluster_ips": (V4, V6), "ip_families": ("IPv4", "IPv6")}
 
 
-class Row(NamedTuple):
+class ExpansionCase(NamedTuple):
     """Fields of a dual-stack Service, and how its ServicePort differs from a plain one in each family."""
 
     fields: dict[str, Any]
@@ -25,9 +25,9 @@ class Row(NamedTuple):
     ipv6: dict[str, Any] | None = None
 
     def service_port(self, family: Family) -> ServicePort:
-        """Return what is expected in ``family``."""
-        differs = self.expected if family is Family.IPV4 or self.ipv6 is None else self.ipv6
-        return structs.replace(PLAIN[family], **differs)
+        """Return the expected ServicePort of ``family``."""
+        differences = self.expected if family is Family.IPV4 or self.ipv6 is None else self.ipv6
+        return structs.replace(PLAIN[family], **differences)
 
 
 def _affinity(timeout: int | None) -> dict[str, Any]:
@@ -36,60 +36,62 @@ def _affinity(timeout: int | None) -> dict[str, Any]:
 
 
 PORTS = {
-    "nothing but a port": Row({}, {}),
-    "another number": Row({"ports": (service_port(443),)}, {"port": 443}),
-    "UDP": Row({"ports": (service_port(protocol="UDP"),)}, {"protocol": "UDP"}),
-    "SCTP": Row({"ports": (service_port(protocol="SCTP"),)}, {"protocol": "SCTP"}),
-    "NodePort": Row({"type": "NodePort", "ports": (service_port(node_port=30080),)}, {"node_port": 30080}),
-    "NodePort 0 is none": Row({"ports": (service_port(node_port=0),)}, {"node_port": 0}),
+    "only a port": ExpansionCase({}, {}),
+    "port 443": ExpansionCase({"ports": (service_port(443),)}, {"port": 443}),
+    "UDP": ExpansionCase({"ports": (service_port(protocol="UDP"),)}, {"protocol": "UDP"}),
+    "SCTP": ExpansionCase({"ports": (service_port(protocol="SCTP"),)}, {"protocol": "SCTP"}),
+    "NodePort": ExpansionCase({"type": "NodePort", "ports": (service_port(node_port=30080),)}, {"node_port": 30080}),
+    "NodePort 0 is none": ExpansionCase({"ports": (service_port(node_port=0),)}, {"node_port": 0}),
 }
 
 AFFINITY = {
-    "none": Row({"session_affinity": "None"}, {"affinity_seconds": 0}),
-    "ClientIP with a timeout": Row(_affinity(60), {"affinity_seconds": 60}),
-    "ClientIP without a configuration, 10800": Row({"session_affinity": "ClientIP"}, {"affinity_seconds": 10800}),
-    "ClientIP without a timeout, 10800": Row(_affinity(None), {"affinity_seconds": 10800}),
-    "ClientIP with an empty configuration, 10800": Row(
+    "no affinity": ExpansionCase({"session_affinity": "None"}, {"affinity_seconds": 0}),
+    "ClientIP with a timeout": ExpansionCase(_affinity(60), {"affinity_seconds": 60}),
+    "ClientIP without a configuration, 10800": ExpansionCase(
+        {"session_affinity": "ClientIP"}, {"affinity_seconds": 10800}
+    ),
+    "ClientIP without a timeout, 10800": ExpansionCase(_affinity(None), {"affinity_seconds": 10800}),
+    "ClientIP with an empty configuration, 10800": ExpansionCase(
         {"session_affinity": "ClientIP", "session_affinity_config": SessionAffinityConfig()},
         {"affinity_seconds": 10800},
     ),
-    "a timeout without affinity": Row({**_affinity(60), "session_affinity": "None"}, {"affinity_seconds": 0}),
+    "timeout without affinity": ExpansionCase({**_affinity(60), "session_affinity": "None"}, {"affinity_seconds": 0}),
 }
 
 EXTERNAL_IPS = {
-    "order kept": Row(
+    "order is kept": ExpansionCase(
         {"external_ips": ("203.0.113.9", "203.0.113.1")}, {"external_ips": ("203.0.113.9", "203.0.113.1")}, {}
     ),
-    "each family gets its own": Row(
+    "both families": ExpansionCase(
         {"external_ips": ("203.0.113.9", "fd00:e::9", "203.0.113.1")},
         {"external_ips": ("203.0.113.9", "203.0.113.1")},
         {"external_ips": ("fd00:e::9",)},
     ),
-    "leading zeros": Row({"external_ips": ("203.000.113.009",)}, {"external_ips": ("203.0.113.9",)}, {}),
-    "IPv6 in its shortest form": Row({"external_ips": ("FD00:0E::0009",)}, {}, {"external_ips": ("fd00:e::9",)}),
-    "what is no address is dropped": Row(
+    "leading zeros": ExpansionCase({"external_ips": ("203.000.113.009",)}, {"external_ips": ("203.0.113.9",)}, {}),
+    "IPv6 is shortened": ExpansionCase({"external_ips": ("FD00:0E::0009",)}, {}, {"external_ips": ("fd00:e::9",)}),
+    "invalid addresses are dropped": ExpansionCase(
         {"external_ips": ("example.org", "203.0.113.9", "")}, {"external_ips": ("203.0.113.9",)}, {}
     ),
 }
 
 SOURCE_RANGES = {
-    "each family gets its own": Row(
+    "both families": ExpansionCase(
         {"load_balancer_source_ranges": ("10.0.0.0/8", "fd00::/8", "192.0.2.0/24")},
         {"load_balancer_source_ranges": ("10.0.0.0/8", "192.0.2.0/24")},
         {"load_balancer_source_ranges": ("fd00::/8",)},
     ),
-    "whitespace around a range": Row(
+    "whitespace is trimmed": ExpansionCase(
         {"load_balancer_source_ranges": ("  10.0.0.0/8", "192.0.2.0/24\t", "\nfd00::/8 ")},
         {"load_balancer_source_ranges": ("10.0.0.0/8", "192.0.2.0/24")},
         {"load_balancer_source_ranges": ("fd00::/8",)},
     ),
-    "leading zeros": Row(
+    "leading zeros": ExpansionCase(
         {"load_balancer_source_ranges": ("010.000.0.0/08",)}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
     ),
-    "host bits are cleared": Row(
+    "host bits are cleared": ExpansionCase(
         {"load_balancer_source_ranges": ("10.1.2.3/8",)}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
     ),
-    "invalid ones are dropped": Row(
+    "invalid ranges are dropped": ExpansionCase(
         {"load_balancer_source_ranges": ("10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8", "bad/8", "", "192.0.2.0/24")},
         {"load_balancer_source_ranges": ("192.0.2.0/24",)},
         {},
@@ -97,14 +99,16 @@ SOURCE_RANGES = {
 }
 
 LOAD_BALANCER = {
-    "mode left out": Row({"ingresses": (ingress("192.0.2.1"),)}, {"load_balancer_vips": ("192.0.2.1",)}, {}),
-    "mode VIP": Row({"ingresses": (ingress("192.0.2.1", "VIP"),)}, {"load_balancer_vips": ("192.0.2.1",)}, {}),
-    "mode Proxy is left alone": Row({"ingresses": (ingress("192.0.2.1", "Proxy"),)}, {}),
-    "mode Proxy beside a VIP": Row(
+    "no mode": ExpansionCase({"ingresses": (ingress("192.0.2.1"),)}, {"load_balancer_vips": ("192.0.2.1",)}, {}),
+    "mode VIP": ExpansionCase(
+        {"ingresses": (ingress("192.0.2.1", "VIP"),)}, {"load_balancer_vips": ("192.0.2.1",)}, {}
+    ),
+    "mode Proxy is ignored": ExpansionCase({"ingresses": (ingress("192.0.2.1", "Proxy"),)}, {}),
+    "mode Proxy and a VIP": ExpansionCase(
         {"ingresses": (ingress("192.0.2.1", "Proxy"), ingress("192.0.2.2"))}, {"load_balancer_vips": ("192.0.2.2",)}, {}
     ),
-    "a hostname and no address": Row({"ingresses": (ingress(None), ingress(""))}, {}),
-    "each family gets its own": Row(
+    "hostname without an address": ExpansionCase({"ingresses": (ingress(None), ingress(""))}, {}),
+    "both families": ExpansionCase(
         {"ingresses": (ingress("192.0.2.1"), ingress("fd00:b::1"))},
         {"load_balancer_vips": ("192.0.2.1",)},
         {"load_balancer_vips": ("fd00:b::1",)},
@@ -112,19 +116,19 @@ LOAD_BALANCER = {
 }
 
 HEALTH_CHECK = {
-    "LoadBalancer and Local": Row(
+    "LoadBalancer and Local": ExpansionCase(
         {"type": "LoadBalancer", "external_traffic_policy": "Local", "health_check_node_port": 30001},
         {"health_check_node_port": 30001, "external_policy_local": True},
     ),
-    "LoadBalancer and Local, but no port": Row(
+    "LoadBalancer and Local without a port": ExpansionCase(
         {"type": "LoadBalancer", "external_traffic_policy": "Local"},
         {"health_check_node_port": 0, "external_policy_local": True},
     ),
-    "LoadBalancer and Cluster": Row(
+    "LoadBalancer and Cluster": ExpansionCase(
         {"type": "LoadBalancer", "external_traffic_policy": "Cluster", "health_check_node_port": 30001}, {}
     ),
-    "LoadBalancer without a policy": Row({"type": "LoadBalancer", "health_check_node_port": 30001}, {}),
-    "NodePort and Local": Row(
+    "LoadBalancer without a policy": ExpansionCase({"type": "LoadBalancer", "health_check_node_port": 30001}, {}),
+    "NodePort and Local": ExpansionCase(
         {"type": "NodePort", "external_traffic_policy": "Local", "health_check_node_port": 30001},
         {"health_check_node_port": 0, "external_policy_local": True},
     ),
@@ -133,23 +137,25 @@ HEALTH_CHECK = {
 LOCAL: dict[str, Any] = {"external_traffic_policy": "Local"}
 EXTERNAL_BOTH: dict[str, Any] = {"external_ips": ("203.0.113.9", "fd00:e::9")}
 POLICIES = {
-    "no policies": Row({}, {}),
-    "internal Cluster": Row({"internal_traffic_policy": "Cluster"}, {}),
-    "internal Local": Row({"internal_traffic_policy": "Local"}, {"internal_policy_local": True}),
-    "external Local on a ClusterIP": Row(LOCAL, {"external_policy_local": False}),
-    "external Local on a NodePort": Row({**LOCAL, "type": "NodePort"}, {"external_policy_local": True}),
-    "external Local on a LoadBalancer": Row({**LOCAL, "type": "LoadBalancer"}, {"external_policy_local": True}),
-    "external Local on external IPs": Row(
+    "no policies": ExpansionCase({}, {}),
+    "internal Cluster": ExpansionCase({"internal_traffic_policy": "Cluster"}, {}),
+    "internal Local": ExpansionCase({"internal_traffic_policy": "Local"}, {"internal_policy_local": True}),
+    "external Local on a ClusterIP": ExpansionCase(LOCAL, {"external_policy_local": False}),
+    "external Local on a NodePort": ExpansionCase({**LOCAL, "type": "NodePort"}, {"external_policy_local": True}),
+    "external Local on a LoadBalancer": ExpansionCase(
+        {**LOCAL, "type": "LoadBalancer"}, {"external_policy_local": True}
+    ),
+    "external Local with external IPs": ExpansionCase(
         {**LOCAL, **EXTERNAL_BOTH},
         {"external_policy_local": True, "external_ips": ("203.0.113.9",)},
         {"external_policy_local": True, "external_ips": ("fd00:e::9",)},
     ),
-    "external Cluster on a NodePort": Row({"type": "NodePort", "external_traffic_policy": "Cluster"}, {}),
-    "creation time": Row({"created": "2024-01-01T00:00:00Z"}, {"creation_timestamp": "2024-01-01T00:00:00Z"}),
+    "external Cluster on a NodePort": ExpansionCase({"type": "NodePort", "external_traffic_policy": "Cluster"}, {}),
+    "creation time": ExpansionCase({"created": "2024-01-01T00:00:00Z"}, {"creation_timestamp": "2024-01-01T00:00:00Z"}),
 }
 
 
-def _check(row: Row, family: Family) -> None:
+def _check(row: ExpansionCase, family: Family) -> None:
     expanded = expand_service(service(**{**DUAL_STACK, **row.fields}), family)
     [(name, _)] = (expanded or {}).items()
     assert {port_name("http", name.protocol): row.service_port(family)} == expanded
@@ -160,76 +166,76 @@ both_families = pytest.mark.parametrize("family", list(Family), ids=[family.valu
 
 @both_families
 @parametrize_rows(PORTS)
-def test_port_node_port_and_protocol_are_copied(row: Row, family: Family) -> None:
+def test_port_node_port_and_protocol_are_copied(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(AFFINITY)
-def test_affinity_timeout_defaults_to_three_hours(row: Row, family: Family) -> None:
+def test_affinity_timeout_defaults_to_three_hours(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(EXTERNAL_IPS)
-def test_external_ips_are_filtered_by_family(row: Row, family: Family) -> None:
+def test_external_ips_are_filtered_by_family(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(SOURCE_RANGES)
-def test_source_ranges_are_trimmed_and_filtered_by_family(row: Row, family: Family) -> None:
+def test_source_ranges_are_trimmed_and_filtered_by_family(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(LOAD_BALANCER)
-def test_load_balancer_vips_are_filtered_by_family(row: Row, family: Family) -> None:
+def test_load_balancer_vips_are_filtered_by_family(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(HEALTH_CHECK)
-def test_health_check_requires_load_balancer_and_policy_local(row: Row, family: Family) -> None:
+def test_health_check_requires_load_balancer_and_policy_local(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 @both_families
 @parametrize_rows(POLICIES)
-def test_external_policy_requires_external_access(row: Row, family: Family) -> None:
+def test_external_policy_requires_external_access(row: ExpansionCase, family: Family) -> None:
     _check(row, family)
 
 
 class ClusterIPs(NamedTuple):
-    """Fields of a Service, and its cluster IP in each family; None: it has none there."""
+    """Fields of a Service, and its cluster IP in each family, or None."""
 
     fields: dict[str, Any]
     ipv4: str | None
     ipv6: str | None
 
 
-def _addressed(cluster_ips: tuple[str, ...], *families: str) -> dict[str, Any]:
+def _cluster_ip_fields(cluster_ips: tuple[str, ...], *families: str) -> dict[str, Any]:
     return {"cluster_ip": cluster_ips[0], "cluster_ips": cluster_ips, "ip_families": families}
 
 
 CLUSTER_IPS = {
-    "single stack IPv4": ClusterIPs(_addressed((V4,), "IPv4"), V4, None),
-    "single stack IPv6": ClusterIPs(_addressed((V6,), "IPv6"), None, V6),
-    "dual stack, IPv4 first": ClusterIPs(_addressed((V4, V6), "IPv4", "IPv6"), V4, V6),
-    "dual stack, IPv6 first": ClusterIPs(_addressed((V6, V4), "IPv6", "IPv4"), V4, V6),
-    "dual stack, the second address missing": ClusterIPs(_addressed((V6,), "IPv6", "IPv4"), None, V6),
-    "an address of the other family": ClusterIPs(_addressed((V6,), "IPv4"), None, None),
+    "single stack IPv4": ClusterIPs(_cluster_ip_fields((V4,), "IPv4"), V4, None),
+    "single stack IPv6": ClusterIPs(_cluster_ip_fields((V6,), "IPv6"), None, V6),
+    "dual stack, IPv4 first": ClusterIPs(_cluster_ip_fields((V4, V6), "IPv4", "IPv6"), V4, V6),
+    "dual stack, IPv6 first": ClusterIPs(_cluster_ip_fields((V6, V4), "IPv6", "IPv4"), V4, V6),
+    "dual stack without the second address": ClusterIPs(_cluster_ip_fields((V6,), "IPv6", "IPv4"), None, V6),
+    "address of the other family": ClusterIPs(_cluster_ip_fields((V6,), "IPv4"), None, None),
     "no ipFamilies, IPv4": ClusterIPs({"cluster_ip": V4}, V4, None),
     "no ipFamilies, IPv6": ClusterIPs({"cluster_ip": V6}, None, V6),
     "empty ipFamilies": ClusterIPs({"cluster_ip": V4, "ip_families": ()}, V4, None),
     "no ipFamilies, only clusterIP counts": ClusterIPs({"cluster_ip": V4, "cluster_ips": (V4, V6)}, V4, None),
     "leading zeros": ClusterIPs({"cluster_ip": "010.096.000.001"}, V4, None),
-    "leading zeros in clusterIPs": ClusterIPs(_addressed(("010.96.0.001",), "IPv4"), V4, None),
+    "leading zeros in clusterIPs": ClusterIPs(_cluster_ip_fields(("010.96.0.001",), "IPv4"), V4, None),
     "IPv6 in a long form": ClusterIPs({"cluster_ip": "FD00:0096:0::0001"}, None, V6),
     "headless": ClusterIPs({"cluster_ip": "None"}, None, None),
-    "headless, dual stack": ClusterIPs(_addressed(("None",), "IPv4", "IPv6"), None, None),
+    "headless, dual stack": ClusterIPs(_cluster_ip_fields(("None",), "IPv4", "IPv6"), None, None),
     "empty clusterIP": ClusterIPs({"cluster_ip": ""}, None, None),
-    "no clusterIP yet": ClusterIPs({"cluster_ip": None}, None, None),
+    "no clusterIP": ClusterIPs({"cluster_ip": None}, None, None),
     "ExternalName": ClusterIPs({"type": "ExternalName", "cluster_ip": None}, None, None),
     "ExternalName with clusterIP": ClusterIPs({"type": "ExternalName"}, None, None),
 }
@@ -238,28 +244,28 @@ CLUSTER_IPS = {
 @parametrize_rows(CLUSTER_IPS)
 def test_cluster_ip_is_selected_by_position_in_ip_families(row: ClusterIPs) -> None:
     expanded = [expand_service(service(**row.fields), family) for family in Family]
-    found = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
-    assert [None if address is None else [address] for address in (row.ipv4, row.ipv6)] == found
+    cluster_ips = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
+    assert [None if address is None else [address] for address in (row.ipv4, row.ipv6)] == cluster_ips
 
 
 def test_deleted_service_expands_to_none() -> None:
     assert expand_service(None, Family.IPV4) is None
 
 
-@pytest.mark.parametrize("ports", [None, ()], ids=["left out", "empty"])
-def test_service_without_ports_expands_to_empty_dictionary(ports: tuple[()] | None) -> None:
+@pytest.mark.parametrize("ports", [None, ()], ids=["missing", "empty"])
+def test_service_without_ports_expands_to_no_service_ports(ports: tuple[()] | None) -> None:
     assert expand_service(service(ports=ports), Family.IPV4) == {}
 
 
 def test_each_port_has_its_own_name() -> None:
-    """Protocol is part of the name, so that one port name may be there for TCP and for UDP; no name is a name."""
+    """The name includes the protocol, so TCP and UDP ports may share a port name. An empty port name is valid."""
     ports = (service_port(53, "dns"), service_port(53, "dns", "UDP"), service_port(80, ""))
-    found: Service = service("dns", namespace="kube-system", ports=ports)
+    dns: Service = service("dns", namespace="kube-system", ports=ports)
     assert {
         ServicePortName("kube-system", "dns", "dns", "TCP"): ServicePort(V4, 53, "TCP"),
         ServicePortName("kube-system", "dns", "dns", "UDP"): ServicePort(V4, 53, "UDP"),
         ServicePortName("kube-system", "dns", "", "TCP"): ServicePort(V4, 80, "TCP"),
-    } == expand_service(found, Family.IPV4)
+    } == expand_service(dns, Family.IPV4)
 
 
 @pytest.mark.parametrize(
@@ -269,14 +275,14 @@ def test_each_port_has_its_own_name() -> None:
         (ServicePortName("ns", "web", "http", "UDP"), "ns/web:http"),
         (ServicePortName("ns", "web", "", "TCP"), "ns/web"),
     ],
-    ids=["named", "the protocol is not written", "unnamed"],
+    ids=["named", "protocol is omitted", "unnamed"],
 )
 def test_text_of_unnamed_port_has_no_colon(name: ServicePortName, expected: str) -> None:
     assert expected == str(name)
 
 
 class Predicates(NamedTuple):
-    """Fields of a ServicePort, and who may reach it and what it reaches."""
+    """Fields of a ServicePort, whether it is externally accessible, and which endpoints it uses."""
 
     fields: dict[str, Any]
     accessible: bool
@@ -287,7 +293,7 @@ class Predicates(NamedTuple):
 INTERNAL: dict[str, Any] = {"internal_policy_local": True}
 EXTERNAL: dict[str, Any] = {"external_policy_local": True}
 PREDICATES = {
-    "cluster IP alone": Predicates({}, accessible=False, cluster=True, local=False),
+    "only a cluster IP": Predicates({}, accessible=False, cluster=True, local=False),
     "NodePort": Predicates({"node_port": 30080}, accessible=True, cluster=True, local=False),
     "VIP": Predicates({"load_balancer_vips": ("192.0.2.1",)}, accessible=True, cluster=True, local=False),
     "external IP": Predicates({"external_ips": ("203.0.113.9",)}, accessible=True, cluster=True, local=False),
@@ -302,5 +308,5 @@ PREDICATES = {
 @parametrize_rows(PREDICATES)
 def test_used_endpoints_depend_on_policies_and_addresses(row: Predicates) -> None:
     port = structs.replace(PLAIN[Family.IPV4], **row.fields)
-    found = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)
-    assert (row.accessible, row.cluster, row.local) == found
+    properties = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)
+    assert (row.accessible, row.cluster, row.local) == properties

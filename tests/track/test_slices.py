@@ -25,15 +25,15 @@ ONE, TWO, THREE = (tracked_endpoint(f"10.244.0.{octet}") for octet in (1, 2, 3))
 
 
 def _endpoints(*slices: EndpointSlice, node: str = NODE) -> EndpointsByPort:
-    """Return what a cache that has these slices, and no others, gives out."""
+    """Return the endpoints of a cache that contains only these slices."""
     cache = EndpointSliceCache(node)
-    for found in slices:
-        cache.update_pending(WEB, found, remove=False)
+    for item in slices:
+        cache.update_pending(WEB, item, remove=False)
     return cache.drain()[WEB].current
 
 
-class One(NamedTuple):
-    """One endpoint of a slice on port 8080, and what comes of it; None: nothing."""
+class EndpointCase(NamedTuple):
+    """An endpoint of a slice with port 8080, and the expanded endpoint, or None."""
 
     given: SliceEndpoint
     expected: Endpoint | None
@@ -41,57 +41,61 @@ class One(NamedTuple):
 
 
 ENDPOINTS = {
-    "no conditions": One(SliceEndpoint(("10.244.0.1",)), ONE),
-    "conditions left open": One(endpoint("10.244.0.1"), tracked_endpoint("10.244.0.1", ready=True, serving=True)),
-    "all conditions true": One(
+    "no conditions": EndpointCase(SliceEndpoint(("10.244.0.1",)), ONE),
+    "all conditions unknown": EndpointCase(
+        endpoint("10.244.0.1"), tracked_endpoint("10.244.0.1", ready=True, serving=True)
+    ),
+    "all conditions true": EndpointCase(
         endpoint("10.244.0.1", ready=True, serving=True, terminating=True),
         tracked_endpoint("10.244.0.1", terminating=True),
     ),
-    "all conditions false": One(
+    "all conditions false": EndpointCase(
         endpoint("10.244.0.1", ready=False, serving=False, terminating=False),
         tracked_endpoint("10.244.0.1", ready=False, serving=False),
     ),
-    "terminating and serving": One(
+    "terminating and serving": EndpointCase(
         endpoint("10.244.0.1", ready=False, serving=True, terminating=True),
         tracked_endpoint("10.244.0.1", ready=False, serving=True, terminating=True),
     ),
-    "only ready is false": One(endpoint("10.244.0.1", ready=False), tracked_endpoint("10.244.0.1", ready=False)),
-    "on this node": One(endpoint("10.244.0.1", node=NODE), tracked_endpoint("10.244.0.1", is_local=True)),
-    "on another node": One(endpoint("10.244.0.1", node=OTHER_NODE), ONE),
-    "on no node": One(endpoint("10.244.0.1"), ONE),
-    "on no node, this one has no name": One(endpoint("10.244.0.1"), ONE, node=""),
-    "its node's name is empty, and this one's too": One(endpoint("10.244.0.1", node=""), ONE, node=""),
-    "zone hints": One(
+    "only ready is false": EndpointCase(
+        endpoint("10.244.0.1", ready=False), tracked_endpoint("10.244.0.1", ready=False)
+    ),
+    "on this node": EndpointCase(endpoint("10.244.0.1", node=NODE), tracked_endpoint("10.244.0.1", is_local=True)),
+    "on another node": EndpointCase(endpoint("10.244.0.1", node=OTHER_NODE), ONE),
+    "without a node name": EndpointCase(endpoint("10.244.0.1"), ONE),
+    "without a node name, and this node has none": EndpointCase(endpoint("10.244.0.1"), ONE, node=""),
+    "empty node name, and this node has none": EndpointCase(endpoint("10.244.0.1", node=""), ONE, node=""),
+    "zone hints": EndpointCase(
         endpoint("10.244.0.1", zones=("a", "b")), tracked_endpoint("10.244.0.1", zone_hints=frozenset({"a", "b"}))
     ),
-    "node hints": One(
+    "node hints": EndpointCase(
         endpoint("10.244.0.1", nodes=(NODE, OTHER_NODE)),
         tracked_endpoint("10.244.0.1", node_hints=frozenset({NODE, OTHER_NODE})),
     ),
-    "both hints": One(
+    "both hints": EndpointCase(
         endpoint("10.244.0.1", zones=("a",), nodes=(NODE,)),
         tracked_endpoint("10.244.0.1", zone_hints=frozenset({"a"}), node_hints=frozenset({NODE})),
     ),
-    "empty hints": One(endpoint("10.244.0.1", zones=(), nodes=()), ONE),
-    "first address only": One(endpoint("10.244.0.1", "10.244.0.2"), ONE),
-    "no address": One(endpoint(), None),
-    "leading zeros": One(endpoint("010.244.000.001"), ONE),
+    "empty hints": EndpointCase(endpoint("10.244.0.1", zones=(), nodes=()), ONE),
+    "first address only": EndpointCase(endpoint("10.244.0.1", "10.244.0.2"), ONE),
+    "no address": EndpointCase(endpoint(), None),
+    "leading zeros": EndpointCase(endpoint("010.244.000.001"), ONE),
 }
 
 
 @parametrize_rows(ENDPOINTS)
-def test_endpoint_is_expanded_from_its_slice(row: One) -> None:
+def test_endpoint_is_expanded_from_its_slice(row: EndpointCase) -> None:
     expected: EndpointsByPort = {} if row.expected is None else {HTTP: (row.expected,)}
     assert expected == _endpoints(endpoint_slice("web-1", row.given), node=row.node)
 
 
 def test_ipv6_endpoint_key_is_canonical_with_brackets() -> None:
-    found = _endpoints(endpoint_slice("web-1", "FD00:0244:0::0001", family="IPv6"))
-    assert {HTTP: (Endpoint("fd00:244::1", 8080, "[fd00:244::1]:8080"),)} == found
+    endpoints = _endpoints(endpoint_slice("web-1", "FD00:0244:0::0001", family="IPv6"))
+    assert {HTTP: (Endpoint("fd00:244::1", 8080, "[fd00:244::1]:8080"),)} == endpoints
 
 
-class Ports(NamedTuple):
-    """The ports of a slice with the endpoint 10.244.0.1, and what comes of them."""
+class PortsCase(NamedTuple):
+    """The ports of a slice with endpoint 10.244.0.1, and the expanded endpoints."""
 
     given: tuple[EndpointPort, ...] | None
     expected: EndpointsByPort
@@ -99,28 +103,30 @@ class Ports(NamedTuple):
 
 DNS, DNS_UDP = PortKey("dns", "TCP"), PortKey("dns", "UDP")
 PORTS = {
-    "one": Ports((slice_port(),), {HTTP: (ONE,)}),
-    "two": Ports((slice_port(), slice_port("dns", 53)), {HTTP: (ONE,), DNS: (tracked_endpoint("10.244.0.1", 53),)}),
-    "two protocols of one name": Ports(
+    "one port": PortsCase((slice_port(),), {HTTP: (ONE,)}),
+    "two ports": PortsCase(
+        (slice_port(), slice_port("dns", 53)), {HTTP: (ONE,), DNS: (tracked_endpoint("10.244.0.1", 53),)}
+    ),
+    "two protocols under one name": PortsCase(
         (slice_port("dns", 53), slice_port("dns", 5353, "UDP")),
         {DNS: (tracked_endpoint("10.244.0.1", 53),), DNS_UDP: (tracked_endpoint("10.244.0.1", 5353),)},
     ),
-    "two numbers of one name": Ports(
+    "two numbers under one name": PortsCase(
         (slice_port("http", 8080), slice_port("http", 8081)), {HTTP: (ONE, tracked_endpoint("10.244.0.1", 8081))}
     ),
-    "unnamed": Ports((slice_port(""),), {PortKey("", "TCP"): (ONE,)}),
-    "name null": Ports((slice_port(None),), {}),
-    "name null beside another": Ports((slice_port(None), slice_port()), {HTTP: (ONE,)}),
-    "number null": Ports((slice_port(port=None),), {}),
-    "number null beside another": Ports((slice_port("dns", None), slice_port()), {HTTP: (ONE,)}),
-    "protocol left out is TCP": Ports((slice_port(protocol=None),), {HTTP: (ONE,)}),
-    "none": Ports((), {}),
-    "list left out": Ports(None, {}),
+    "unnamed port": PortsCase((slice_port(""),), {PortKey("", "TCP"): (ONE,)}),
+    "null name": PortsCase((slice_port(None),), {}),
+    "null name and a named port": PortsCase((slice_port(None), slice_port()), {HTTP: (ONE,)}),
+    "null number": PortsCase((slice_port(port=None),), {}),
+    "null number and a numbered port": PortsCase((slice_port("dns", None), slice_port()), {HTTP: (ONE,)}),
+    "null protocol is TCP": PortsCase((slice_port(protocol=None),), {HTTP: (ONE,)}),
+    "empty list": PortsCase((), {}),
+    "null list": PortsCase(None, {}),
 }
 
 
 @parametrize_rows(PORTS)
-def test_port_without_name_or_number_is_ignored(row: Ports) -> None:
+def test_port_without_name_or_number_is_ignored(row: PortsCase) -> None:
     assert row.expected == _endpoints(endpoint_slice("web-1", "10.244.0.1", ports=row.given))
 
 
@@ -129,8 +135,8 @@ def test_slice_without_endpoints_has_no_ports() -> None:
     assert merge([expand_slice(endpoint_slice("web-1"), NODE)]) == {}
 
 
-class Several(NamedTuple):
-    """Slices of one Service, and what comes of them whatever order they arrive in."""
+class MergeCase(NamedTuple):
+    """Slices of one Service, and their merged endpoints, which do not depend on the order of arrival."""
 
     slices: tuple[EndpointSlice, ...]
     expected: EndpointsByPort
@@ -138,159 +144,167 @@ class Several(NamedTuple):
 
 READY = endpoint("10.244.0.1", ready=True)
 UNREADY = endpoint("10.244.0.1", ready=False)
-GOING = endpoint("10.244.0.1", ready=False, serving=True, terminating=True)
-GOING_READY = endpoint("10.244.0.1", ready=True, serving=True, terminating=True)
-ONE_GOING = tracked_endpoint("10.244.0.1", ready=False, terminating=True)
+TERMINATING = endpoint("10.244.0.1", ready=False, serving=True, terminating=True)
+READY_TERMINATING = endpoint("10.244.0.1", ready=True, serving=True, terminating=True)
+ONE_TERMINATING = tracked_endpoint("10.244.0.1", ready=False, terminating=True)
 ONE_UNREADY = tracked_endpoint("10.244.0.1", ready=False)
-SEVERAL = {
-    "one slice, three endpoints, two ports": Several(
+MERGES = {
+    "one slice, three endpoints, two ports": MergeCase(
         (endpoint_slice("a", "10.244.0.3", "10.244.0.1", "10.244.0.2", ports=(slice_port(), slice_port("dns", 53))),),
         {HTTP: (ONE, TWO, THREE), DNS: tuple(tracked_endpoint(f"10.244.0.{octet}", 53) for octet in (1, 2, 3))},
     ),
-    "two slices, one port": Several(
+    "two slices, one port": MergeCase(
         (endpoint_slice("a", "10.244.0.3", "10.244.0.1"), endpoint_slice("b", "10.244.0.2")), {HTTP: (ONE, TWO, THREE)}
     ),
-    "two slices, two ports": Several(
+    "two slices, two ports": MergeCase(
         (endpoint_slice("a", "10.244.0.1"), endpoint_slice("b", "10.244.0.2", ports=(slice_port("dns", 8080),))),
         {HTTP: (ONE,), DNS: (TWO,)},
     ),
-    "one name, another number in each": Several(
+    "one port name, a different number in each slice": MergeCase(
         (endpoint_slice("a", "10.244.0.1"), endpoint_slice("b", "10.244.0.1", ports=(slice_port("http", 9090),))),
         {HTTP: (ONE, tracked_endpoint("10.244.0.1", 9090))},
     ),
-    "overlapping": Several(
+    "one endpoint in two slices": MergeCase(
         (endpoint_slice("a", "10.244.0.1", "10.244.0.2"), endpoint_slice("b", "10.244.0.2", "10.244.0.3")),
         {HTTP: (ONE, TWO, THREE)},
     ),
-    "ready before, terminating after": Several(
-        (endpoint_slice("a", READY), endpoint_slice("b", GOING)), {HTTP: (ONE,)}
+    "ready in the first slice, terminating in the second": MergeCase(
+        (endpoint_slice("a", READY), endpoint_slice("b", TERMINATING)), {HTTP: (ONE,)}
     ),
-    "terminating before, ready after": Several(
-        (endpoint_slice("a", GOING), endpoint_slice("b", READY)), {HTTP: (ONE,)}
+    "terminating in the first slice, ready in the second": MergeCase(
+        (endpoint_slice("a", TERMINATING), endpoint_slice("b", READY)), {HTTP: (ONE,)}
     ),
-    "unready before, terminating after": Several(
-        (endpoint_slice("a", UNREADY), endpoint_slice("b", GOING)), {HTTP: (ONE_UNREADY,)}
+    "unready in the first slice, terminating in the second": MergeCase(
+        (endpoint_slice("a", UNREADY), endpoint_slice("b", TERMINATING)), {HTTP: (ONE_UNREADY,)}
     ),
-    "terminating before, unready after": Several(
-        (endpoint_slice("a", GOING), endpoint_slice("b", UNREADY)), {HTTP: (ONE_UNREADY,)}
+    "terminating in the first slice, unready in the second": MergeCase(
+        (endpoint_slice("a", TERMINATING), endpoint_slice("b", UNREADY)), {HTTP: (ONE_UNREADY,)}
     ),
-    "ready in one, unready in the other: the one whose slice's name is later": Several(
+    "ready in the first slice, unready in the second: the second wins": MergeCase(
         (endpoint_slice("a", READY), endpoint_slice("b", UNREADY)), {HTTP: (ONE_UNREADY,)}
     ),
-    "unready in one, ready in the other: the one whose slice's name is later": Several(
+    "unready in the first slice, ready in the second: the second wins": MergeCase(
         (endpoint_slice("a", UNREADY), endpoint_slice("b", READY)), {HTTP: (ONE,)}
     ),
-    "terminating in both": Several((endpoint_slice("a", GOING), endpoint_slice("b", GOING)), {HTTP: (ONE_GOING,)}),
-    "ready in the middle of two terminating": Several(
-        (endpoint_slice("a", GOING), endpoint_slice("b", READY), endpoint_slice("c", GOING)), {HTTP: (ONE,)}
+    "terminating in both slices": MergeCase(
+        (endpoint_slice("a", TERMINATING), endpoint_slice("b", TERMINATING)), {HTTP: (ONE_TERMINATING,)}
     ),
-    "twice in one slice, ready last": Several((endpoint_slice("a", GOING, READY),), {HTTP: (ONE,)}),
-    "twice in one slice, ready first": Several((endpoint_slice("a", READY, GOING),), {HTTP: (ONE,)}),
-    "twice in one slice, the later one stays": Several((endpoint_slice("a", READY, UNREADY),), {HTTP: (ONE_UNREADY,)}),
-    "twice in one slice, terminating though ready": Several(
-        (endpoint_slice("a", UNREADY, GOING_READY),), {HTTP: (ONE_UNREADY,)}
+    "ready in the second of three slices, otherwise terminating": MergeCase(
+        (endpoint_slice("a", TERMINATING), endpoint_slice("b", READY), endpoint_slice("c", TERMINATING)), {HTTP: (ONE,)}
     ),
-    "all terminating": Several(
-        (endpoint_slice("a", GOING, endpoint("10.244.0.2", ready=False, serving=False, terminating=True)),),
-        {HTTP: (ONE_GOING, tracked_endpoint("10.244.0.2", ready=False, serving=False, terminating=True))},
+    "twice in one slice, ready last": MergeCase((endpoint_slice("a", TERMINATING, READY),), {HTTP: (ONE,)}),
+    "twice in one slice, ready first": MergeCase((endpoint_slice("a", READY, TERMINATING),), {HTTP: (ONE,)}),
+    "twice in one slice: the last one wins": MergeCase((endpoint_slice("a", READY, UNREADY),), {HTTP: (ONE_UNREADY,)}),
+    "twice in one slice, the last one ready and terminating": MergeCase(
+        (endpoint_slice("a", UNREADY, READY_TERMINATING),), {HTTP: (ONE_UNREADY,)}
     ),
-    "some terminating": Several((endpoint_slice("a", GOING, "10.244.0.2"),), {HTTP: (ONE_GOING, TWO)}),
-    "sorted as texts and not as numbers": Several(
+    "all endpoints terminating": MergeCase(
+        (endpoint_slice("a", TERMINATING, endpoint("10.244.0.2", ready=False, serving=False, terminating=True)),),
+        {HTTP: (ONE_TERMINATING, tracked_endpoint("10.244.0.2", ready=False, serving=False, terminating=True))},
+    ),
+    "some endpoints terminating": MergeCase(
+        (endpoint_slice("a", TERMINATING, "10.244.0.2"),), {HTTP: (ONE_TERMINATING, TWO)}
+    ),
+    "sorted as text, not as numbers": MergeCase(
         (endpoint_slice("a", "10.244.0.2", "10.244.0.10", "10.244.0.1"),),
         {HTTP: (tracked_endpoint("10.244.0.10"), ONE, TWO)},
     ),
 }
 
 
-@parametrize_rows(SEVERAL)
-def test_slices_are_merged_in_any_order_of_arrival(row: Several) -> None:
-    found = [_endpoints(*order) for order in itertools.permutations(row.slices)]
-    assert [row.expected] * len(found) == found
+@parametrize_rows(MERGES)
+def test_slices_are_merged_in_any_order_of_arrival(row: MergeCase) -> None:
+    results = [_endpoints(*order) for order in itertools.permutations(row.slices)]
+    assert [row.expected] * len(results) == results
 
 
-class Pending(NamedTuple):
-    """A slice that is in effect, one that is pending after it, and an update; whether that changes anything."""
+class UpdateCase(NamedTuple):
+    """An applied slice, a pending update, another update, and whether that changes anything."""
 
     applied: EndpointSlice | None
     pending: tuple[EndpointSlice, bool] | None
     update: tuple[EndpointSlice, bool]
-    changes: bool
+    is_change: bool
 
 
 SLICE, OTHER = endpoint_slice("a", "10.244.0.1", "10.244.0.2"), endpoint_slice("b", "10.244.0.1")
 REORDERED = endpoint_slice("a", "10.244.0.2", "10.244.0.1")
-PENDING = {
-    "first": Pending(None, None, (SLICE, False), changes=True),
-    "the same as what is in effect": Pending(SLICE, None, (SLICE, False), changes=False),
-    "the same as what is pending": Pending(None, (SLICE, False), (SLICE, False), changes=False),
-    "the same as both": Pending(SLICE, None, (SLICE, False), changes=False),
-    "what is in effect, while another is pending": Pending(SLICE, (REORDERED, False), (SLICE, False), changes=True),
-    "another endpoint": Pending(SLICE, None, (endpoint_slice("a", "10.244.0.1", "10.244.0.3"), False), changes=True),
-    "an endpoint less": Pending(SLICE, None, (endpoint_slice("a", "10.244.0.1"), False), changes=True),
-    "another order": Pending(SLICE, None, (REORDERED, False), changes=True),
-    "another port": Pending(
+UPDATES = {
+    "first slice": UpdateCase(None, None, (SLICE, False), is_change=True),
+    "equal to the applied slice": UpdateCase(SLICE, None, (SLICE, False), is_change=False),
+    "equal to the pending slice": UpdateCase(None, (SLICE, False), (SLICE, False), is_change=False),
+    "equal to the applied slice, nothing pending": UpdateCase(SLICE, None, (SLICE, False), is_change=False),
+    "equal to the applied slice, another is pending": UpdateCase(
+        SLICE, (REORDERED, False), (SLICE, False), is_change=True
+    ),
+    "different endpoint": UpdateCase(
+        SLICE, None, (endpoint_slice("a", "10.244.0.1", "10.244.0.3"), False), is_change=True
+    ),
+    "endpoint removed": UpdateCase(SLICE, None, (endpoint_slice("a", "10.244.0.1"), False), is_change=True),
+    "different order": UpdateCase(SLICE, None, (REORDERED, False), is_change=True),
+    "different port": UpdateCase(
         SLICE,
         None,
         (endpoint_slice("a", "10.244.0.1", "10.244.0.2", ports=(slice_port(port=9090),)), False),
-        changes=True,
+        is_change=True,
     ),
-    "another trigger time": Pending(
-        SLICE, None, (endpoint_slice("a", "10.244.0.1", "10.244.0.2", trigger="x"), False), changes=True
+    "different trigger time": UpdateCase(
+        SLICE, None, (endpoint_slice("a", "10.244.0.1", "10.244.0.2", trigger="x"), False), is_change=True
     ),
-    "another slice": Pending(SLICE, None, (OTHER, False), changes=True),
-    "removal of nothing": Pending(None, None, (SLICE, True), changes=False),
-    "removal of an unknown slice": Pending(SLICE, None, (OTHER, True), changes=False),
-    "removal of what is in effect": Pending(SLICE, None, (SLICE, True), changes=True),
-    "removal of what is pending": Pending(None, (SLICE, False), (SLICE, True), changes=True),
-    "removal once more": Pending(SLICE, (SLICE, True), (SLICE, True), changes=False),
-    "addition after a removal": Pending(SLICE, (SLICE, True), (SLICE, False), changes=True),
+    "another slice": UpdateCase(SLICE, None, (OTHER, False), is_change=True),
+    "removal from an empty cache": UpdateCase(None, None, (SLICE, True), is_change=False),
+    "removal of an unknown slice": UpdateCase(SLICE, None, (OTHER, True), is_change=False),
+    "removal of the applied slice": UpdateCase(SLICE, None, (SLICE, True), is_change=True),
+    "removal of the pending slice": UpdateCase(None, (SLICE, False), (SLICE, True), is_change=True),
+    "second removal": UpdateCase(SLICE, (SLICE, True), (SLICE, True), is_change=False),
+    "addition after a removal": UpdateCase(SLICE, (SLICE, True), (SLICE, False), is_change=True),
 }
 
 
-@parametrize_rows(PENDING)
-def test_update_is_compared_with_pending_or_applied_slice(row: Pending) -> None:
+@parametrize_rows(UPDATES)
+def test_update_is_compared_with_pending_or_applied_slice(row: UpdateCase) -> None:
     cache = EndpointSliceCache(NODE)
     if row.applied is not None:
         cache.update_pending(WEB, row.applied, remove=False)
         cache.drain()
     if row.pending is not None:
         cache.update_pending(WEB, row.pending[0], remove=row.pending[1])
-    assert row.changes == cache.update_pending(WEB, row.update[0], remove=row.update[1])
+    assert row.is_change == cache.update_pending(WEB, row.update[0], remove=row.update[1])
 
 
-class Checkout(NamedTuple):
-    """Slices in effect, updates after it, and the endpoints of port http before and after; None: not touched."""
+class DrainCase(NamedTuple):
+    """Applied slices, updates, and the endpoints of port http before and after; None if the Service is unchanged."""
 
     applied: tuple[EndpointSlice, ...]
     updates: tuple[tuple[EndpointSlice, bool], ...]
     expected: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]] | None
 
 
-CHECKOUTS = {
-    "nothing": Checkout((), (), None),
-    "nothing new": Checkout((SLICE,), (), None),
-    "add": Checkout((), ((SLICE, False),), ((), (ONE, TWO))),
-    "add to another": Checkout((OTHER,), ((SLICE, False),), ((ONE,), (ONE, TWO))),
-    "update": Checkout((SLICE,), ((endpoint_slice("a", "10.244.0.3"), False),), ((ONE, TWO), (THREE,))),
-    "remove": Checkout((SLICE,), ((SLICE, True),), ((ONE, TWO), ())),
-    "remove one of two": Checkout((SLICE, OTHER), ((SLICE, True),), ((ONE, TWO), (ONE,))),
-    "update and remove": Checkout(
+DRAINS = {
+    "empty cache": DrainCase((), (), None),
+    "no update": DrainCase((SLICE,), (), None),
+    "slice added": DrainCase((), ((SLICE, False),), ((), (ONE, TWO))),
+    "second slice added": DrainCase((OTHER,), ((SLICE, False),), ((ONE,), (ONE, TWO))),
+    "slice updated": DrainCase((SLICE,), ((endpoint_slice("a", "10.244.0.3"), False),), ((ONE, TWO), (THREE,))),
+    "slice removed": DrainCase((SLICE,), ((SLICE, True),), ((ONE, TWO), ())),
+    "one of two slices removed": DrainCase((SLICE, OTHER), ((SLICE, True),), ((ONE, TWO), (ONE,))),
+    "one slice updated, one removed": DrainCase(
         (SLICE, OTHER), ((endpoint_slice("b", "10.244.0.3"), False), (SLICE, True)), ((ONE, TWO), (THREE,))
     ),
-    "update to empty": Checkout((SLICE,), ((endpoint_slice("a"), False),), ((ONE, TWO), ())),
-    "the last of several updates": Checkout(
+    "all endpoints removed": DrainCase((SLICE,), ((endpoint_slice("a"), False),), ((ONE, TWO), ())),
+    "two updates of one slice": DrainCase(
         (SLICE,), ((endpoint_slice("a", "10.244.0.3"), False), (endpoint_slice("a", "10.244.0.1"), False)),
         ((ONE, TWO), (ONE,)),
     ),
-    "another order, the same endpoints": Checkout((SLICE,), ((REORDERED, False),), ((ONE, TWO), (ONE, TWO))),
-    "added and removed again": Checkout((), ((SLICE, False), (SLICE, True)), ((), ())),
-    "removed and added again": Checkout((SLICE,), ((SLICE, True), (SLICE, False)), ((ONE, TWO), (ONE, TWO))),
-    "removal of an unknown slice": Checkout((SLICE,), ((OTHER, True),), None),
+    "endpoints reordered": DrainCase((SLICE,), ((REORDERED, False),), ((ONE, TWO), (ONE, TWO))),
+    "added and removed": DrainCase((), ((SLICE, False), (SLICE, True)), ((), ())),
+    "removed and added": DrainCase((SLICE,), ((SLICE, True), (SLICE, False)), ((ONE, TWO), (ONE, TWO))),
+    "removal of an unknown slice": DrainCase((SLICE,), ((OTHER, True),), None),
 }  # fmt: skip
 
 
-@parametrize_rows(CHECKOUTS)
-def test_drain_returns_each_changed_service_before_and_after(row: Checkout) -> None:
+@parametrize_rows(DRAINS)
+def test_drain_returns_each_changed_service_before_and_after(row: DrainCase) -> None:
     cache = EndpointSliceCache(NODE)
     for applied in row.applied:
         cache.update_pending(WEB, applied, remove=False)
@@ -298,10 +312,10 @@ def test_drain_returns_each_changed_service_before_and_after(row: Checkout) -> N
     for update, remove in row.updates:
         cache.update_pending(WEB, update, remove=remove)
     changes = cache.drain()
-    found = {
+    drained = {
         service: (change.previous.get(HTTP, ()), change.current.get(HTTP, ())) for service, change in changes.items()
     }
-    assert ({} if row.expected is None else {WEB: row.expected}) == found
+    assert ({} if row.expected is None else {WEB: row.expected}) == drained
     assert cache.drain() == {}
 
 
@@ -314,12 +328,12 @@ def test_services_are_drained_independently() -> None:
     assert {api} == cache.drain().keys()
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["forgotten", "and known again"])
-def test_service_without_slices_is_removed_from_the_cache(*, again: bool) -> None:
+@pytest.mark.parametrize("is_added_again", [False, True], ids=["removed", "added again"])
+def test_service_without_slices_is_removed_from_the_cache(*, is_added_again: bool) -> None:
     cache = EndpointSliceCache(NODE)
     changes: list[Any] = []
-    for remove in (False, True, *([False] if again else [])):
+    for remove in (False, True, *([False] if is_added_again else [])):
         changes.append(cache.update_pending(WEB, SLICE, remove=remove))
         cache.drain()
     assert all(changes)
-    assert (WEB in cache._services) is again
+    assert (WEB in cache._services) is is_added_again
