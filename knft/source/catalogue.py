@@ -58,18 +58,18 @@ class Catalogue:
 
     def put(self, path: str, decoded: DecodedManifest) -> list[ObjectChange]:
         """Replace the objects of ``path``; return the resulting changes."""
-        found = {
-            ManifestLocation(path, index, where): (ObjectKey(type(item).__name__, item.key), item)
-            for index, (item, where) in enumerate(zip(decoded.objects, decoded.locations, strict=True))
+        new_items = {
+            ManifestLocation(path, index, description): (ObjectKey(type(item).__name__, item.key), item)
+            for index, (item, description) in enumerate(zip(decoded.objects, decoded.locations, strict=True))
         }
-        touched = dict.fromkeys((*self._keys.get(path, ()), *(key for key, _ in found.values())))
+        touched = dict.fromkeys((*self._keys.get(path, ()), *(key for key, _ in new_items.values())))
         before = {key: self._current(key) for key in touched}
         for key in self._keys.pop(path, ()):
             locations = self._locations[key]
             self._locations[key] = {location: item for location, item in locations.items() if location.path != path}
-        for location, (key, item) in found.items():
+        for location, (key, item) in new_items.items():
             self._locations.setdefault(key, {})[location] = item
-        self._keys[path] = tuple(dict.fromkeys(key for key, _ in found.values()))
+        self._keys[path] = tuple(dict.fromkeys(key for key, _ in new_items.values()))
         for key in touched:
             if not self._locations[key]:
                 del self._locations[key]
@@ -83,16 +83,16 @@ class Catalogue:
 
     def conflicts(self, path: str) -> list[Conflict]:
         """Return the objects of ``path`` that another document defines differently."""
-        found = []
+        conflicts = []
         for key in self._keys.get(path, ()):
             locations = sorted(self._locations[key])
             used = locations[0]
-            found += [
+            conflicts += [
                 Conflict(key, used, location)
                 for location in locations[1:]
                 if self._locations[key][location] != self._locations[key][used]
             ]
-        return found
+        return conflicts
 
     def _current(self, key: ObjectKey) -> KubeObject | None:
         locations = self._locations.get(key)

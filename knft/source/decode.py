@@ -32,7 +32,7 @@ _SCHEMA_DEPTH = 10
 """More than the depth of any supported field."""
 
 _LISTS: dict[tuple[str, str], tuple[str, str]] = {(version, f"{kind}List"): (version, kind) for version, kind in KINDS}
-_SPELLINGS = {kind.casefold(): kind for _, kind in KINDS}
+_KINDS_BY_LOWER_CASE = {kind.casefold(): kind for _, kind in KINDS}
 
 
 class DecodedManifest(Struct, frozen=True):
@@ -60,70 +60,73 @@ class _Decoder:
 
     def __init__(self) -> None:
         self.objects: list[KubeObject] = []
-        self.places: list[str] = []
+        self.locations: list[str] = []
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
 
-    def decode_document(self, where: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
+    def decode_document(self, location: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
         if not isinstance(document, dict):
-            self.problems.append(f"{where}: {describe_type(document)} is not a Kubernetes object; skipped")
+            self.problems.append(f"{location}: {describe_type(document)} is not a Kubernetes object; skipped")
             return
-        kind = self._kind(where, document)
+        kind = self._kind(location, document)
         if kind is None:
             return
-        found, sentences = decode_object(where, document, kind)
-        self.problems += sentences
-        if found is not None:
-            self.objects.append(found)
-            self.places.append(where)
+        kube_object, messages = decode_object(location, document, kind)
+        self.problems += messages
+        if kube_object is not None:
+            self.objects.append(kube_object)
+            self.locations.append(location)
 
-    def _kind(self, where: str, document: dict[str, Any]) -> type[KubeObject] | None:
+    def _kind(self, location: str, document: dict[str, Any]) -> type[KubeObject] | None:
         """Return the type of a document; if it is not supported, report or count it and return None."""
         version, kind = document.get("apiVersion"), document.get("kind")
         for field, value in (("kind", kind), ("apiVersion", version)):
             if not isinstance(value, str) or not value:
                 problem = "is missing" if value in (None, "") else f"is {describe_type(value)}, not text"
-                self.problems.append(f"{where}: {field} {problem}; skipped")
+                self.problems.append(f"{location}: {field} {problem}; skipped")
                 return None
         object_type = KINDS.get((str(version), str(kind)))
         if object_type is None:
-            self._report_unread_kind(where, str(version), str(kind))
+            self._report_unsupported_kind(location, str(version), str(kind))
         return object_type
 
-    def _report_unread_kind(self, where: str, version: str, kind: str) -> None:
+    def _report_unsupported_kind(self, location: str, version: str, kind: str) -> None:
         if kind == "List" and version == "v1":
-            self.problems.append(f"{where}: a List inside a List is not supported; skipped")
+            self.problems.append(f"{location}: a List inside a List is not supported; skipped")
             return
-        known = _SPELLINGS.get(kind.casefold())
-        versions = tuple(dict.fromkeys(item for item, name in KINDS if name == known))
-        if known is None or _group(version) not in map(_group, versions):
-            foreign = f" of {format_name(version)}" if known is not None else ""
-            self.skipped[f"{format_name(kind)}{foreign}"] += 1
-        elif kind != known:
-            self.problems.append(f"{where}: unknown kind {format_value(kind)}; use {known}; skipped")
+        supported_kind = _KINDS_BY_LOWER_CASE.get(kind.casefold())
+        versions = tuple(dict.fromkeys(item for item, name in KINDS if name == supported_kind))
+        if supported_kind is None or _group(version) not in map(_group, versions):
+            group_suffix = f" of {format_name(version)}" if supported_kind is not None else ""
+            self.skipped[f"{format_name(kind)}{group_suffix}"] += 1
+        elif kind != supported_kind:
+            self.problems.append(f"{location}: unknown kind {format_value(kind)}; use {supported_kind}; skipped")
         else:
             problem = (
                 f"{kind} of apiVersion {format_value(version)} is not supported; use {join_alternatives(versions)}"
             )
-            self.problems.append(f"{where}: {problem}; skipped")
+            self.problems.append(f"{location}: {problem}; skipped")
 
 
-def decode_object(where: str, document: dict[str, Any], kind: type[KubeObject]) -> tuple[KubeObject | None, list[str]]:
+def decode_object(
+    location: str, document: dict[str, Any], kind: type[KubeObject]
+) -> tuple[KubeObject | None, list[str]]:
     """Return the object of a document, or None if it is invalid, and messages about its problems."""
-    name = object_name(where, kind.__name__, document)
-    found = _convert(document, kind)
-    problems = [found] if isinstance(found, tuple) else fatal_problems(found)
-    if problems or isinstance(found, tuple):
+    name = object_name(location, kind.__name__, document)
+    result = _convert(document, kind)
+    problems = [result] if isinstance(result, tuple) else fatal_problems(result)
+    if problems or isinstance(result, tuple):
         return None, format_problems(name, problems, "; skipped")
-    found, passed_over = without_invalid_parts(found)
-    return found, format_problems(name, passed_over, "")
+    kube_object, ignored_parts = without_invalid_parts(result)
+    return kube_object, format_problems(name, ignored_parts, "")
 
 
-def format_problems(name: str, problems: list[FieldProblem], end: str) -> list[str]:
+def format_problems(name: str, problems: list[FieldProblem], suffix: str) -> list[str]:
     """Return a message for each problem of an object, up to ``MAX_PROBLEMS_PER_OBJECT``."""
     messages = [
-        f"{name}: {field + ': ' if field else ''}{words}{end}" for field, words in problems[:MAX_PROBLEMS_PER_OBJECT]
+        f"{name}: {field + ': ' if field else ''}{problem}{suffix}"
+        for field, problem in problems[:MAX_PROBLEMS_PER_OBJECT]
     ]
     if len(problems) > MAX_PROBLEMS_PER_OBJECT:
         messages.append(f"{name}: {len(problems) - MAX_PROBLEMS_PER_OBJECT} more problems")
@@ -134,15 +137,15 @@ def decode(data: bytes) -> DecodedManifest:
     """Decode all objects in ``data``; raise SourceError if it is neither YAML nor JSON."""
     collected = _Decoder()
     for number, document in enumerate(_parse(data), start=1):
-        where = f"document {number}"
-        collected.problems += [f"{where}: {warning}" for warning in document.warnings]
-        for item in _items(where, document.value):
+        location = f"document {number}"
+        collected.problems += [f"{location}: {warning}" for warning in document.warnings]
+        for item in _items(location, document.value):
             collected.decode_document(item.location, item.value)
     return DecodedManifest(
         tuple(collected.objects),
         tuple(collected.problems),
         tuple(sorted(collected.skipped.items())),
-        tuple(collected.places),
+        tuple(collected.locations),
     )
 
 
@@ -168,7 +171,7 @@ def _parse(data: bytes) -> list[Document]:
 
 
 def _flow_style(data: bytes, json_error: Exception) -> list[Document]:
-    """Parse YAML that starts like JSON."""
+    """Parse YAML that starts like JSON; raise SourceError with both problems."""
     try:
         return load(data)
     except SourceError as error:
@@ -176,24 +179,24 @@ def _flow_style(data: bytes, json_error: Exception) -> list[Document]:
         raise SourceError(msg) from error
 
 
-def _items(where: str, document: Any) -> Iterator[_Item]:  # noqa: ANN401 - manifests are trees of anything
+def _items(location: str, document: Any) -> Iterator[_Item]:  # noqa: ANN401 - manifests are trees of anything
     """Yield a document, or the items of a List."""
     if document is None:
         return
     if not isinstance(document, dict) or not _is_list(document):
-        yield _Item(where, document)
+        yield _Item(location, document)
         return
     items = document.get("items")
     if not isinstance(items, list | None):
-        # A single object instead of a list, or another value: reported as such.
+        # A single value instead of a list is decoded like an item, which reports its problem.
         items = [items]
     member = _LISTS.get((document.get("apiVersion", ""), document["kind"]))
     for index, item in enumerate(items or ()):
         if member is not None and isinstance(item, dict):
             # The API server omits these two fields in the items of a typed list.
-            yield _Item(f"{where}, items[{index}]", {"apiVersion": member[0], "kind": member[1], **item})
+            yield _Item(f"{location}, items[{index}]", {"apiVersion": member[0], "kind": member[1], **item})
         else:
-            yield _Item(f"{where}, items[{index}]", item)
+            yield _Item(f"{location}, items[{index}]", item)
 
 
 def _is_list(document: dict[str, Any]) -> bool:
@@ -209,7 +212,7 @@ def _convert(document: dict[str, Any], kind: type[KubeObject]) -> KubeObject | F
         return msgspec.convert(document, kind)
     except msgspec.ValidationError:
         pass
-    # In the API a null means an omitted field. It is rare, so nulls are removed only after a first failure.
+    # In the API, null means that the field is omitted. It is rare, so nulls are removed only after a failed conversion.
     document = _without_nulls(document, _SCHEMA_DEPTH)
     try:
         return msgspec.convert(document, kind)

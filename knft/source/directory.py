@@ -20,7 +20,7 @@ from knft.source.files import Signature, error_reason, file_signature, format_pa
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 POLLS_PER_SCAN = 5
-"""All files are checked every so many ticks, for changes without an inotify event (links to other places, NFS)."""
+"""All files are checked once in this many ticks, for changes without an inotify event (links to other folders, NFS)."""
 DEBOUNCE_MS = 200
 
 MAX_CONFLICTS = 10
@@ -49,7 +49,7 @@ class _ScanBuilder:
         self.problems += [f"{path}: {problem}" for problem in decoded.problems]
         self.notices += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
 
-    def scan(self) -> ScanResult:
+    def result(self) -> ScanResult:
         return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.notices))
 
 
@@ -57,7 +57,7 @@ class DirectorySource:
     """The manifests in one directory."""
 
     def __init__(self, path: str) -> None:
-        """``path`` is read by ``scan``, not before."""
+        """Do not read ``path`` yet; ``scan`` reads it."""
         self._path = Path(path)
         self._catalogue = Catalogue()
         self._signatures: dict[str, Signature | None] = {}
@@ -73,15 +73,15 @@ class DirectorySource:
                 names = sorted(entry.name for entry in entries if _is_manifest(entry.name))
         except OSError as error:
             return self._report_missing_directory(error)
-        found = _ScanBuilder()
+        builder = _ScanBuilder()
         if not names and self._names != names:
-            found.problems.append(_no_manifests(self._path))
+            builder.problems.append(_no_manifests_message(self._path))
         self._names, self._is_gone = names, False
         for name in sorted((self._signatures.keys() | self._readable | self._broken.keys()) - set(names)):
-            self._forget(name, found)
+            self._remove_file(name, builder)
         for name in names:
-            self._scan_file(name, found)
-        return found.scan()
+            self._scan_file(name, builder)
+        return builder.result()
 
     def _report_missing_directory(self, error: OSError) -> ScanResult:
         message = f"{format_path(self._path)}: cannot read the manifest directory: {error.strerror}"
@@ -92,54 +92,54 @@ class DirectorySource:
         self._is_gone = True
         return ScanResult((), (f"{message}; keeping the last valid objects",))
 
-    def _forget(self, name: str, found: _ScanBuilder) -> None:
+    def _remove_file(self, name: str, builder: _ScanBuilder) -> None:
         self._signatures.pop(name, None)
         self._broken.pop(name, None)
         if name in self._readable:
             self._readable.remove(name)
-            found.changes += self._catalogue.remove(name)
+            builder.changes += self._catalogue.remove(name)
 
-    def _scan_file(self, name: str, found: _ScanBuilder) -> None:
+    def _scan_file(self, name: str, builder: _ScanBuilder) -> None:
         path = self._path / name
-        signed = file_signature(path)
-        if name in self._signatures and self._signatures[name] == signed:
+        signature = file_signature(path)
+        if name in self._signatures and self._signatures[name] == signature:
             return
         try:
             decoded = decode(read_manifest(path))
         except SourceError as error:
-            self._signatures[name] = signed
+            self._signatures[name] = signature
             self._broken.pop(name, None)
-            self._report_broken(name, error, found)
+            self._report_broken(name, error, builder)
         except OSError as error:
             # Without a signature every scan retries it: a change of permissions may cause no event.
             self._signatures.pop(name, None)
             if os.path.lexists(path):
-                self._report_broken(name, error, found)
+                self._report_broken(name, error, builder)
         else:
-            self._signatures[name] = signed
+            self._signatures[name] = signature
             self._broken.pop(name, None)
             self._readable.add(name)
-            found.add_file(self._catalogue, name, format_path(path), decoded)
+            builder.add_file(self._catalogue, name, format_path(path), decoded)
             conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
-            found.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
+            builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 
-    def _report_broken(self, name: str, error: Exception, found: _ScanBuilder) -> None:
+    def _report_broken(self, name: str, error: Exception, builder: _ScanBuilder) -> None:
         consequence = "keeping its last valid objects" if name in self._readable else "none of its objects are served"
         message = f"{format_path(self._path / name)}: {error_reason(error)}; {consequence}"
         if self._broken.get(name) != message:
             self._broken[name] = message
-            found.problems.append(message)
+            builder.problems.append(message)
 
     def watch(self, stop: threading.Event) -> Iterator[None]:
-        """Yield whenever a scan may find something new, until ``stop`` is set."""
-        real = os.path.realpath(self._path)
+        """Yield whenever files may have changed, until ``stop`` is set."""
+        previous = os.path.realpath(self._path)
         for polls, paths in enumerate(watch_folders(self._watched_folders, stop, DEBOUNCE_MS), start=1):
-            now = os.path.realpath(self._path)
-            has_event = paths is None or any(self._is_relevant(path, real) for path in paths)
+            current = os.path.realpath(self._path)
+            has_event = paths is None or any(self._is_relevant(path, previous) for path in paths)
             # A symlink above the directory that is replaced causes no event in it.
-            if has_event or now != real or polls % POLLS_PER_SCAN == 0:
+            if has_event or current != previous or polls % POLLS_PER_SCAN == 0:
                 yield
-            real = now
+            previous = current
 
     def _watched_folders(self) -> set[str]:
         """Return the directory that the path leads to, and its parent, in which the directory may be replaced."""
@@ -155,34 +155,34 @@ def _is_manifest(name: str) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
 
 
-def _no_manifests(path: Path) -> str:
+def _no_manifests_message(path: Path) -> str:
     return f"{format_path(path)}: contains no *.yaml, *.yml or *.json files; nothing is served"
 
 
 def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult:
     """Read files, directories, and standard input for ``-``; raise SourceError if one cannot be read."""
-    catalogue, found = Catalogue(), _ScanBuilder()
-    for path, is_explicit in _files(paths, found):
+    catalogue, builder = Catalogue(), _ScanBuilder()
+    for path, is_explicit in _files(paths, builder):
         try:
             decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), is_explicit=is_explicit))
         except (OSError, SourceError) as error:
             msg = f"{format_path(path)}: {error_reason(error)}"
             raise SourceError(msg) from error
-        found.add_file(catalogue, path, format_path(path), decoded)
+        builder.add_file(catalogue, path, format_path(path), decoded)
         conflicts = catalogue.conflicts(path)[:MAX_CONFLICTS]
-        found.problems += [f"{format_path(item.ignored.path)}: {item}" for item in conflicts]
-    return found.scan()
+        builder.problems += [f"{format_path(item.ignored.path)}: {item}" for item in conflicts]
+    return builder.result()
 
 
 def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | None], ...]:
     """Return a value that changes if any file changes that ``read_paths`` would read."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in map(Path, paths):
         try:
-            found += sorted(item for item in path.iterdir() if _is_manifest(item.name)) if path.is_dir() else [path]
+            files += sorted(item for item in path.iterdir() if _is_manifest(item.name)) if path.is_dir() else [path]
         except OSError:
-            found.append(path)
-    return tuple((str(path), file_signature(path)) for path in found)
+            files.append(path)
+    return tuple((str(path), file_signature(path)) for path in files)
 
 
 def _read(path: Path, *, is_explicit: bool) -> bytes:
@@ -190,7 +190,7 @@ def _read(path: Path, *, is_explicit: bool) -> bytes:
     return path.read_bytes() if is_explicit and (path.is_fifo() or path.is_char_device()) else read_manifest(path)
 
 
-def _files(paths: Iterable[str], found: _ScanBuilder) -> Iterator[tuple[str, bool]]:
+def _files(paths: Iterable[str], builder: _ScanBuilder) -> Iterator[tuple[str, bool]]:
     """Yield every path, and whether the user named it or it is in a named directory."""
     for path in paths:
         if path == "-" or not Path(path).is_dir():
@@ -202,5 +202,5 @@ def _files(paths: Iterable[str], found: _ScanBuilder) -> Iterator[tuple[str, boo
             msg = f"{format_path(path)}: cannot read the manifest directory: {error.strerror}"
             raise SourceError(msg) from error
         if not files:
-            found.problems.append(_no_manifests(Path(path)))
+            builder.problems.append(_no_manifests_message(Path(path)))
         yield from ((str(item), False) for item in files)

@@ -24,12 +24,12 @@ class _FieldValue(NamedTuple):
 
 def explain(document: dict[str, Any], kind: type[KubeObject], error: str) -> FieldProblem:
     """Return the field of a msgspec error, and what is wrong with it."""
-    what, _, path = error.partition(" - at `$")
-    found = _find(document, _type_of(kind), path.rstrip("`"))
-    missing = _MISSING.fullmatch(what)
+    message, _, path = error.partition(" - at `$")
+    located = _locate(document, _type_of(kind), path.rstrip("`"))
+    missing = _MISSING.fullmatch(message)
     if missing is not None:
-        return f"{found.field}.{missing[1]}".lstrip("."), "it is missing"
-    return found.field.lstrip("."), _describe_problem(found.value, found.expected) or what
+        return f"{located.field}.{missing[1]}".lstrip("."), "it is missing"
+    return located.field.lstrip("."), _describe_problem(located.value, located.expected) or message
 
 
 @lru_cache
@@ -37,25 +37,25 @@ def _type_of(kind: type[KubeObject]) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _bare(expected: inspect.Type) -> inspect.Type:
+def _without_none(expected: inspect.Type) -> inspect.Type:
     """Return a type without ``| None``."""
     if isinstance(expected, inspect.UnionType):
-        return _bare(next(item for item in expected.types if not isinstance(item, inspect.NoneType)))
+        return _without_none(next(item for item in expected.types if not isinstance(item, inspect.NoneType)))
     return expected
 
 
-def _find(value: Any, expected: inspect.Type, path: str) -> _FieldValue:  # noqa: ANN401 - YAML has every type
+def _locate(value: Any, expected: inspect.Type, path: str) -> _FieldValue:  # noqa: ANN401 - YAML has every type
     """Follow msgspec's path, such as ``.spec.ports[0].port``, in the document and its type; names may contain dots."""
     field = ""
     while path:
-        inner = _bare(expected)
+        inner = _without_none(expected)
         index = _INDEX.match(path)
         if isinstance(inner, inspect.VarTupleType) and index is not None:
             value, expected = value[int(index[1])], inner.item_type
             field, path = field + index[0], path[index.end() :]
         elif isinstance(inner, inspect.StructType):
             step = max(
-                (item for item in inner.fields if _begins(path, item.encode_name)),
+                (item for item in inner.fields if _starts_with_field(path, item.encode_name)),
                 key=lambda item: len(item.encode_name),
             )
             name = step.encode_name
@@ -66,13 +66,13 @@ def _find(value: Any, expected: inspect.Type, path: str) -> _FieldValue:  # noqa
     return _FieldValue(field, value, expected)
 
 
-def _begins(path: str, name: str) -> bool:
+def _starts_with_field(path: str, name: str) -> bool:
     return path.startswith(f".{name}") and path[len(name) + 1 : len(name) + 2] in ("", ".", "[")
 
 
 def _describe_problem(value: Any, expected: inspect.Type) -> str:  # noqa: ANN401 - YAML has every type
     """Return what is wrong with ``value``, or "" if unknown."""
-    bare = _bare(expected)
+    bare = _without_none(expected)
     match bare:
         case inspect.Metadata():
             rule = str((bare.extra_json_schema or {}).get("description", ""))
@@ -86,8 +86,8 @@ def _describe_problem(value: Any, expected: inspect.Type) -> str:  # noqa: ANN40
         case inspect.BoolType():
             return f"{format_value(value)} is not true or false"
         case _:
-            wanted = "a list" if isinstance(bare, inspect.VarTupleType) else "a mapping"
-            return f"{_describe_value(value)}, expected {wanted}"
+            expected_type = "a list" if isinstance(bare, inspect.VarTupleType) else "a mapping"
+            return f"{_describe_value(value)}, expected {expected_type}"
 
 
 def _describe_value(value: object) -> str:
@@ -103,16 +103,16 @@ def _describe_number_problem(value: object, expected: inspect.IntType) -> str:
         return f"{format_value(value)} is not between {expected.ge} and {expected.le}"
     if isinstance(value, WrittenFloat) and value.text.isdigit():
         return f"{value.text} is not a valid octal number; remove the leading 0"
-    quotes = ", without quotes" if isinstance(value, str) and value.isdigit() else ""
-    return f"{_describe_value(value)}, expected a whole number{quotes}"
+    advice = ", without quotes" if isinstance(value, str) and value.isdigit() else ""
+    return f"{_describe_value(value)}, expected a whole number{advice}"
 
 
 def _describe_text_problem(value: object, expected: inspect.StrType) -> str:
     if not isinstance(value, str):
-        quotes = "" if isinstance(value, list | dict | None) else "; put it in quotes"
+        advice = "" if isinstance(value, list | dict | None) else "; put it in quotes"
         if isinstance(value, bool):
-            quotes += " (in YAML, yes, no, on and off are booleans)"
-        return f"{_describe_value(value)}, expected text{quotes}"
+            advice += " (in YAML, yes, no, on and off are booleans)"
+        return f"{_describe_value(value)}, expected text{advice}"
     if expected.min_length and not value:
         return "it is empty"
     if expected.max_length is not None and len(value) > expected.max_length:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 POLL_MS = 1000
-"""Time between two ticks, in milliseconds. NFS and links to other places cause no inotify event."""
+"""Time between two ticks, in milliseconds. NFS and links to other folders cause no inotify event."""
 
 
 def watch_folders(

@@ -40,7 +40,7 @@ def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def _check_file(status: os.stat_result, limit: int) -> None:
-    file_type = next((words for applies, words in _FILE_TYPES if applies(status.st_mode)), None)
+    file_type = next((description for is_type, description in _FILE_TYPES if is_type(status.st_mode)), None)
     if file_type is not None:
         msg = f"it is {file_type}, not a regular file"
         raise SourceError(msg)

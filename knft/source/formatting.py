@@ -3,9 +3,9 @@
 from typing import Any
 
 MAX_SHOWN_CHARACTERS = 60
-"""How many characters of a text a message contains."""
+"""Maximum number of characters of a text in a message."""
 LONGEST_NAME = 253
-"""How many characters a name has at the most."""
+"""Maximum length of a name in the API."""
 _LONGEST_NUMBER_BITS = 128
 
 
@@ -59,11 +59,11 @@ def describe_type(value: object) -> str:
             return "a list"
 
 
-def object_name(where: str, kind: str, document: dict[str, Any]) -> str:
+def object_name(location: str, kind: str, document: dict[str, Any]) -> str:
     """Return the name of an object for a message; its location in the file if it has no name."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
-        return f"{where}: {kind}"
+        return f"{location}: {kind}"
     parts = [_part(part) for part in (metadata.get("namespace"), metadata["name"]) if part is not None]
     return f"{kind} {'/'.join(parts)}"
 
@@ -77,7 +77,7 @@ def format_name(text: str) -> str:
     return text if 0 < len(text) <= LONGEST_NAME and text.isprintable() and " " not in text else format_value(text)
 
 
-def join_alternatives(words: tuple[object, ...]) -> str:
+def join_alternatives(alternatives: tuple[object, ...]) -> str:
     """Return ``a, b or c``."""
-    *first, last = map(str, words)
+    *first, last = map(str, alternatives)
     return f"{', '.join(first)} or {last}" if first else last

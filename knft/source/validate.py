@@ -28,32 +28,32 @@ _LINK_LOCAL = "a link-local address"
 _SERVICE_NAME = "metadata.labels['kubernetes.io/service-name']"
 
 
-def fatal_problems(found: KubeObject) -> list[FieldProblem]:
+def fatal_problems(item: KubeObject) -> list[FieldProblem]:
     """Return all problems that make an object invalid."""
-    match found:
-        case Service() if found.spec.type != "ExternalName":
-            return [*_cluster_ip_problems(found.spec), *_port_problems(found.spec)]
+    match item:
+        case Service() if item.spec.type != "ExternalName":
+            return [*_cluster_ip_problems(item.spec), *_port_problems(item.spec)]
         case ServiceCIDR():
             return [
-                (f"spec.cidrs[{index}]", wrong)
-                for index, cidr in enumerate(found.spec.cidrs or ())
-                if (wrong := _service_cidr_problem(cidr))
+                (f"spec.cidrs[{index}]", problem)
+                for index, cidr in enumerate(item.spec.cidrs or ())
+                if (problem := _service_cidr_problem(cidr))
             ]
         case _:
             return []
 
 
-def without_invalid_parts(found: KubeObject) -> tuple[KubeObject, list[FieldProblem]]:
+def without_invalid_parts(item: KubeObject) -> tuple[KubeObject, list[FieldProblem]]:
     """Return the object without invalid parts, and the problems of these; most objects are returned as they are."""
-    match found:
+    match item:
         case Service():
-            return _clean_service(found)
+            return _clean_service(item)
         case EndpointSlice():
-            return _clean_slice(found)
+            return _clean_slice(item)
         case Node():
-            return _clean_node(found)
+            return _clean_node(item)
         case _:
-            return found, []
+            return item, []
 
 
 def _cluster_ip_problems(spec: ServiceSpec) -> Iterator[FieldProblem]:
@@ -66,8 +66,8 @@ def _cluster_ip_problems(spec: ServiceSpec) -> Iterator[FieldProblem]:
         yield "spec.clusterIPs[0]", f"it is {format_value(listed[0])}, but spec.clusterIP is {format_value(first)}"
     fields = [(f"spec.clusterIPs[{index}]", text) for index, text in enumerate(listed)] or [("spec.clusterIP", first)]
     for (field, text), family in zip(fields, (*families, *(None,) * len(fields)), strict=False):
-        if text not in ("", "None") and (wrong := _address_problem(text, family, allowed=_LINK_LOCAL)):
-            yield field, wrong
+        if text not in ("", "None") and (problem := _address_problem(text, family, allowed=_LINK_LOCAL)):
+            yield field, problem
 
 
 def _port_problems(spec: ServiceSpec) -> Iterator[FieldProblem]:
@@ -75,17 +75,17 @@ def _port_problems(spec: ServiceSpec) -> Iterator[FieldProblem]:
     for index, port in enumerate(spec.ports or ()):
         other = seen.setdefault((port.name, port.protocol), index)
         if other != index:
-            wrong = (
+            problem = (
                 f"{format_value(port.name)} is already the name of spec.ports[{other}]"
                 if port.name
                 else "it is missing"
             )
-            needed = (
+            advice = (
                 ""
                 if port.name
                 else f", and spec.ports[{other}] has no name either; several ports of one protocol need names"
             )
-            yield f"spec.ports[{index}].name", wrong + needed
+            yield f"spec.ports[{index}].name", problem + advice
 
 
 def _service_cidr_problem(cidr: str) -> str:
@@ -120,15 +120,15 @@ def _address_problem(text: str, family: str | None, allowed: str = "") -> str:
 
 
 def _without_invalid(
-    field: str, texts: tuple[str, ...] | None, wrong: Callable[[str], str], found: list[FieldProblem]
+    field: str, texts: tuple[str, ...] | None, check: Callable[[str], str], problems: list[FieldProblem]
 ) -> tuple[str, ...] | None:
-    """Return the valid texts; append the problems of the others to ``found``."""
+    """Return the valid texts; append the problems of the others to ``problems``."""
     if not texts:
         return texts
-    reasons = [wrong(text) for text in texts]
+    reasons = [check(text) for text in texts]
     if not any(reasons):
         return texts
-    found += [(f"{field}[{index}]", f"{why}; ignored") for index, why in enumerate(reasons) if why]
+    problems += [(f"{field}[{index}]", f"{reason}; ignored") for index, reason in enumerate(reasons) if reason]
     return tuple(text for text, why in zip(texts, reasons, strict=True) if not why)
 
 
@@ -137,17 +137,23 @@ def _cidr_problem(text: str) -> str:
 
 
 def _clean_service(service: Service) -> tuple[Service, list[FieldProblem]]:
-    spec, found = service.spec, list(_service_warnings(service.spec))
-    external = _without_invalid("spec.externalIPs", spec.external_ips, lambda text: _address_problem(text, None), found)
-    ranges = _without_invalid("spec.loadBalancerSourceRanges", spec.load_balancer_source_ranges, _cidr_problem, found)
-    service = _clean_ingress(service, found)
+    spec, problems = service.spec, list(_service_warnings(service.spec))
+    external = _without_invalid(
+        "spec.externalIPs", spec.external_ips, lambda text: _address_problem(text, None), problems
+    )
+    ranges = _without_invalid(
+        "spec.loadBalancerSourceRanges", spec.load_balancer_source_ranges, _cidr_problem, problems
+    )
+    service = _clean_ingress(service, problems)
     if external is not spec.external_ips or ranges is not spec.load_balancer_source_ranges:
         service = replace(service, spec=replace(spec, external_ips=external, load_balancer_source_ranges=ranges))
     if spec.load_balancer_source_ranges and not ranges:
         # Without ranges, all sources would be allowed.
-        found.append(("spec.loadBalancerSourceRanges", "no valid range is left; load balancer addresses are ignored"))
+        problems.append(
+            ("spec.loadBalancerSourceRanges", "no valid range is left; load balancer addresses are ignored")
+        )
         service = replace(service, status=None)
-    return service, found
+    return service, problems
 
 
 def _service_warnings(spec: ServiceSpec) -> Iterator[FieldProblem]:
@@ -159,7 +165,7 @@ def _service_warnings(spec: ServiceSpec) -> Iterator[FieldProblem]:
         yield "spec.ipFamilies", f"it is missing, so only spec.clusterIP, {spec.cluster_ip}, is served"
 
 
-def _clean_ingress(service: Service, found: list[FieldProblem]) -> Service:
+def _clean_ingress(service: Service, problems: list[FieldProblem]) -> Service:
     balancer = service.status.load_balancer if service.status is not None else None
     if service.status is None or balancer is None or not balancer.ingress:
         return service
@@ -167,38 +173,40 @@ def _clean_ingress(service: Service, found: list[FieldProblem]) -> Service:
     if not any(reasons):
         return service
     field = "status.loadBalancer.ingress"
-    found += [(f"{field}[{index}].ip", f"{why}; ignored") for index, why in enumerate(reasons) if why]
+    problems += [(f"{field}[{index}].ip", f"{reason}; ignored") for index, reason in enumerate(reasons) if reason]
     kept = tuple(item for item, why in zip(balancer.ingress, reasons, strict=True) if not why)
     return replace(service, status=replace(service.status, load_balancer=replace(balancer, ingress=kept)))
 
 
-def _clean_slice(found: EndpointSlice) -> tuple[EndpointSlice, list[FieldProblem]]:
-    if found.address_type == "FQDN":
+def _clean_slice(endpoint_slice: EndpointSlice) -> tuple[EndpointSlice, list[FieldProblem]]:
+    if endpoint_slice.address_type == "FQDN":
         problem = "Service proxies do not serve FQDN endpoints; the slice is ignored"
-        return found, [("addressType", problem)]
+        return endpoint_slice, [("addressType", problem)]
     warnings = []
-    if not found.metadata.proxy_labels.service_name:
+    if not endpoint_slice.metadata.proxy_labels.service_name:
         warnings.append((_SERVICE_NAME, "it is missing, so the slice belongs to no Service; ignored"))
-    for index, port in enumerate(found.ports or ()):
+    for index, port in enumerate(endpoint_slice.ports or ()):
         warnings += _port_warnings(f"ports[{index}]", port)
-    endpoints = found.endpoints or ()
-    if found.address_type == "IPv4" and addresses.are_ordinary_ipv4(
+    endpoints = endpoint_slice.endpoints or ()
+    if endpoint_slice.address_type == "IPv4" and addresses.are_ordinary_ipv4(
         [endpoint.addresses[0] if endpoint.addresses else "" for endpoint in endpoints]
     ):
-        return found, warnings
-    reasons = [_endpoint_problem(endpoint, found.address_type) for endpoint in endpoints]
+        return endpoint_slice, warnings
+    reasons = [_endpoint_problem(endpoint, endpoint_slice.address_type) for endpoint in endpoints]
     if not any(reasons):
-        return found, warnings
-    warnings += [(f"endpoints[{index}].addresses{why[0]}", why[1]) for index, why in enumerate(reasons) if why]
+        return endpoint_slice, warnings
+    warnings += [
+        (f"endpoints[{index}].addresses{reason[0]}", reason[1]) for index, reason in enumerate(reasons) if reason
+    ]
     kept = tuple(endpoint for endpoint, why in zip(endpoints, reasons, strict=True) if not why)
-    return replace(found, endpoints=kept), warnings
+    return replace(endpoint_slice, endpoints=kept), warnings
 
 
 def _endpoint_problem(endpoint: SliceEndpoint, family: str) -> FieldProblem | None:
     if not endpoint.addresses:
         return "", "it is empty; the endpoint is ignored"
-    wrong = _address_problem(endpoint.addresses[0], family)
-    return ("[0]", f"{wrong}; the endpoint is ignored") if wrong else None
+    problem = _address_problem(endpoint.addresses[0], family)
+    return ("[0]", f"{problem}; the endpoint is ignored") if problem else None
 
 
 def _port_warnings(field: str, port: EndpointPort) -> Iterable[FieldProblem]:
@@ -211,10 +219,10 @@ def _port_warnings(field: str, port: EndpointPort) -> Iterable[FieldProblem]:
 
 
 def _clean_node(node: Node) -> tuple[Node, list[FieldProblem]]:
-    found: list[FieldProblem] = []
+    problems: list[FieldProblem] = []
     spec, status = node.spec, node.status
     if spec is not None:
-        cidrs = _without_invalid("spec.podCIDRs", spec.pod_cidrs, _cidr_problem, found)
+        cidrs = _without_invalid("spec.podCIDRs", spec.pod_cidrs, _cidr_problem, problems)
         node = node if cidrs is spec.pod_cidrs else replace(node, spec=replace(spec, pod_cidrs=cidrs))
     if status is not None and status.addresses:
         reasons = [
@@ -224,8 +232,10 @@ def _clean_node(node: Node) -> tuple[Node, list[FieldProblem]]:
             for item in status.addresses
         ]
         field = "status.addresses"
-        found += [(f"{field}[{index}].address", f"{why}; ignored") for index, why in enumerate(reasons) if why]
+        problems += [
+            (f"{field}[{index}].address", f"{reason}; ignored") for index, reason in enumerate(reasons) if reason
+        ]
         if any(reasons):
             kept = tuple(item for item, why in zip(status.addresses, reasons, strict=True) if not why)
             node = replace(node, status=replace(status, addresses=kept))
-    return node, found
+    return node, problems

@@ -24,10 +24,10 @@ _LONGEST_NUMBER = 64
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KEYWORDS: dict[str, Any] = {
-    spelled: value
-    for value, words in ((None, ("null",)), (True, ("true", "yes", "on")), (False, ("false", "no", "off")))
-    for word in words
-    for spelled in (word, word.capitalize(), word.upper())
+    spelling: value
+    for value, spellings in ((None, ("null",)), (True, ("true", "yes", "on")), (False, ("false", "no", "off")))
+    for word in spellings
+    for spelling in (word, word.capitalize(), word.upper())
 } | {"": None, "~": None}
 _NUMBER_STARTS = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"([-+]?)(?:(0b[01]+)|0x([0-9a-fA-F]+)|0([0-7]+)|(0|[1-9][0-9]*))")
@@ -90,7 +90,7 @@ class _Builder:
         self._warnings: list[str] = []
         self._aliased = 0
 
-    def handle_event(self, event: Any) -> None:  # noqa: ANN401 - the library's types say nothing
+    def handle_event(self, event: Any) -> None:  # noqa: ANN401 - PyYAML's events have no types
         """Handle the parser's next event."""
         kind = type(event)
         if kind is events.ScalarEvent:
@@ -134,44 +134,44 @@ class _Builder:
         self._open.append(_OpenCollection(value, event.anchor))
 
     def _end(self, event: Any) -> None:  # noqa: ANN401
-        ended = self._open.pop()
-        if isinstance(ended.value, dict):
-            for part in ended.merged:
-                for key, value in part.items():
-                    ended.value.setdefault(key, value)
-        node = _Node(ended.value, ended.size, None)
-        if ended.anchor is not None:
-            self._anchors[ended.anchor] = node
+        collection = self._open.pop()
+        if isinstance(collection.value, dict):
+            for merged in collection.merged:
+                for key, value in merged.items():
+                    collection.value.setdefault(key, value)
+        node = _Node(collection.value, collection.size, None)
+        if collection.anchor is not None:
+            self._anchors[collection.anchor] = node
         self._add(node, event)
 
     def _add(self, node: _Node, event: Any) -> None:  # noqa: ANN401
         if not self._open:
             self._root = node.value
             return
-        inside = self._open[-1]
-        inside.size += node.size
-        if isinstance(inside.value, list):
-            inside.value.append(node.value)
-        elif inside.key is None:
+        collection = self._open[-1]
+        collection.size += node.size
+        if isinstance(collection.value, list):
+            collection.value.append(node.value)
+        elif collection.key is None:
             if node.text is None:
                 raise _error_at(event, "expected a key, found a mapping or a list (an unfilled template?)")
-            inside.key = node
+            collection.key = node
         else:
-            self._add_pair(inside, inside.key, node, event)
-            inside.key = None
+            self._add_pair(collection, collection.key, node, event)
+            collection.key = None
 
-    def _add_pair(self, inside: _OpenCollection, key: _Node, node: _Node, event: Any) -> None:  # noqa: ANN401
+    def _add_pair(self, collection: _OpenCollection, key: _Node, node: _Node, event: Any) -> None:  # noqa: ANN401
         if key.merge:
-            parts = node.value if isinstance(node.value, list) else [node.value]
-            if not all(isinstance(part, dict) for part in parts):
+            mappings = node.value if isinstance(node.value, list) else [node.value]
+            if not all(isinstance(item, dict) for item in mappings):
                 raise _error_at(event, "<< requires a mapping or a list of mappings")
-            inside.merged += parts
+            collection.merged += mappings
             return
         name: Any = key.text
-        if name in inside.value and len(self._warnings) < MAX_WARNINGS:
+        if name in collection.value and len(self._warnings) < MAX_WARNINGS:
             line = event.start_mark.line + 1
             self._warnings.append(f"line {line}: duplicate key {format_value(name)}; using the last value")
-        inside.value[name] = node.value
+        collection.value[name] = node.value
 
 
 def _is_plain(event: Any) -> bool:  # noqa: ANN401
@@ -196,8 +196,8 @@ def _scalar(text: str) -> Any:  # noqa: ANN401 - YAML has every type
 
 def _number(text: str) -> Any:  # noqa: ANN401
     digits = text.replace("_", "") if text[:1] not in "._" else text
-    if found := _INTEGER.fullmatch(digits):
-        sign, binary, hexadecimal, octal, decimal = found.groups()
+    if match := _INTEGER.fullmatch(digits):
+        sign, binary, hexadecimal, octal, decimal = match.groups()
         base = 2 if binary else 16 if hexadecimal else 8 if octal else 10
         value = int((binary or "")[2:] or hexadecimal or octal or decimal, base)
         return _written(WrittenInt(-value if sign == "-" else value), text)
@@ -215,8 +215,8 @@ def _written(number: WrittenInt | WrittenFloat, text: str) -> int | float:
     return number
 
 
-def _error_at(event: Any, words: str) -> yaml.MarkedYAMLError:  # noqa: ANN401
-    return yaml.MarkedYAMLError(problem=words, problem_mark=event.start_mark)
+def _error_at(event: Any, problem: str) -> yaml.MarkedYAMLError:  # noqa: ANN401
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def _describe_error(error: Exception, data: bytes) -> str:

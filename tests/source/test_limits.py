@@ -1,4 +1,4 @@
-"""As large, deep and many as the API allows, and as a bomb would have it: bounded, and served where it is meant."""
+"""Objects at the limits of the API, and hostile files that must not exhaust memory or time."""
 
 import json
 import resource
@@ -23,14 +23,14 @@ LONGEST_NAME = f"{EVERY_CHARACTER}-{EVERY_CHARACTER}.{EVERY_CHARACTER}" + "a" * 
 LONGEST_NAMESPACE = f"{EVERY_CHARACTER}-{'z' * 26}"
 LONGEST_PORT = f"{EVERY_CHARACTER}-{'a' * 26}"
 ADDRESS_SPACE = 1 << 30
-"""Bytes that a process may have when it is given a bomb."""
+"""The memory limit, in bytes, of a process that decodes a hostile file."""
 
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    made = Namespace.create("limits")
-    yield made
-    made.close()
+    namespace = Namespace.create("limits")
+    yield namespace
+    namespace.close()
 
 
 def _elements(namespace: Namespace, kind: str, name: str) -> list[Any]:
@@ -45,11 +45,11 @@ def _sync(namespace: Namespace, folder: Path) -> str:
 
 @pytest.mark.kernel
 def test_names_at_the_length_limits(namespace: Namespace, tmp_path: Path) -> None:
-    """With every character that names may have. The comment is cut, and a restart finds nothing to write anew."""
+    """With every allowed character. The comment is truncated, and a restart writes nothing."""
     assert (len(LONGEST_NAME), len(LONGEST_NAMESPACE), len(LONGEST_PORT)) == (253, 63, 63)
-    long = service("x", ports=[{"name": LONGEST_PORT, "port": 80}, {"name": "Z-9", "port": 81}])
-    long["metadata"] = {"name": LONGEST_NAME, "namespace": LONGEST_NAMESPACE}
-    (tmp_path / "a.yaml").write_text(text(long))
+    longest = service("x", ports=[{"name": LONGEST_PORT, "port": 80}, {"name": "Z-9", "port": 81}])
+    longest["metadata"] = {"name": LONGEST_NAME, "namespace": LONGEST_NAMESPACE}
+    (tmp_path / "a.yaml").write_text(text(longest))
     assert "WARNING" not in _sync(namespace, tmp_path)
     (first, second) = _elements(namespace, "map", "no-endpoint-services")
     comments = {item[0]["elem"]["comment"] for item in (first, second)}
@@ -86,13 +86,13 @@ def test_annotation_of_10_mib_is_skipped(tmp_path: Path, dump: Any) -> None:
     large = service("large")
     large["metadata"]["annotations"] = {"note": "x" * (10 << 20)}
     (tmp_path / "a.yaml").write_text(dump(large))
-    seen = scan_and_render(DirectorySource(str(tmp_path)))
-    assert seen.problems == ()
-    assert seen.served == {"10.96.0.9"}
+    result = scan_and_render(DirectorySource(str(tmp_path)))
+    assert result.problems == ()
+    assert result.served == {"10.96.0.9"}
 
 
 def test_unused_fields_are_ignored() -> None:
-    """As ``kubectl get --show-managed-fields`` prints it."""
+    """For example the output of ``kubectl get --show-managed-fields``."""
     item = service("web")
     item["metadata"]["managedFields"] = [
         {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}}}}}}
@@ -115,32 +115,32 @@ def test_deeply_nested_unused_values_are_accepted() -> None:
 
 _WIDE_SLICE = "- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: *e}\n"
 WIDE = f"kind: List\nx: &e [{'{addresses: [10.244.2.1]}, ' * 1000}]\nitems:\n{_WIDE_SLICE * 10_000}"
-"""A file of one MiB whose aliases would become ten million endpoints."""
+"""A file of one MiB whose aliases expand to ten million endpoints."""
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        *(pytest.param(BROKEN[form][0], id=form) for form in BROKEN if "thousand" in form or "laughs" in form),
-        pytest.param(WIDE.encode(), id="a million endpoints by alias"),
-        pytest.param(b"a: &a " + b"[&b [" * 50 + b"]]" * 50, id="anchors"),
-        pytest.param(b'"' + b"\\\n" * 1_000_000, id="a text without end"),
-        pytest.param(b"? " * 100_000, id="keys of keys"),
+        *(pytest.param(BROKEN[name][0], id=name) for name in BROKEN if "thousand" in name or "laughs" in name),
+        pytest.param(WIDE.encode(), id="ten million endpoints by alias"),
+        pytest.param(b"a: &a " + b"[&b [" * 50 + b"]]" * 50, id="nested anchors"),
+        pytest.param(b'"' + b"\\\n" * 1_000_000, id="text of a million lines"),
+        pytest.param(b"? " * 100_000, id="nested complex keys"),
         pytest.param(b"{" * 1_000_000, id="a million braces"),
-        pytest.param(b"a: " + b"9" * 5_000_000, id="a number of five million digits"),
+        pytest.param(b"a: " + b"9" * 5_000_000, id="number of five million digits"),
         pytest.param(b"x: [" + b"1," * 1_000_000 + b"]", id="a million numbers"),
         pytest.param(b"---\n" * 200_000, id="200 000 documents"),
         pytest.param(b"".join(b"k%d: &k%d\n" % (n, n) for n in range(50_000)), id="50 000 anchors"),
-        pytest.param(b"a: 1\n" * 200_000, id="one key 200 000 times"),
-        pytest.param(b"%TAG ! " + b"x" * 1_000_000, id="a directive without end"),
-        pytest.param(b"&" + b"a" * 1_000_000, id="an anchor without end"),
+        pytest.param(b"a: 1\n" * 200_000, id="200 000 duplicate keys"),
+        pytest.param(b"%TAG ! " + b"x" * 1_000_000, id="directive of a million characters"),
+        pytest.param(b"&" + b"a" * 1_000_000, id="anchor of a million characters"),
     ],
 )
 def test_yaml_bomb_stays_within_memory_and_time_limits(data: bytes) -> None:
-    """It is read or refused, in a process that may have no more; a signal, as from a stack that overflows, fails."""
+    """Decoding succeeds or raises SourceError; a crash, such as a stack overflow, fails the test."""
     code = "import sys\nfrom knft.errors import SourceError\nfrom knft.source.decode import decode\n"
     code += "try: decode(sys.stdin.buffer.read())\nexcept SourceError: pass"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         input=data,
         capture_output=True,
@@ -148,4 +148,4 @@ def test_yaml_bomb_stays_within_memory_and_time_limits(data: bytes) -> None:
         timeout=30,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
     )
-    assert (done.returncode, done.stderr.decode()[-500:]) == (0, "")
+    assert (process.returncode, process.stderr.decode()[-500:]) == (0, "")

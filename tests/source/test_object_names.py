@@ -1,4 +1,4 @@
-"""Names never become syntax: any object loads, with the expected elements."""
+"""Names and comments never become nft syntax: any object loads, with the expected elements."""
 
 import json
 import string
@@ -35,32 +35,35 @@ valid = st.builds(
     lambda first, inner, last: first + inner + last,
     st.sampled_from(EDGES), st.text(INNER, max_size=40), st.sampled_from(EDGES),
 )  # fmt: skip
-"""Names that the API allows, with each of its characters."""
-words = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=20))
-names = st.one_of(valid, valid, words)
-port_names = st.one_of(st.text(string.ascii_letters + string.digits, max_size=10), st.just("a-b"), words)
+"""Valid names, with all allowed characters."""
+hostile_or_any_text = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=20))
+names = st.one_of(valid, valid, hostile_or_any_text)
+port_names = st.one_of(st.text(string.ascii_letters + string.digits, max_size=10), st.just("a-b"), hostile_or_any_text)
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Return Services with names, labels and times of every sort, and slices that may belong to them."""
+    """Return Services with valid and hostile names, labels and times, and slices that may belong to them."""
     objects = []
     for number in range(1, draw(st.integers(2, 5))):
         name = draw(names)
         item = service(name, number, ports=[{"name": draw(port_names), "port": 80}])
         item["spec"] |= draw(st.sampled_from([{}, {"sessionAffinity": "ClientIP"}]))
         item["metadata"] |= {
-            "namespace": draw(st.one_of(st.just("default"), words)),
-            "creationTimestamp": draw(words),
-            "labels": {"topology.kubernetes.io/zone": draw(words), draw(words): draw(words)},
-            "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": draw(words)},
+            "namespace": draw(st.one_of(st.just("default"), hostile_or_any_text)),
+            "creationTimestamp": draw(hostile_or_any_text),
+            "labels": {
+                "topology.kubernetes.io/zone": draw(hostile_or_any_text),
+                draw(hostile_or_any_text): draw(hostile_or_any_text),
+            },
+            "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": draw(hostile_or_any_text)},
         }
-        label = {"kubernetes.io/service-name": draw(st.one_of(st.just(name), words))}
+        label = {"kubernetes.io/service-name": draw(st.one_of(st.just(name), hostile_or_any_text))}
         ports = [{"name": item["spec"]["ports"][0]["name"], "port": 8080}]
-        hints = {"forZones": [{"name": draw(words)}]}
+        hints = {"forZones": [{"name": draw(hostile_or_any_text)}]}
         endpoints = [
-            {"addresses": [f"10.244.2.{number}"], "nodeName": draw(words), "hints": hints},
-            {"addresses": [draw(words)]},
+            {"addresses": [f"10.244.2.{number}"], "nodeName": draw(hostile_or_any_text), "hints": hints},
+            {"addresses": [draw(hostile_or_any_text)]},
         ]
         objects += [
             item,
@@ -69,44 +72,46 @@ def clusters(draw: st.DrawFn) -> list[dict[str, Any]]:
     return objects
 
 
-def _rendered(folder: Path, form: str) -> str:
-    done = CliRunner().invoke(cli, ["render", "-f", str(folder), "--node", "node-1", "-o", form])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+def _render(folder: Path, output_format: str) -> str:
+    result = CliRunner().invoke(cli, ["render", "-f", str(folder), "--node", "node-1", "-o", output_format])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
-def _written(text: str, documents: list[dict[str, Any]]) -> Counter[str]:
-    """Count the objects that a text declares, and the elements that the same ruleset has as JSON."""
+def _declared_counts(text: str, documents: list[dict[str, Any]]) -> Counter[str]:
+    """Count the objects in a text, and the elements in the JSON of the same ruleset."""
     lines = [line.split() for line in text.splitlines()]
-    found = Counter(line[0] for line in lines if line and line[0] in ("table", "chain", "set", "map"))
+    counts = Counter(line[0] for line in lines if line and line[0] in ("table", "chain", "set", "map"))
     commands = [command for document in documents for command in document["nftables"]]
-    found["element"] = sum(len(item["add"]["element"]["elem"]) for item in commands if "element" in item.get("add", {}))
-    return found
+    counts["element"] = sum(
+        len(item["add"]["element"]["elem"]) for item in commands if "element" in item.get("add", {})
+    )
+    return counts
 
 
-def _listed(namespace: Namespace) -> Counter[str]:
+def _listed_counts(namespace: Namespace) -> Counter[str]:
     items = json.loads(namespace.run(["nft", "-j", "list", "ruleset"]).stdout)["nftables"]
-    found = Counter(kind for item in items for kind in item if kind in ("table", "chain", "set", "map"))
+    counts = Counter(kind for item in items for kind in item if kind in ("table", "chain", "set", "map"))
     containers = [item[kind] for item in items for kind in ("set", "map") if kind in item]
-    found["element"] = sum(len(item.get("elem", ())) for item in containers)
-    return found
+    counts["element"] = sum(len(item.get("elem", ())) for item in containers)
+    return counts
 
 
 @pytest.mark.kernel
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(objects=clusters())
 def test_names_never_become_syntax(tmp_path_factory: pytest.TempPathFactory, objects: list[dict[str, Any]]) -> None:
-    """The text declares as much as the kernel lists after loading it, and the JSON has only known forms."""
+    """The kernel lists as many objects as the text declares, and the JSON matches the schema."""
     folder = tmp_path_factory.mktemp("names")
     (folder / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    text = _rendered(folder, "text")
-    lines = _rendered(folder, "json").splitlines()
+    text = _render(folder, "text")
+    lines = _render(folder, "json").splitlines()
     for line in lines:
         check_schema(line.encode())
     namespace = Namespace.create("names")
     try:
         namespace.run(["nft", "-f", "-"], stdin=text)
-        assert _listed(namespace) == _written(text, [json.loads(line) for line in lines])
+        assert _listed_counts(namespace) == _declared_counts(text, [json.loads(line) for line in lines])
     finally:
         namespace.close()
 
@@ -123,7 +128,7 @@ def test_comment_is_valid_for_every_library_version(comment: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(comments=st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=300)), min_size=1, max_size=20))
 def test_any_comment_loads_as_one_element(comments: list[str]) -> None:
-    """Also one that no object could lead to."""
+    """Also comments that no valid object produces."""
     texts = [comment_text(comment) or "-" for comment in comments]
     elements = ",".join(f'10.0.0.{number} comment "{comment}"' for number, comment in enumerate(texts))
     namespace = Namespace.create("comments")

@@ -1,8 +1,8 @@
-"""Services that cannot be meant: what is said, and that everything else is served."""
+"""Invalid Services: they are reported, and everything else is served."""
 
 from pathlib import Path
 
-from tests.support.bad_manifests import Row, check_problems, service, text, written_service
+from tests.support.bad_manifests import ManifestCase, check_problems, service, text, written_service
 from tests.support.kube_objects import parametrize_rows
 
 NAME_RULE = "is not a name: lower case letters, digits, '-' and '.', with a letter or a digit first and last"
@@ -10,7 +10,7 @@ NAMESPACE_RULE = (
     "is not the name of a namespace: lower case letters, digits and '-', with a letter or a digit first and last"
 )
 BOOLEANS = "put it in quotes (in YAML, yes, no, on and off are booleans)"
-LATER = "the Service is not served (an API server would assign one)"
+NOT_SERVED = "the Service is not served (an API server would assign one)"
 
 
 def _named(name: str) -> str:
@@ -18,140 +18,142 @@ def _named(name: str) -> str:
 
 
 IPV6_ONLY = frozenset({"fd00:10:96::9"})
-STILL = frozenset({"10.96.0.9"})
+SERVED = frozenset({"10.96.0.9"})
 
 ADDRESSES = {
-    "a cluster IP that is no address": Row(
+    "cluster IP is not an address": ManifestCase(
         text(service("bad", clusterIP="10.96.0.300")),
         ("Service bad: spec.clusterIP: '10.96.0.300' is not an IP address; skipped",),
     ),
-    "a cluster IP with a length": Row(
+    "cluster IP with a prefix length": ManifestCase(
         text(service("bad", clusterIP="10.96.0.9/32")),
         ("Service bad: spec.clusterIP: '10.96.0.9/32' is not an IP address; skipped",),
     ),
-    "a cluster IP that is a megabyte of digits": Row(
+    "cluster IP of a million digits": ManifestCase(
         text(service("bad", clusterIP="1" * 1_000_000)),
         (f"Service bad: spec.clusterIP: '{'1' * 60}'... (1000000 characters) is not an IP address; skipped",),
     ),
-    "a cluster IP that is a number to YAML": Row(
+    "cluster IP is a number in YAML": ManifestCase(
         written_service("{name: bad}", "{clusterIP: 10.96}"),
         ("Service bad: spec.clusterIP: 10.96 is a number, expected text; put it in quotes; skipped",),
     ),
-    "a cluster IP in small letters": Row(
+    "None in lower case": ManifestCase(
         text(service("bad", clusterIP="none")),
         ("Service bad: spec.clusterIP: 'none' is not an IP address; skipped",),
     ),
-    "a cluster IP of the wrong family": Row(
+    "cluster IP of the other family": ManifestCase(
         text(service("bad", ipFamilies=["IPv6"])),
         ("Service bad: spec.clusterIP: '10.96.0.9' is not an IPv6 address; skipped",),
     ),
-    "a second cluster IP of the wrong family": Row(
+    "second cluster IP of the other family": ManifestCase(
         text(service("bad", clusterIPs=["10.96.0.9", "10.96.0.8"], ipFamilies=["IPv4", "IPv6"])),
         ("Service bad: spec.clusterIPs[1]: '10.96.0.8' is not an IPv6 address; skipped",),
     ),
-    "families in the other order": Row(
+    "ipFamilies in the other order": ManifestCase(
         text(service("bad", clusterIPs=["10.96.0.9", "fd00:10:96::9"], ipFamilies=["IPv6", "IPv4"])),
         (
             "Service bad: spec.clusterIPs[0]: '10.96.0.9' is not an IPv6 address; skipped",
             "Service bad: spec.clusterIPs[1]: 'fd00:10:96::9' is not an IPv4 address; skipped",
         ),
     ),
-    "a family listed twice": Row(
+    "duplicate family": ManifestCase(
         text(service("bad", clusterIPs=["10.96.0.9", "10.96.0.8"], ipFamilies=["IPv4", "IPv4"])),
         ("Service bad: spec.ipFamilies: IPv4 is listed twice; skipped",),
     ),
-    "an unknown family": Row(
+    "unknown family": ManifestCase(
         text(service("bad", ipFamilies=["IPv5"])),
         ("Service bad: spec.ipFamilies[0]: 'IPv5' is not IPv4 or IPv6; skipped",),
     ),
-    "cluster IPs that disagree": Row(
+    "clusterIP and clusterIPs differ": ManifestCase(
         text(service("bad", clusterIPs=["10.96.0.8"])),
         ("Service bad: spec.clusterIPs[0]: it is '10.96.0.8', but spec.clusterIP is '10.96.0.9'; skipped",),
     ),
-    "clusterIPs without clusterIP": Row(
+    "clusterIPs without clusterIP": ManifestCase(
         text(service("bad", clusterIP=None, clusterIPs=["10.96.0.9"])),
         ("Service bad: spec.clusterIP: it is missing, but spec.clusterIPs has '10.96.0.9'; skipped",),
     ),
-    "no cluster IP yet": Row(
-        text(service("bad", clusterIP=None)), (f"Service bad: spec.clusterIP: it is missing; {LATER}",)
+    "no cluster IP": ManifestCase(
+        text(service("bad", clusterIP=None)), (f"Service bad: spec.clusterIP: it is missing; {NOT_SERVED}",)
     ),
-    "cluster IPs of two families without ipFamilies": Row(
+    "two cluster IPs without ipFamilies": ManifestCase(
         text(service("bad", clusterIPs=["10.96.0.9", "fd00:10:96::9"])),
         ("Service bad: spec.ipFamilies: it is missing, so only spec.clusterIP, 10.96.0.9, is served",),
-        STILL,
+        SERVED,
     ),
-    "an IPv6 zone": Row(
+    "IPv6 zone": ManifestCase(
         text(service("bad", clusterIP="fe80::1%eth0")),
         ("Service bad: spec.clusterIP: 'fe80::1%eth0' is not an IP address: it has a zone; skipped",),
     ),
-    "an IPv4 address in IPv6's form is an IPv4 address": Row(
-        text(service("bad", clusterIP="::ffff:10.96.0.9")), (), STILL
+    "IPv4-mapped IPv6 address counts as IPv4": ManifestCase(
+        text(service("bad", clusterIP="::ffff:10.96.0.9")), (), SERVED
     ),
-    "an IPv4 address in IPv6's form is no IPv6 address": Row(
+    "IPv4-mapped IPv6 address in family IPv6": ManifestCase(
         text(service("bad", clusterIP="::ffff:10.96.0.9", ipFamilies=["IPv6"])),
         ("Service bad: spec.clusterIP: '::ffff:10.96.0.9' is not an IPv6 address; skipped",),
     ),
-    "an IPv6 address without letters is no number in base 60": Row(
+    "IPv6 address without letters is not a base 60 number": ManifestCase(
         written_service("{name: bad}", "{clusterIP: 2001:10:0:0:0:0:0:1, ports: [{port: 80}]}"),
         (),
         frozenset({"2001:10::1"}),
     ),
-    "leading zeros are as kube-proxy reads them": Row(text(service("bad", clusterIP="10.096.000.009")), (), STILL),
-    "the unspecified address": Row(
+    "leading zeros are accepted as by kube-proxy": ManifestCase(
+        text(service("bad", clusterIP="10.096.000.009")), (), SERVED
+    ),
+    "unspecified IPv4 address": ManifestCase(
         text(service("bad", clusterIP="0.0.0.0")),  # noqa: S104 - nothing is bound
         ("Service bad: spec.clusterIP: '0.0.0.0' is the unspecified address; skipped",),
     ),
-    "the unspecified address of IPv6": Row(
+    "unspecified IPv6 address": ManifestCase(
         text(service("bad", clusterIP="::")),
         ("Service bad: spec.clusterIP: '::' is the unspecified address; skipped",),
     ),
-    "a loopback address would take the node's own": Row(
+    "loopback address": ManifestCase(
         text(service("bad", clusterIP="127.0.0.1")),
         ("Service bad: spec.clusterIP: '127.0.0.1' is a loopback address; skipped",),
     ),
-    "a multicast address": Row(
+    "multicast address": ManifestCase(
         text(service("bad", clusterIP="ff02::1")),
         ("Service bad: spec.clusterIP: 'ff02::1' is a multicast address; skipped",),
     ),
-    "the broadcast address": Row(
+    "broadcast address": ManifestCase(
         text(service("bad", clusterIP="255.255.255.255")),
         ("Service bad: spec.clusterIP: '255.255.255.255' is the broadcast address; skipped",),
     ),
-    "external IPs that are none": Row(
+    "invalid external IPs": ManifestCase(
         text(service("bad", externalIPs=["203.0.113.1", "web.example", "127.0.0.1", "169.254.0.1"])),
         (
             "Service bad: spec.externalIPs[1]: 'web.example' is not an IP address; ignored",
             "Service bad: spec.externalIPs[2]: '127.0.0.1' is a loopback address; ignored",
             "Service bad: spec.externalIPs[3]: '169.254.0.1' is a link-local address; ignored",
         ),
-        STILL,
+        SERVED,
     ),
-    "a load balancer's address that is none": Row(
+    "invalid load balancer address": ManifestCase(
         text(service("bad") | {"status": {"loadBalancer": {"ingress": [{"ip": "web"}, {"hostname": "web"}]}}}),
         ("Service bad: status.loadBalancer.ingress[0].ip: 'web' is not an IP address; ignored",),
-        STILL,
+        SERVED,
     ),
-    "a source range among others that is none": Row(
+    "invalid source range after a valid one": ManifestCase(
         text(service("bad", loadBalancerSourceRanges=[" 10.0.0.0/8", "10.0.0.1"])),
         ("Service bad: spec.loadBalancerSourceRanges[1]: '10.0.0.1' is not a CIDR; ignored",),
-        STILL,
+        SERVED,
     ),
 }
 
 FIELDS = {
-    "an unknown type": Row(
+    "unknown type": ManifestCase(
         text(service("bad", type="Ingress")),
         ("Service bad: spec.type: 'Ingress' is not ClusterIP, ExternalName, LoadBalancer or NodePort; skipped",),
     ),
-    "an unknown policy": Row(
+    "unknown policy": ManifestCase(
         text(service("bad", externalTrafficPolicy="local")),
         ("Service bad: spec.externalTrafficPolicy: 'local' is not Cluster or Local; skipped",),
     ),
-    "an unknown affinity": Row(
+    "unknown affinity": ManifestCase(
         text(service("bad", sessionAffinity="Cookie")),
         ("Service bad: spec.sessionAffinity: 'Cookie' is not ClientIP or None; skipped",),
     ),
-    "an affinity of two days": Row(
+    "affinity timeout of two days": ManifestCase(
         text(service("bad", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 172800}})),
         (
             (
@@ -160,43 +162,45 @@ FIELDS = {
             ),
         ),
     ),
-    "no metadata": Row(
+    "no metadata": ManifestCase(
         "apiVersion: v1\nkind: Service\nspec: {}", ("document 2: Service: metadata: it is missing; skipped",)
     ),
-    "metadata that is text": Row(
+    "metadata is text": ManifestCase(
         "apiVersion: v1\nkind: Service\nmetadata: web\nspec: {}",
         ("document 2: Service: metadata: 'web' is text, expected a mapping; skipped",),
     ),
-    "no name": Row(written_service("{}"), ("document 2: Service: metadata.name: it is missing; skipped",)),
-    "a null for a name": Row(
+    "no name": ManifestCase(written_service("{}"), ("document 2: Service: metadata.name: it is missing; skipped",)),
+    "null name": ManifestCase(
         written_service("{name: }"), ("document 2: Service: metadata.name: it is missing; skipped",)
     ),
-    "an empty name": Row(written_service("{name: ''}"), ("document 2: Service: metadata.name: it is empty; skipped",)),
-    "no spec": Row(
+    "empty name": ManifestCase(
+        written_service("{name: ''}"), ("document 2: Service: metadata.name: it is empty; skipped",)
+    ),
+    "no spec": ManifestCase(
         "apiVersion: v1\nkind: Service\nmetadata: {name: bad}", ("Service bad: spec: it is missing; skipped",)
     ),
-    "nulls are what is left out": Row(
+    "null fields count as missing": ManifestCase(
         written_service(
             "{name: bad, namespace: null, labels: null, annotations: null}",
             "{clusterIP: 10.96.0.9, type: null, clusterIPs: null, ports: [{port: 80, name: null, protocol: null}]}",
         ),
         (),
-        STILL,
+        SERVED,
     ),
-    "ports: null": Row(text(service("bad", ports=None)), (), frozenset()),
-    "a name that is a number": Row(
+    "ports: null": ManifestCase(text(service("bad", ports=None)), (), frozenset()),
+    "name is a number": ManifestCase(
         written_service("{name: 0123}"),
         ("Service 0123: metadata.name: 0123 is a number, expected text; put it in quotes; skipped",),
     ),
-    "a name that is a boolean to YAML": Row(
+    "name is a boolean in YAML": ManifestCase(
         written_service("{name: on}"),
         (f"Service true: metadata.name: true is a boolean, expected text; {BOOLEANS}; skipped",),
     ),
-    "a name that is a list": Row(
+    "name is a list": ManifestCase(
         written_service("{name: [web]}"),
         ("Service a list: metadata.name: it is a list, expected text; skipped",),
     ),
-    "a label that is a number": Row(
+    "label is a number": ManifestCase(
         written_service("{name: bad, labels: {service.kubernetes.io/service-proxy-name: 1}}"),
         (
             (
@@ -205,8 +209,8 @@ FIELDS = {
             ),
         ),
     ),
-    "a name with capitals": Row(_named("Web"), (f"Service Web: metadata.name: 'Web' {NAME_RULE}; skipped",)),
-    "a name of 254 characters": Row(
+    "name with capitals": ManifestCase(_named("Web"), (f"Service Web: metadata.name: 'Web' {NAME_RULE}; skipped",)),
+    "name of 254 characters": ManifestCase(
         _named("a" * 254),
         (
             (
@@ -215,70 +219,72 @@ FIELDS = {
             ),
         ),
     ),
-    "a name with a newline": Row(
+    "name with a newline": ManifestCase(
         _named("web\nevil"), (f"Service 'web\\nevil': metadata.name: 'web\\nevil' {NAME_RULE}; skipped",)
     ),
-    "a name that ends in a newline": Row(
+    "name that ends in a newline": ManifestCase(
         _named("web\n"), (f"Service 'web\\n': metadata.name: 'web\\n' {NAME_RULE}; skipped",)
     ),
-    "a name that would be nft syntax": Row(
+    "name with nft syntax": ManifestCase(
         _named('"} ; flush ruleset'),
         (f"""Service '"}} ; flush ruleset': metadata.name: '"}} ; flush ruleset' {NAME_RULE}; skipped""",),
     ),
-    "a namespace that would be nft syntax": Row(
+    "namespace with nft syntax": ManifestCase(
         written_service("{name: bad, namespace: '$a;'}"),
         (f"Service $a;/bad: metadata.namespace: '$a;' {NAMESPACE_RULE}; skipped",),
     ),
-    "a namespace with a dot": Row(
+    "namespace with a dot": ManifestCase(
         written_service("{name: bad, namespace: a.b}"),
         (f"Service a.b/bad: metadata.namespace: 'a.b' {NAMESPACE_RULE}; skipped",),
     ),
-    "an unquoted time": Row(written_service("{name: bad, creationTimestamp: 2026-01-01T00:00:00Z}"), (), STILL),
-    "a time that is none": Row(written_service("{name: bad, creationTimestamp: yesterday}"), (), STILL),
-    "an octal port is what kubectl reads": Row(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 010}]}"), (), STILL
+    "unquoted timestamp": ManifestCase(
+        written_service("{name: bad, creationTimestamp: 2026-01-01T00:00:00Z}"), (), SERVED
+    ),
+    "invalid timestamp": ManifestCase(written_service("{name: bad, creationTimestamp: yesterday}"), (), SERVED),
+    "octal port as in kubectl": ManifestCase(
+        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 010}]}"), (), SERVED
     ),
 }
 
 
 @parametrize_rows(ADDRESSES)
-def test_invalid_address_is_reported(tmp_path: Path, row: Row) -> None:
+def test_invalid_address_is_reported(tmp_path: Path, row: ManifestCase) -> None:
     check_problems(tmp_path, row)
 
 
 @parametrize_rows(FIELDS)
-def test_invalid_field_is_reported(tmp_path: Path, row: Row) -> None:
+def test_invalid_field_is_reported(tmp_path: Path, row: ManifestCase) -> None:
     check_problems(tmp_path, row)
 
 
-def test_octal_010_is_8(tmp_path: Path) -> None:
-    seen = check_problems(tmp_path, FIELDS["an octal port is what kubectl reads"])
-    assert '"10.96.0.9",6,8]' in seen.elements.replace(" ", "")
+def test_port_010_is_octal(tmp_path: Path) -> None:
+    result = check_problems(tmp_path, FIELDS["octal port as in kubectl"])
+    assert '"10.96.0.9",6,8]' in result.elements.replace(" ", "")
 
 
 def test_no_valid_source_range_allows_no_source(tmp_path: Path) -> None:
-    """A Service that was to be reached by a few must not be open to everybody for a typing error."""
+    """Otherwise a typing error would open the Service to all sources."""
     bad = service("bad", type="LoadBalancer", loadBalancerSourceRanges=["10.0.0.0/33"])
     bad["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}
-    said = (
+    problems = (
         "Service bad: spec.loadBalancerSourceRanges[0]: '10.0.0.0/33' is not a CIDR; ignored",
         "Service bad: spec.loadBalancerSourceRanges: no valid range is left; load balancer addresses are ignored",
     )
-    seen = check_problems(tmp_path, Row(text(bad), said, STILL))
-    assert "203.0.113.7" not in seen.elements
+    result = check_problems(tmp_path, ManifestCase(text(bad), problems, SERVED))
+    assert "203.0.113.7" not in result.elements
 
 
 def test_ignored_addresses_are_not_served(tmp_path: Path) -> None:
-    seen = check_problems(tmp_path, ADDRESSES["external IPs that are none"])
-    assert "203.0.113.1" in seen.elements
-    assert "127.0.0.1" not in seen.elements
-    assert "169.254.0.1" not in seen.elements
+    result = check_problems(tmp_path, ADDRESSES["invalid external IPs"])
+    assert "203.0.113.1" in result.elements
+    assert "127.0.0.1" not in result.elements
+    assert "169.254.0.1" not in result.elements
 
 
 def test_number_of_reported_problems_is_limited(tmp_path: Path) -> None:
     bad = service("bad", externalIPs=[f"x{index}" for index in range(1000)])
-    told = tuple(
+    reported = tuple(
         f"Service bad: spec.externalIPs[{index}]: 'x{index}' is not an IP address; ignored" for index in range(10)
     )
-    row = Row(text(bad), (*told, "Service bad: 990 more problems"), STILL)
+    row = ManifestCase(text(bad), (*reported, "Service bad: 990 more problems"), SERVED)
     check_problems(tmp_path, row)

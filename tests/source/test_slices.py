@@ -1,13 +1,13 @@
-"""EndpointSlices and Nodes that cannot be meant: an endpoint costs itself, and at worst the slice."""
+"""Invalid EndpointSlices, Nodes and ServiceCIDRs: invalid parts are ignored; invalid objects are skipped."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.support.bad_manifests import Row, check_problems, endpoint_slice, text
+from tests.support.bad_manifests import ManifestCase, check_problems, endpoint_slice, text
 from tests.support.kube_objects import parametrize_rows
 
-GOOD_ENDPOINT = {"addresses": ["10.244.2.7"]}
-PASSED = "the endpoint is ignored"
+VALID_ENDPOINT = {"addresses": ["10.244.2.7"]}
+IGNORED = "the endpoint is ignored"
 NO_SERVICE = "it is missing, so the slice belongs to no Service; ignored"
 
 
@@ -20,117 +20,119 @@ def _without(field: str) -> str:
 
 
 def _endpoints(*addresses: Any) -> str:
-    return _slice(endpoints=[*({"addresses": [item]} for item in addresses), GOOD_ENDPOINT])
+    return _slice(endpoints=[*({"addresses": [item]} for item in addresses), VALID_ENDPOINT])
 
 
 LABEL = "metadata.labels['kubernetes.io/service-name']"
 
-LEFT_OUT = {
-    "a port of 70000": Row(
+SKIPPED = {
+    "port 70000": ManifestCase(
         _slice(ports=[{"name": "", "port": 70000}]),
         ("EndpointSlice bad: ports[0].port: 70000 is not between 0 and 65535; skipped",),
     ),
-    "an unknown protocol": Row(
+    "unknown protocol": ManifestCase(
         _slice(ports=[{"name": "", "port": 80, "protocol": "QUIC"}]),
         ("EndpointSlice bad: ports[0].protocol: 'QUIC' is not SCTP, TCP or UDP; skipped",),
     ),
-    "no address type": Row(_without("addressType"), ("EndpointSlice bad: addressType: it is missing; skipped",)),
-    "an unknown address type": Row(
+    "no address type": ManifestCase(
+        _without("addressType"), ("EndpointSlice bad: addressType: it is missing; skipped",)
+    ),
+    "unknown address type": ManifestCase(
         _slice(addressType="IPv5"), ("EndpointSlice bad: addressType: 'IPv5' is not FQDN, IPv4 or IPv6; skipped",)
     ),
-    "a label that is a number": Row(
+    "label is a number": ManifestCase(
         _slice(metadata={"name": "bad", "labels": {"kubernetes.io/service-name": 7}}),
         (f"EndpointSlice bad: {LABEL}: 7 is a number, expected text; put it in quotes; skipped",),
     ),
-    "endpoints that are text": Row(
+    "endpoint is text": ManifestCase(
         _slice(endpoints=["10.244.2.7"]),
         ("EndpointSlice bad: endpoints[0]: '10.244.2.7' is text, expected a mapping; skipped",),
     ),
-    "an address that is no list": Row(
-        _slice(endpoints=[GOOD_ENDPOINT, {"addresses": "10.244.2.8"}]),
+    "addresses is text": ManifestCase(
+        _slice(endpoints=[VALID_ENDPOINT, {"addresses": "10.244.2.8"}]),
         (("EndpointSlice bad: endpoints[1].addresses: '10.244.2.8' is text, expected a list; skipped"),),
     ),
-    "a condition that is text": Row(
+    "condition is text": ManifestCase(
         _slice(endpoints=[{"addresses": ["10.244.2.8"], "conditions": {"ready": "yes"}}]),
         ("EndpointSlice bad: endpoints[0].conditions.ready: 'yes' is not true or false; skipped",),
     ),
 }
 
-PASSED_OVER = {
-    "no labels": Row(_slice(metadata={"name": "bad"}), (f"EndpointSlice bad: {LABEL}: {NO_SERVICE}",)),
-    "another label": Row(
+UNUSABLE = {
+    "no labels": ManifestCase(_slice(metadata={"name": "bad"}), (f"EndpointSlice bad: {LABEL}: {NO_SERVICE}",)),
+    "no Service label": ManifestCase(
         _slice(metadata={"name": "bad", "labels": {"app": "web"}}), (f"EndpointSlice bad: {LABEL}: {NO_SERVICE}",)
     ),
-    "an empty service label": Row(
+    "empty Service label": ManifestCase(
         _slice(metadata={"name": "bad", "labels": {"kubernetes.io/service-name": ""}}),
         (f"EndpointSlice bad: {LABEL}: {NO_SERVICE}",),
     ),
-    "a service label that would be nft syntax belongs to no Service": Row(
+    "Service label with nft syntax": ManifestCase(
         _slice(metadata={"name": "bad", "labels": {"kubernetes.io/service-name": '"} ; flush ruleset'}}), ()
     ),
-    "type FQDN": Row(
+    "type FQDN": ManifestCase(
         _slice(addressType="FQDN", endpoints=[{"addresses": ["web.example"]}]),
         ("EndpointSlice bad: addressType: Service proxies do not serve FQDN endpoints; the slice is ignored",),
     ),
-    "a null port name": Row(
+    "null port name": ManifestCase(
         _slice(ports=[{"name": None, "port": 80}]),
         ("EndpointSlice bad: ports[0].name: it is missing or null; the port is ignored",),
     ),
-    "a missing port name": Row(
+    "missing port name": ManifestCase(
         _slice(ports=[{"port": 80}]),
         ("EndpointSlice bad: ports[0].name: it is missing or null; the port is ignored",),
     ),
-    "a null port": Row(
+    "null port": ManifestCase(
         _slice(ports=[{"name": "", "port": None}]),
         ("EndpointSlice bad: ports[0].port: it is missing or null, which means all ports; the port is ignored",),
     ),
-    "port 0": Row(
+    "port 0": ManifestCase(
         _slice(ports=[{"name": "", "port": 0}]),
         ("EndpointSlice bad: ports[0].port: it is 0; the port is ignored",),
     ),
-    "ports: null": Row(_slice(ports=None), ()),
-    "endpoints: null": Row(_slice(endpoints=None), ()),
+    "ports: null": ManifestCase(_slice(ports=None), ()),
+    "endpoints: null": ManifestCase(_slice(endpoints=None), ()),
 }
 
 ENDPOINTS = {
-    "an empty address list": Row(
-        _slice(endpoints=[{"addresses": []}, GOOD_ENDPOINT]),
-        (f"EndpointSlice bad: endpoints[0].addresses: it is empty; {PASSED}",),
+    "empty address list": ManifestCase(
+        _slice(endpoints=[{"addresses": []}, VALID_ENDPOINT]),
+        (f"EndpointSlice bad: endpoints[0].addresses: it is empty; {IGNORED}",),
     ),
-    "addresses: null": Row(
-        _slice(endpoints=[{"addresses": None}, GOOD_ENDPOINT]),
-        (f"EndpointSlice bad: endpoints[0].addresses: it is empty; {PASSED}",),
+    "addresses: null": ManifestCase(
+        _slice(endpoints=[{"addresses": None}, VALID_ENDPOINT]),
+        (f"EndpointSlice bad: endpoints[0].addresses: it is empty; {IGNORED}",),
     ),
-    "no addresses": Row(
-        _slice(endpoints=[{}, GOOD_ENDPOINT]), (f"EndpointSlice bad: endpoints[0].addresses: it is empty; {PASSED}",)
+    "no addresses": ManifestCase(
+        _slice(endpoints=[{}, VALID_ENDPOINT]), (f"EndpointSlice bad: endpoints[0].addresses: it is empty; {IGNORED}",)
     ),
-    "an address that is none": Row(
-        _endpoints("web-0"), (f"EndpointSlice bad: endpoints[0].addresses[0]: 'web-0' is not an IP address; {PASSED}",)
+    "invalid address": ManifestCase(
+        _endpoints("web-0"), (f"EndpointSlice bad: endpoints[0].addresses[0]: 'web-0' is not an IP address; {IGNORED}",)
     ),
-    "an address of the other family": Row(
+    "address of the other family": ManifestCase(
         _endpoints("fd00::1"),
-        (f"EndpointSlice bad: endpoints[0].addresses[0]: 'fd00::1' is not an IPv4 address; {PASSED}",),
+        (f"EndpointSlice bad: endpoints[0].addresses[0]: 'fd00::1' is not an IPv4 address; {IGNORED}",),
     ),
-    "a loopback address": Row(
+    "loopback address": ManifestCase(
         _endpoints("127.0.0.1"),
-        (f"EndpointSlice bad: endpoints[0].addresses[0]: '127.0.0.1' is a loopback address; {PASSED}",),
+        (f"EndpointSlice bad: endpoints[0].addresses[0]: '127.0.0.1' is a loopback address; {IGNORED}",),
     ),
-    "the unspecified address": Row(
+    "unspecified address": ManifestCase(
         _endpoints("0.0.0.0"),  # noqa: S104 - nothing is bound
-        (f"EndpointSlice bad: endpoints[0].addresses[0]: '0.0.0.0' is the unspecified address; {PASSED}",),
+        (f"EndpointSlice bad: endpoints[0].addresses[0]: '0.0.0.0' is the unspecified address; {IGNORED}",),
     ),
-    "a link-local address": Row(
+    "link-local address": ManifestCase(
         _endpoints("169.254.1.1"),
-        (f"EndpointSlice bad: endpoints[0].addresses[0]: '169.254.1.1' is a link-local address; {PASSED}",),
+        (f"EndpointSlice bad: endpoints[0].addresses[0]: '169.254.1.1' is a link-local address; {IGNORED}",),
     ),
-    "several": Row(
+    "several invalid addresses": ManifestCase(
         _endpoints("x", "10.244.2.300"),
         (
-            f"EndpointSlice bad: endpoints[0].addresses[0]: 'x' is not an IP address; {PASSED}",
-            f"EndpointSlice bad: endpoints[1].addresses[0]: '10.244.2.300' is not an IP address; {PASSED}",
+            f"EndpointSlice bad: endpoints[0].addresses[0]: 'x' is not an IP address; {IGNORED}",
+            f"EndpointSlice bad: endpoints[1].addresses[0]: '10.244.2.300' is not an IP address; {IGNORED}",
         ),
     ),
-    "an IPv4 address in IPv6's form is meant as one": Row(_endpoints("::ffff:10.244.2.8"), ()),
+    "IPv4-mapped IPv6 address counts as IPv4": ManifestCase(_endpoints("::ffff:10.244.2.8"), ()),
 }
 
 
@@ -144,17 +146,17 @@ def _cidr(*cidrs: Any) -> str:
 
 
 NODES = {
-    "an address of a Node that is none": Row(
+    "invalid Node address": ManifestCase(
         _node(
             status={"addresses": [{"type": "InternalIP", "address": "node-1"}, {"type": "Hostname", "address": "x"}]}
         ),
         ("Node node-1: status.addresses[0].address: 'node-1' is not an IP address; ignored",),
     ),
-    "a range of pods that is none": Row(
+    "invalid pod CIDR": ManifestCase(
         _node(spec={"podCIDRs": ["10.244.1.0"]}),
         ("Node node-1: spec.podCIDRs[0]: '10.244.1.0' is not a CIDR; ignored",),
     ),
-    "a zone that is a number": Row(
+    "zone is a number": ManifestCase(
         _node(metadata={"name": "node-1", "labels": {"topology.kubernetes.io/zone": 1}}),
         (
             (
@@ -163,10 +165,10 @@ NODES = {
             ),
         ),
     ),
-    "a ServiceCIDR that is none": Row(
+    "ServiceCIDR without a prefix length": ManifestCase(
         _cidr("10.96.0.0"), ("ServiceCIDR bad: spec.cidrs[0]: '10.96.0.0' is not a CIDR; skipped",)
     ),
-    "a ServiceCIDR of everything would cut the node off": Row(
+    "ServiceCIDR that contains loopback addresses": ManifestCase(
         _cidr("0.0.0.0/0"),
         (
             (
@@ -175,33 +177,33 @@ NODES = {
             ),
         ),
     ),
-    "a ServiceCIDR with a netmask": Row(
+    "ServiceCIDR with a netmask": ManifestCase(
         _cidr("10.96.0.0/255.255.0.0"),
         ("ServiceCIDR bad: spec.cidrs[0]: '10.96.0.0/255.255.0.0' is not a CIDR; skipped",),
     ),
 }
 
 
-@parametrize_rows(LEFT_OUT)
-def test_invalid_slice_is_skipped(tmp_path: Path, row: Row) -> None:
-    seen = check_problems(tmp_path, row)
-    assert "10.244.2." not in seen.elements
+@parametrize_rows(SKIPPED)
+def test_invalid_slice_is_skipped(tmp_path: Path, row: ManifestCase) -> None:
+    result = check_problems(tmp_path, row)
+    assert "10.244.2." not in result.elements
 
 
-@parametrize_rows(PASSED_OVER)
-def test_slice_without_usable_endpoints_is_reported(tmp_path: Path, row: Row) -> None:
-    seen = check_problems(tmp_path, row)
-    assert "10.244.2." not in seen.elements
+@parametrize_rows(UNUSABLE)
+def test_slice_without_usable_endpoints_is_reported(tmp_path: Path, row: ManifestCase) -> None:
+    result = check_problems(tmp_path, row)
+    assert "10.244.2." not in result.elements
 
 
 @parametrize_rows(ENDPOINTS)
-def test_invalid_endpoint_is_ignored(tmp_path: Path, row: Row) -> None:
-    """The good endpoint of the same slice is used; the bad address stands nowhere."""
-    seen = check_problems(tmp_path, row)
-    assert '"10.244.2.7"' in seen.elements
-    assert '"127.0.0.1"' not in seen.elements
+def test_invalid_endpoint_is_ignored(tmp_path: Path, row: ManifestCase) -> None:
+    """The valid endpoint of the same slice is used."""
+    result = check_problems(tmp_path, row)
+    assert '"10.244.2.7"' in result.elements
+    assert '"127.0.0.1"' not in result.elements
 
 
 @parametrize_rows(NODES)
-def test_invalid_node_or_service_cidr_is_reported(tmp_path: Path, row: Row) -> None:
+def test_invalid_node_or_service_cidr_is_reported(tmp_path: Path, row: ManifestCase) -> None:
     check_problems(tmp_path, row)

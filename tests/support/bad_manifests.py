@@ -16,7 +16,7 @@ VALID_CLUSTER_IPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
 CONFIG = Config("node-1", service_cidrs=("10.96.0.0/16",))
 
 
-class Row(NamedTuple):
+class ManifestCase(NamedTuple):
     """Documents that are bad, as text; every sentence about them, without the file's name; what of them is served."""
 
     text: str
@@ -86,7 +86,7 @@ def scan_and_render(source: DirectorySource) -> ScannedManifests:
     return ScannedManifests(scan.problems, scan.notices, served, b"\n".join(written).decode())
 
 
-def check_problems(folder: Path, row: Row) -> ScannedManifests:
+def check_problems(folder: Path, row: ManifestCase) -> ScannedManifests:
     """Assert what is said, word for word, and that the good objects of this file and of the other are served."""
     write_among_valid_documents(folder, row.text)
     seen = scan_and_render(DirectorySource(str(folder)))
