@@ -1,1 +1,1 @@
-"""Fuzzing of all that lies between the bytes of a file and the transaction: `make fuzz`, and briefly in every run."""
+"""Fuzzing from the bytes of a manifest file to the nftables transaction: `make fuzz`, and briefly in every test run."""

@@ -1,4 +1,4 @@
-"""Where fuzzing starts: the examples, the scenarios in both families, and every bad document of the named cases."""
+"""The seeds of fuzzing: the examples, the scenarios in both families, the broken files, and earlier findings."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from tests.support.scenario import read_scenarios
 
 ROOT = Path(__file__).parent.parent.parent
 FINDINGS = Path(__file__).parent / "findings"
-"""What fuzzing has found, each mended since: files of bytes."""
-LARGEST = 20_000
+"""Inputs that once failed. All of them have been fixed."""
+MAX_BYTES = 20_000
 
 
 def corpus() -> list[bytes]:
-    """Return whole files, as YAML and as JSON, and each object by itself."""
+    """Return whole files as YAML and as JSON, and single objects, each of at most MAX_BYTES."""
     files = [path.read_bytes() for path in sorted((ROOT / "examples").glob("*.yaml"))]
     for scenario in read_scenarios():
         files.append(yaml.safe_dump_all(scenario.manifests()).encode())
@@ -23,4 +23,4 @@ def corpus() -> list[bytes]:
         files.append(json.dumps({"apiVersion": "v1", "kind": "List", "items": scenario.manifests()}).encode())
     files += [data for data, _ in BROKEN.values()] + list(READABLE.values())
     files += [path.read_bytes() for path in sorted(FINDINGS.iterdir())] if FINDINGS.is_dir() else []
-    return [data for data in dict.fromkeys(files) if len(data) <= LARGEST]
+    return [data for data in dict.fromkeys(files) if len(data) <= MAX_BYTES]

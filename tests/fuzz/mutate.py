@@ -1,4 +1,4 @@
-"""Mutations that know what a manifest looks like: lines, words and values change places, and evil ones come in."""
+"""Mutations of manifests: values, lines and bytes are moved, removed, repeated, or replaced by hostile ones."""
 
 import json
 import random
@@ -9,7 +9,7 @@ import yaml
 
 from knft.source.yaml_documents import load
 
-EVIL: tuple[Any, ...] = (
+HOSTILE_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 80, 65535, 65536, 70000, 2**63, 2**64, 10**40, 1.5, float("inf"), float("nan"),
     1e+308, "", " ", "None", "null", "0", "080", "0x50", "1e3", "on", "~", "a" * 64, "a" * 254, "é", "🙂", "\n",
     "\x85", '"} ; flush ruleset', "0.0.0.0",  # noqa: S104 - nothing is bound
@@ -27,84 +27,84 @@ FRAGMENTS = (
 )  # fmt: skip
 
 
-def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
-    """Return a file made out of the seeds."""
-    data = chance.choice(seeds)
-    for _ in range(chance.choice((1, 1, 2, 3, 5))):
-        data = chance.choice((_values, _values, _values, _bytes, _lines, _splice))(chance, data, seeds)
+def mutate(rng: random.Random, seeds: list[bytes]) -> bytes:
+    """Return a random mutation of one of the seeds."""
+    data = rng.choice(seeds)
+    for _ in range(rng.choice((1, 1, 2, 3, 5))):
+        data = rng.choice((_mutate_values, _mutate_values, _mutate_values, _mutate_bytes, _mutate_lines, _splice))(
+            rng, data, seeds
+        )
     return data[:40_000]
 
 
-def _values(chance: random.Random, data: bytes, seeds: list[bytes]) -> bytes:
+def _mutate_values(rng: random.Random, data: bytes, seeds: list[bytes]) -> bytes:
     """Replace some values of the documents."""
     try:
         documents = [document.value for document in load(data)]
-    except Exception:  # noqa: BLE001 - what cannot be read is mutated as bytes
-        return _bytes(chance, data, seeds)
-    for _ in range(chance.randint(1, 4)):
-        documents = _changed(chance, documents, 0)
+    except Exception:  # noqa: BLE001 - invalid YAML is mutated as bytes
+        return _mutate_bytes(rng, data, seeds)
+    for _ in range(rng.randint(1, 4)):
+        documents = _mutate_value(rng, documents, 0)
     try:
-        if chance.random() < 0.5 and documents:
+        if rng.random() < 0.5 and documents:
             return json.dumps(documents[0]).encode()
-        return yaml.safe_dump_all(documents, allow_unicode=chance.random() < 0.5).encode()
-    except Exception:  # noqa: BLE001 - values that cannot be written
+        return yaml.safe_dump_all(documents, allow_unicode=rng.random() < 0.5).encode()
+    except Exception:  # noqa: BLE001 - values that cannot be serialised
         return data
 
 
-def _changed(chance: random.Random, value: Any, depth: int) -> Any:
-    if isinstance(value, list | dict) and value and (depth == 0 or chance.random() < 0.93):
-        return _inside(chance, value, depth)
-    return chance.choice((chance.choice(EVIL), [value], [value, value], {"a": value}, str(value)))
+def _mutate_value(rng: random.Random, value: Any, depth: int) -> Any:
+    if isinstance(value, list | dict) and value and (depth == 0 or rng.random() < 0.93):
+        return _mutate_item(rng, value, depth)
+    return rng.choice((rng.choice(HOSTILE_VALUES), [value], [value, value], {"a": value}, str(value)))
 
 
-def _inside(chance: random.Random, value: Any, depth: int) -> Any:
+def _mutate_item(rng: random.Random, value: Any, depth: int) -> Any:
     copy = value.copy()
-    key = chance.choice(range(len(value)) if isinstance(value, list) else list(value))
-    match chance.randrange(20):
+    key = rng.choice(range(len(value)) if isinstance(value, list) else list(value))
+    match rng.randrange(20):
         case 0 if depth:
             del copy[key]
         case 1 if isinstance(copy, list):
             copy.append(copy[key])
         case 2 if isinstance(copy, dict):
-            copy[str(chance.choice(EVIL))] = copy.pop(key)
+            copy[str(rng.choice(HOSTILE_VALUES))] = copy.pop(key)
         case _:
-            copy[key] = _changed(chance, copy[key], depth + 1)
+            copy[key] = _mutate_value(rng, copy[key], depth + 1)
     return copy
 
 
-def _bytes(chance: random.Random, data: bytes, _seeds: list[bytes]) -> bytes:
-    """Cut, insert or overwrite a few bytes."""
-    start = chance.randint(0, len(data))
-    end = min(len(data), start + chance.choice((0, 0, 1, 1, 4, 40, len(data))))
-    new = chance.choice(
-        (b"", chance.randbytes(chance.randint(1, 4)), chance.choice(FRAGMENTS), chance.choice(FRAGMENTS))
-    )
-    return data[:start] + new * chance.choice((1, 1, 1, 1, 2, 200)) + data[end:]
+def _mutate_bytes(rng: random.Random, data: bytes, _seeds: list[bytes]) -> bytes:
+    """Remove, insert or overwrite a few bytes."""
+    start = rng.randint(0, len(data))
+    end = min(len(data), start + rng.choice((0, 0, 1, 1, 4, 40, len(data))))
+    new = rng.choice((b"", rng.randbytes(rng.randint(1, 4)), rng.choice(FRAGMENTS), rng.choice(FRAGMENTS)))
+    return data[:start] + new * rng.choice((1, 1, 1, 1, 2, 200)) + data[end:]
 
 
-def _lines(chance: random.Random, data: bytes, _seeds: list[bytes]) -> bytes:
-    """Move, double, indent or drop a line, or replace its value."""
+def _mutate_lines(rng: random.Random, data: bytes, _seeds: list[bytes]) -> bytes:
+    """Repeat, indent, remove or replace a line, or replace its value."""
     lines = data.split(b"\n")
-    index = chance.randrange(len(lines))
+    index = rng.randrange(len(lines))
     line = lines[index]
-    evil = str(chance.choice(EVIL)).encode(errors="replace")
-    other = re.sub(rb": .*", b": " + evil.replace(b"\\", b"/"), line)
+    hostile = str(rng.choice(HOSTILE_VALUES)).encode(errors="replace")
+    replaced = re.sub(rb": .*", b": " + hostile.replace(b"\\", b"/"), line)
     forms: tuple[list[bytes], ...] = (
         [],
         [line, line],
         [b"  " + line],
         [line[1:]],
-        [other],
-        [other],
-        [chance.choice(lines)],
+        [replaced],
+        [replaced],
+        [rng.choice(lines)],
     )
-    lines[index : index + 1] = chance.choice(forms)
+    lines[index : index + 1] = rng.choice(forms)
     return b"\n".join(lines)
 
 
-def _splice(chance: random.Random, data: bytes, seeds: list[bytes]) -> bytes:
-    """Put a part of another file into this one."""
-    other = chance.choice(seeds)
-    start, end = sorted((chance.randint(0, len(other)), chance.randint(0, len(other))))
-    place = chance.randint(0, len(data))
-    return chance.choice((data + b"\n---\n" + other, data[:place] + other[start:end] + data[place:]))
+def _splice(rng: random.Random, data: bytes, seeds: list[bytes]) -> bytes:
+    """Insert a part of another seed, or append it as a document."""
+    other = rng.choice(seeds)
+    start, end = sorted((rng.randint(0, len(other)), rng.randint(0, len(other))))
+    position = rng.randint(0, len(data))
+    return rng.choice((data + b"\n---\n" + other, data[:position] + other[start:end] + data[position:]))

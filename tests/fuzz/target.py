@@ -1,4 +1,4 @@
-"""What is fuzzed: bytes in, and every promise about them held to; what comes out is an AssertionError or nothing."""
+"""The fuzz target: processes bytes as a manifest file and raises an AssertionError if a check fails."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from knft.sync.assemble import recording_daemon
 from tests.support.kernel_harness import check_schema
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), nodeport_addresses=("0.0.0.0/0",))
-LONGEST_SENTENCE = 2000
+MAX_MESSAGE_LENGTH = 2000
 _LOG = logging.getLogger("knft")
 
 
@@ -26,40 +26,40 @@ def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR
 
 
-def hold(data: bytes) -> None:
-    """Decode, track, plan and render; what is refused is refused with one line."""
-    _LOG.addFilter(_is_error)  # Of bad input much is said, and nothing is wrong with that here.
+def check_input(data: bytes) -> None:
+    """Decode, track, plan and render ``data``; check that every message about invalid input is one short line."""
+    _LOG.addFilter(_is_error)  # Invalid input causes many warnings.
     try:
-        _hold(data)
+        _check_pipeline(data)
     finally:
         _LOG.removeFilter(_is_error)
 
 
-def _hold(data: bytes) -> None:
+def _check_pipeline(data: bytes) -> None:
     try:
         decoded = decode(data)
     except SourceError as error:
-        _check_sentences([str(error)])
+        _check_messages([str(error)])
         return
-    _check_sentences([*decoded.problems, *(f"{kind}" for kind, _ in decoded.skipped)])
+    _check_messages([*decoded.problems, *(f"{kind}" for kind, _ in decoded.skipped)])
     assert len(decoded.objects) == len(decoded.locations)
     if decoded.objects:
-        _serve(decoded)
+        _check_syncs(decoded)
 
 
-def _check_sentences(sentences: list[str]) -> None:
-    for sentence in sentences:
-        assert sentence
-        assert sentence.isprintable(), sentence
-        assert len(sentence) < LONGEST_SENTENCE, sentence
+def _check_messages(messages: list[str]) -> None:
+    for message in messages:
+        assert message
+        assert message.isprintable(), message
+        assert len(message) < MAX_MESSAGE_LENGTH, message
 
 
-def _serve(decoded: DecodedManifest) -> None:
-    """Serve the objects, then nothing, then the objects again: the trackers must forget everything."""
+def _check_syncs(decoded: DecodedManifest) -> None:
+    """Add all objects, remove them, and add them again, which must send the same elements."""
     catalogue = Catalogue()
     changes = catalogue.put("a", decoded)
     assert catalogue.put("b", decoded) == []
-    _check_sentences([str(conflict) for conflict in catalogue.conflicts("a")])
+    _check_messages([str(conflict) for conflict in catalogue.conflicts("a")])
     assert catalogue.remove("b") == []
     daemon, recorders = recording_daemon(CONFIG)
     daemon.handle(changes)
@@ -78,22 +78,22 @@ def _serve(decoded: DecodedManifest) -> None:
         assert added >= {(name, key) for name, keys in removed[family].items() for key in keys}
     daemon.handle(catalogue.put("a", decoded))
     assert daemon.sync()
-    again = {family: recorders[family].transactions[-1] for family in Family}
+    added_again = {family: recorders[family].transactions[-1] for family in Family}
     for family, elements in removed.items():
-        # Sticky ports start afresh: their numbers stay, and their indexes are others.
+        # The indexes of sticky Service ports' endpoints differ after the second addition.
         assert {name: keys for name, keys in elements.items() if not name.startswith("sticky")} == {
-            name: set(added) for name, added in again[family].added.items() if not name.startswith("sticky")
+            name: set(added) for name, added in added_again[family].added.items() if not name.startswith("sticky")
         }
 
 
 def _removed(transactions: Iterable[Transaction]) -> dict[str, set[Key]]:
-    """Return all that is removed by one transaction after the other, by container."""
+    """Return the keys that transactions remove, by container."""
     return {name: set(keys) for sent in transactions for name, keys in sent.removed.items()}
 
 
 def _check_text(text: str) -> None:
     assert text.isascii()
-    # A comment never ends early, and no quote is left open.
+    # A comment must not contain quotes.
     assert all(line.count('"') % 2 == 0 for line in text.splitlines())
 
 
@@ -104,5 +104,5 @@ def _check_commands(document: bytes) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def _check_command(command: str) -> None:
-    """Hold one command against the schema; nearly all are those of every first sync."""
+    """Check one command against the schema. Most commands are the same in every first sync, hence the cache."""
     check_schema(f'{{"nftables": [{command}]}}'.encode())

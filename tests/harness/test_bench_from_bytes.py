@@ -9,6 +9,6 @@ import pytest
 @pytest.mark.kernel
 def test_measurement_prints_its_results() -> None:
     command = [sys.executable, "-m", "tests.bench.from_bytes", "--services", "20", "--runs", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    assert "times the commit" in done.stdout
-    assert "settled: " in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    assert "times the commit" in process.stdout
+    assert "settled: " in process.stdout

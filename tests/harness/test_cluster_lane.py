@@ -45,44 +45,47 @@ def test_old_go_is_not_used(printed: str, version: str | None) -> None:
 
 def test_failed_build_leaves_no_folder(tmp_path: Path) -> None:
     """A build that fails leaves no folder with its name, and the next one starts with an empty folder."""
-    wanted = tmp_path / "programs"
+    folder = tmp_path / "programs"
 
     def fail() -> None:
-        with creating(wanted) as partial:
+        with creating(folder) as partial:
             (partial / "etcd").write_text("half")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
-    assert not wanted.exists()
-    with creating(wanted) as partial:
+    assert not folder.exists()
+    with creating(folder) as partial:
         assert list(partial.iterdir()) == []
         (partial / "etcd").write_text("whole")
-    assert (wanted / "etcd").read_text() == "whole"
+    assert (folder / "etcd").read_text() == "whole"
 
 
-def test_scenarios_leave_the_api_server_no_choice() -> None:
-    """A node port that it chose could be one that a packet of the scenario uses."""
+def test_scenarios_set_all_node_ports() -> None:
+    """A NodePort that the API server allocates could be one that a packet of the scenario uses."""
     for scenario in read_scenarios():
-        for one in desired_objects(scenario.manifests()).values():
-            spec = one.item.get("spec", {})
+        for desired in desired_objects(scenario.manifests()).values():
+            spec = desired.item.get("spec", {})
             if spec.get("type") == "NodePort":
                 assert all(port["nodePort"] >= FIRST_PORT for port in spec["ports"])
             if spec.get("type") == "LoadBalancer":
                 assert spec["allocateLoadBalancerNodePorts"] is False
 
 
-def test_creation_timestamps_count_if_one_is_given() -> None:
-    """A Service without one is the youngest then; without any, all keep their real age."""
+def test_creation_timestamps_are_used_if_one_is_given() -> None:
+    """Then a Service without one is the youngest. Otherwise all keep their real creation times."""
     young, old = ({"kind": "Service", "metadata": {"name": name}, "spec": {}} for name in ("young", "old"))
-    assert [one.dated for one in desired_objects([young]).values()][1:] == [False]
+    assert [desired.dated for desired in desired_objects([young]).values()][1:] == [False]
     old["metadata"] = {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    found = list(desired_objects([young, old]).values())[1:]
-    assert [(one.dated, one.created) for one in found] == [(True, None), (True, "2026-01-01T00:00:00Z")]
+    desired_services = list(desired_objects([young, old]).values())[1:]
+    assert [(desired.dated, desired.created) for desired in desired_services] == [
+        (True, None),
+        (True, "2026-01-01T00:00:00Z"),
+    ]
 
 
 def test_scenario_service_cidrs_are_renamed() -> None:
     """The API server's own is named kubernetes, and is recreated if it is deleted."""
-    given = {"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/24"]}}
-    assert [key[2] for key in desired_objects([given], with_service_cidr=False)] == ["scenario"]
+    service_cidr = {"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/24"]}}
+    assert [key[2] for key in desired_objects([service_cidr], with_service_cidr=False)] == ["scenario"]
     assert [key[2] for key in desired_objects([])] == [SCENARIO_SERVICE_CIDR["metadata"]["name"]]

@@ -1,4 +1,4 @@
-"""``make demo`` shows what it promises, also without root, and leaves nothing behind."""
+"""``make demo`` prints its results, also without root, and leaves no processes or files behind."""
 
 import os
 import shutil
@@ -35,17 +35,17 @@ def _remains() -> set[str]:
 
 @pytest.mark.parametrize("prefix", [[], WITHOUT_PRIVILEGE], ids=["as root", "without privilege"])
 def test_demo_shows_answers_syncs_and_rejections(prefix: list[str]) -> None:
-    """And no connection is lost while a Service is scaled."""
+    """No connection is lost while a Service is scaled."""
     before = _remains()
-    done = subprocess.run([*prefix, *DEMO], capture_output=True, text=True, check=False, timeout=TIMEOUT)
-    assert done.returncode == 0, done.stderr
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
+    process = subprocess.run([*prefix, *DEMO], capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert process.returncode == 0, process.stderr
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in process.stdout.splitlines() if "│" in line]
     scaled = [row for row in rows if row[0] in {"8", "1", "5", "2", "3"} and len(row) == 5]
     assert [row[0] for row in scaled] == ["8", "1", "5", "2", "3"]
     assert {row[-1] for row in scaled} == {"0"}
     assert all(row[1].count("ms") == 2 for row in scaled)
-    assert "rejected at once (ICMP port unreachable)" in done.stdout
-    assert "its rules stay: 300 of 300 answered" in done.stdout
+    assert "rejected at once (ICMP port unreachable)" in process.stdout
+    assert "its rules stay: 300 of 300 answered" in process.stdout
     assert before == _remains()
 
 

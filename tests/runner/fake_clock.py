@@ -1,16 +1,16 @@
-"""A clock that the test holds, and a runner whose thread stands still whenever the test looks."""
+"""A clock that the test advances, and a BoundedFrequencyRunner in a thread that the test waits for."""
 
 import threading
 from collections.abc import Callable, Iterable
 
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 
-HUNG = 10.0
-"""Seconds after which a test gives up on a thread that will never come; nothing else reads the machine's clock."""
+THREAD_TIMEOUT = 10.0
+"""Seconds of real time until a test fails because a thread hangs; everything else uses the fake clock."""
 
 
 class FakeClock:
-    """A ``Clock`` whose time passes only when the test says so."""
+    """A ``Clock`` that the test advances."""
 
     def __init__(self) -> None:
         """Start at zero."""
@@ -20,12 +20,12 @@ class FakeClock:
         self._ended = False
 
     def now(self) -> float:
-        """Return the time that the test has set."""
+        """Return the current fake time."""
         with self._condition:
             return self._now
 
     def wait(self, event: threading.Event, until: float) -> bool:
-        """Block until the test sets the event (and tells), or lets the time come."""
+        """Block until ``event`` is set or ``until`` is reached; the test calls ``settle`` after setting the event."""
         with self._condition:
             self._waiting = (event, until)
             self._condition.notify_all()
@@ -40,12 +40,12 @@ class FakeClock:
         return not event.is_set() and self._now < until
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass while the runner's thread is at work."""
+        """Advance the time during a run."""
         with self._condition:
             self._now += seconds
 
-    def end(self) -> None:
-        """Note that the runner's thread waits no more."""
+    def thread_ended(self) -> None:
+        """Record that the runner's thread has ended."""
         with self._condition:
             self._ended = True
             self._condition.notify_all()
@@ -54,21 +54,23 @@ class FakeClock:
         """Wait until the runner's thread is blocked, or has ended; return whether it has ended."""
         with self._condition:
             self._condition.notify_all()
-            assert self._condition.wait_for(lambda: self._ended or self._blocked(), HUNG), "the runner hangs"
+            assert self._condition.wait_for(lambda: self._ended or self._blocked(), THREAD_TIMEOUT), (
+                "the runner's thread hangs"
+            )
             return self._ended
 
     def advance_to(self, time: float) -> None:
-        """Let time pass up to ``time``, stopping at each moment that the thread waits for."""
+        """Advance the time to ``time``, stopping at each deadline of the thread."""
         while not self.settle():
             with self._condition:
-                due = self._waiting[1] if self._waiting else time
-                self._now = max(self._now, min(due, time))
-            if due > time:
+                deadline = self._waiting[1] if self._waiting else time
+                self._now = max(self._now, min(deadline, time))
+            if deadline > time:
                 return
 
 
 class RunnerThread:
-    """A BoundedFrequencyRunner in a thread; ``starts`` are the times at which its runs began."""
+    """A BoundedFrequencyRunner in a thread; ``starts`` has the start times of its runs."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class RunnerThread:
         during: Callable[[int], None] | None = None,
         jitter: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Runs numbered in ``failing`` fail; each lasts ``duration`` and calls ``during`` with its number."""
+        """Each run takes ``duration``, calls ``during`` with its number, and fails if the number is in ``failing``."""
         self.clock = FakeClock()
         self.starts: list[float] = []
         self.runner = BoundedFrequencyRunner(self._run, intervals, self.clock, jitter)
@@ -88,7 +90,7 @@ class RunnerThread:
 
     def _loop(self) -> None:
         self.runner.loop()
-        self.clock.end()
+        self.clock.thread_ended()
 
     def _run(self) -> bool:
         number = len(self.starts)
@@ -104,7 +106,7 @@ class RunnerThread:
         self.clock.settle()
 
     def request_at(self, *times: float) -> None:
-        """Ask for a run at each of these times."""
+        """Request a run at each of these times."""
         for time in times:
             self.clock.advance_to(time)
             self.runner.request()
@@ -113,5 +115,5 @@ class RunnerThread:
     def stop(self) -> None:
         """Stop the runner, and wait for its thread."""
         self.runner.stop()
-        assert self.clock.settle(), "the loop goes on after stop()"
+        assert self.clock.settle(), "the loop continues after stop()"
         self._thread.join()

@@ -7,80 +7,82 @@ import pytest
 
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import MonotonicClock
-from tests.runner.fake_clock import HUNG, RunnerThread
+from tests.runner.fake_clock import THREAD_TIMEOUT, RunnerThread
 from tests.support.kube_objects import parametrize_rows
 
-USUAL = Intervals(minimum=1, retry=5, maximum=10)
+DEFAULT = Intervals(minimum=1, retry=5, maximum=10)
 RETRY_SHORTER = Intervals(minimum=2, retry=1, maximum=10)
 RETRY_LONGER = Intervals(minimum=1, retry=50, maximum=10)
 
 
-class Row(NamedTuple):
-    """Times of requests, and when the runs begin until ``until``; the runs numbered in ``failing`` fail."""
+class RunsCase(NamedTuple):
+    """Times of the requests, and the start times of the runs until ``until``; runs numbered in ``failing`` fail."""
 
     requests: tuple[float, ...]
     until: float
     starts: tuple[float, ...]
     failing: tuple[int, ...] = ()
     duration: float = 0
-    intervals: Intervals = USUAL
+    intervals: Intervals = DEFAULT
 
 
-MAIN = {
-    "the first request is honoured at once": Row((0,), 9, (0,)),
-    "also when it comes late": Row((3,), 12, (3,)),
-    "without a request nothing runs before max": Row((), 9.999, ()),
-    "without a request it runs at max": Row((), 10, (10,)),
-    "and again and again": Row((), 30, (10, 20, 30)),
-    "a request in the cool-down waits": Row((0, 0.25), 0.999, (0,)),
-    "until exactly min after the run": Row((0, 0.25), 9, (0, 1)),
-    "several requests in the cool-down are one": Row((0, 0.25, 0.5, 0.75), 9, (0, 1)),
-    "several requests in each cool-down are one in each": Row((0, 0.25, 0.5, 1.25, 1.5), 9, (0, 1, 2)),
-    "a request when the cool-down ends": Row((0, 1), 9, (0, 1)),
-    "a request after the cool-down is honoured at once": Row((0, 2.5), 12, (0, 2.5)),
-    "idle after a run until max": Row((0,), 10, (0, 10)),
-    "max counts from the last run": Row((0, 4), 14, (0, 4, 14)),
-    "a request just before max": Row((0, 9.75), 19.5, (0, 9.75)),
-    "and max counts from there": Row((0, 9.75), 19.75, (0, 9.75, 19.75)),
-    "a request just after max waits": Row((0, 10.25), 19, (0, 10, 11)),
-    "the cool-down counts from a run's end": Row((0, 2.25), 9, (0, 3), duration=2),
-    "max counts from a run's end": Row((0,), 24, (0, 12, 24), duration=2),
+SCHEDULES = {
+    "first request runs at once": RunsCase((0,), 9, (0,)),
+    "late first request runs at once": RunsCase((3,), 12, (3,)),
+    "no run before max without a request": RunsCase((), 9.999, ()),
+    "runs at max without a request": RunsCase((), 10, (10,)),
+    "runs at each max without requests": RunsCase((), 30, (10, 20, 30)),
+    "request before min waits": RunsCase((0, 0.25), 0.999, (0,)),
+    "waiting request runs at min": RunsCase((0, 0.25), 9, (0, 1)),
+    "several requests before min cause one run": RunsCase((0, 0.25, 0.5, 0.75), 9, (0, 1)),
+    "several requests before each min cause one run each": RunsCase((0, 0.25, 0.5, 1.25, 1.5), 9, (0, 1, 2)),
+    "request at min runs at once": RunsCase((0, 1), 9, (0, 1)),
+    "request after min runs at once": RunsCase((0, 2.5), 12, (0, 2.5)),
+    "next run without a request is at max": RunsCase((0,), 10, (0, 10)),
+    "max counts from the last run": RunsCase((0, 4), 14, (0, 4, 14)),
+    "request just before max": RunsCase((0, 9.75), 19.5, (0, 9.75)),
+    "max counts from a run just before max": RunsCase((0, 9.75), 19.75, (0, 9.75, 19.75)),
+    "request just after max waits until min": RunsCase((0, 10.25), 19, (0, 10, 11)),
+    "min counts from the end of a run": RunsCase((0, 2.25), 9, (0, 3), duration=2),
+    "max counts from the end of a run": RunsCase((0,), 24, (0, 12, 24), duration=2),
 }
 
 RETRIES = {
-    "a failed run is tried again after retry": Row((0,), 14, (0, 5), failing=(0,)),
-    "not before": Row((0,), 4.999, (0,), failing=(0,)),
-    "after success max counts again": Row((0,), 15, (0, 5, 15), failing=(0,)),
-    "failures go on being tried again": Row((0,), 25, (0, 5, 10, 15, 25), failing=(0, 1, 2)),
-    "a request before retry is honoured": Row((0, 3), 3, (0, 3), failing=(0,)),
-    "and its success cancels the retry": Row((0, 3), 13, (0, 3, 13), failing=(0,)),
-    "a request in the cool-down is honoured after min": Row((0, 0.5), 11, (0, 1, 11), failing=(0,)),
-    "its failure puts the retry off": Row((0, 3), 8, (0, 3, 8), failing=(0, 1)),
-    "retry counts from a run's end": Row((0,), 7, (0, 7), failing=(0,), duration=2),
-    "retry shorter than min comes at min": Row((0,), 2, (0, 2), failing=(0,), intervals=RETRY_SHORTER),
-    "not before min": Row((0,), 1.999, (0,), failing=(0,), intervals=RETRY_SHORTER),
-    "also repeatedly": Row((0,), 15, (0, 2, 4, 14), failing=(0, 1), intervals=RETRY_SHORTER),
-    "retry longer than max comes at max": Row((0,), 10, (0, 10), failing=(0,), intervals=RETRY_LONGER),
-    "a failure at max is tried again after retry": Row((), 15, (10, 15), failing=(0,)),
+    "failed run is retried after retry": RunsCase((0,), 14, (0, 5), failing=(0,)),
+    "no retry before retry": RunsCase((0,), 4.999, (0,), failing=(0,)),
+    "max counts from a successful retry": RunsCase((0,), 15, (0, 5, 15), failing=(0,)),
+    "each failed run is retried": RunsCase((0,), 25, (0, 5, 10, 15, 25), failing=(0, 1, 2)),
+    "request before retry runs at once": RunsCase((0, 3), 3, (0, 3), failing=(0,)),
+    "successful run cancels the retry": RunsCase((0, 3), 13, (0, 3, 13), failing=(0,)),
+    "request before min runs at min after a failure": RunsCase((0, 0.5), 11, (0, 1, 11), failing=(0,)),
+    "another failure postpones the retry": RunsCase((0, 3), 8, (0, 3, 8), failing=(0, 1)),
+    "retry counts from the end of a run": RunsCase((0,), 7, (0, 7), failing=(0,), duration=2),
+    "retry shorter than min runs at min": RunsCase((0,), 2, (0, 2), failing=(0,), intervals=RETRY_SHORTER),
+    "retry shorter than min does not run before min": RunsCase(
+        (0,), 1.999, (0,), failing=(0,), intervals=RETRY_SHORTER
+    ),
+    "repeated retries shorter than min": RunsCase((0,), 15, (0, 2, 4, 14), failing=(0, 1), intervals=RETRY_SHORTER),
+    "retry longer than max runs at max": RunsCase((0,), 10, (0, 10), failing=(0,), intervals=RETRY_LONGER),
+    "failed run at max is retried after retry": RunsCase((), 15, (10, 15), failing=(0,)),
 }
 
 
-def _starts(row: Row) -> tuple[float, ...]:
-    held = RunnerThread(row.intervals, failing=row.failing, duration=row.duration)
-    held.start()
-    held.request_at(*row.requests)
-    held.clock.advance_to(row.until)
-    held.stop()
-    return tuple(held.starts)
+def _starts(row: RunsCase) -> tuple[float, ...]:
+    runner_thread = RunnerThread(row.intervals, failing=row.failing, duration=row.duration)
+    runner_thread.start()
+    runner_thread.request_at(*row.requests)
+    runner_thread.clock.advance_to(row.until)
+    runner_thread.stop()
+    return tuple(runner_thread.starts)
 
 
-@parametrize_rows(MAIN)
-def test_runs_respect_minimum_and_maximum_intervals(row: Row) -> None:
+@parametrize_rows(SCHEDULES)
+def test_runs_respect_minimum_and_maximum_intervals(row: RunsCase) -> None:
     assert row.starts == _starts(row)
 
 
 @parametrize_rows(RETRIES)
-def test_failed_run_is_retried(row: Row) -> None:
+def test_failed_run_is_retried(row: RunsCase) -> None:
     assert row.starts == _starts(row)
 
 
@@ -88,100 +90,104 @@ def test_failed_run_is_retried(row: Row) -> None:
 def test_requests_during_a_run_cause_one_more_run(requests: int) -> None:
     def during(number: int) -> None:
         for _ in range(requests if number == 0 else 0):
-            held.runner.request()
+            runner_thread.runner.request()
 
-    held = RunnerThread(USUAL, duration=2, during=during)
-    held.start()
-    held.request_at(0)
-    held.clock.advance_to(14.999)
-    held.stop()
-    assert held.starts == [0, 3]
+    runner_thread = RunnerThread(DEFAULT, duration=2, during=during)
+    runner_thread.start()
+    runner_thread.request_at(0)
+    runner_thread.clock.advance_to(14.999)
+    runner_thread.stop()
+    assert runner_thread.starts == [0, 3]
 
 
 def test_request_during_failing_run_precedes_retry() -> None:
-    held = RunnerThread(USUAL, failing=(0,), during=lambda number: held.runner.request() if number == 0 else None)
-    held.start()
-    held.request_at(0)
-    held.clock.advance_to(10.999)
-    held.stop()
-    assert held.starts == [0, 1]
+    runner_thread = RunnerThread(
+        DEFAULT, failing=(0,), during=lambda number: runner_thread.runner.request() if number == 0 else None
+    )
+    runner_thread.start()
+    runner_thread.request_at(0)
+    runner_thread.clock.advance_to(10.999)
+    runner_thread.stop()
+    assert runner_thread.starts == [0, 1]
 
 
 @pytest.mark.parametrize(("jitter", "second"), [(0.0, 5), (0.5, 5.5), (1.0, 6)])
 def test_jitter_delays_a_retry_by_up_to_a_fifth(jitter: float, second: float) -> None:
-    """Nodes that fail together do not try again together; a success is not put off."""
-    held = RunnerThread(USUAL, failing=(0,), jitter=lambda: jitter)
-    held.start()
-    held.request_at(0)
-    held.clock.advance_to(second + 10)
-    held.stop()
-    assert held.starts == [0, second, second + 10]
+    """Nodes that fail together do not retry together. The next regular run has no jitter."""
+    runner_thread = RunnerThread(DEFAULT, failing=(0,), jitter=lambda: jitter)
+    runner_thread.start()
+    runner_thread.request_at(0)
+    runner_thread.clock.advance_to(second + 10)
+    runner_thread.stop()
+    assert runner_thread.starts == [0, second, second + 10]
 
 
 @pytest.mark.parametrize(("within", "starts"), [(3, [0, 3, 13]), (0.5, [0, 1, 11]), (30, [0, 10, 20])])
 def test_run_can_request_the_next_one_within_a_time(within: float, starts: list[float]) -> None:
-    """Not before the minimum, and never later than without asking; it counts once."""
-    held = RunnerThread(USUAL, during=lambda number: held.runner.request_within(within) if number == 0 else None)
-    held.start()
-    held.request_at(0)
-    held.clock.advance_to(starts[-1])
-    held.stop()
-    assert starts == held.starts
+    """Not before the minimum, and not later than the maximum; a request applies to one run."""
+    runner_thread = RunnerThread(
+        DEFAULT, during=lambda number: runner_thread.runner.request_within(within) if number == 0 else None
+    )
+    runner_thread.start()
+    runner_thread.request_at(0)
+    runner_thread.clock.advance_to(starts[-1])
+    runner_thread.stop()
+    assert starts == runner_thread.starts
 
 
-class Stop(NamedTuple):
-    """When requests come and when the loop is stopped, and which runs there were."""
+class StopCase(NamedTuple):
+    """Times of the requests and of the stop, and the start times of the runs."""
 
     requests: tuple[float, ...]
-    at: float
+    stop_at: float
     starts: tuple[float, ...]
 
 
 STOPS = {
-    "idle from the start": Stop((), 0, ()),
-    "idle after a run": Stop((0,), 5, (0,)),
-    "in the cool-down": Stop((0,), 0.5, (0,)),
-    "in the cool-down, a request is dropped": Stop((0, 0.25), 0.5, (0,)),
+    "no run yet": StopCase((), 0, ()),
+    "waiting for max": StopCase((0,), 5, (0,)),
+    "waiting for min": StopCase((0,), 0.5, (0,)),
+    "waiting for min with a request": StopCase((0, 0.25), 0.5, (0,)),
 }
 
 
 @parametrize_rows(STOPS)
-def test_stop_ends_the_loop_without_another_run(row: Stop) -> None:
-    held = RunnerThread(USUAL)
-    held.start()
-    held.request_at(*row.requests)
-    held.clock.advance_to(row.at)
-    held.stop()
-    held.runner.request()
-    assert row.starts == tuple(held.starts)
+def test_stop_ends_the_loop_without_another_run(row: StopCase) -> None:
+    runner_thread = RunnerThread(DEFAULT)
+    runner_thread.start()
+    runner_thread.request_at(*row.requests)
+    runner_thread.clock.advance_to(row.stop_at)
+    runner_thread.stop()
+    runner_thread.runner.request()
+    assert row.starts == tuple(runner_thread.starts)
 
 
 def test_stop_during_a_run_lets_it_finish() -> None:
-    held = RunnerThread(USUAL, duration=2, during=lambda _: held.runner.stop())
-    held.start()
-    held.request_at(0)
-    assert held.clock.settle()
-    assert held.starts == [0]
+    runner_thread = RunnerThread(DEFAULT, duration=2, during=lambda _: runner_thread.runner.stop())
+    runner_thread.start()
+    runner_thread.request_at(0)
+    assert runner_thread.clock.settle()
+    assert runner_thread.starts == [0]
 
 
 def test_stop_before_the_loop_prevents_all_runs() -> None:
-    held = RunnerThread(USUAL)
-    held.runner.request()
-    held.runner.stop()
-    held.start()
-    assert held.starts == []
+    runner_thread = RunnerThread(DEFAULT)
+    runner_thread.runner.request()
+    runner_thread.runner.stop()
+    runner_thread.start()
+    assert runner_thread.starts == []
 
 
-class _StopsBehindTheBack(threading.Event):
-    """A stop flag that is set right after somebody has looked at it for the first time, and has seen that it is not."""
+class _EventSetAfterFirstCheck(threading.Event):
+    """A stop event that is set right after its first ``is_set`` call has returned False."""
 
     def __init__(self, runner: BoundedFrequencyRunner) -> None:
-        """Stop ``runner`` once."""
+        """StopCase ``runner`` once."""
         super().__init__()
         self._runner: BoundedFrequencyRunner | None = runner
 
     def is_set(self) -> bool:
-        """Answer as of before."""
+        """Return the state from before this call sets the event."""
         before = super().is_set()
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -190,12 +196,12 @@ class _StopsBehindTheBack(threading.Event):
 
 
 def test_stop_between_any_two_statements_of_the_loop_is_noticed() -> None:
-    """Otherwise the process ends as late as the longest pause, which may be an hour."""
-    held = RunnerThread(USUAL)
-    held.runner._stop = _StopsBehindTheBack(held.runner)
-    held.start()
-    held.request_at(0)
-    assert held.clock.settle(), "the loop goes on after stop()"
+    """Otherwise the process would exit only after the maximum interval, which may be an hour."""
+    runner_thread = RunnerThread(DEFAULT)
+    runner_thread.runner._stop = _EventSetAfterFirstCheck(runner_thread.runner)
+    runner_thread.start()
+    runner_thread.request_at(0)
+    assert runner_thread.clock.settle(), "the loop continues after stop()"
 
 
 @pytest.mark.parametrize("minimum", [0, 1, 10])
@@ -205,62 +211,62 @@ def test_maximum_less_than_minimum_is_refused(minimum: float) -> None:
         Intervals(11, 5, 10)
 
 
-class Real(NamedTuple):
-    """How the runs end, one after another, and how many of them the test asks for itself."""
+class MonotonicCase(NamedTuple):
+    """The results of successive runs, and how many of the runs the test requests."""
 
     intervals: Intervals
-    answers: tuple[bool, ...]
+    results: tuple[bool, ...]
     requests: int
 
 
-REAL = {
-    "asked for": Real(Intervals(0.0, 60.0, 60.0), (True,), 1),
-    "asked for again and again, in spite of a pause": Real(Intervals(0.001, 60.0, 60.0), (True, True, True), 3),
-    "by itself at max": Real(Intervals(0.001, 60.0, 0.002), (True, True, True), 0),
-    "tried again": Real(Intervals(0.001, 0.002, 60.0), (False, False, True), 1),
-    "tried again at min": Real(Intervals(0.002, 0.0, 60.0), (False, False, True), 1),
+MONOTONIC = {
+    "one request": MonotonicCase(Intervals(0.0, 60.0, 60.0), (True,), 1),
+    "three requests": MonotonicCase(Intervals(0.001, 60.0, 60.0), (True, True, True), 3),
+    "three runs at max without requests": MonotonicCase(Intervals(0.001, 60.0, 0.002), (True, True, True), 0),
+    "two retries": MonotonicCase(Intervals(0.001, 0.002, 60.0), (False, False, True), 1),
+    "two retries at min": MonotonicCase(Intervals(0.002, 0.0, 60.0), (False, False, True), 1),
 }
 
 
-@parametrize_rows(REAL)
-def test_runs_follow_each_other_on_the_monotonic_clock(row: Real) -> None:
-    """Order and number only: how long anything takes is the machine's affair."""
-    happened: list[str] = []
-    answers = iter(row.answers)
+@parametrize_rows(MONOTONIC)
+def test_runs_follow_each_other_on_the_monotonic_clock(row: MonotonicCase) -> None:
+    """Checks only the order and number of runs, since timing depends on the machine."""
+    events: list[str] = []
+    results = iter(row.results)
 
     def run() -> bool:
-        number = sum(entry.startswith("begin") for entry in happened)
-        happened.append(f"begin {number}")
+        number = sum(entry.startswith("begin") for entry in events)
+        events.append(f"begin {number}")
         if number + 1 < row.requests:
             runner.request()
-        if number + 1 == len(row.answers):
+        if number + 1 == len(row.results):
             runner.stop()
-        happened.append(f"end {number}")
-        return next(answers)
+        events.append(f"end {number}")
+        return next(results)
 
     runner = BoundedFrequencyRunner(run, row.intervals, MonotonicClock())
     if row.requests:
         runner.request()
     thread = threading.Thread(target=runner.loop, daemon=True)
     thread.start()
-    thread.join(HUNG)
+    thread.join(THREAD_TIMEOUT)
     assert not thread.is_alive()
-    assert [f"{word} {number}" for number in range(len(row.answers)) for word in ("begin", "end")] == happened
+    assert [f"{event} {number}" for number in range(len(row.results)) for event in ("begin", "end")] == events
 
 
-class _Patient(threading.Event):
-    """An event that notes how long it is waited for, and is never waited for."""
+class _RecordingEvent(threading.Event):
+    """An event that records the timeout of ``wait`` and returns at once."""
 
     timeout: float | None = None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Note the time."""
+        """Record the timeout."""
         self.timeout = timeout
         return self.is_set()
 
 
 def test_monotonic_clock_waits_until_the_time_is_reached() -> None:
-    clock, event = MonotonicClock(), _Patient()
+    clock, event = MonotonicClock(), _RecordingEvent()
     clock.wait(event, clock.now() + 3600)
     assert event.timeout is not None
     assert 0 < event.timeout <= 3600
