@@ -75,52 +75,52 @@ def test_invalid_duration_error_names_flag_and_text(text: str) -> None:
     assert expected == str(raised.value)
 
 
-class Good(NamedTuple):
-    """A parser, the texts that a flag was given, and what they mean."""
+class ValidCase(NamedTuple):
+    """A parser, the values of a flag, and the parsed result."""
 
     parse: Parser
     given: tuple[str, ...]
     expected: tuple[str, ...]
 
 
-GOOD = {
-    "no address": Good(parse_addresses, (), ()),
-    "an empty address": Good(parse_addresses, ("",), ()),
-    "IPv4 address": Good(parse_addresses, ("192.0.2.1",), ("192.0.2.1",)),
-    "one address of each family": Good(parse_addresses, ("192.0.2.1,fd00::1",), ("192.0.2.1", "fd00::1")),
-    "the first address stays first": Good(parse_addresses, ("fd00::1,192.0.2.1",), ("fd00::1", "192.0.2.1")),
-    "the flag given twice": Good(parse_addresses, ("192.0.2.1", "fd00::1"), ("192.0.2.1", "fd00::1")),
-    "blanks and empty parts": Good(parse_addresses, (" 192.0.2.1 ,, fd00::1,",), ("192.0.2.1", "fd00::1")),
-    "one address twice": Good(parse_addresses, ("192.0.2.1,192.0.2.001",), ("192.0.2.1",)),
-    "IPv6 address, long": Good(parse_addresses, ("FD00:0::0001",), ("fd00::1",)),
-    "no cluster CIDR": Good(parse_cluster_cidrs, (), ()),
-    "one cluster CIDR of each family": Good(
+VALID = {
+    "no address": ValidCase(parse_addresses, (), ()),
+    "empty address": ValidCase(parse_addresses, ("",), ()),
+    "IPv4 address": ValidCase(parse_addresses, ("192.0.2.1",), ("192.0.2.1",)),
+    "one address of each family": ValidCase(parse_addresses, ("192.0.2.1,fd00::1",), ("192.0.2.1", "fd00::1")),
+    "order is kept": ValidCase(parse_addresses, ("fd00::1,192.0.2.1",), ("fd00::1", "192.0.2.1")),
+    "repeated flag": ValidCase(parse_addresses, ("192.0.2.1", "fd00::1"), ("192.0.2.1", "fd00::1")),
+    "blanks and empty parts": ValidCase(parse_addresses, (" 192.0.2.1 ,, fd00::1,",), ("192.0.2.1", "fd00::1")),
+    "duplicate address": ValidCase(parse_addresses, ("192.0.2.1,192.0.2.001",), ("192.0.2.1",)),
+    "IPv6 address is shortened": ValidCase(parse_addresses, ("FD00:0::0001",), ("fd00::1",)),
+    "no cluster CIDR": ValidCase(parse_cluster_cidrs, (), ()),
+    "one cluster CIDR of each family": ValidCase(
         parse_cluster_cidrs, ("10.244.0.0/16,fd00:10:244::/48",), ("10.244.0.0/16", "fd00:10:244::/48")
     ),
-    "host bits": Good(parse_cluster_cidrs, ("10.244.3.4/16",), ("10.244.0.0/16",)),
-    "one cluster CIDR twice": Good(parse_cluster_cidrs, ("10.244.0.0/16", "10.244.1.0/16"), ("10.244.0.0/16",)),
-    "no network": Good(parse_networks, (), ()),
-    "several networks of one family": Good(
+    "host bits are cleared": ValidCase(parse_cluster_cidrs, ("10.244.3.4/16",), ("10.244.0.0/16",)),
+    "duplicate cluster CIDR": ValidCase(parse_cluster_cidrs, ("10.244.0.0/16", "10.244.1.0/16"), ("10.244.0.0/16",)),
+    "no network": ValidCase(parse_networks, (), ()),
+    "several networks of one family": ValidCase(
         parse_networks,
         ("10.96.0.0/16,10.97.0.0/16", "fd00:96::/112"),
         ("10.96.0.0/16", "10.97.0.0/16", "fd00:96::/112"),
     ),
-    "nothing is primary": Good(parse_nodeport_addresses, (), ("primary",)),
-    "empty is primary": Good(parse_nodeport_addresses, ("", " , "), ("primary",)),
-    "the word primary": Good(parse_nodeport_addresses, ("primary",), ("primary",)),
-    "the word all": Good(parse_nodeport_addresses, ("all",), ("all",)),
-    "NodePort CIDRs": Good(parse_nodeport_addresses, ("192.0.2.7/24,fd00::/64",), ("192.0.2.0/24", "fd00::/64")),
-    "a word and a CIDR": Good(parse_nodeport_addresses, ("primary,192.0.2.0/24",), ("primary", "192.0.2.0/24")),
+    "no value means primary": ValidCase(parse_nodeport_addresses, (), ("primary",)),
+    "empty value means primary": ValidCase(parse_nodeport_addresses, ("", " , "), ("primary",)),
+    "primary": ValidCase(parse_nodeport_addresses, ("primary",), ("primary",)),
+    "all": ValidCase(parse_nodeport_addresses, ("all",), ("all",)),
+    "NodePort CIDRs": ValidCase(parse_nodeport_addresses, ("192.0.2.7/24,fd00::/64",), ("192.0.2.0/24", "fd00::/64")),
+    "primary and a CIDR": ValidCase(parse_nodeport_addresses, ("primary,192.0.2.0/24",), ("primary", "192.0.2.0/24")),
 }
 
 
-@parametrize_rows(GOOD)
-def test_lists_are_canonical_and_keep_their_order(row: Good) -> None:
+@parametrize_rows(VALID)
+def test_lists_are_canonical_and_keep_their_order(row: ValidCase) -> None:
     assert row.expected == row.parse("--flag", row.given)
 
 
-class Bad(NamedTuple):
-    """A parser, the texts that a flag was given, and what is said of them."""
+class InvalidCase(NamedTuple):
+    """A parser, the values of a flag, and the error message."""
 
     parse: Parser
     given: tuple[str, ...]
@@ -128,46 +128,54 @@ class Bad(NamedTuple):
 
 
 LOCALHOST = "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; leave out 'localhost'"
-BAD = {
-    "a name": Bad(parse_addresses, ("node-1",), "'node-1' is not an IP address"),
-    "a CIDR for an address": Bad(parse_addresses, ("192.0.2.0/24",), "'192.0.2.0/24' is not an IP address"),
-    "an octet too big": Bad(parse_addresses, ("192.0.2.256",), "'192.0.2.256' is not an IP address"),
-    "a scope": Bad(parse_addresses, ("fe80::1%eth0",), "'fe80::1%eth0' is not an IP address"),
-    "a bad one among good ones": Bad(parse_addresses, ("192.0.2.1,x",), "'x' is not an IP address"),
-    "two IPv4 addresses": Bad(
+INVALID = {
+    "name instead of an address": InvalidCase(parse_addresses, ("node-1",), "'node-1' is not an IP address"),
+    "CIDR instead of an address": InvalidCase(
+        parse_addresses, ("192.0.2.0/24",), "'192.0.2.0/24' is not an IP address"
+    ),
+    "octet above 255": InvalidCase(parse_addresses, ("192.0.2.256",), "'192.0.2.256' is not an IP address"),
+    "IPv6 zone": InvalidCase(parse_addresses, ("fe80::1%eth0",), "'fe80::1%eth0' is not an IP address"),
+    "invalid address after a valid one": InvalidCase(parse_addresses, ("192.0.2.1,x",), "'x' is not an IP address"),
+    "two IPv4 addresses": InvalidCase(
         parse_addresses,
         ("192.0.2.1,fd00::1", "192.0.2.2"),
         "two IPv4 values, 192.0.2.1 and 192.0.2.2; give at most one per family",
     ),
-    "two IPv6 addresses": Bad(
+    "two IPv6 addresses": InvalidCase(
         parse_addresses, ("fd00::1,fd00::2",), "two IPv6 values, fd00::1 and fd00::2; give at most one per family"
     ),
-    "an address for a cluster CIDR": Bad(parse_cluster_cidrs, ("10.244.0.0",), "'10.244.0.0' is not a CIDR such as"),
-    "a prefix too long": Bad(parse_cluster_cidrs, ("10.244.0.0/33",), "'10.244.0.0/33' is not a CIDR such as"),
-    "two cluster CIDRs": Bad(
+    "address instead of a cluster CIDR": InvalidCase(
+        parse_cluster_cidrs, ("10.244.0.0",), "'10.244.0.0' is not a CIDR such as"
+    ),
+    "prefix too long": InvalidCase(parse_cluster_cidrs, ("10.244.0.0/33",), "'10.244.0.0/33' is not a CIDR such as"),
+    "two cluster CIDRs": InvalidCase(
         parse_cluster_cidrs,
         ("10.244.0.0/16,10.245.0.0/16",),
         "two IPv4 values, 10.244.0.0/16 and 10.245.0.0/16; give at most one per family",
     ),
-    "a mask": Bad(parse_networks, ("10.0.0.0/255.0.0.0",), "'10.0.0.0/255.0.0.0' is not a CIDR such as"),
-    "a prefix without an address": Bad(parse_networks, ("/8",), "'/8' is not a CIDR such as"),
-    "a prefix with a sign": Bad(parse_networks, ("10.0.0.0/+8",), "'10.0.0.0/+8' is not a CIDR such as"),
-    "no prefix after the slash": Bad(parse_networks, ("10.0.0.0/",), "'10.0.0.0/' is not a CIDR such as"),
-    "an unknown word": Bad(parse_nodeport_addresses, ("everything",), "'everything' is not a CIDR such as"),
-    "a word in capitals": Bad(parse_nodeport_addresses, ("Primary",), "'Primary' is not a CIDR such as"),
-    "localhost": Bad(parse_nodeport_addresses, ("localhost",), LOCALHOST),
-    "localhost among others": Bad(parse_nodeport_addresses, ("primary,localhost",), LOCALHOST),
+    "netmask instead of a prefix length": InvalidCase(
+        parse_networks, ("10.0.0.0/255.0.0.0",), "'10.0.0.0/255.0.0.0' is not a CIDR such as"
+    ),
+    "prefix length without an address": InvalidCase(parse_networks, ("/8",), "'/8' is not a CIDR such as"),
+    "prefix length with a sign": InvalidCase(parse_networks, ("10.0.0.0/+8",), "'10.0.0.0/+8' is not a CIDR such as"),
+    "no prefix length after the slash": InvalidCase(
+        parse_networks, ("10.0.0.0/",), "'10.0.0.0/' is not a CIDR such as"
+    ),
+    "unknown keyword": InvalidCase(parse_nodeport_addresses, ("everything",), "'everything' is not a CIDR such as"),
+    "keyword in capitals": InvalidCase(parse_nodeport_addresses, ("Primary",), "'Primary' is not a CIDR such as"),
+    "localhost": InvalidCase(parse_nodeport_addresses, ("localhost",), LOCALHOST),
+    "localhost after primary": InvalidCase(parse_nodeport_addresses, ("primary,localhost",), LOCALHOST),
 }
 
 
-@parametrize_rows(BAD)
-def test_invalid_value_error_names_flag_and_text(row: Bad) -> None:
+@parametrize_rows(INVALID)
+def test_invalid_value_error_names_flag_and_text(row: InvalidCase) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {row.message}")):
         row.parse("--some-flag", row.given)
 
 
 class NodePorts(NamedTuple):
-    """``--nodeport-addresses``; the CIDRs of each family, and whether every local address takes NodePorts."""
+    """``--nodeport-addresses``; the CIDRs of each family, and whether all local addresses accept NodePorts."""
 
     given: tuple[str, ...]
     ipv4: tuple[tuple[str, ...], bool]
@@ -177,22 +185,28 @@ class NodePorts(NamedTuple):
 NODE_PORTS = {
     "primary": NodePorts(("primary",), ((), False), ((), False)),
     "all": NodePorts(("all",), ((), True), ((), True)),
-    "CIDRs of both": NodePorts(("192.0.2.0/24", "fd00::/64"), (("192.0.2.0/24",), False), (("fd00::/64",), False)),
-    "CIDRs of IPv4 alone leave IPv6 open": NodePorts(("192.0.2.0/24",), (("192.0.2.0/24",), False), ((), True)),
-    "CIDRs of IPv6 alone leave IPv4 open": NodePorts(("fd00::/64",), ((), True), (("fd00::/64",), False)),
+    "CIDRs of both families": NodePorts(
+        ("192.0.2.0/24", "fd00::/64"), (("192.0.2.0/24",), False), (("fd00::/64",), False)
+    ),
+    "only IPv4 CIDRs: all IPv6 addresses accept NodePorts": NodePorts(
+        ("192.0.2.0/24",), (("192.0.2.0/24",), False), ((), True)
+    ),
+    "only IPv6 CIDRs: all IPv4 addresses accept NodePorts": NodePorts(
+        ("fd00::/64",), ((), True), (("fd00::/64",), False)
+    ),
     "primary and a CIDR": NodePorts(("primary", "192.0.2.0/24"), (("192.0.2.0/24",), False), ((), False)),
-    "zero CIDR, whatever is beside it": NodePorts(
+    "IPv4 zero CIDR with other CIDRs": NodePorts(
         ("192.0.2.0/24", "0.0.0.0/0", "fd00::/64"), (("192.0.2.0/24", "0.0.0.0/0"), True), (("fd00::/64",), False)
     ),
-    "zero CIDR of IPv6": NodePorts(("primary", "::/0"), ((), False), (("::/0",), True)),
+    "IPv6 zero CIDR": NodePorts(("primary", "::/0"), ((), False), (("::/0",), True)),
 }
 
 
 @parametrize_rows(NODE_PORTS)
 def test_nodeport_addresses_by_family(row: NodePorts) -> None:
     config = Config("node-1", nodeport_addresses=row.given)
-    found = [(config.nodeport_cidrs(family), config.nodeports_on_all_addresses(family)) for family in Family]
-    assert [row.ipv4, row.ipv6] == found
+    by_family = [(config.nodeport_cidrs(family), config.nodeports_on_all_addresses(family)) for family in Family]
+    assert [row.ipv4, row.ipv6] == by_family
 
 
 def test_cluster_cidr_by_family() -> None:

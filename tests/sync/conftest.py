@@ -15,15 +15,15 @@ from tests.sync.udp_services import VERSIONS, node_object, service, slice_of
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """Create a network namespace and put the calling thread into it."""
-    made = Namespace.create("conntrack")
-    with made.entered():
-        yield made
-    made.close()
+    namespace = Namespace.create("conntrack")
+    with namespace.entered():
+        yield namespace
+    namespace.close()
 
 
 @pytest.fixture
 def recording_cleaner(namespace: Namespace) -> RecordingCleaner:
-    """A node with addresses, a Service in all protocols, and a cleaner that no sync has been reported to."""
+    """Return a cleaner without reported syncs, on a node with addresses and a Service in all protocols."""
     with netlink(namespace) as link:
         link.up("lo")
         link.add_loopback_addresses(NODE.lan)

@@ -1,4 +1,4 @@
-"""A FlowCleaner that real syncs report to, and counters of its netlink requests."""
+"""A FlowCleaner with real syncs, and counters of its netlink requests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,10 +63,10 @@ def count_netlink_requests(monkeypatch: pytest.MonkeyPatch) -> NetlinkCounter:
     counter = NetlinkCounter()
 
     @contextmanager
-    def opened(family: int) -> Iterator[FlowTable]:
+    def open_and_record(family: int) -> Iterator[FlowTable]:
         with open_flow_table(family) as table:
             counter.tables.append(table)
             yield table
 
-    monkeypatch.setattr(flow_cleaner, "open_flow_table", opened)
+    monkeypatch.setattr(flow_cleaner, "open_flow_table", open_and_record)
     return counter

@@ -80,7 +80,7 @@ def test_service_without_serving_endpoints_loses_all_udp_flows(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_flows_of_deleted_service_are_kept(recording_cleaner: RecordingCleaner, version: Version) -> None:
-    """As with kube-proxy: its frontends are unknown by then."""
+    """As with kube-proxy: the frontends of a deleted Service are unknown."""
     recording_cleaner.sync()
     recording_cleaner.reconcile()
     flows = flows_of(version)
@@ -91,30 +91,30 @@ def test_flows_of_deleted_service_are_kept(recording_cleaner: RecordingCleaner, 
     assert listed_entries(version) == set(flows)
 
 
-@pytest.mark.parametrize("words", [("primary",), ("all",), NETWORKS, OTHER_NETWORKS])
+@pytest.mark.parametrize("nodeport_addresses", [("primary",), ("all",), NETWORKS, OTHER_NETWORKS])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_flows_to_other_addresses_with_the_node_port_number_are_kept(
-    namespace: Namespace, version: Version, words: tuple[str, ...]
+    namespace: Namespace, version: Version, nodeport_addresses: tuple[str, ...]
 ) -> None:
     """Such as flows through the node to another host, or to a node address that does not accept NodePorts."""
     with netlink(namespace) as link:
         link.up("lo")
         link.add_loopback_addresses(NODE.lan)
-    config = structs.replace(CONFIG, nodeport_addresses=words)
+    config = structs.replace(CONFIG, nodeport_addresses=nodeport_addresses)
     harness = KernelHarness(namespace, config)
     harness.dispatcher.update_local_addresses(local_addresses())
     harness.apply(service(), node_object(), *(slice_of(each) for each in VERSIONS))
     recording_cleaner, client = RecordingCleaner(harness, config), client_endpoints(version)
     node = (NODE.lan.of(version), NODE_PORT)
-    stranger = ("198.51.100.7" if version == 4 else "2001:db8:7::7", NODE_PORT)
+    other_host = ("198.51.100.7" if version == 4 else "2001:db8:7::7", NODE_PORT)
     loopback = ("127.0.0.1" if version == 4 else "::1", NODE_PORT)
     deleted = (ENDPOINTS[version]["deleted"], 8080)
-    ends = [(to, source) for to in (node, stranger, loopback) for source in (to, deleted)]
-    flows = [Entry("UDP", next(client), to, source) for to, source in ends]
+    destinations_and_sources = [(to, source) for to in (node, other_host, loopback) for source in (to, deleted)]
+    flows = [Entry("UDP", next(client), to, source) for to, source in destinations_and_sources]
     add_entries(flows)
     recording_cleaner.sync()
     recording_cleaner.reconcile()
-    assert listed_entries(version) == set(flows if words == OTHER_NETWORKS else flows[2:])
+    assert listed_entries(version) == set(flows if nodeport_addresses == OTHER_NETWORKS else flows[2:])
 
 
 def test_new_node_port_address_triggers_a_check(namespace: Namespace) -> None:
@@ -166,7 +166,7 @@ def test_no_dump_after_changes_of_tcp_services(
 def test_flows_to_endpoint_of_running_sync_are_kept(
     recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its rules are in force before the ledger has it; the cleaner waits for the sync and then decides."""
+    """The rules of a new endpoint are in force before the cleaner knows it, so the cleaner waits for the sync."""
     recording_cleaner.sync()
     recording_cleaner.reconcile()
     harness, client = recording_cleaner.harness, client_endpoints(4)
@@ -181,11 +181,11 @@ def test_flows_to_endpoint_of_running_sync_are_kept(
     report = proxier.sync()
     waiting = threading.Event()
     run_before_settling(monkeypatch, waiting.set)
-    found: list[int] = []
+    deletions: list[int] = []
 
     def reconcile() -> None:
         with harness.namespace.entered():
-            found.append(recording_cleaner.cleaner.reconcile(Family.IPV4))
+            deletions.append(recording_cleaner.cleaner.reconcile(Family.IPV4))
 
     thread = threading.Thread(target=reconcile)
     thread.start()
@@ -193,12 +193,12 @@ def test_flows_to_endpoint_of_running_sync_are_kept(
     assert listed_entries(4) == {new, old}
     recording_cleaner.cleaner.sync_succeeded(report, proxier.state)
     thread.join(TIMEOUT)
-    assert found == [1]
+    assert deletions == [1]
     assert listed_entries(4) == {new}
 
 
 def test_no_deletion_between_failed_and_successful_sync(recording_cleaner: RecordingCleaner) -> None:
-    """A part of the failed sync may be in force, so the valid endpoints are unknown."""
+    """A failed sync may have changed some rules, so the valid endpoints are unknown."""
     flow = Entry("UDP", next(client_endpoints(4)), (VIPS[4][0], 8000), ("10.244.2.77", 8080))
     add_entries([flow])
     recording_cleaner.sync()
@@ -237,13 +237,13 @@ def test_unreplied_flow_is_deleted_after_grace_period(recording_cleaner: Recordi
     delayed_cleaner = RecordingCleaner(recording_cleaner.harness, grace=1.0, clock=lambda: now[0])
     stale = [entry for entry in flows_of(4) if is_stale(4, entry)]
     add_entries(stale)
-    answered = stale[0]
-    (client, port), (destination, destination_port) = answered.client, answered.original_destination
+    replied_flow = stale[0]
+    (client, port), (destination, destination_port) = replied_flow.client, replied_flow.original_destination
     arguments = f"-U -p udp -s {client} -d {destination} --sport {port} --dport {destination_port} -u SEEN_REPLY"
     subprocess.run(["conntrack", *arguments.split()], check=True, capture_output=True)  # noqa: S607
     delayed_cleaner.sync()
     assert delayed_cleaner.reconcile() == 1
-    assert listed_entries(4) == set(stale) - {answered}
+    assert listed_entries(4) == set(stale) - {replied_flow}
     now[0] += 0.5
     assert delayed_cleaner.reconcile() == 0
     now[0] += 0.5

@@ -1,4 +1,4 @@
-"""FlowCleaner's thread: when it checks flows, when it retries, when it sleeps, and that syncs go on meanwhile."""
+"""FlowCleaner's thread: when it checks flows, retries and sleeps, and that syncs continue during checks."""
 
 import itertools
 import threading
@@ -43,7 +43,7 @@ def _running(recording_cleaner: RecordingCleaner, namespace: Namespace, stop: th
     assert not thread.is_alive()
 
 
-def _until(count: int, recording_cleaner: RecordingCleaner) -> None:
+def _wait_for_deletions(count: int, recording_cleaner: RecordingCleaner) -> None:
     deadline = time.monotonic() + TIMEOUT
     while len(recording_cleaner.deletions) < count:
         assert time.monotonic() < deadline
@@ -54,11 +54,11 @@ def test_thread_checks_flows_after_each_relevant_sync(running: RecordingCleaner)
     flows = flows_of(4)
     add_entries(flows)
     running.sync()
-    _until(2, running)
+    _wait_for_deletions(2, running)
     assert listed_entries(4) == {entry for entry in flows if not is_stale(4, entry)}
     running.harness.apply(slice_of(4, serving=False))
     running.sync()
-    _until(3, running)
+    _wait_for_deletions(3, running)
     assert not [
         entry for entry in listed_entries(4) if entry.protocol == "UDP" and entry.original_destination[1] == 8000
     ]
@@ -68,10 +68,10 @@ def test_refused_dump_is_logged_once_and_retried(
     running: RecordingCleaner, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The thread retries even if nothing changes."""
-    tries: list[int] = []
+    attempts: list[int] = []
 
     def refuse(family: int) -> None:
-        tries.append(family)
+        attempts.append(family)
         msg = "refused for the test"
         raise KernelError(msg)
 
@@ -83,11 +83,11 @@ def test_refused_dump_is_logged_once_and_retried(
         patch.setattr(flow_cleaner, "open_flow_table", refuse)
         running.sync()
         deadline = time.monotonic() + TIMEOUT
-        while tries.count(2) < 4:
+        while attempts.count(2) < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert caplog.messages.count("IPv4: refused for the test") == 1
-    _until(2, running)
+    _wait_for_deletions(2, running)
     assert listed_entries(4) == {entry for entry in flows if not is_stale(4, entry)}
 
 
@@ -103,11 +103,11 @@ class Clock:
 
 @pytest.fixture
 def clock(recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The cleaner's clock."""
-    made = Clock()
-    monkeypatch.setattr(recording_cleaner.cleaner, "_clock", made)
+    """Replace the cleaner's clock."""
+    fake_clock = Clock()
+    monkeypatch.setattr(recording_cleaner.cleaner, "_clock", fake_clock)
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
-    return made
+    return fake_clock
 
 
 def _refuse(*_: Any) -> NoReturn:
@@ -168,16 +168,16 @@ def test_failing_checks_are_retried_with_backoff(
 ) -> None:
     """The delay grows to a minute. A sync triggers a check anyway, and a successful check resets the delay."""
     add_entries(flows_of(4))
-    tries: list[float] = []
+    attempts: list[float] = []
 
     def run_until(until: float) -> list[float]:
-        tries.clear()
+        attempts.clear()
         while clock.now < until:
             if Family.IPV4 in recording_cleaner.cleaner._start_due_passes():
-                tries.append(clock.now)
+                attempts.append(clock.now)
                 recording_cleaner.cleaner._reconcile_and_log(Family.IPV4)
             clock.now += 0.5
-        return tries.copy()
+        return attempts.copy()
 
     recording_cleaner.sync()
     with monkeypatch.context() as patch:
@@ -213,18 +213,21 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
     """Waiting for work, or for a sync to finish, does not count."""
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
-    taken, reconciled = recording_cleaner.cleaner._start_due_passes, recording_cleaner.cleaner.reconcile
+    start_due_passes, original_reconcile = (
+        recording_cleaner.cleaner._start_due_passes,
+        recording_cleaner.cleaner.reconcile,
+    )
 
-    def take() -> list[Family]:
+    def count_and_start() -> list[Family]:
         checks.append(None)
-        return taken()
+        return start_due_passes()
 
     def reconcile(family: Family) -> int:
         cpu_clock.now += 0.25
-        return reconciled(family)
+        return original_reconcile(family)
 
     monkeypatch.setattr(recording_cleaner.cleaner, "_thread_time", cpu_clock)
-    monkeypatch.setattr(recording_cleaner.cleaner, "_start_due_passes", take)
+    monkeypatch.setattr(recording_cleaner.cleaner, "_start_due_passes", count_and_start)
     monkeypatch.setattr(recording_cleaner.cleaner, "reconcile", reconcile)
     add_entries(flows_of(4))
     recording_cleaner.sync()
@@ -235,15 +238,15 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
         assert waiting.wait(TIMEOUT)
         proxier = recording_cleaner.harness.proxiers[Family.IPV4]
         recording_cleaner.cleaner.sync_succeeded(proxier.sync(), proxier.state)
-        idle, deadline = len(checks) + 20, time.monotonic() + TIMEOUT
-        while len(checks) < idle:
+        idle_count, deadline = len(checks) + 20, time.monotonic() + TIMEOUT
+        while len(checks) < idle_count:
             assert time.monotonic() < deadline
             time.sleep(0.001)
-    # Both families at once.
+    # The thread slept once, after checking both families.
     assert stop.seconds == [2 * 0.25 * flow_cleaner.IDLE_FACTOR]
 
 
-COUNT, STALE = 100_000, 25_000
+FLOWS, STALE_FLOWS = 100_000, 25_000
 
 
 class SyncLoop:
@@ -252,7 +255,7 @@ class SyncLoop:
     def __init__(self, recording_cleaner: RecordingCleaner, requests: NetlinkCounter) -> None:
         self._cleaner, self._requests, self._stop = recording_cleaner, requests, threading.Event()
         self._thread = threading.Thread(target=self._sync)
-        self.seen: list[tuple[int, int]] = []
+        self.request_counts: list[tuple[int, int]] = []
 
     def _sync(self) -> None:
         for serving in itertools.cycle([False, True]):
@@ -260,7 +263,7 @@ class SyncLoop:
                 return
             self._cleaner.harness.apply(slice_of(6, serving=serving))
             self._cleaner.sync()
-            self.seen.append((self._requests.dumps, self._requests.deletions))
+            self.request_counts.append((self._requests.dumps, self._requests.deletions))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -276,16 +279,16 @@ def test_syncs_continue_while_100_000_flows_are_checked(
     recording_cleaner: RecordingCleaner, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One dump, and one deletion for each stale flow; syncs finish during both."""
-    if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * COUNT:
+    if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * FLOWS:
         pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
     serving, deleted = (ENDPOINTS[4]["serving"], 8080), (ENDPOINTS[4]["deleted"], 8080)
-    add_many_entries(COUNT, (VIPS[4][0], 8000), [serving, serving, deleted, serving])
+    add_many_entries(FLOWS, (VIPS[4][0], 8000), [serving, serving, deleted, serving])
     recording_cleaner.sync()
     requests: NetlinkCounter = count_netlink_requests(monkeypatch)
-    with SyncLoop(recording_cleaner, requests) as syncing:
-        assert recording_cleaner.cleaner.reconcile(Family.IPV4) == STALE
-    assert (requests.dumps, requests.deletions) == (1, STALE)
-    assert syncing.seen.count((1, 0)) >= 10
-    assert len({count for _, count in syncing.seen if 0 < count < STALE}) >= 10
-    assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == COUNT - STALE
+    with SyncLoop(recording_cleaner, requests) as sync_loop:
+        assert recording_cleaner.cleaner.reconcile(Family.IPV4) == STALE_FLOWS
+    assert (requests.dumps, requests.deletions) == (1, STALE_FLOWS)
+    assert sync_loop.request_counts.count((1, 0)) >= 10
+    assert len({count for _, count in sync_loop.request_counts if 0 < count < STALE_FLOWS}) >= 10
+    assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == FLOWS - STALE_FLOWS
     assert recording_cleaner.cleaner.reconcile(Family.IPV4) == 0

@@ -17,7 +17,7 @@ EXTERNAL = ("203.0.113.1",)
 
 
 def _state(*services: Service) -> ServiceState:
-    """Return a state that knows these Services, without anything pending."""
+    """Return a state with these Services and no pending changes."""
     state = ServiceState(Family.IPV4, NODE, datetime(2026, 1, 1, tzinfo=UTC))
     for item in services:
         state.handle_service(None, item)
@@ -31,7 +31,7 @@ def _addresses(state: ServiceState, name: ServicePortName) -> list[str | None]:
 
 
 def test_changed_zone_or_node_address_plans_all_services_again() -> None:
-    """Hints depend on the zone, and who may dial a VIP on the address."""
+    """Topology hints depend on the zone, and the sources allowed at a VIP on the node address."""
     state = _state(service("web"), service("api"))
     for node in (NodeView(Family.IPV4, NODE, "zone-a"), NodeView(Family.IPV4, NODE, "zone-a", "192.0.2.1")):
         state.handle_node(node)
@@ -41,9 +41,9 @@ def test_changed_zone_or_node_address_plans_all_services_again() -> None:
 def test_other_node_changes_plan_no_service_again() -> None:
     state = _state(service("web"))
     state.handle_node(NodeView(Family.IPV4, NODE, nodeport_ips=frozenset({"192.0.2.1"}), pod_cidr="10.244.0.0/16"))
-    work = state.drain()
-    assert frozenset() == work.service_ports
-    assert state.node == work.node
+    changes = state.drain()
+    assert frozenset() == changes.service_ports
+    assert state.node == changes.node
 
 
 def test_service_that_loses_a_frontend_is_planned_again() -> None:
@@ -58,16 +58,16 @@ def test_service_that_loses_a_frontend_is_planned_again() -> None:
 
 
 def test_service_that_gains_a_frontend_is_planned_again() -> None:
-    winner = service("api", cluster_ip="10.96.0.2", external_ips=EXTERNAL)
-    state = _state(winner, service("web", external_ips=EXTERNAL))
+    owner = service("api", cluster_ip="10.96.0.2", external_ips=EXTERNAL)
+    state = _state(owner, service("web", external_ips=EXTERNAL))
     assert _addresses(state, WEB) == ["10.96.0.1"]
-    state.handle_service(winner, None)
+    state.handle_service(owner, None)
     assert {WEB, API} == state.drain().service_ports
     assert ["10.96.0.1", *EXTERNAL] == _addresses(state, WEB)
 
 
 def test_slice_moved_to_another_service_leaves_the_first() -> None:
-    """By a change of its label, without its ever having been deleted."""
+    """Its label changes, without a deletion of the slice."""
     state = _state(service("web"), service("api"))
     before, after = (endpoint_slice("shared", "10.244.0.1", service=name) for name in ("web", "api"))
     state.handle_slice(None, before)
@@ -75,12 +75,12 @@ def test_slice_moved_to_another_service_leaves_the_first() -> None:
     assert state.handle_slice(before, after)
     assert {WEB, API} == state.drain().service_ports
     plans = {name: state.plan(name) for name in (WEB, API)}
-    found = {name: len(plan.endpoints.cluster) for name, plan in plans.items() if plan is not None}
-    assert found == {WEB: 0, API: 1}
+    endpoint_counts = {name: len(plan.endpoints.cluster) for name, plan in plans.items() if plan is not None}
+    assert endpoint_counts == {WEB: 0, API: 1}
 
 
 def test_slice_that_changes_family_leaves_the_first() -> None:
-    """The API server would refuse that; a file may say it."""
+    """The API server rejects this change, but a manifest file may contain it."""
     state = _state(service("web"))
     before, after = endpoint_slice("a", "10.244.0.1"), endpoint_slice("a", "fd00::1", family="IPv6")
     state.handle_slice(None, before)
@@ -90,13 +90,13 @@ def test_slice_that_changes_family_leaves_the_first() -> None:
 
 
 def test_changes_of_a_failed_drain_are_returned_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that the trackers have handed out is lost: a Service without its claims would never be served."""
+    """The trackers' changes are not lost; a Service whose claims were lost would never be served."""
     state = _state(service("web"))
     claim = FrontendClaims.claim
 
     def failing(*_: object) -> None:
         monkeypatch.undo()
-        msg = "a mistake"
+        msg = "error for the test"
         raise ZeroDivisionError(msg)
 
     monkeypatch.setattr(FrontendClaims, "claim", failing)
@@ -110,13 +110,13 @@ def test_changes_of_a_failed_drain_are_returned_by_the_next(monkeypatch: pytest.
 
 
 def test_first_trigger_times_of_failed_syncs_are_kept() -> None:
-    """A Service that changes all day while the kernel refuses everything does not fill the memory."""
+    """Memory stays bounded if a Service changes all day while the kernel refuses every sync."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = [start + timedelta(seconds=number) for number in range(1000)]
-    works = [
+    pending = [
         PendingChanges(frozenset(), None, {WEB.service: (time,)}, conntrack_cleanup_required=False) for time in times
     ]
-    joined = works[0]
-    for work in works[1:]:
-        joined = joined.merged_with(work)
-    assert tuple(times[:MAX_TRIGGER_TIMES]) == joined.trigger_times[WEB.service]
+    merged = pending[0]
+    for changes in pending[1:]:
+        merged = merged.merged_with(changes)
+    assert tuple(times[:MAX_TRIGGER_TIMES]) == merged.trigger_times[WEB.service]

@@ -60,7 +60,7 @@ def service() -> dict[str, Any]:
 
 def slice_of(version: Version, *, serving: bool = True) -> dict[str, Any]:
     """Return the Service's endpoints of one family: one that is serving (or not), and one that is not."""
-    found = ENDPOINTS[version]
+    addresses = ENDPOINTS[version]
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -68,8 +68,8 @@ def slice_of(version: Version, *, serving: bool = True) -> dict[str, Any]:
         "addressType": FAMILIES[version].value,
         "ports": [{"name": name.lower(), "port": 8080, "protocol": name} for name in PROTOCOLS],
         "endpoints": [
-            {"addresses": [found["serving"]], "conditions": {"ready": serving, "serving": serving}},
-            {"addresses": [found["not serving"]], "conditions": {"ready": False, "serving": False}},
+            {"addresses": [addresses["serving"]], "conditions": {"ready": serving, "serving": serving}},
+            {"addresses": [addresses["not serving"]], "conditions": {"ready": False, "serving": False}},
         ],
     }
 
@@ -89,16 +89,19 @@ def flows_of(version: Version) -> list[Entry]:
 
 def is_stale(version: Version, entry: Entry) -> bool:
     """Return whether the cleaner must delete a flow while the Service is unchanged."""
-    ours = entry.original_destination[1] == 8000 or entry.original_destination == (NODE.lan.of(version), NODE_PORT)
-    return entry.protocol == "UDP" and ours and entry.reply_source != (ENDPOINTS[version]["serving"], 8080)
+    to_service = entry.original_destination[1] == 8000 or entry.original_destination == (
+        NODE.lan.of(version),
+        NODE_PORT,
+    )
+    return entry.protocol == "UDP" and to_service and entry.reply_source != (ENDPOINTS[version]["serving"], 8080)
 
 
 def run_before_settling(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
     """Run an action after the cleaner has listed the flows, before it decides which to delete."""
-    settled = flow_cleaner.FlowCleaner._wait_until_current
+    wait_until_current = flow_cleaner.FlowCleaner._wait_until_current
 
     def run_first(cleaner: flow_cleaner.FlowCleaner, pending: flow_cleaner._FamilyState) -> bool:
         action()
-        return settled(cleaner, pending)
+        return wait_until_current(cleaner, pending)
 
     monkeypatch.setattr(flow_cleaner.FlowCleaner, "_wait_until_current", run_first)
