@@ -16,7 +16,7 @@ from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.compare import compare
 from knft.comparison.sides import KnftInput, Sides, captured_sides, rendered_sides
-from knft.config import Config, parse_any_addresses
+from knft.config import Config, parse_addresses
 from knft.errors import UsageError
 from knft.interpret.compare import formatting
 from knft.interpret.compare.comparison import Progress
@@ -71,7 +71,7 @@ def rendered_sides_from_options(mode: Mode, changes: tuple[ObjectChange, ...], o
 
 
 def _knft_input(changes: tuple[ObjectChange, ...], options: dict[str, Any]) -> KnftInput:
-    local_addresses = parse_any_addresses("--local-address", options["local_address"])
+    local_addresses = parse_addresses("--local-address", options["local_address"])
     return KnftInput(changes, config_from_options(options), local_addresses)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from knft.cli.flags import sync_flag_defaults
 from knft.cli.options import config_from_options
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions
-from knft.config import parse_any_addresses, parse_networks
+from knft.config import parse_addresses, parse_networks
 from knft.durations import parse_seconds
 from knft.errors import SourceError, UsageError
 from knft.model.names import NamespacedName
@@ -40,7 +40,7 @@ def sync_options(mode: Mode, options: dict[str, Any]) -> KubeProxyOptions:
         config=config,
         settings=iptables_settings(options) if mode is Mode.IPTABLES else ipvs_settings(options),
         nodeport_addresses=options["nodeport_addresses"],
-        local_addresses=parse_any_addresses("--local-address", options["local_address"]),
+        local_addresses=parse_addresses("--local-address", options["local_address"]),
         random_fully=options["random_fully"],
     )
 

@@ -26,7 +26,7 @@ _FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingErro
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def cli() -> None:
-    """Serve Kubernetes Services with nftables rules that never grow."""
+    """Kubernetes Service proxy that uses nftables."""
 
 
 @cli.command(cls=GoCommand, context_settings={"token_normalize_func": normalize_flag_name},

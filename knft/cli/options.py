@@ -4,11 +4,11 @@ from typing import Any
 
 from knft.config import (
     Config,
-    parse_addresses,
     parse_cluster_cidrs,
     parse_detect_local,
     parse_networks,
     parse_nodeport_addresses,
+    parse_one_address_per_family,
 )
 from knft.errors import UsageError
 
@@ -24,7 +24,7 @@ def config_from_options(options: dict[str, Any]) -> Config:
         raise UsageError(msg)
     return Config(
         node_name=node_name,
-        node_ips=parse_addresses("--node-ip", options["node_ip"]),
+        node_ips=parse_one_address_per_family("--node-ip", options["node_ip"]),
         detect_local_mode=options["detect_local_mode"],
         pod_interface=parse_detect_local(
             options["detect_local_mode"], options["pod_bridge_interface"], options["pod_interface_name_prefix"]

@@ -15,7 +15,7 @@ from knft.cli.trace_text import format_trace
 from knft.comparison.captures import Rules, read_capture
 from knft.comparison.rendered import kube_proxy_rules
 from knft.comparison.sides import KnftInput, address_ranges
-from knft.config import parse_addresses, parse_any_addresses
+from knft.config import parse_addresses, parse_one_address_per_family
 from knft.errors import CaptureError, UsageError
 from knft.families import IpVersion
 from knft.interpret.compare import formatting
@@ -102,15 +102,15 @@ def _rule_source(options: dict[str, Any]) -> RuleSource:
 
 def _addresses_from_flags(options: dict[str, Any]) -> tuple[str, ...]:
     return (
-        *parse_addresses("--node-ip", options["node_ip"]),
-        *parse_any_addresses("--local-address", options["local_address"]),
+        *parse_one_address_per_family("--node-ip", options["node_ip"]),
+        *parse_addresses("--local-address", options["local_address"]),
     )
 
 
 def _rendered_source(options: dict[str, Any]) -> RuleSource:
     config = config_from_options(options)
     changes = read_manifests(options["paths"])
-    knft = KnftInput(changes, config, parse_any_addresses("--local-address", options["local_address"]))
+    knft = KnftInput(changes, config, parse_addresses("--local-address", options["local_address"]))
     addresses, knft_rules = knft.node_addresses(), knft.rules()
     if options["backend"] == "nftables":
         return RuleSource("knft, rendered", knft_rules, knft_rules, addresses)

@@ -12,9 +12,7 @@ class Gate(NamedTuple):
     """Whether kube-proxy rejects the other value."""
 
 
-GATES_DESCRIPTION = (
-    "kube-proxy's feature gates; a warning says if knft behaves differently, and unknown gates are rejected"
-)
+GATES_DESCRIPTION = "feature gates of kube-proxy; knft warns if it behaves differently, and rejects unknown gates"
 
 _ALWAYS = "knft always does this"
 _NOTHING = "it has no effect in knft"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from knft.config import parse_addresses, parse_networks
+from knft.config import parse_networks, parse_one_address_per_family
 from knft.configuration import flags
 from knft.configuration.checks import FieldNames, find_problems
 from knft.configuration.conversion import FlagOnlySettings, effective_document, find_warnings, make_settings
@@ -51,7 +51,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
         node_name = _node_name(given, document, name, hostname)
         beside = FlagOnlySettings(
             node_name=node_name,
-            node_ips=parse_addresses("--node-ip", given.get("--node-ip", ())),
+            node_ips=parse_one_address_per_family("--node-ip", given.get("--node-ip", ())),
             service_cidrs=parse_networks("--service-cidr", given.get("--service-cidr", ())),
             server=_api_server_address(given),
         )

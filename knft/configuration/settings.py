@@ -28,7 +28,7 @@ class LoggingSettings(Struct, frozen=True):
 
 
 class ConntrackSettings(Struct, frozen=True):
-    """Sysctls of conntrack (docs/behaviour/conntrack.md#sysctls). Timeouts are in seconds; 0 keeps a value."""
+    """Sysctls of conntrack (docs/behaviour/conntrack.md#sysctls). Timeouts are in seconds, 0 for unchanged."""
 
     max_per_core: int = 32768
     minimum: int = 131072

@@ -52,8 +52,8 @@ PROCESS_OPTIONS = (
            "exit", applies_with_file=True, metavar="FILE"),
     Option("", ("--cleanup",), BOOL, SUPPORTED, "remove knft's tables and what kube-proxy left in any mode, and exit",
            applies_with_file=True),
-    Option("", ("--init-only",), BOOL, SUPPORTED, "do only what needs more privileges than CAP_NET_ADMIN (set "
-           "conntrack's sysctls), and exit", applies_with_file=True),
+    Option("", ("--init-only",), BOOL, SUPPORTED, "set the conntrack sysctls, which need more privileges than "
+           "CAP_NET_ADMIN, and exit", applies_with_file=True),
     Option("", ("--version",), Kind.VERSION, SUPPORTED, "print knft's version and exit", applies_with_file=True),
     Option("", ("--master",), STRING, SUPPORTED, "address of the API server; overrides the kubeconfig",
            applies_with_file=True, metavar="URL"),
@@ -67,8 +67,8 @@ CLIENT_OPTIONS = (
            silent_values=("application/json",), non_zero_default="application/vnd.kubernetes.protobuf"),
     Option("clientConnection.qps", ("--kube-api-qps",), FLOAT, SUPPORTED, "requests per second to the API server; a "
            "negative number means no limit", non_zero_default=5.0),
-    Option("clientConnection.burst", ("--kube-api-burst",), INTEGER, SUPPORTED, "requests allowed at once above that "
-           "rate", non_zero_default=10),
+    Option("clientConnection.burst", ("--kube-api-burst",), INTEGER, SUPPORTED, "maximum burst of requests to the "
+           "API server", non_zero_default=10),
     Option("configSyncPeriod", ("--config-sync-period",), DURATION, IGNORED, "knft watches objects and has no periodic "
            "resync", non_zero_default="15m0s"),
 )  # fmt: skip
@@ -82,30 +82,31 @@ NODE_OPTIONS = (
     Option("oomScoreAdj", ("--oom-score-adj",), INTEGER, SUPPORTED, "OOM score adjustment of the process, -1000 to "
            "1000", is_zero_valid=True, non_zero_default=-999),
     Option("conntrack.maxPerCore", ("--conntrack-max-per-core",), INTEGER, SUPPORTED, "maximum number of conntrack "
-           "entries per CPU core; 0 keeps the limit", is_zero_valid=True, non_zero_default=32768),
-    Option("conntrack.min", ("--conntrack-min",), INTEGER, SUPPORTED, "minimum for the maximum number of conntrack "
-           "entries", is_zero_valid=True, non_zero_default=131072),
+           "entries per CPU core; 0 leaves the limit unchanged", is_zero_valid=True, non_zero_default=32768),
+    Option("conntrack.min", ("--conntrack-min",), INTEGER, SUPPORTED, "maximum number of conntrack entries, if "
+           "--conntrack-max-per-core gives less", is_zero_valid=True, non_zero_default=131072),
     Option("conntrack.tcpEstablishedTimeout", ("--conntrack-tcp-timeout-established",), DURATION, SUPPORTED,
-           "conntrack timeout of idle TCP connections; 0 keeps it", is_zero_valid=True, non_zero_default="24h0m0s"),
+           "conntrack timeout of idle TCP connections; 0 leaves it unchanged", is_zero_valid=True,
+           non_zero_default="24h0m0s"),
     Option("conntrack.tcpCloseWaitTimeout", ("--conntrack-tcp-timeout-close-wait",), DURATION, SUPPORTED,
-           "conntrack timeout of TCP connections in state CLOSE_WAIT; 0 keeps it", is_zero_valid=True,
+           "conntrack timeout of TCP connections in state CLOSE_WAIT; 0 leaves it unchanged", is_zero_valid=True,
            non_zero_default="1h0m0s"),
     Option("conntrack.tcpBeLiberal", ("--conntrack-tcp-be-liberal",), BOOL, SUPPORTED, "conntrack accepts packets "
            "outside the TCP window as valid"),
     Option("conntrack.udpTimeout", ("--conntrack-udp-timeout",), DURATION, SUPPORTED, "conntrack timeout of UDP flows "
-           "without a reply; 0 keeps it"),
+           "without a reply; 0 leaves it unchanged"),
     Option("conntrack.udpStreamTimeout", ("--conntrack-udp-timeout-stream",), DURATION, SUPPORTED, "conntrack timeout "
-           "of UDP flows with replies; 0 keeps it"),
+           "of UDP flows with replies; 0 leaves it unchanged"),
 )  # fmt: skip
 
 POD_OPTIONS = (
-    Option("detectLocalMode", ("--detect-local-mode",), STRING, SUPPORTED, "how to recognise traffic of pods: "
+    Option("detectLocalMode", ("--detect-local-mode",), STRING, SUPPORTED, "how to detect traffic from local pods: "
            "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix", metavar="MODE",
            non_zero_default="ClusterCIDR"),
-    Option("detectLocal.bridgeInterface", ("--pod-bridge-interface",), STRING, SUPPORTED, "bridge of the pods, for "
-           "mode BridgeInterface", metavar="NAME"),
-    Option("detectLocal.interfaceNamePrefix", ("--pod-interface-name-prefix",), STRING, SUPPORTED, "prefix of the "
-           "pods' interface names, for mode InterfaceNamePrefix", metavar="PREFIX"),
+    Option("detectLocal.bridgeInterface", ("--pod-bridge-interface",), STRING, SUPPORTED, "bridge of the local "
+           "pods, for mode BridgeInterface", metavar="NAME"),
+    Option("detectLocal.interfaceNamePrefix", ("--pod-interface-name-prefix",), STRING, SUPPORTED, "prefix of "
+           "the local pods' interface names, for mode InterfaceNamePrefix", metavar="PREFIX"),
     Option("clusterCIDR", ("--cluster-cidr",), STRING, SUPPORTED, "ranges of pod addresses; traffic to cluster IPs "
            "from elsewhere is masqueraded", metavar="CIDR"),
     Option("nodePortAddresses", ("--nodeport-addresses",), LIST, SUPPORTED, "local addresses that accept NodePorts: "
@@ -113,8 +114,8 @@ POD_OPTIONS = (
 )  # fmt: skip
 
 RULE_OPTIONS = (
-    Option("mode", ("--proxy-mode",), STRING, SUPPORTED, "knft always uses nftables; iptables and ipvs give a warning "
-           "and select the section that applies (default: iptables); kernelspace is rejected", metavar="MODE"),
+    Option("mode", ("--proxy-mode",), STRING, SUPPORTED, "mode whose settings apply: nftables, iptables (default) or "
+           "ipvs; knft always uses nftables and warns if another mode is set; kernelspace is rejected", metavar="MODE"),
     Option("iptables.masqueradeBit", ("--iptables-masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that "
            "requests masquerading; not in mode nftables", is_zero_valid=True, modes=IPTABLES_OR_IPVS,
            value_range=(0, 31), non_zero_default=14),
@@ -137,27 +138,30 @@ RULE_OPTIONS = (
     Option("ipvs.tcpTimeout", ("--ipvs-tcp-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
     Option("ipvs.tcpFinTimeout", ("--ipvs-tcpfin-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
     Option("ipvs.udpTimeout", ("--ipvs-udp-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
-    Option("nftables.masqueradeBit", (), INTEGER, SUPPORTED, "in mode nftables", is_zero_valid=True, modes=NFTABLES,
+    Option("nftables.masqueradeBit", (), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, in "
+           "mode nftables", is_zero_valid=True, modes=NFTABLES,
            non_zero_default=14),
-    Option("nftables.masqueradeAll", (), BOOL, SUPPORTED, "in mode nftables", modes=NFTABLES),
-    Option("nftables.syncPeriod", (), DURATION, SUPPORTED, "in mode nftables", modes=NFTABLES, non_zero_default="30s"),
-    Option("nftables.minSyncPeriod", (), DURATION, SUPPORTED, "in mode nftables", modes=NFTABLES,
-           non_zero_default="1s"),
+    Option("nftables.masqueradeAll", (), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs, in mode nftables",
+           modes=NFTABLES),
+    Option("nftables.syncPeriod", (), DURATION, SUPPORTED, "interval before a failed sync is retried, in mode nftables",
+           modes=NFTABLES, non_zero_default="30s"),
+    Option("nftables.minSyncPeriod", (), DURATION, SUPPORTED, "minimum interval between two syncs, in mode nftables",
+           modes=NFTABLES, non_zero_default="1s"),
     Option("portRange", ("--proxy-port-range",), STRING, IGNORED, "knft opens no ports for Services"),
 )  # fmt: skip
 
 SERVER_OPTIONS = (
     Option("healthzBindAddress", ("--healthz-bind-address",), STRING, SUPPORTED, "address that serves /healthz and "
-           "/livez; an empty flag disables them", metavar="IP:PORT", non_zero_default="0.0.0.0:10256"),
+           "/livez; an empty flag disables both", metavar="IP:PORT", non_zero_default="0.0.0.0:10256"),
     Option("metricsBindAddress", ("--metrics-bind-address",), STRING, SUPPORTED, "address that serves /metrics, "
-           "/configz and the like; an empty flag disables them", metavar="IP:PORT",
+           "/configz and other diagnostics; an empty flag disables them", metavar="IP:PORT",
            non_zero_default="127.0.0.1:10249"),
     Option("", ("--healthz-port",), INTEGER, SUPPORTED, "deprecated: port of --healthz-bind-address if that has none; "
            "0 disables it", value_range=(0, 65535), non_zero_default=10256),
     Option("", ("--metrics-port",), INTEGER, SUPPORTED, "deprecated: port of --metrics-bind-address if that has none; "
            "0 disables it", value_range=(0, 65535), non_zero_default=10249),
-    Option("bindAddressHardFail", ("--bind-address-hard-fail",), BOOL, SUPPORTED, "exit if one of these addresses "
-           "cannot be bound, instead of retrying"),
+    Option("bindAddressHardFail", ("--bind-address-hard-fail",), BOOL, SUPPORTED, "exit if the address for health "
+           "or metrics cannot be bound, instead of retrying"),
     Option("enableProfiling", ("--profiling",), BOOL, SUPPORTED, "serve /debug/stacks, the stacks of all threads, at "
            "the metrics address; there is no /debug/pprof, which needs Go"),
     Option("showHiddenMetricsForVersion", ("--show-hidden-metrics-for-version",), STRING, IGNORED, "knft hides no "
@@ -169,9 +173,9 @@ SERVER_OPTIONS = (
 LOGGING_OPTIONS = (
     Option("logging.format", ("--logging-format",), STRING, SUPPORTED, "log format, text or json",
            applies_with_file=True, metavar="FORMAT", non_zero_default="text"),
-    Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: first syncs and problems; 2: every "
-           "sync with its duration; 4: requests to the API server, and programming latencies", applies_with_file=True,
-           metavar="LEVEL", value_range=(0, INT32_RANGE[1])),
+    Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: first syncs, warnings and errors; 2: "
+           "every sync with its duration; 4: requests to the API server, and programming latencies",
+           applies_with_file=True, metavar="LEVEL", value_range=(0, INT32_RANGE[1])),
     Option("logging.vmodule", ("--vmodule",), VMODULE, IGNORED, "knft has no Go files; -v applies to all modules",
            applies_with_file=True),
     Option("logging.flushFrequency", ("--log-flush-frequency",), DURATION, IGNORED, _UNBUFFERED,
