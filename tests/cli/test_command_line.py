@@ -1,4 +1,4 @@
-"""The command line as a stranger meets it: help, versions, and every wrong word answered in one line."""
+"""The command line: help, version, one-line errors with exit status 2, and missing privileges or kernel features."""
 
 import os
 import shutil
@@ -19,11 +19,11 @@ NODE = ("--node", "node-1")
 
 
 def knft(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run knft without any privilege being needed."""
+    """Run knft; the command needs no privilege."""
     return subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_help_explains_each_command_in_a_line() -> None:
+def test_help_describes_each_command_in_one_line() -> None:
     done = knft("--help")
     assert done.returncode == 0
     for command in ("cleanup", "render", "run", "version"):
@@ -31,8 +31,8 @@ def test_help_explains_each_command_in_a_line() -> None:
         assert line.endswith(".")
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """That is why it is quick; the time itself is not asserted."""
+def test_help_does_not_import_heavy_modules() -> None:
+    """These imports would make it slow; the time itself is not asserted."""
     heavy = {"msgspec", "yaml", "nftables", "pyroute2", "watchfiles", "jsonschema", "asyncio"}
     code = f"import sys, knft.cli.main; sys.exit(', '.join({heavy!r} & set(sys.modules)) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -47,18 +47,18 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_render_help_describes_kube_proxys_modes() -> None:
-    words = "For iptables and ipvs the default is all, and localhost is valid too."
-    says = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}
-    assert {command: words in text for command, text in says.items()} == {"run": False, "render": True}
-    assert "Endpoints are selected as in the newest version" in says["render"]
+    sentence = "For iptables and ipvs the default is all, and localhost is valid too."
+    help_texts = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}
+    assert {command: sentence in text for command, text in help_texts.items()} == {"run": False, "render": True}
+    assert "Endpoints are selected as in the newest version" in help_texts["render"]
 
 
-def test_version() -> None:
+def test_version_command_prints_the_version() -> None:
     assert knft("version").stdout == f"knft {__version__}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["render", "-f", "-"], "Missing option '--node'"),
         (["render", *NODE], "Missing option '-f'"),
@@ -83,11 +83,11 @@ def test_version() -> None:
         (["frobnicate"], "No such command 'frobnicate'"),
     ],
 )
-def test_invalid_argument_exits_with_status_2(arguments: list[str], words: str) -> None:
-    """What is wrong, and where; nothing on standard output, and no traceback."""
+def test_invalid_argument_exits_with_status_2(arguments: list[str], message: str) -> None:
+    """The error says what is wrong and where; standard output stays empty, and there is no traceback."""
     done = subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -96,7 +96,7 @@ def test_invalid_argument_exits_with_status_2(arguments: list[str], words: str) 
     "command", [["cleanup"], ["cleanup", "--kube-proxy", "all"], ["run", "--once", "--manifests", ".", *NODE]]
 )
 def test_missing_capability_is_an_error(command: list[str]) -> None:
-    """Without CAP_NET_ADMIN: one line that says what to do, status 2."""
+    """Without CAP_NET_ADMIN the exit status is 2, and one line says what to do."""
     capsh = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]
     done = subprocess.run([*capsh, *KNFT, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -105,7 +105,7 @@ def test_missing_capability_is_an_error(command: list[str]) -> None:
 
 @pytest.mark.kernel
 def test_missing_library_is_an_error(tmp_path: Path) -> None:
-    """libnftables is hidden from the process, in a mount namespace of its own."""
+    """A mount namespace hides libnftables from the process."""
     library = next(Path(line.split()[-1]) for line in _loaded_libraries() if "libnftables.so" in line)
     empty = tmp_path / "empty"
     empty.touch()
@@ -130,30 +130,30 @@ def test_unwritable_output_is_an_error() -> None:
     assert (done.returncode, done.stderr) == (1, "knft: cannot write the output: No space left on device\n")
 
 
-class _KernelWithout:
-    """A kernel that refuses one word, which this machine's cannot be made to do."""
+class _KernelWithoutFeature:
+    """A kernel that refuses commands with one keyword; the real kernel cannot be made to do that."""
 
-    def __init__(self, word: str) -> None:
-        self._word = word
+    def __init__(self, keyword: str) -> None:
+        self._keyword = keyword
 
     def run(self, commands: str) -> str:
-        if self._word in commands:
+        if self._keyword in commands:
             msg = "libnftables: Error: Could not process rule: No such file or directory"
             raise KernelError(msg, msg)
         return ""
 
 
 @pytest.mark.parametrize("feature", ["numgen", "fib", "reject"])
-def test_a_missing_kernel_feature_is_said(feature: str) -> None:
-    """Which one, and the option that has it."""
+def test_missing_kernel_feature_error_names_the_feature(feature: str) -> None:
+    """It also names the kernel option of the feature."""
     with pytest.raises(
         UnsupportedError, match=rf"does not support {feature}: use a kernel with CONFIG_NFT_{feature.upper()}"
     ):
-        probe(_KernelWithout(feature))
+        probe(_KernelWithoutFeature(feature))
 
 
 @pytest.mark.kernel
-def test_the_probe_leaves_nothing_behind() -> None:
+def test_probe_leaves_no_tables() -> None:
     namespace = Namespace.create("probe")
     namespace.run([*KNFT, "cleanup"])
     assert namespace.run(["nft", "list", "ruleset"]).stdout == ""
@@ -161,8 +161,8 @@ def test_the_probe_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.kernel
-def test_one_sync_that_fails_is_status_1(tmp_path: Path) -> None:
-    """A table of knft's name belongs to another process, and the kernel refuses to touch it; IPv6 is in force."""
+def test_failed_sync_with_once_exits_with_status_1(tmp_path: Path) -> None:
+    """Another process owns the table ip knft, so the kernel refuses changes; the IPv6 table is written."""
     namespace = Namespace.create("owned")
     library_in(namespace).run("table ip knft { flags owner; }")
     (tmp_path / "service.yaml").write_text("")
@@ -175,8 +175,8 @@ def test_one_sync_that_fails_is_status_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.kernel
-def test_cleanup_removes_what_knft_made_and_nothing_else() -> None:
-    """A foreign table, a foreign family's table of knft's name, and iptables' rules stay."""
+def test_cleanup_removes_only_knfts_tables() -> None:
+    """Tables of other programs stay, also one with knft's name in another family."""
     namespace = Namespace.create("cleanup")
     foreign = "table inet knft {\n}\ntable ip kube-proxy {\n\tset s {\n\t\ttype ipv4_addr\n\t}\n}\n"
     namespace.run(["nft", "-f", "-"], stdin=foreign)
@@ -185,15 +185,15 @@ def test_cleanup_removes_what_knft_made_and_nothing_else() -> None:
     namespace.run([*KNFT, "run", "--once", "--manifests", str(examples), *NODE])
     assert before != namespace.run(["nft", "list", "ruleset"]).stdout
 
-    said = namespace.run([*KNFT, "cleanup"]).stdout
-    assert said == "table ip knft: removed\ntable ip6 knft: removed\n"
+    first = namespace.run([*KNFT, "cleanup"]).stdout
+    assert first == "table ip knft: removed\ntable ip6 knft: removed\n"
     assert before == namespace.run(["nft", "list", "ruleset"]).stdout
-    again = namespace.run([*KNFT, "cleanup"]).stdout
-    assert again == "table ip knft: not found\ntable ip6 knft: not found\n"
+    second = namespace.run([*KNFT, "cleanup"]).stdout
+    assert second == "table ip knft: not found\ntable ip6 knft: not found\n"
     namespace.close()
 
 
-def test_the_console_script_is_installed() -> None:
+def test_console_script_is_installed() -> None:
     script = shutil.which("knft", path=str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
     assert script is not None
     done = subprocess.run([script, "version"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What is logged: as text or JSON, from which verbosity on, and never a credential."""
+"""The log: its text and JSON formats, its verbosity, and that credentials are never written."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6IkEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl-_x"  # noqa: S105 - nobody's
+TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6IkEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl-_x"  # noqa: S105 - not a real token
 
 CODE = """
 import logging, threading, warnings
@@ -19,18 +19,18 @@ log = logging.getLogger("knft")
 """
 
 
-def _logged(statements: str, form: str = "text", verbosity: int = 0) -> list[str]:
+def _log_lines(statements: str, form: str = "text", verbosity: int = 0) -> list[str]:
     code = CODE.format(format=form, verbosity=verbosity, statements=statements)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == ""
     return done.stderr.splitlines()
 
 
-def _objects(statements: str, verbosity: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _logged(statements, "json", verbosity)]
+def _log_objects(statements: str, verbosity: int = 0) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _log_lines(statements, "json", verbosity)]
 
 
-LEVELS = (
+LOG_STATEMENTS = (
     "log.debug('sync')\nlog.info('first')\nlog.warning('odd')\nlog.error('bad')\n"
     "logging.getLogger('urllib3.connectionpool').debug('GET /api/v1/services 200')\n"
     "logging.getLogger('knft.latency').debug('after 1 s')\n"
@@ -38,7 +38,7 @@ LEVELS = (
 )
 
 
-EVERYTHING = [
+ALL_LINES = [
     "DEBUG sync",
     "INFO first",
     "WARNING odd",
@@ -49,23 +49,23 @@ EVERYTHING = [
 
 
 @pytest.mark.parametrize(
-    ("verbosity", "words"),
+    ("verbosity", "expected"),
     [
         (0, ["INFO first", "WARNING odd", "ERROR bad"]),
         (1, ["INFO first", "WARNING odd", "ERROR bad"]),
         (2, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad"]),
-        (4, EVERYTHING),
-        (9, EVERYTHING),
+        (4, ALL_LINES),
+        (9, ALL_LINES),
     ],
 )
-def test_levels(verbosity: int, words: list[str]) -> None:
-    """Syncs from 2, requests and latencies from 4; bodies never."""
-    assert [line.split(" ", 2)[2] for line in _logged(LEVELS, verbosity=verbosity)] == words
+def test_verbosity_selects_log_lines(verbosity: int, expected: list[str]) -> None:
+    """Syncs need verbosity 2, requests and latencies 4; response bodies are never logged."""
+    assert [line.split(" ", 2)[2] for line in _log_lines(LOG_STATEMENTS, verbosity=verbosity)] == expected
 
 
-def test_an_object_a_line() -> None:
-    """As Kubernetes' components write them: errors have no v, and times are in milliseconds."""
-    found = _objects(LEVELS, verbosity=2)
+def test_json_format_writes_one_object_per_line() -> None:
+    """The format is that of Kubernetes' components: errors have no v, and times are in milliseconds."""
+    found = _log_objects(LOG_STATEMENTS, verbosity=2)
     assert [(each["msg"], each["severity"], each.get("v")) for each in found] == [
         ("sync", "debug", 4),
         ("first", "info", 0),
@@ -76,17 +76,17 @@ def test_an_object_a_line() -> None:
     assert all(1.5e12 < each["ts"] < 1e13 for each in found)
 
 
-def test_a_traceback_is_part_of_its_object() -> None:
-    (found,) = _objects("try:\n    1 / 0\nexcept ZeroDivisionError:\n    log.exception('no\\nsync of %s', 'IPv4')")
+def test_json_object_contains_the_traceback() -> None:
+    (found,) = _log_objects("try:\n    1 / 0\nexcept ZeroDivisionError:\n    log.exception('no\\nsync of %s', 'IPv4')")
     assert found["msg"] == "no\nsync of IPv4"
     assert found["err"].startswith("Traceback (most recent call last):\n")
     assert found["err"].endswith("\nZeroDivisionError: division by zero")
 
 
-def test_what_nobody_catches_is_an_object_too() -> None:
-    ended = "raise ValueError('main')"
+def test_uncaught_exceptions_are_json_objects() -> None:
+    statement = "raise ValueError('main')"
     thread = "thread = threading.Thread(target=lambda: 1 / 0, name='others')\nthread.start()\nthread.join()\n"
-    first, second = _objects(thread + ended)
+    first, second = _log_objects(thread + statement)
     assert first["msg"] == "unexpected error in thread others; please report this"
     assert first["err"].endswith("ZeroDivisionError: division by zero")
     assert second["msg"] == "unexpected error; please report this"
@@ -95,9 +95,9 @@ def test_what_nobody_catches_is_an_object_too() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_warnings_of_libraries_are_logged(form: str) -> None:
-    (said,) = _logged("warnings.warn('old', DeprecationWarning, stacklevel=1)", form)[:1]
-    assert "DeprecationWarning: old" in said
-    assert ("WARNING" if form == "text" else '"severity": "warning"') in said
+    (line,) = _log_lines("warnings.warn('old', DeprecationWarning, stacklevel=1)", form)[:1]
+    assert "DeprecationWarning: old" in line
+    assert ("WARNING" if form == "text" else '"severity": "warning"') in line
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -117,12 +117,12 @@ def test_warnings_of_libraries_are_logged(form: str) -> None:
     ],
 )
 def test_credentials_are_never_logged(statement: str, form: str) -> None:
-    said = "\n".join(_logged(statement, form))
-    assert "[hidden]" in said
-    assert "eyJ" not in said
-    assert "0123456789abcdef" not in said
+    log = "\n".join(_log_lines(statement, form))
+    assert "[hidden]" in log
+    assert "eyJ" not in log
+    assert "0123456789abcdef" not in log
 
 
-def test_other_words_are_left_as_they_are() -> None:
-    words = "default/web:http of eyJ.x and a bearer of news; authorization by node, 10.96.0.10:53"
-    assert _logged(f"log.warning({words!r})")[0].endswith(f"WARNING {words}")
+def test_text_without_credentials_is_unchanged() -> None:
+    text = "default/web:http of eyJ.x and a bearer of news; authorization by node, 10.96.0.10:53"
+    assert _log_lines(f"log.warning({text!r})")[0].endswith(f"WARNING {text}")

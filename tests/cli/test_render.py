@@ -1,4 +1,4 @@
-"""``knft render``: the same objects give the same ruleset, in a form that loads; it touches and reads nothing."""
+"""``knft render``: its output is deterministic and loadable, and it does not read or change the machine."""
 
 import json
 import os
@@ -23,25 +23,25 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
 
 
-def render(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``knft render`` as a user does."""
+def run_render(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``knft render``."""
     return subprocess.run([*KNFT, "render", *arguments], capture_output=True, text=True, check=False, input=stdin)
 
 
-def rendered(*arguments: str, stdin: str | None = None) -> str:
-    """Return what a render that succeeds prints."""
-    done = render(*arguments, stdin=stdin)
+def rendered_output(*arguments: str, stdin: str | None = None) -> str:
+    """Return the output of ``knft render``, which must succeed."""
+    done = run_render(*arguments, stdin=stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.kernel
-def test_text_loads_as_it_is_and_the_daemon_finds_nothing_to_add() -> None:
-    """``knft render | nft -f -`` makes exactly the table that a first sync makes, but for unused pools."""
+def test_first_sync_changes_nothing_if_rendered_text_is_loaded() -> None:
+    """``knft render | nft -f -`` makes the table of a first sync, without unused pools."""
     namespace = Namespace.create("render")
-    text = rendered("-f", str(EXAMPLES), *FLAGS)
+    text = rendered_output("-f", str(EXAMPLES), *FLAGS)
     if CAN_OWN_TABLES:
-        # Left behind by its maker, it is taken over; a table that never had an owner would be replaced.
+        # knft adopts a persistent table whose owner has exited; it would replace a table that never had an owner.
         text = text.replace(" knft {\n", " knft {\n\tflags owner,persist\n")
     namespace.run(["nft", "-f", "-"], stdin=text)
     done = namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
@@ -50,16 +50,16 @@ def test_text_loads_as_it_is_and_the_daemon_finds_nothing_to_add() -> None:
 
 
 def _lines(listing: str) -> list[str]:
-    """Return what a listing says, but for whose the table was."""
+    """Return the lines of a listing, without blank lines and the flag that shows an earlier owner."""
     return [line for line in listing.splitlines() if line and line != "\tflags persist"]
 
 
 @pytest.mark.kernel
-def test_declarations_and_json_make_the_same_table() -> None:
-    """What ``--declarations`` and ``-o json`` print is what a first sync does."""
+def test_declarations_and_json_make_the_table_of_a_first_sync() -> None:
+    """The output of ``--declarations`` and then ``-o json`` is loaded."""
     namespace = Namespace.create("render")
-    namespace.run(["nft", "-f", "-"], stdin=rendered("-f", str(EXAMPLES), *FLAGS, "--declarations"))
-    for line in rendered("-f", str(EXAMPLES), *FLAGS, "-o", "json").splitlines():
+    namespace.run(["nft", "-f", "-"], stdin=rendered_output("-f", str(EXAMPLES), *FLAGS, "--declarations"))
+    for line in rendered_output("-f", str(EXAMPLES), *FLAGS, "-o", "json").splitlines():
         namespace.run(["nft", "-j", "-f", "-"], stdin=line)
     loaded = namespace.run(["nft", "list", "ruleset"]).stdout
     namespace.run([*KNFT, "cleanup"])
@@ -68,8 +68,8 @@ def test_declarations_and_json_make_the_same_table() -> None:
     namespace.close()
 
 
-def test_the_same_objects_give_the_same_bytes_in_every_process() -> None:
-    """Whatever order that process's sets have."""
+def test_output_does_not_depend_on_the_hash_seed() -> None:
+    """Each process iterates over its sets in another order."""
     outputs = {
         subprocess.run(
             [*KNFT, "render", "-f", str(EXAMPLES), *FLAGS, "-o", "json"],
@@ -82,37 +82,37 @@ def test_the_same_objects_give_the_same_bytes_in_every_process() -> None:
     assert len(outputs) == 1
 
 
-def test_people_are_not_shown_pools_that_nothing_reaches() -> None:
-    text = rendered("-f", str(EXAMPLES), *FLAGS)
+def test_text_output_omits_unused_pools() -> None:
+    text = rendered_output("-f", str(EXAMPLES), *FLAGS)
     assert text.count("chain pool-tcp-") == 2 * 2
     assert "chain pool-tcp-3 {" in text
     assert '10.96.0.10 . tcp . 80 comment "shop/frontend:http" : goto pool-tcp-3' in text
 
 
-def test_one_family_alone() -> None:
-    text = rendered("-f", str(EXAMPLES), *FLAGS, "--family", "ipv6")
+def test_family_flag_prints_only_that_family() -> None:
+    text = rendered_output("-f", str(EXAMPLES), *FLAGS, "--family", "ipv6")
     assert text.startswith("table ip6 knft {")
     assert "table ip knft" not in text
 
 
-def test_standard_input_and_lists_are_read() -> None:
-    """A file of documents, and the ``List`` that kubectl prints, are the same."""
+def test_standard_input_accepts_lists_in_yaml_and_json() -> None:
+    """A ``List``, as kubectl prints it, gives the same output as separate documents."""
     documents = [item for path in sorted(EXAMPLES.glob("*.yaml")) for item in yaml.safe_load_all(path.read_text())]
     as_list = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": documents})
     as_json = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
-    expected = rendered("-f", str(EXAMPLES), *FLAGS)
-    assert expected == rendered("-f", "-", *FLAGS, stdin=as_list)
-    assert expected == rendered("-f", "-", *FLAGS, stdin=as_json)
+    expected = rendered_output("-f", str(EXAMPLES), *FLAGS)
+    assert expected == rendered_output("-f", "-", *FLAGS, stdin=as_list)
+    assert expected == rendered_output("-f", "-", *FLAGS, stdin=as_json)
 
 
-def test_addresses_come_from_the_flag_where_there_is_no_node() -> None:
-    text = rendered("-f", str(EXAMPLES / "shop.yaml"), *FLAGS, "--node-ip", "198.51.100.7,2001:db8::7")
+def test_node_ip_flag_sets_addresses_if_there_is_no_node_object() -> None:
+    text = rendered_output("-f", str(EXAMPLES / "shop.yaml"), *FLAGS, "--node-ip", "198.51.100.7,2001:db8::7")
     assert "198.51.100.7" in text
     assert "2001:db8::7" in text
 
 
-def test_nothing_of_the_machine_is_read() -> None:
-    """Neither libnftables nor netlink is even loaded."""
+def test_render_does_not_load_kernel_libraries() -> None:
+    """It imports neither libnftables nor netlink."""
     code = (
         "import sys; sys.argv = ['knft', 'render', '-f', sys.argv[1], '--node', 'node-1']\n"
         "from knft.cli.main import cli\n"
@@ -124,9 +124,9 @@ def test_nothing_of_the_machine_is_read() -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 14, 31])
-def test_every_transaction_has_only_forms_that_the_schema_knows(bit: int) -> None:
+def test_every_transaction_matches_the_schema(bit: int) -> None:
     for flags in ([], ["--masquerade-all"], ["--nodeport-addresses", "all"]):
-        text = rendered("-f", str(EXAMPLES), *FLAGS, "-o", "json", "--masquerade-bit", str(bit), *flags)
+        text = rendered_output("-f", str(EXAMPLES), *FLAGS, "-o", "json", "--masquerade-bit", str(bit), *flags)
         for line in text.splitlines():
             check_schema(line.encode())
 
@@ -145,18 +145,18 @@ CLUSTER = st.tuples(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(objects=CLUSTER, chance=st.randoms(use_true_random=False))
-def test_the_same_objects_in_any_order_and_any_files_give_the_same_ruleset(
-    tmp_path_factory: pytest.TempPathFactory, objects: list[dict[str, Any]], chance: random.Random
+@given(objects=CLUSTER, rng=st.randoms(use_true_random=False))
+def test_ruleset_does_not_depend_on_order_or_files_of_objects(
+    tmp_path_factory: pytest.TempPathFactory, objects: list[dict[str, Any]], rng: random.Random
 ) -> None:
-    """Split over files, shuffled, and written twice, as JSON or YAML."""
+    """The objects are shuffled, some are written twice, and they are split over files of JSON and YAML."""
     whole, split = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("split")
     (whole / "all.yaml").write_text(yaml.safe_dump_all(objects))
-    shuffled = [*objects, *chance.sample(objects, k=len(objects) // 2)]
-    chance.shuffle(shuffled)
+    shuffled = [*objects, *rng.sample(objects, k=len(objects) // 2)]
+    rng.shuffle(shuffled)
     for item in shuffled:
-        with (split / f"{chance.randint(1, 3)}.yaml").open("a") as file:
-            file.write(f"---\n{json.dumps(item) + chr(10) if chance.random() < 0.5 else yaml.safe_dump(item)}")
+        with (split / f"{rng.randint(1, 3)}.yaml").open("a") as file:
+            file.write(f"---\n{json.dumps(item) + chr(10) if rng.random() < 0.5 else yaml.safe_dump(item)}")
 
     assert _render_in_process(whole, "text") == _render_in_process(split, "text")
     assert _render_in_process(whole, "json") == _render_in_process(split, "json")

@@ -1,1 +1,1 @@
-"""What is in force on a machine, compared and traced: in network namespaces, with the real programs."""
+"""``knft diff --live`` and ``knft trace`` on the rules of a machine: network namespaces with the real programs."""

@@ -1,4 +1,4 @@
-"""A node in a namespace of its own, with kube-proxy's rules for the examples."""
+"""Fixtures: a node in its own network namespace, without rules or with kube-proxy's rules for the examples."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.support.lab.namespace import Namespace
 
 @pytest.fixture
 def node() -> Iterator[Namespace]:
-    """The node of the examples, without rules."""
+    """Return the examples' node with its addresses and no rules."""
     namespace = Namespace.create("live")
     namespace.run(["ip", "link", "set", "lo", "up"])
     for address in ADDRESSES:
@@ -20,7 +20,7 @@ def node() -> Iterator[Namespace]:
 
 
 @pytest.fixture
-def served(node: Namespace) -> Namespace:
-    """The same with the rules of kube-proxy's iptables mode, in iptables-nft."""
+def kube_proxy_node(node: Namespace) -> Namespace:
+    """Return the node with the rules of kube-proxy's iptables mode, loaded by iptables-nft."""
     load_iptables(node)
     return node

@@ -1,4 +1,4 @@
-"""The examples' cluster as kube-proxy serves it, and commands about it."""
+"""Loads kube-proxy's rules for the cluster in examples/, and commands that compare them."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ DIFF = (*KNFT, "diff", "--live", "-f", str(EXAMPLES), *NODE)
 
 
 def load_iptables(node: Namespace, programs: Path | None = None) -> None:
-    """Put the rules in force, with the programs of a folder, if one is given."""
+    """Load the rules of kube-proxy's iptables mode, with the iptables programs of a folder if one is given."""
     path = os.environ["PATH"] if programs is None else f"{programs}:{os.environ['PATH']}"
     for family in ("ipv4", "ipv6"):
         command = [*KNFT, "render", "-f", str(EXAMPLES), *NODE, *LOCAL, "--backend", "iptables", "--no-nfacct"]
@@ -24,17 +24,17 @@ def load_iptables(node: Namespace, programs: Path | None = None) -> None:
 
 
 def legacy_programs(folder: Path) -> Path:
-    """Make a folder in which the plain names are those of iptables-legacy."""
+    """Fill a folder with links so that ``iptables`` and ``ip6tables`` run the legacy programs; return it."""
     for family in ("iptables", "ip6tables"):
-        for end in ("", "-restore", "-save"):
-            program = shutil.which(f"{family}-legacy{end}")
+        for suffix in ("", "-restore", "-save"):
+            program = shutil.which(f"{family}-legacy{suffix}")
             assert program is not None
-            (folder / f"{family}{end}").symlink_to(os.path.realpath(program))
+            (folder / f"{family}{suffix}").symlink_to(os.path.realpath(program))
     return folder
 
 
-def in_force(node: Namespace) -> str:
-    """Return everything that a comparison could have changed, without counters and dates."""
+def machine_state(node: Namespace) -> str:
+    """Return all rules and addresses of the machine, without counters and dates."""
     programs = ("iptables-nft-save", "ip6tables-nft-save", "iptables-legacy-save", "ip6tables-legacy-save")
     texts = [node.run([program]).stdout for program in programs]
     texts += [node.run(["nft", "list", "ruleset"]).stdout, node.run(["ip", "address"]).stdout]

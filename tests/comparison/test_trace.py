@@ -1,4 +1,4 @@
-"""``knft trace`` on what is in force on a node, and on what the tools print there."""
+"""``knft trace`` on the rules of a node, and on captures of them."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.comparison.examples import EXAMPLES, NODE, in_force
+from tests.comparison.examples import EXAMPLES, NODE, machine_state
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
 
@@ -22,9 +22,9 @@ def _trace(node: Namespace, source: str, to: str, *flags: str) -> dict[str, Any]
     return found
 
 
-def _seen(found: dict[str, Any]) -> set[tuple[str, str, str]]:
-    (way,) = found["ways"]
-    return {(end["endpoint"], end["source"], end["why"]) for end in way["ends"]}
+def _endings(found: dict[str, Any]) -> set[tuple[str, str, str]]:
+    (path,) = found["ways"]
+    return {(end["endpoint"], end["source"], end["why"]) for end in path["ends"]}
 
 
 NODE_PORT = {
@@ -33,32 +33,32 @@ NODE_PORT = {
 }
 
 
-def test_knfts_tables_and_captures_of_them_say_the_same(node: Namespace, tmp_path: Path) -> None:
-    """The node's addresses are known from its interfaces; for a capture somebody has to say them."""
+def test_live_tables_and_their_captures_give_the_same_trace(node: Namespace, tmp_path: Path) -> None:
+    """A live trace reads the node's addresses from its interfaces; a captured one needs --node-ip."""
     knft(node, "run", "--once", "--manifests", str(EXAMPLES), *NODE)
-    before = in_force(node)
+    before = machine_state(node)
     live = _trace(node, "192.0.2.99", "192.0.2.11:30080")
-    assert (live["service"], _seen(live)) == ("shop/frontend:http", NODE_PORT)
+    assert (live["service"], _endings(live)) == ("shop/frontend:http", NODE_PORT)
     assert live["rule_set"] == "knft's tables on this machine"
     assert _trace(node, "192.0.2.11", "10.96.0.10:80")["sender"] == "node"
-    assert in_force(node) == before
+    assert machine_state(node) == before
 
     capture = tmp_path / "nft.json"
     capture.write_text(node.run(["nft", "-j", "list", "ruleset"]).stdout)
     captured = _trace(node, "192.0.2.99", "192.0.2.11:30080", "--nft-json", str(capture), "--node-ip", "192.0.2.11")
-    assert _seen(captured) == NODE_PORT
+    assert _endings(captured) == NODE_PORT
 
 
-def test_kube_proxys_rules_as_iptables_save_prints_them(served: Namespace, tmp_path: Path) -> None:
+def test_captured_kube_proxy_rules_are_traced(kube_proxy_node: Namespace, tmp_path: Path) -> None:
     capture = tmp_path / "saved"
-    capture.write_text(served.run(["iptables-save"]).stdout)
+    capture.write_text(kube_proxy_node.run(["iptables-save"]).stdout)
     flags = ("--iptables-save", str(capture), "--local-address", "192.0.2.11")
-    found = _trace(served, "192.0.2.99", "192.0.2.11:30080", *flags)
-    assert (found["service"], _seen(found)) == ("shop/frontend:http", NODE_PORT)
+    found = _trace(kube_proxy_node, "192.0.2.99", "192.0.2.11:30080", *flags)
+    assert (found["service"], _endings(found)) == ("shop/frontend:http", NODE_PORT)
 
 
-def test_who_is_remembered_is_read_from_the_table(node: Namespace, tmp_path: Path) -> None:
-    """A client that stands in one of the dynamic sets goes where it went."""
+def test_remembered_client_is_read_from_the_table(node: Namespace, tmp_path: Path) -> None:
+    """A client with an element in an affinity set reaches its earlier endpoint."""
     for path in EXAMPLES.iterdir():
         text = path.read_text().replace("  type: NodePort\n", "  type: NodePort\n  sessionAffinity: ClientIP\n")
         (tmp_path / path.name).write_text(text)
@@ -70,17 +70,17 @@ def test_who_is_remembered_is_read_from_the_table(node: Namespace, tmp_path: Pat
     node.run(["nft", element])
     found = _trace(node, "192.0.2.99", "10.96.0.10:80")
     assert found["client"] == "is remembered"
-    assert len(_seen(found)) == 1
+    assert len(_endings(found)) == 1
 
 
-def test_a_machine_without_tables_has_nothing_to_trace_through(node: Namespace) -> None:
+def test_machine_without_tables_is_an_error(node: Namespace) -> None:
     done = node.run([*KNFT, "trace", "--from", "192.0.2.99", "--to", "10.96.0.10:80"], check=False)
     assert done.returncode == 2
     assert "this machine has no table of knft: name manifests with -f" in done.stderr
 
 
-def test_of_chains_with_one_priority_the_youngest_is_met_first(node: Namespace, tmp_path: Path) -> None:
-    """Listings have them the other way round; the kernel's counters say which of them saw a packet."""
+def test_newest_of_chains_with_equal_priority_comes_first(node: Namespace, tmp_path: Path) -> None:
+    """nft lists the oldest chain first; the kernel's counters show which chain saw the packet."""
     for table, verdict in (("older", "accept"), ("younger", "drop")):
         for command in (
             f"add table ip {table}",
@@ -95,5 +95,5 @@ def test_of_chains_with_one_priority_the_youngest_is_met_first(node: Namespace, 
     capture = tmp_path / "nft.json"
     capture.write_text(listed)
     found = _trace(node, "127.0.0.1", "127.0.0.1:9/udp", "--nft-json", str(capture))
-    met = [rule["chain"] for way in found["ways"] for rule in way["rules"]]
-    assert (counted, met) == (["0", "1"], ["ip younger c"])
+    chains = [rule["chain"] for path in found["ways"] for rule in path["rules"]]
+    assert (counted, chains) == (["0", "1"], ["ip younger c"])

@@ -1,1 +1,1 @@
-"""kube-proxy's configuration: what flags and fields come to, who wins, what is refused, what is written again."""
+"""kube-proxy's configuration: settings of flags and files, precedence, validation and the written file."""

@@ -1,4 +1,4 @@
-"""Settings as the command line makes them: the real flags, a file's text."""
+"""Loads Settings from flags and the text of a configuration file, as the command line does."""
 
 import textwrap
 from pathlib import Path
@@ -13,38 +13,38 @@ from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
 
 KUBEADM = Path(__file__).parent / "kubeadm.yaml"
-"""What kubeadm puts into the ConfigMap of a cluster without wishes."""
-PRIMARY = "--nodeport-addresses=primary"
-"""What keeps a command line without a mode from a warning."""
-HOST = "Host-1"
+"""The file that kubeadm puts into the ConfigMap of a cluster with default settings."""
+PRIMARY_FLAG = "--nodeport-addresses=primary"
+"""Without this flag, a command line without a mode gives a warning."""
+HOSTNAME = "Host-1"
 FILE = "config.conf"
 
 
-def given(*flags: str) -> dict[str, Any]:
-    """Return what the command line hands on of some flags."""
+def parse_flags(*flags: str) -> dict[str, Any]:
+    """Return the values of flags as the command line passes them to ``load_settings``."""
     return given_flags(run.make_context("run", list(flags)))
 
 
 def load(*flags: str, text: str | bytes | None = None) -> Settings:
-    """Return the Settings of some flags, and of a file with ``text`` where it is given."""
+    """Return the Settings of flags, and of a configuration file with ``text`` unless it is None."""
     arguments = [*flags, f"--config={FILE}"] if text is not None else flags
     data = text.encode() if isinstance(text, str) else text or b""
-    return load_settings(given(*arguments), HOST, lambda _: data)
+    return load_settings(parse_flags(*arguments), HOSTNAME, lambda _: data)
 
 
-def config(fields: str = "") -> str:
-    """Return a configuration with some lines of fields."""
+def config_text(fields: str = "") -> str:
+    """Return the text of a configuration file with lines of fields."""
     return f"apiVersion: {API_VERSION}\nkind: {KIND}\n{textwrap.dedent(fields)}"
 
 
-def of_fields(**fields: Any) -> str:
-    """Return a configuration with some fields, named by their paths, ``__`` for a dot."""
+def config_with_fields(**fields: Any) -> str:
+    """Return the text of a configuration file with fields, named by their paths with ``__`` for a dot."""
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for name, value in fields.items():
         set_field(document, name.replace("__", "."), value)
-    return yaml.safe_dump(document, default_style='"')  # whatever a text looks like, it stays text
+    return yaml.safe_dump(document, default_style='"')  # quoted, so that text such as 1e5 stays text
 
 
-def of_paths(paths: dict[str, Any]) -> str:
-    """Return a configuration with some fields, named by their paths."""
-    return of_fields(**{path.replace(".", "__"): value for path, value in paths.items()})
+def config_with_paths(paths: dict[str, Any]) -> str:
+    """Return the text of a configuration file with fields, named by their paths."""
+    return config_with_fields(**{path.replace(".", "__"): value for path, value in paths.items()})

@@ -1,4 +1,4 @@
-"""``knft run`` with a configuration file, as a process: what it serves, how it ends, and files that cannot be read."""
+"""``knft run --config`` as a process: unreadable files, the rules of a file, a changed file, and --cleanup."""
 
 import queue
 import subprocess
@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from knft.configuration.file_content import MAX_BYTES
-from tests.configuration.loading import KUBEADM, config
+from tests.configuration.loading import KUBEADM, config_text
 from tests.support import special_files
 from tests.support.bad_manifests import service, text
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.library_process import library_in
 
-HANG = 60.0
+TIMEOUT = 60.0
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 def _missing(_: Path) -> None:
-    """Make nothing."""
+    """Make no file."""
 
 
 def _huge(path: Path) -> None:
@@ -30,61 +30,67 @@ def _huge(path: Path) -> None:
         file.truncate(MAX_BYTES + 1)
 
 
-def _holds(content: str | bytes) -> Callable[[Path], object]:
+def _writes(content: str | bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-FIELD = "KubeProxyConfiguration"
-LAUGHS = "".join(
+KIND = "KubeProxyConfiguration"
+BILLION_LAUGHS = "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}' if level else 'ha'] * 10)}]\n" for level in range(12)
 )
-FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+INVALID_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (_missing, "No such file or directory"),
     "a directory": (special_files.directory, "it is a directory, not a regular file"),
     "a FIFO": (special_files.fifo, "it is a FIFO, not a regular file"),
     "a socket": (special_files.unix_socket, "it is a socket, not a regular file"),
-    "a device without end": (special_files.device, "it is a device, not a regular file"),
+    "a device": (special_files.device, "it is a device, not a regular file"),
     "huge": (_huge, f"it has {MAX_BYTES + 1} bytes; the limit is {MAX_BYTES}"),
-    "empty": (_holds(""), f"the file is empty; it must be a {FIELD} (kubeproxy.config.k8s.io/v1alpha1)"),
-    "junk": (_holds(b"\x7fELF\x00\x01"), "not YAML: byte 1: control characters are not allowed (is it UTF-8 text?)"),
-    "a bomb": (_holds(LAUGHS), "not YAML: line 6, column 10: aliases expand to more than 200000 values"),
+    "empty": (_writes(""), f"the file is empty; it must be a {KIND} (kubeproxy.config.k8s.io/v1alpha1)"),
+    "binary data": (
+        _writes(b"\x7fELF\x00\x01"),
+        "not YAML: byte 1: control characters are not allowed (is it UTF-8 text?)",
+    ),
+    "expanding aliases": (
+        _writes(BILLION_LAUGHS),
+        "not YAML: line 6, column 10: aliases expand to more than 200000 values",
+    ),
     "a wrong type": (
-        _holds(config("iptables: {masqueradeBit: '14'}")),
-        f"{FIELD}.iptables.masqueradeBit: it is text, '14', but must be a whole number",
+        _writes(config_text("iptables: {masqueradeBit: '14'}")),
+        f"{KIND}.iptables.masqueradeBit: it is text, '14', but must be a whole number",
     ),
     "an unknown version": (
-        _holds(config().replace("v1alpha1", "v1")),
+        _writes(config_text().replace("v1alpha1", "v1")),
         "apiVersion is 'kubeproxy.config.k8s.io/v1', but must be kubeproxy.config.k8s.io/v1alpha1",
     ),
-    "a bridge that nobody names": (
-        _holds(config("detectLocalMode: BridgeInterface\nnodePortAddresses: [primary]")),
-        f"{FIELD}.detectLocal.bridgeInterface: it is required with {FIELD}.detectLocalMode BridgeInterface",
+    "a missing bridge name": (
+        _writes(config_text("detectLocalMode: BridgeInterface\nnodePortAddresses: [primary]")),
+        f"{KIND}.detectLocal.bridgeInterface: it is required with {KIND}.detectLocalMode BridgeInterface",
     ),
 }
 
 
-@pytest.mark.parametrize("form", FILES)
-def test_a_file_that_cannot_be_meant_is_one_line_and_status_2(tmp_path: Path, form: str) -> None:
-    make, said = FILES[form]
+@pytest.mark.parametrize("form", INVALID_FILES)
+def test_invalid_file_is_a_one_line_error_with_status_2(tmp_path: Path, form: str) -> None:
+    make, message = INVALID_FILES[form]
     path = tmp_path / "config.conf"
     make(path)
     done = subprocess.run([*KNFT, "run", f"--config={path}"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"knft: {path}: {said}\n"
+    assert done.stderr == f"knft: {path}: {message}\n"
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "config.conf"
-    path.write_text(config())
+    path.write_text(config_text())
     path.chmod(0)
-    dropped = "-dac_override,-dac_read_search"
-    unprivileged = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
+    capabilities = "-dac_override,-dac_read_search"
+    unprivileged = ["setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}"]
     command = [*unprivileged, *KNFT, "run", f"--config={path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"knft: {path}: Permission denied\n")
 
 
-def test_the_name_of_a_file_stays_one_line(tmp_path: Path) -> None:
+def test_newline_in_file_name_is_escaped(tmp_path: Path) -> None:
     path = tmp_path / "a\nb"
     done = subprocess.run([*KNFT, "run", f"--config={path}"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"knft: {str(path)!r}: No such file or directory\n")
@@ -92,14 +98,14 @@ def test_the_name_of_a_file_stays_one_line(tmp_path: Path) -> None:
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    made = Namespace.create("configuration")
-    yield made
-    made.close()
+    new = Namespace.create("configuration")
+    yield new
+    new.close()
 
 
 @pytest.mark.kernel
-def test_a_file_says_what_rules_there_are(namespace: Namespace, tmp_path: Path) -> None:
-    """The mark's bit is in the rules; a node IP, knft's own flag, beside the file."""
+def test_masquerade_bit_of_the_file_is_in_the_rules(namespace: Namespace, tmp_path: Path) -> None:
+    """Flags of knft's own apply together with the file."""
     path = tmp_path / "config.conf"
     path.write_text(KUBEADM.read_text().replace("masqueradeBit: null", "masqueradeBit: 21", 1))
     flags = (f"--config={path}", "--hostname-override=node-1", "--once", f"--manifests={EXAMPLES}")
@@ -110,8 +116,8 @@ def test_a_file_says_what_rules_there_are(namespace: Namespace, tmp_path: Path) 
     assert "0x00004000" not in listed
 
 
-class _Run:
-    """A process of knft that follows manifests, and what it says."""
+class _KnftProcess:
+    """A process of ``knft run``, and the lines of its standard error."""
 
     def __init__(self, namespace: Namespace, *flags: str) -> None:
         self.process = namespace.popen([*KNFT, "run", *flags], stderr=subprocess.PIPE)
@@ -123,16 +129,16 @@ class _Run:
         for line in self.process.stderr or ():
             self._lines.put(line)
 
-    def says(self, end: str) -> str:
-        """Wait for a line that ends so."""
-        seen: list[str] = []
-        deadline = time.monotonic() + HANG
-        while not any(line.endswith(f"{end}\n") for line in seen[-1:]):
+    def wait_for_line(self, end: str) -> str:
+        """Wait for a line that ends with a text; return it."""
+        lines: list[str] = []
+        deadline = time.monotonic() + TIMEOUT
+        while not any(line.endswith(f"{end}\n") for line in lines[-1:]):
             try:
-                seen.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
+                lines.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
             except queue.Empty:
-                pytest.fail(f"it never said {end!r}, but: {''.join(seen)}")
-        return seen[-1]
+                pytest.fail(f"no line ends with {end!r}: {''.join(lines)}")
+        return lines[-1]
 
     def close(self) -> None:
         self.process.kill()
@@ -143,36 +149,36 @@ class _Run:
 
 
 @pytest.mark.kernel
-def test_a_file_that_changes_ends_knft_with_status_1(namespace: Namespace, tmp_path: Path) -> None:
-    """Its rules stay; touching the file before does nothing."""
+def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, tmp_path: Path) -> None:
+    """A new modification time without new content does not end knft."""
     path, manifests = tmp_path / "config.conf", tmp_path / "manifests"
     manifests.mkdir()
     (manifests / "web.yaml").write_text(text(service("web", 5)))
-    path.write_text(config("nodePortAddresses: [primary]\niptables: {minSyncPeriod: 1ns}"))
-    knft = _Run(namespace, f"--config={path}", "--node=node-1", f"--manifests={manifests}", "-v=2")
+    path.write_text(config_text("nodePortAddresses: [primary]\niptables: {minSyncPeriod: 1ns}"))
+    knft = _KnftProcess(namespace, f"--config={path}", "--node=node-1", f"--manifests={manifests}", "-v=2")
     try:
         _wait_for(namespace, "10.96.0.5")
         path.touch()
         (manifests / "api.yaml").write_text(text(service("api", 6)))
         _wait_for(namespace, "10.96.0.6")
         path.write_text(path.read_text() + "\n")
-        said = knft.says("content of the proxy server's configuration file was updated")
-        assert said == "knft: content of the proxy server's configuration file was updated\n"
-        assert knft.process.wait(HANG) == 1
+        line = knft.wait_for_line("content of the proxy server's configuration file was updated")
+        assert line == "knft: content of the proxy server's configuration file was updated\n"
+        assert knft.process.wait(TIMEOUT) == 1
         _wait_for(namespace, "10.96.0.6")
     finally:
         knft.close()
 
 
 def _wait_for(namespace: Namespace, address: str) -> None:
-    deadline = time.monotonic() + HANG
+    deadline = time.monotonic() + TIMEOUT
     while address not in namespace.run(["nft", "list", "ruleset"]).stdout:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 @pytest.mark.kernel
-def test_cleanup_removes_knfts_tables_and_kube_proxys(namespace: Namespace) -> None:
+def test_cleanup_flag_removes_knfts_tables_and_kube_proxys_leftovers(namespace: Namespace) -> None:
     namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), "--node", "node-1"])
     foreign = "table ip kube-proxy {\n}\ntable ip6 kube-proxy {\n}\ntable inet other {\n}\n"
     namespace.run(["nft", "-f", "-"], stdin=foreign)
@@ -188,8 +194,8 @@ def test_cleanup_removes_knfts_tables_and_kube_proxys(namespace: Namespace) -> N
 
 
 @pytest.mark.kernel
-def test_cleanup_that_fails_is_status_1_and_the_rest_is_removed(namespace: Namespace) -> None:
-    """A table of knft's name belongs to another process."""
+def test_failed_cleanup_exits_with_status_1_and_removes_the_rest(namespace: Namespace) -> None:
+    """Another process owns the table ip knft."""
     library_in(namespace).run("table ip knft { flags owner; }")
     namespace.run(["nft", "add", "table", "ip6", "kube-proxy"])
     done = namespace.run([*KNFT, "run", "--cleanup"], check=False)
@@ -200,8 +206,8 @@ def test_cleanup_that_fails_is_status_1_and_the_rest_is_removed(namespace: Names
     assert "table ip6 kube-proxy: removed" in done.stdout
 
 
-def test_without_manifests_the_api_server_is_asked_for() -> None:
-    """As kube-proxy does, whose file says where."""
+def test_api_server_is_used_if_there_are_no_manifests() -> None:
+    """As in kube-proxy, the file names the kubeconfig."""
     command = [*KNFT, "run", f"--config={KUBEADM}", "--hostname-override=node-1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

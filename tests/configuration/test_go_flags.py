@@ -1,4 +1,4 @@
-"""Flags as Go programs take them: command lines of kube-proxy work as they stand."""
+"""Flags in the syntax of Go programs, so that knft accepts command lines of kube-proxy."""
 
 import subprocess
 from typing import Any
@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from knft import __version__
 from knft.cli.main import cli
-from tests.configuration.loading import given, load
+from tests.configuration.loading import load, parse_flags
 from tests.support.knft_command import KNFT
 
-SPELLED: dict[str, dict[str, Any]] = {
+SPELLINGS: dict[str, dict[str, Any]] = {
     "--masquerade-all": {"--masquerade-all": True},
     "--masquerade-all=true": {"--masquerade-all": True},
     "--masquerade-all=T": {"--masquerade-all": True},
@@ -41,12 +41,12 @@ SPELLED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("text", SPELLED)
-def test_spellings(text: str) -> None:
-    assert given(*text.split()) == SPELLED[text]
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_spellings_of_go_flags_are_accepted(text: str) -> None:
+    assert parse_flags(*text.split()) == SPELLINGS[text]
 
 
-REFUSED = {
+INVALID_FLAGS = {
     "--masquerade-all=maybe": "'maybe' is not true or false",
     "--masquerade-all false": "unexpected extra argument (false)",
     "--oom-score-adj=many": "'many' is not a whole number",
@@ -62,14 +62,14 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_flag_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", INVALID_FLAGS)
+def test_invalid_flag_is_an_error(text: str) -> None:
     with pytest.raises(UsageError) as raised:
-        given(*text.split())
-    assert REFUSED[text] in raised.value.format_message()
+        parse_flags(*text.split())
+    assert INVALID_FLAGS[text] in raised.value.format_message()
 
 
-def test_lists_take_commas_and_repetition() -> None:
+def test_list_flags_accept_commas_and_repetition() -> None:
     flags = ("--nodeport-addresses=192.0.2.0/24, primary", "--nodeport-addresses", "fd00::/64")
     assert load(*flags).config.nodeport_addresses == ("192.0.2.0/24", "primary", "fd00::/64")
     gates = load("--feature-gates=AllAlpha=true,AllBeta=FALSE", "--feature-gates=ComponentStatusz=1").document[
@@ -79,12 +79,12 @@ def test_lists_take_commas_and_repetition() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--version", "--version=true", "--version=raw"])
-def test_the_version(flag: str) -> None:
+def test_version_flag_prints_the_version(flag: str) -> None:
     done = CliRunner().invoke(cli, ["run", flag, "--config=/nonexistent"])
     assert (done.exit_code, done.output) == (0, f"knft {__version__}\n")
 
 
-def test_several_problems_are_a_line_each_with_status_2() -> None:
+def test_each_problem_is_a_line_and_the_status_is_2() -> None:
     command = [*KNFT, "run", "--oom-score-adj=2000", "--bind-address=x", "--iptables-sync-period=soon"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,7 @@
-"""Who wins: flags or the file, which mode's section, which name, which port (behaviour.md I.1, I.3, K.9)."""
+"""Precedence of flags, file and defaults, for the fields of modes, the node's name and addresses.
+
+See docs/behaviour/configuration.md#file and docs/behaviour/configuration.md#flags.
+"""
 
 import re
 from typing import NamedTuple
@@ -8,12 +11,12 @@ import pytest
 from knft.configuration.document import split_host_port, with_port
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings
 from knft.errors import KnftError
-from tests.configuration.loading import HOST, KUBEADM, PRIMARY, config, load, of_fields
+from tests.configuration.loading import HOSTNAME, KUBEADM, PRIMARY_FLAG, config_text, config_with_fields, load
 from tests.support.kube_objects import parametrize_rows
 
 
-def test_what_kubeadm_writes_is_kube_proxys_defaults_but_for_the_mode() -> None:
-    """All its zeros and nulls mean the default; the cluster's own values are taken."""
+def test_kubeadm_file_gives_kube_proxys_defaults() -> None:
+    """Its zeros and nulls mean the defaults; other values apply, and only the missing mode gives a warning."""
     settings = load("--hostname-override=node-1", text=KUBEADM.read_text())
     assert settings.config.node_name == "node-1"
     assert settings.config.cluster_cidrs == ("10.244.0.0/16",)
@@ -29,8 +32,8 @@ def test_what_kubeadm_writes_is_kube_proxys_defaults_but_for_the_mode() -> None:
     assert warning.startswith("config.conf: KubeProxyConfiguration.nodePortAddresses: not set")
 
 
-def test_zeros_that_go_can_tell_from_nothing_are_zeros() -> None:
-    text = of_fields(
+def test_zero_applies_to_fields_that_are_pointers_in_go() -> None:
+    text = config_with_fields(
         iptables__masqueradeBit=0, oomScoreAdj=0, conntrack__min=0, conntrack__maxPerCore=0,
         conntrack__tcpEstablishedTimeout="0s", conntrack__tcpCloseWaitTimeout="0s",
     )  # fmt: skip
@@ -41,7 +44,7 @@ def test_zeros_that_go_can_tell_from_nothing_are_zeros() -> None:
 
 
 class Section(NamedTuple):
-    """The fields of a file; the shortest pause, the longest, the bit, whether all is masqueraded."""
+    """Fields of a file; expected min_sync_period, sync_period, masquerade_bit and masquerade_all."""
 
     fields: str
     expected: tuple[float, float, int, bool]
@@ -53,26 +56,26 @@ ipvs: {minSyncPeriod: 3s, syncPeriod: 30s}
 nftables: {minSyncPeriod: 4s, syncPeriod: 40s, masqueradeBit: 4, masqueradeAll: false}
 """
 SECTIONS = {
-    "no mode is mode iptables": Section(ALL, (2.0, 20.0, 2, True)),
+    "no mode means mode iptables": Section(ALL, (2.0, 20.0, 2, True)),
     "iptables": Section(f"mode: iptables{ALL}", (2.0, 20.0, 2, True)),
-    "ipvs has the marks of iptables": Section(f"mode: ipvs{ALL}", (3.0, 30.0, 2, True)),
+    "ipvs uses the masquerade fields of iptables": Section(f"mode: ipvs{ALL}", (3.0, 30.0, 2, True)),
     "nftables": Section(f"mode: nftables{ALL}", (4.0, 40.0, 4, False)),
-    "0 is 1 s": Section("iptables: {minSyncPeriod: 0s}", (1.0, 30.0, 14, False)),
-    "0 is 1 s in mode nftables": Section("mode: nftables\nnftables: {minSyncPeriod: 0}", (1.0, 30.0, 14, False)),
-    "0 is 0 in mode ipvs": Section("mode: ipvs\nipvs: {minSyncPeriod: 0s}", (0.0, 30.0, 14, False)),
-    "nothing is 0 in mode ipvs": Section("mode: ipvs", (0.0, 30.0, 14, False)),
+    "0 means 1 s": Section("iptables: {minSyncPeriod: 0s}", (1.0, 30.0, 14, False)),
+    "0 means 1 s in mode nftables": Section("mode: nftables\nnftables: {minSyncPeriod: 0}", (1.0, 30.0, 14, False)),
+    "0 means 0 in mode ipvs": Section("mode: ipvs\nipvs: {minSyncPeriod: 0s}", (0.0, 30.0, 14, False)),
+    "a missing field means 0 in mode ipvs": Section("mode: ipvs", (0.0, 30.0, 14, False)),
     "an empty section": Section("iptables:\nnftables: null", (1.0, 30.0, 14, False)),
 }
 
 
 @parametrize_rows(SECTIONS)
 def test_mode_selects_the_section(row: Section) -> None:
-    found = load(text=config(row.fields).replace("minSyncPeriod: 0}", "minSyncPeriod: '0'}")).config
+    found = load(text=config_text(row.fields).replace("minSyncPeriod: 0}", "minSyncPeriod: '0'}")).config
     assert (found.min_sync_period, found.sync_period, found.masquerade_bit, found.masquerade_all) == row.expected
 
 
-def test_what_another_mode_has_is_told() -> None:
-    warnings = load(text=config(f"mode: nftables{ALL}")).warnings
+def test_fields_of_another_mode_give_warnings() -> None:
+    warnings = load(text=config_text(f"mode: nftables{ALL}")).warnings
     assert [warning.removeprefix("config.conf: KubeProxyConfiguration.") for warning in warnings] == [
         "iptables.masqueradeBit: 2 has no effect in mode nftables; nftables.masqueradeBit applies",
         "iptables.masqueradeAll: true has no effect in mode nftables; nftables.masqueradeAll applies",
@@ -83,11 +86,11 @@ def test_what_another_mode_has_is_told() -> None:
 
 
 @pytest.mark.parametrize("mode", ["iptables", "ipvs"])
-def test_other_mode_gives_a_warning(mode: str) -> None:
-    (first, second) = load(text=of_fields(mode=mode)).warnings
+def test_modes_iptables_and_ipvs_give_warnings(mode: str) -> None:
+    (first, second) = load(text=config_with_fields(mode=mode)).warnings
     assert f"KubeProxyConfiguration.mode: knft always uses nftables; from mode {mode} it uses" in first
     assert f"mode {mode} serves them on all local addresses" in second
-    settings = load(text=of_fields(mode=mode, nodePortAddresses=["primary"]))
+    settings = load(text=config_with_fields(mode=mode, nodePortAddresses=["primary"]))
     assert settings.warnings == (first,)
     assert settings.document["mode"] == "nftables"
 
@@ -106,86 +109,90 @@ UNSET_WARNING = (
         (("--proxy-mode=iptables",), "iptables"),
         (("--proxy-mode=ipvs",), "ipvs"),
         (("--proxy-mode=nftables",), ""),
-        ((PRIMARY,), ""),
+        ((PRIMARY_FLAG,), ""),
         (("--nodeport-addresses=0.0.0.0/0",), ""),
         (("--manifests=/srv", "--node=node-1"), ""),
         (("--cleanup",), ""),
     ],
 )
 def test_unset_nodeport_addresses_give_a_warning(flags: tuple[str, ...], mode: str) -> None:
-    """Its NodePorts would answer everywhere, with a file or without one."""
-    told = [warning for warning in load(*flags).warnings if "not set, so NodePorts" in warning]
-    assert told == ([UNSET_WARNING.format(mode)] if mode else [])
+    """In these modes kube-proxy serves NodePorts on all local addresses."""
+    found = [warning for warning in load(*flags).warnings if "not set, so NodePorts" in warning]
+    assert found == ([UNSET_WARNING.format(mode)] if mode else [])
 
 
-class OfFlags(NamedTuple):
-    """Flags, the shortest pause and the longest; what is warned of."""
+class PeriodFlags(NamedTuple):
+    """Flags; expected min_sync_period and sync_period; flags with a warning that they have no effect."""
 
     flags: str
     expected: tuple[float, float]
-    warned: tuple[str, ...] = ()
+    ignored_flags: tuple[str, ...] = ()
 
 
 IPTABLES_PERIODS = "--iptables-min-sync-period=2s --iptables-sync-period=20s"
 IPVS_PERIODS = "--ipvs-min-sync-period=3s --ipvs-sync-period=33s"
 PERIODS = {
-    "nothing": OfFlags("", (1.0, 30.0)),
-    "iptables' without a mode": OfFlags(IPTABLES_PERIODS, (2.0, 20.0)),
-    "iptables'": OfFlags(f"{IPTABLES_PERIODS} --proxy-mode=iptables", (2.0, 20.0)),
-    "iptables' in mode nftables": OfFlags(f"{IPTABLES_PERIODS} --proxy-mode=nftables", (2.0, 20.0)),
-    "iptables' in mode ipvs": OfFlags(
+    "no flags": PeriodFlags("", (1.0, 30.0)),
+    "iptables flags without a mode": PeriodFlags(IPTABLES_PERIODS, (2.0, 20.0)),
+    "iptables flags in mode iptables": PeriodFlags(f"{IPTABLES_PERIODS} --proxy-mode=iptables", (2.0, 20.0)),
+    "iptables flags in mode nftables": PeriodFlags(f"{IPTABLES_PERIODS} --proxy-mode=nftables", (2.0, 20.0)),
+    "iptables flags in mode ipvs": PeriodFlags(
         f"{IPTABLES_PERIODS} --proxy-mode=ipvs", (1.0, 30.0), ("--iptables-min-sync-period", "--iptables-sync-period")
     ),
-    "ipvs'": OfFlags(f"{IPVS_PERIODS} --proxy-mode=ipvs", (3.0, 33.0)),
-    "ipvs' before its mode": OfFlags(f"--proxy-mode=ipvs {IPVS_PERIODS}", (3.0, 33.0)),
-    "ipvs' without a mode": OfFlags(IPVS_PERIODS, (1.0, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")),
-    "ipvs' in mode nftables": OfFlags(
+    "ipvs flags in mode ipvs": PeriodFlags(f"{IPVS_PERIODS} --proxy-mode=ipvs", (3.0, 33.0)),
+    "ipvs flags after the mode": PeriodFlags(f"--proxy-mode=ipvs {IPVS_PERIODS}", (3.0, 33.0)),
+    "ipvs flags without a mode": PeriodFlags(
+        IPVS_PERIODS, (1.0, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")
+    ),
+    "ipvs flags in mode nftables": PeriodFlags(
         f"{IPVS_PERIODS} --proxy-mode=nftables", (1.0, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")
     ),
-    "mode ipvs alone begins with iptables' second": OfFlags("--proxy-mode=ipvs", (1.0, 30.0)),
-    "0 as a flag is 0": OfFlags("--iptables-min-sync-period=0", (0.0, 30.0)),
-    "knft's own": OfFlags("--min-sync-period=5s --sync-period=50s", (5.0, 50.0)),
-    "knft's own win": OfFlags(f"{IPTABLES_PERIODS} --min-sync-period=5s --sync-period=50s", (5.0, 50.0)),
-    "knft's own in mode ipvs": OfFlags("--proxy-mode=ipvs --min-sync-period=0", (0.0, 30.0)),
+    "mode ipvs without period flags": PeriodFlags("--proxy-mode=ipvs", (1.0, 30.0)),
+    "a flag of 0 means 0": PeriodFlags("--iptables-min-sync-period=0", (0.0, 30.0)),
+    "knft's own flags": PeriodFlags("--min-sync-period=5s --sync-period=50s", (5.0, 50.0)),
+    "knft's own flags win over iptables flags": PeriodFlags(
+        f"{IPTABLES_PERIODS} --min-sync-period=5s --sync-period=50s", (5.0, 50.0)
+    ),
+    "knft's own flags in mode ipvs": PeriodFlags("--proxy-mode=ipvs --min-sync-period=0", (0.0, 30.0)),
 }
 
 
 @parametrize_rows(PERIODS)
-def test_flags_of_periods_depend_on_the_mode(row: OfFlags) -> None:
+def test_period_flags_depend_on_the_mode(row: PeriodFlags) -> None:
     settings = load(*row.flags.split())
     assert (settings.config.min_sync_period, settings.config.sync_period) == row.expected
-    told = {warning.partition(":")[0] for warning in settings.warnings if "has no effect in mode" in warning}
-    assert told == set(row.warned)
+    ignored = {warning.partition(":")[0] for warning in settings.warnings if "has no effect in mode" in warning}
+    assert ignored == set(row.ignored_flags)
 
 
 @pytest.mark.parametrize("mode", ["", "iptables", "ipvs", "nftables"])
-def test_masquerading_all_is_a_flag_of_every_mode(mode: str) -> None:
+def test_masquerade_all_flag_applies_in_every_mode(mode: str) -> None:
     assert load("--masquerade-all", f"--proxy-mode={mode}").config.masquerade_all is True
 
 
-def test_the_bit_of_iptables_is_none_in_mode_nftables() -> None:
+def test_iptables_masquerade_bit_flag_gives_a_warning_in_mode_nftables() -> None:
     assert load("--iptables-masquerade-bit=3", "--proxy-mode=ipvs").config.masquerade_bit == 3
     settings = load("--iptables-masquerade-bit=3", "--proxy-mode=nftables")
     assert settings.config.masquerade_bit == 14
     assert settings.warnings == ("--iptables-masquerade-bit: it has no effect in mode nftables, as in kube-proxy",)
 
 
-def test_a_file_puts_flags_out_of_force_and_that_is_told() -> None:
+def test_file_wins_over_flags_and_they_give_warnings() -> None:
     flags = (
         "--masquerade-all=true", "--cluster-cidr=10.0.0.0/8", "--kubeconfig=/k", "--proxy-mode=nftables",
         "--ipvs-scheduler=rr", "--healthz-port=0", "--feature-gates=Frobnicate=true", "--bind-address=junk",
     )  # fmt: skip
-    settings = load(*flags, text=of_fields(nodePortAddresses=["primary"]))
+    settings = load(*flags, text=config_with_fields(nodePortAddresses=["primary"]))
     assert settings.config.masquerade_all is False
     assert settings.config.cluster_cidrs == ()
     assert settings.client.kubeconfig == ""
     assert settings.healthz_bind_address == "0.0.0.0:10256"
-    said = "ignored because --config is given, as in kube-proxy"
-    assert sorted(settings.warnings) == sorted(f"{flag.partition('=')[0]}: {said}" for flag in flags)
+    message = "ignored because --config is given, as in kube-proxy"
+    assert sorted(settings.warnings) == sorted(f"{flag.partition('=')[0]}: {message}" for flag in flags)
 
 
-def test_what_counts_beside_a_file() -> None:
-    text = of_fields(
+def test_logging_flags_and_knfts_own_flags_win_over_file() -> None:
+    text = config_with_fields(
         hostnameOverride="file-node", logging__verbosity=1, logging__format="json", nodePortAddresses=["primary"],
         iptables__syncPeriod="20s",
     )  # fmt: skip
@@ -200,20 +207,20 @@ def test_what_counts_beside_a_file() -> None:
     assert (found.sync_period, found.masquerade_bit) == (25.0, 9)
 
 
-def test_flags_of_logging_win_only_where_they_are_given() -> None:
-    text = of_fields(logging__verbosity=3, logging__format="json")
+def test_logging_flag_wins_over_file_if_it_is_given() -> None:
+    text = config_with_fields(logging__verbosity=3, logging__format="json")
     assert load(text=text).logging == LoggingSettings("json", 3)
     assert load("--v", "0", text=text).logging == LoggingSettings("json", 0)
 
 
-def test_levels_of_files_are_joined_the_flags_first() -> None:
-    text = of_fields(logging__vmodule=[{"filePattern": "b", "verbosity": 2}])
+def test_vmodule_flag_comes_before_vmodule_of_the_file() -> None:
+    text = config_with_fields(logging__vmodule=[{"filePattern": "b", "verbosity": 2}])
     found = load("--vmodule=a=1", text=text).document["logging"]["vmodule"]
     assert found == [{"filePattern": "a", "verbosity": 1}, {"filePattern": "b", "verbosity": 2}]
 
 
-class Named(NamedTuple):
-    """Flags, the name in the file, and what comes out: a name, or what is said."""
+class NodeNameCase(NamedTuple):
+    """Flags and the name in the file (None: no file); the expected name or error."""
 
     flags: tuple[str, ...]
     in_file: str | None
@@ -221,91 +228,111 @@ class Named(NamedTuple):
     error: str = ""
 
 
-EMPTY = "the name is empty; give the node's name, as in nodeName of EndpointSlices"
-IMPOSSIBLE = "is not a valid node name: use letters, digits, - and ., at most 253"
-NAMES = {
-    "the host's": Named((), None, HOST.lower()),
-    "the file's": Named((), " File-Node ", "file-node"),
-    "an empty one in the file is none": Named((), "", HOST.lower()),
-    "a blank one in the file": Named((), "  ", "", f"config.conf: KubeProxyConfiguration.hostnameOverride: {EMPTY}"),
-    "the flag": Named(("--hostname-override=Node-A",), None, "node-a"),
-    "the flag wins": Named(("--hostname-override= Node-A ",), "file-node", "node-a"),
-    "an empty flag is none": Named(("--hostname-override=",), "file-node", "file-node"),
-    "none that a Node can have": Named(
-        ("--hostname-override=node 1",), None, "", f"--hostname-override: 'node 1' {IMPOSSIBLE}"
+EMPTY_NAME = "the name is empty; give the node's name, as in nodeName of EndpointSlices"
+INVALID_NAME = "is not a valid node name: use letters, digits, - and ., at most 253"
+NODE_NAMES = {
+    "the hostname": NodeNameCase((), None, HOSTNAME.lower()),
+    "the name in the file": NodeNameCase((), " File-Node ", "file-node"),
+    "an empty name in the file counts as unset": NodeNameCase((), "", HOSTNAME.lower()),
+    "a blank name in the file": NodeNameCase(
+        (), "  ", "", f"config.conf: KubeProxyConfiguration.hostnameOverride: {EMPTY_NAME}"
     ),
-    "no text": Named(("--node=\udcff",), None, "", f"--node: '\\udcff' {IMPOSSIBLE}"),
-    "a line's end": Named(("--node=node\n1",), None, "", f"--node: 'node\\n1' {IMPOSSIBLE}"),
-    "too long": Named(("--node=" + "a" * 254,), None, "", f"--node: '{'a' * 60}'... (254 characters) {IMPOSSIBLE}"),
-    "a full name": Named(("--node=Node-1.Example.org",), None, "node-1.example.org"),
-    "none that a Node can have, in the file": Named(
-        (), "node_1", "", f"config.conf: KubeProxyConfiguration.hostnameOverride: 'node_1' {IMPOSSIBLE}"
+    "the name of the flag": NodeNameCase(("--hostname-override=Node-A",), None, "node-a"),
+    "the flag wins over the file": NodeNameCase(("--hostname-override= Node-A ",), "file-node", "node-a"),
+    "an empty flag counts as unset": NodeNameCase(("--hostname-override=",), "file-node", "file-node"),
+    "an invalid name": NodeNameCase(
+        ("--hostname-override=node 1",), None, "", f"--hostname-override: 'node 1' {INVALID_NAME}"
     ),
-    "a blank flag": Named(("--hostname-override= ",), "file-node", "", f"--hostname-override: {EMPTY}"),
-    "knft's own": Named(("--node=Node-A",), "file-node", "node-a"),
-    "knft's own, empty": Named(("--node=",), None, "", f"--node: {EMPTY}"),
-    "both, alike": Named(("--node=Node-A", "--hostname-override=node-a "), None, "node-a"),
-    "both, otherwise": Named(
-        ("--node=node-a", "--hostname-override=node-b"), None, "",
+    "not UTF-8": NodeNameCase(("--node=\udcff",), None, "", f"--node: '\\udcff' {INVALID_NAME}"),
+    "a newline": NodeNameCase(("--node=node\n1",), None, "", f"--node: 'node\\n1' {INVALID_NAME}"),
+    "too long": NodeNameCase(
+        ("--node=" + "a" * 254,), None, "", f"--node: '{'a' * 60}'... (254 characters) {INVALID_NAME}"
+    ),
+    "a qualified name": NodeNameCase(("--node=Node-1.Example.org",), None, "node-1.example.org"),
+    "an invalid name in the file": NodeNameCase(
+        (), "node_1", "", f"config.conf: KubeProxyConfiguration.hostnameOverride: 'node_1' {INVALID_NAME}"
+    ),
+    "a blank flag": NodeNameCase(("--hostname-override= ",), "file-node", "", f"--hostname-override: {EMPTY_NAME}"),
+    "--node wins over the file": NodeNameCase(("--node=Node-A",), "file-node", "node-a"),
+    "an empty --node": NodeNameCase(("--node=",), None, "", f"--node: {EMPTY_NAME}"),
+    "both flags with the same name": NodeNameCase(("--node=Node-A", "--hostname-override=node-a "), None, "node-a"),
+    "both flags with different names": NodeNameCase(
+        ("--node=node-a", "--hostname-override=node-b"),
+        None,
+        "",
         "--node: --node node-a and --hostname-override node-b differ; leave out one of them",
     ),
-    "manifests need one": Named(
-        ("--manifests=.",), None, "",
+    "manifests without a name": NodeNameCase(
+        ("--manifests=.",),
+        None,
+        "",
         "--node: it is required with --manifests; give the node's name, as in nodeName of EndpointSlices",
     ),
-    "manifests, and the file's": Named(("--manifests=.",), "file-node", "file-node"),
-}  # fmt: skip
+    "manifests and the name in the file": NodeNameCase(("--manifests=.",), "file-node", "file-node"),
+}
 
 
-@parametrize_rows(NAMES)
-def test_the_name_of_the_node(row: Named) -> None:
-    text = None if row.in_file is None else of_fields(hostnameOverride=row.in_file)
+@parametrize_rows(NODE_NAMES)
+def test_node_name_comes_from_flags_file_or_hostname(row: NodeNameCase) -> None:
+    text = None if row.in_file is None else config_with_fields(hostnameOverride=row.in_file)
     if row.error:
         with pytest.raises(KnftError, match=f"^{re.escape(row.error)}$"):
             load(*row.flags, text=text)
     else:
         settings = load(*row.flags, text=text)
         assert settings.config.node_name == row.name
-        overridden = row.name != HOST.lower()
-        assert (settings.document["hostnameOverride"].strip().lower() == row.name) is overridden
+        is_overridden = row.name != HOSTNAME.lower()
+        assert (settings.document["hostnameOverride"].strip().lower() == row.name) is is_overridden
 
 
-class Served(NamedTuple):
-    """Flags or fields, and where health and metrics are served."""
+class BindAddressCase(NamedTuple):
+    """Flags and fields (None: no file); the expected bind addresses of health and metrics."""
 
     flags: str
     fields: str | None
     expected: tuple[str, str]
 
 
-SERVED = {
-    "the defaults": Served("", None, ("0.0.0.0:10256", "127.0.0.1:10249")),
-    "IPv6 in the file": Served("", "bindAddress: '::'", ("[::]:10256", "[::1]:10249")),
-    "IPv6 as a flag comes too late": Served("--bind-address=::", None, ("0.0.0.0:10256", "127.0.0.1:10249")),
-    "ports are appended": Served(
+BIND_ADDRESSES = {
+    "the defaults": BindAddressCase("", None, ("0.0.0.0:10256", "127.0.0.1:10249")),
+    "IPv6 in the file": BindAddressCase("", "bindAddress: '::'", ("[::]:10256", "[::1]:10249")),
+    "--bind-address of IPv6 does not change the defaults": BindAddressCase(
+        "--bind-address=::", None, ("0.0.0.0:10256", "127.0.0.1:10249")
+    ),
+    "ports are appended": BindAddressCase(
         "", "{healthzBindAddress: 192.0.2.1, metricsBindAddress: 'fd00::1'}", ("192.0.2.1:10256", "[fd00::1]:10249")
     ),
-    "empty in the file is the default": Served(
+    "an empty field means the default": BindAddressCase(
         "", "{healthzBindAddress: '', metricsBindAddress: ''}", ("0.0.0.0:10256", "127.0.0.1:10249")
     ),
-    "empty as a flag is nowhere": Served("--healthz-bind-address= --metrics-bind-address=", None, ("", "")),
-    "port 0 is nowhere": Served("--healthz-port=0 --metrics-port=0", None, ("", "")),
-    "port 0, whatever the address": Served("--healthz-port=0 --healthz-bind-address=192.0.2.1:80", None,
-                                           ("", "127.0.0.1:10249")),
-    "a port has no effect where there is one": Served("--healthz-port=80", None, ("0.0.0.0:10256", "127.0.0.1:10249")),
-    "a port is appended": Served("--healthz-port=80 --healthz-bind-address=::1 --metrics-bind-address=192.0.2.1", None,
-                                 ("[::1]:80", "192.0.2.1:10249")),
-    "empty as a flag, and written": Served("--healthz-bind-address= --metrics-bind-address= --write-config-to=x", None,
-                                           ("", "")),
-    "ports mean nothing beside a file": Served("--healthz-port=0", "{}", ("0.0.0.0:10256", "127.0.0.1:10249")),
-    "ports mean nothing to what is written": Served("--metrics-port=0 --write-config-to=x", None,
-                                                    ("0.0.0.0:10256", "127.0.0.1:10249")),
-}  # fmt: skip
+    "an empty flag disables": BindAddressCase("--healthz-bind-address= --metrics-bind-address=", None, ("", "")),
+    "port 0 disables": BindAddressCase("--healthz-port=0 --metrics-port=0", None, ("", "")),
+    "port 0 wins over the address": BindAddressCase(
+        "--healthz-port=0 --healthz-bind-address=192.0.2.1:80", None, ("", "127.0.0.1:10249")
+    ),
+    "a port has no effect if the address has one": BindAddressCase(
+        "--healthz-port=80", None, ("0.0.0.0:10256", "127.0.0.1:10249")
+    ),
+    "a port is appended": BindAddressCase(
+        "--healthz-port=80 --healthz-bind-address=::1 --metrics-bind-address=192.0.2.1",
+        None,
+        ("[::1]:80", "192.0.2.1:10249"),
+    ),
+    "an empty flag, and a written file": BindAddressCase(
+        "--healthz-bind-address= --metrics-bind-address= --write-config-to=x", None, ("", "")
+    ),
+    "port flags have no effect with a file": BindAddressCase(
+        "--healthz-port=0", "{}", ("0.0.0.0:10256", "127.0.0.1:10249")
+    ),
+    "port flags have no effect on a written file": BindAddressCase(
+        "--metrics-port=0 --write-config-to=x", None, ("0.0.0.0:10256", "127.0.0.1:10249")
+    ),
+}
 
 
-@parametrize_rows(SERVED)
-def test_where_health_and_metrics_are_served(row: Served) -> None:
-    text = None if row.fields is None else config() + row.fields.strip("{}").replace(", ", "\n")
+@parametrize_rows(BIND_ADDRESSES)
+def test_bind_addresses_of_health_and_metrics(row: BindAddressCase) -> None:
+    text = None if row.fields is None else config_text() + row.fields.strip("{}").replace(", ", "\n")
     settings = load(*row.flags.split(), text=text)
     assert (settings.healthz_bind_address, settings.metrics_bind_address) == row.expected
 
@@ -324,45 +351,47 @@ def test_where_health_and_metrics_are_served(row: Served) -> None:
         ("192.0.2.1:", "192.0.2.1:"),
     ],
 )
-def test_a_port_is_appended_to_a_bare_address_alone(address: str, expected: str) -> None:
+def test_port_is_appended_only_to_an_address_without_port(address: str, expected: str) -> None:
     assert with_port(address, 80) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "192.0.2.1", "::1", "[::1]", "[::1]80", "[[::1]:80", "a]:80", "[::1]:80]", "::1:8:0"]
 )
-def test_what_has_no_host_and_port(text: str) -> None:
+def test_split_host_port_returns_none_if_host_or_port_is_missing(text: str) -> None:
     assert split_host_port(text) is None
 
 
-class Bound(NamedTuple):
-    """Flags, and the node's addresses that follow; those of the Node object come after them."""
+class NodeIpCase(NamedTuple):
+    """Flags, and the expected node IPs."""
 
     flags: str
     expected: tuple[str, ...]
 
 
-BOUND = {
-    "wildcard": Bound("", ()),
-    "wildcard of IPv6": Bound("--bind-address=::", ()),
-    "IPv4": Bound("--bind-address=192.0.2.7", ("192.0.2.7",)),
-    "IPv6": Bound("--bind-address=FD00::7", ("fd00::7",)),
-    "beside the other family": Bound("--bind-address=fd00::7 --node-ip=192.0.2.1", ("192.0.2.1", "fd00::7")),
-    "knft's own wins": Bound("--bind-address=192.0.2.7 --node-ip=192.0.2.1,fd00::1", ("192.0.2.1", "fd00::1")),
+NODE_IPS = {
+    "wildcard": NodeIpCase("", ()),
+    "wildcard of IPv6": NodeIpCase("--bind-address=::", ()),
+    "IPv4": NodeIpCase("--bind-address=192.0.2.7", ("192.0.2.7",)),
+    "IPv6": NodeIpCase("--bind-address=FD00::7", ("fd00::7",)),
+    "with --node-ip of the other family": NodeIpCase(
+        "--bind-address=fd00::7 --node-ip=192.0.2.1", ("192.0.2.1", "fd00::7")
+    ),
+    "--node-ip wins": NodeIpCase("--bind-address=192.0.2.7 --node-ip=192.0.2.1,fd00::1", ("192.0.2.1", "fd00::1")),
 }
 
 
-@parametrize_rows(BOUND)
-def test_an_address_to_bind_to_is_the_nodes(row: Bound) -> None:
+@parametrize_rows(NODE_IPS)
+def test_bind_address_is_a_node_ip(row: NodeIpCase) -> None:
     assert load(*row.flags.split()).config.node_ips == row.expected
 
 
-def test_ranges_of_pods_count_in_their_mode_alone() -> None:
-    text = of_fields(clusterCIDR="10.244.0.0/16, fd00:10:244::/48")
+def test_cluster_cidr_applies_only_in_mode_cluster_cidr() -> None:
+    text = config_with_fields(clusterCIDR="10.244.0.0/16, fd00:10:244::/48")
     assert load(text=text).config.cluster_cidrs == ("10.244.0.0/16", "fd00:10:244::/48")
-    assert load(text=of_fields(clusterCIDR="junk", detectLocalMode="NodeCIDR")).config.cluster_cidrs == ()
+    assert load(text=config_with_fields(clusterCIDR="junk", detectLocalMode="NodeCIDR")).config.cluster_cidrs == ()
 
 
-def test_a_prefix_of_interfaces() -> None:
+def test_interface_name_prefix_becomes_a_wildcard() -> None:
     fields = {"detectLocalMode": "InterfaceNamePrefix", "detectLocal__interfaceNamePrefix": "veth"}
-    assert load(text=of_fields(**fields)).config.pod_interface == "veth*"
+    assert load(text=config_with_fields(**fields)).config.pod_interface == "veth*"

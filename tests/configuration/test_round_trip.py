@@ -1,4 +1,4 @@
-"""What ``--write-config-to`` writes, read again, is the same; and it is what /configz shows."""
+"""``--write-config-to``: loading the written file gives the same settings; /configz shows the same document."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from knft import durations
 from knft.configuration.settings import Settings
 from knft.configuration.write import to_yaml
-from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
+from tests.configuration.loading import KUBEADM, PRIMARY_FLAG, config_with_paths, load
 from tests.configuration.strategies import CONFIGURATIONS
 from tests.support.knft_command import KNFT
 
@@ -26,8 +26,8 @@ def without_warnings(found: Settings) -> dict[str, Any]:
 @example({"mode": "ipvs", "ipvs.minSyncPeriod": "0s"})
 @example({"hostnameOverride": "1e5"})
 @example({"nodePortAddresses": ["all"], "mode": "iptables", "iptables.masqueradeAll": True})
-def test_what_is_written_means_the_same(fields: dict[str, Any]) -> None:
-    first = load(text=of_paths(fields))
+def test_written_configuration_gives_the_same_settings(fields: dict[str, Any]) -> None:
+    first = load(text=config_with_paths(fields))
     data = to_yaml(first.document)
     second = load(text=data)
     assert without_warnings(second) == without_warnings(first)
@@ -36,8 +36,8 @@ def test_what_is_written_means_the_same(fields: dict[str, Any]) -> None:
 
 @given(CONFIGURATIONS)
 @settings(max_examples=50, deadline=None)
-def test_the_document_is_plain_json(fields: dict[str, Any]) -> None:
-    document = load(text=of_paths(fields)).document
+def test_document_is_plain_json(fields: dict[str, Any]) -> None:
+    document = load(text=config_with_paths(fields)).document
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
@@ -50,19 +50,21 @@ def test_the_document_is_plain_json(fields: dict[str, Any]) -> None:
         ("--masquerade-all", "--cluster-cidr=10.0.0.0/8,fd00::/8"),
     ],
 )
-def test_what_flags_mean_can_be_written(flags: tuple[str, ...]) -> None:
+def test_settings_of_flags_can_be_written(flags: tuple[str, ...]) -> None:
     first = load(*flags)
     assert without_warnings(load(text=to_yaml(first.document))) == without_warnings(first)
 
 
-def test_no_pause_is_written_as_the_least_that_is_one() -> None:
-    """0 would be taken for nothing, and nothing for a second."""
+def test_min_sync_period_of_zero_is_written_as_1ns() -> None:
+    """In a file, 0 counts as unset, which means 1 s."""
     assert load("--min-sync-period=0").document["nftables"]["minSyncPeriod"] == "1ns"
     assert load("--min-sync-period=0").config.min_sync_period == 0.0
 
 
-def test_the_values_that_count_are_in_the_section_of_nftables() -> None:
-    document = load(text=of_paths({"mode": "ipvs", "ipvs.syncPeriod": "40s", "iptables.masqueradeBit": 9})).document
+def test_effective_values_are_written_to_section_nftables() -> None:
+    document = load(
+        text=config_with_paths({"mode": "ipvs", "ipvs.syncPeriod": "40s", "iptables.masqueradeBit": 9})
+    ).document
     assert document["mode"] == "nftables"
     assert document["nftables"] == {
         "masqueradeBit": 9, "masqueradeAll": False, "syncPeriod": "40s", "minSyncPeriod": "1ns",
@@ -71,8 +73,8 @@ def test_the_values_that_count_are_in_the_section_of_nftables() -> None:
     assert document["nodePortAddresses"] == ["primary"]
 
 
-def test_the_command_writes_it(tmp_path: Path) -> None:
-    """From kubeadm's file; a second time from its own, which it leaves as it is."""
+def test_write_config_to_writes_the_configuration(tmp_path: Path) -> None:
+    """It loads kubeadm's file, then the file that it wrote; the second output equals the first."""
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     for source, target in ((KUBEADM, first), (first, second)):
         command = [*KNFT, "run", f"--config={source}", f"--write-config-to={target}", "--hostname-override=node-1"]
@@ -85,29 +87,29 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
 
 def test_unwritable_file_is_an_error(tmp_path: Path) -> None:
     target = tmp_path / "missing" / "file.yaml"
-    command = [*KNFT, "run", PRIMARY, f"--write-config-to={target}"]
+    command = [*KNFT, "run", PRIMARY_FLAG, f"--write-config-to={target}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"knft: --write-config-to: {target}: cannot write the file: No such file or directory\n"
 
 
-WRITTEN = {
+DURATIONS = {
     "0s": 0, "1ns": 1, "1.5µs": 1500, "250ms": 250 * 10**6, "1s": 10**9, "1.000000001s": 10**9 + 1,
     "1m0s": 60 * 10**9, "1m30.5s": 90_500_000_000, "24h0m0s": 86400 * 10**9, "-1m0s": -60 * 10**9,
     "2562047h47m16.854775807s": (1 << 63) - 1,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", WRITTEN)
-def test_durations_are_written_as_go_prints_them(text: str) -> None:
-    assert (durations.format_duration(WRITTEN[text]), durations.parse_duration(text)) == (text, WRITTEN[text])
+@pytest.mark.parametrize("text", DURATIONS)
+def test_durations_are_formatted_as_in_go(text: str) -> None:
+    assert (durations.format_duration(DURATIONS[text]), durations.parse_duration(text)) == (text, DURATIONS[text])
 
 
 @given(st.integers(-durations.MAX_NANOSECONDS, durations.MAX_NANOSECONDS))
-def test_durations_lose_nothing(duration: int) -> None:
+def test_formatted_duration_is_parsed_to_the_same_value(duration: int) -> None:
     assert durations.parse_duration(durations.format_duration(duration)) == duration
 
 
 @pytest.mark.parametrize("text", ["", "-", "--1s", "+-1s", "1", "9" * 200 + "s", "2562048h", "1s\n"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_parsed_to_none(text: str) -> None:
     assert durations.parse_duration(text) is None

@@ -15,9 +15,9 @@ from knft.configuration.settings import Settings
 from knft.configuration.table import FIELDS, FLAGS, OPTIONS
 from knft.errors import ConfigurationError, KnftError, UsageError
 from tests.configuration.document_tables import DOCUMENT, with_tables
-from tests.configuration.loading import KUBEADM, PRIMARY, load, of_paths
+from tests.configuration.loading import KUBEADM, PRIMARY_FLAG, config_with_paths, load
 
-EXAMPLES: dict[Kind, Any] = {
+KIND_EXAMPLES: dict[Kind, Any] = {
     Kind.BOOL: True,
     Kind.INTEGER: 7,
     Kind.FLOAT: 2.5,
@@ -26,7 +26,7 @@ EXAMPLES: dict[Kind, Any] = {
     Kind.LIST: ["10.0.0.0/8"],
     Kind.VMODULE: [{"filePattern": "proxier", "verbosity": 4}],
 }
-UNLIKE: dict[str, Any] = {
+FIELD_EXAMPLES: dict[str, Any] = {
     "bindAddress": "192.0.2.1",
     "clientConnection.kubeconfig": "/kubeconfig",
     "clusterCIDR": "10.244.0.0/16,fd00:10:244::/48",
@@ -46,23 +46,23 @@ UNLIKE: dict[str, Any] = {
     "nftables.minSyncPeriod": "4s",
     "portRange": "30000-32767",
 }
-"""Values of fields that their kind's example does not suit."""
-NEEDED: dict[str, dict[str, Any]] = {
+"""Example values of fields for which the example of their kind is invalid or has no effect."""
+REQUIRED_FIELDS: dict[str, dict[str, Any]] = {
     "detectLocal.bridgeInterface": {"detectLocalMode": "BridgeInterface"},
     "detectLocal.interfaceNamePrefix": {"detectLocalMode": "InterfaceNamePrefix"},
     **{
         path: {"mode": path.partition(".")[0]}
-        for path, row in FIELDS.items()
-        if row.modes in (("ipvs",), ("nftables",))
+        for path, option in FIELDS.items()
+        if option.modes in (("ipvs",), ("nftables",))
     },
 }
-"""What else a field takes to mean something."""
-OTHER: dict[str, Any] = {"detectLocal.bridgeInterface": "br9", "detectLocal.interfaceNamePrefix": "tap"}
-"""Values to compare with where a field cannot be left out."""
-SILENT = {"iptables.localhostNodePorts", "winkernel.enableDSR"}
-"""Accepted fields whose value here is what knft does anyway, or another default of kube-proxy's."""
+"""Other fields that must be set for a field to have an effect."""
+BASELINE_VALUES: dict[str, Any] = {"detectLocal.bridgeInterface": "br9", "detectLocal.interfaceNamePrefix": "tap"}
+"""Values to compare with, for fields that must be set."""
+FIELDS_WITHOUT_WARNING = {"iptables.localhostNodePorts", "winkernel.enableDSR"}
+"""Ignored fields whose example is what knft does anyway, or a default of kube-proxy."""
 
-OF_FLAGS: dict[str, str] = {
+FLAG_EXAMPLES: dict[str, str] = {
     "--cluster-cidr": "10.244.0.0/16",
     "--feature-gates": "AllAlpha=true",
     "--vmodule": "proxier=4",
@@ -74,73 +74,75 @@ OF_FLAGS: dict[str, str] = {
     "--service-cidr": "10.96.0.0/16",
     "--min-sync-period": "4s",
 }
-ELSEWHERE = {"--manifests", "--once", "--config", "--write-config-to", "--cleanup", "--init-only", "--version"}
-"""Flags that say what to do with Settings: see test_command.py."""
+ACTION_FLAGS = {"--manifests", "--once", "--config", "--write-config-to", "--cleanup", "--init-only", "--version"}
+"""Flags that select an action and do not change Settings; see tests/configuration/test_command.py."""
 
 
 def example(path: str) -> Any:
-    return UNLIKE.get(path, EXAMPLES.get(FIELDS[path].kind))
+    return FIELD_EXAMPLES.get(path, KIND_EXAMPLES.get(FIELDS[path].kind))
 
 
-def of_field(path: str, value: Any) -> Settings:
-    """Return the Settings of a file that says what the field needs, and of the field a value, unless it is None."""
-    said = {} if value is None else {path: value}
-    return load(text=of_paths({**NEEDED.get(path, {}), **said}))
+def load_field(path: str, value: Any) -> Settings:
+    """Return the Settings of a file with a field, unless its value is None, and with the fields that it requires."""
+    field = {} if value is None else {path: value}
+    return load(text=config_with_paths({**REQUIRED_FIELDS.get(path, {}), **field}))
 
 
-def without(settings: Settings) -> Settings:
-    """Return what a process does of settings: neither the document nor the warnings are that."""
+def effective_settings(settings: Settings) -> Settings:
+    """Return the settings that change what a process does: all without the document and the warnings."""
     return Settings(
         **{name: getattr(settings, name) for name in settings.__struct_fields__ if name not in ("document", "warnings")}
     )
 
 
 @pytest.mark.parametrize(
-    "path", [path for path, row in FIELDS.items() if row.support is Support.SUPPORTED and path != "featureGates"]
+    "path", [path for path, option in FIELDS.items() if option.support is Support.SUPPORTED and path != "featureGates"]
 )
 def test_supported_field_changes_settings(path: str) -> None:
-    assert without(of_field(path, OTHER.get(path))) != without(of_field(path, example(path)))
+    assert effective_settings(load_field(path, BASELINE_VALUES.get(path))) != effective_settings(
+        load_field(path, example(path))
+    )
 
 
-@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.IGNORED])
+@pytest.mark.parametrize("path", [path for path, option in FIELDS.items() if option.support is Support.IGNORED])
 def test_ignored_field_only_warns(path: str) -> None:
-    settings = of_field(path, example(path))
-    assert without(settings) == without(load(text=of_paths({})))
-    told = [sentence for sentence in settings.warnings if f"KubeProxyConfiguration.{path}: " in sentence]
-    assert len(told) == (path not in SILENT)
-    assert all(sentence.endswith(f"has no effect: {FIELDS[path].description}") for sentence in told)
+    settings = load_field(path, example(path))
+    assert effective_settings(settings) == effective_settings(load(text=config_with_paths({})))
+    warnings = [warning for warning in settings.warnings if f"KubeProxyConfiguration.{path}: " in warning]
+    assert len(warnings) == (path not in FIELDS_WITHOUT_WARNING)
+    assert all(warning.endswith(f"has no effect: {FIELDS[path].description}") for warning in warnings)
 
 
-@pytest.mark.parametrize("path", [path for path, row in FIELDS.items() if row.support is Support.REJECTED])
+@pytest.mark.parametrize("path", [path for path, option in FIELDS.items() if option.support is Support.REJECTED])
 def test_rejected_field_is_an_error(path: str) -> None:
     with pytest.raises(
         ConfigurationError, match=f"KubeProxyConfiguration.{path}: true is rejected: {FIELDS[path].description}"
     ):
-        of_field(path, example(path))
+        load_field(path, example(path))
 
 
 @pytest.mark.parametrize("path", FIELDS)
 def test_default_value_gives_no_warning(path: str) -> None:
-    """kubeadm writes them all."""
+    """kubeadm writes all defaults into its file."""
     given = FIELDS[path].default if path != "mode" else ""
-    needed = {} if path.startswith("detectLocal.") else NEEDED.get(path, {})
-    settings = load(text=of_paths({**needed, path: given}))
-    assert settings == load(text=of_paths(needed))
-    told = [sentence for sentence in settings.warnings if f"KubeProxyConfiguration.{path}: " in sentence]
-    assert len(told) == (path == "nodePortAddresses")
+    needed = {} if path.startswith("detectLocal.") else REQUIRED_FIELDS.get(path, {})
+    settings = load(text=config_with_paths({**needed, path: given}))
+    assert settings == load(text=config_with_paths(needed))
+    warnings = [warning for warning in settings.warnings if f"KubeProxyConfiguration.{path}: " in warning]
+    assert len(warnings) == (path == "nodePortAddresses")
 
 
-class OfFlag(NamedTuple):
-    """The Settings with a flag and without it."""
+class FlagEffect(NamedTuple):
+    """The Settings without a flag and with it."""
 
     before: Settings
     after: Settings
 
 
-def with_flag(flag: str) -> OfFlag:
-    """Load with a flag, and what it needs, and without it."""
-    row = FLAGS[flag]
-    value = OF_FLAGS.get(flag, example(row.field) if row.field else EXAMPLES[row.kind])
+def load_without_and_with(flag: str) -> FlagEffect:
+    """Return the Settings without a flag and with it; both have the other flags that it requires."""
+    option = FLAGS[flag]
+    value = FLAG_EXAMPLES.get(flag, example(option.field) if option.field else KIND_EXAMPLES[option.kind])
     text = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else value
     text = ",".join(text) if isinstance(text, list) else text
     needed = {
@@ -153,48 +155,48 @@ def with_flag(flag: str) -> OfFlag:
     other = {"--pod-bridge-interface": ("--pod-bridge-interface=br9",),
              "--pod-interface-name-prefix": ("--pod-interface-name-prefix=tap",)}.get(flag, ())  # fmt: skip
     name = f"{flag} " if flag == "-v" else f"{flag}="
-    return OfFlag(load(*needed, *other), load(*needed, *f"{name}{text}".split(" ")))
+    return FlagEffect(load(*needed, *other), load(*needed, *f"{name}{text}".split(" ")))
 
 
-def flags_of(verdict: Support) -> list[str]:
-    others = {*ELSEWHERE, "--feature-gates"}
-    return [flag for flag, row in FLAGS.items() if row.support is verdict and flag not in others]
+def flags_with_support(support: Support) -> list[str]:
+    excluded = {*ACTION_FLAGS, "--feature-gates"}
+    return [flag for flag, option in FLAGS.items() if option.support is support and flag not in excluded]
 
 
-@pytest.mark.parametrize("flag", flags_of(Support.SUPPORTED))
+@pytest.mark.parametrize("flag", flags_with_support(Support.SUPPORTED))
 def test_supported_flag_changes_settings(flag: str) -> None:
-    before, after = with_flag(flag)
-    assert without(before) != without(after)
+    before, after = load_without_and_with(flag)
+    assert effective_settings(before) != effective_settings(after)
 
 
-@pytest.mark.parametrize("flag", flags_of(Support.IGNORED))
-def test_an_accepted_flag_changes_nothing_and_warns(flag: str) -> None:
-    before, after = with_flag(flag)
-    assert without(before) == without(after)
+@pytest.mark.parametrize("flag", flags_with_support(Support.IGNORED))
+def test_ignored_flag_only_warns(flag: str) -> None:
+    before, after = load_without_and_with(flag)
+    assert effective_settings(before) == effective_settings(after)
     assert [*after.warnings, *before.warnings] == [f"{flag}: {FLAGS[flag].description}", *2 * before.warnings]
 
 
-@pytest.mark.parametrize("flag", flags_of(Support.REJECTED))
-def test_a_refused_flag_fails_with_the_reason(flag: str) -> None:
+@pytest.mark.parametrize("flag", flags_with_support(Support.REJECTED))
+def test_rejected_flag_is_an_error(flag: str) -> None:
     with pytest.raises(UsageError, match=f"^{flag}: it is rejected: {FLAGS[flag].description}$"):
-        with_flag(flag)
+        load_without_and_with(flag)
 
 
-def test_no_row_is_left_out_and_none_stands_twice() -> None:
-    fields = [row.field for row in OPTIONS if row.field]
-    flags = [flag for row in OPTIONS for flag in row.flags]
+def test_fields_and_flags_are_unique_and_described() -> None:
+    fields = [option.field for option in OPTIONS if option.field]
+    flags = [flag for option in OPTIONS for flag in option.flags]
     assert (len(fields), len(flags)) == (len(FIELDS), len(FLAGS))
-    assert all((row.field or row.flags) and row.description for row in OPTIONS)
+    assert all((option.field or option.flags) and option.description for option in OPTIONS)
 
 
-def test_the_command_line_has_the_flags_of_the_table() -> None:
+def test_command_line_has_the_flags_of_the_table() -> None:
     names = {name for param in run.params if isinstance(param, GoOption) for name in param.opts}
     assert names == set(FLAGS)
 
 
-def test_kube_proxys_flags_and_fields_are_all_there() -> None:
-    """As behaviour.md I.1 and I.3 list them; the words of the flags of logging are I.3's "..."."""
-    listed = """
+def test_table_has_all_flags_and_fields_of_kube_proxy() -> None:
+    """docs/behaviour/configuration.md#file and docs/behaviour/configuration.md#flags describe them."""
+    flags = """
         config write-config-to cleanup init-only feature-gates kubeconfig master kube-api-content-type kube-api-burst
         kube-api-qps hostname-override bind-address healthz-bind-address metrics-bind-address bind-address-hard-fail
         profiling show-hidden-metrics-for-version proxy-mode iptables-masquerade-bit masquerade-all
@@ -206,7 +208,7 @@ def test_kube_proxys_flags_and_fields_are_all_there() -> None:
         config-sync-period healthz-port metrics-port v vmodule logging-format log-flush-frequency version
         proxy-port-range
     """
-    assert {f"--{name}" for name in listed.split()} <= set(FLAGS)
+    assert {f"--{name}" for name in flags.split()} <= set(FLAGS)
     fields = """
         featureGates clientConnection.kubeconfig clientConnection.acceptContentTypes clientConnection.contentType
         clientConnection.qps clientConnection.burst logging.format logging.flushFrequency logging.verbosity
@@ -232,11 +234,11 @@ def _paths(node: dict[str, Any], prefix: str = "") -> set[str]:
     return found
 
 
-def test_the_schema_has_the_fields_of_the_table() -> None:
+def test_schema_has_the_fields_of_the_table() -> None:
     assert _paths(schema()) - {"apiVersion", "kind"} == set(FIELDS)
 
 
-def test_the_schema_has_the_types_of_the_table() -> None:
+def test_schema_has_the_types_of_the_table() -> None:
     types = {
         Kind.BOOL: "boolean", Kind.INTEGER: "int32", Kind.FLOAT: "float32", Kind.STRING: "text",
         Kind.DURATION: "duration",
@@ -248,11 +250,11 @@ def test_the_schema_has_the_types_of_the_table() -> None:
         "logging.options.json.infoBufferSize": "quantity",
         "logging.options.text.infoBufferSize": "quantity",
     }
-    for path, row in FIELDS.items():
+    for path, option in FIELDS.items():
         node: Any = schema()
         for part in path.split("."):
             node = node["properties"][part]
-        assert node["$ref"] == f"#/$defs/{others.get(path, types[row.kind])}", path
+        assert node["$ref"] == f"#/$defs/{others.get(path, types[option.kind])}", path
 
 
 def test_document_has_current_tables() -> None:
@@ -262,15 +264,16 @@ def test_document_has_current_tables() -> None:
 
 def test_help_lists_supported_flags_only() -> None:
     text = CliRunner().invoke(cli, ["run", "--help"]).output
-    for flag, row in FLAGS.items():
-        assert (f" {flag} " in text.replace(",", " ")) is (row.support is Support.SUPPORTED), flag
+    for flag, option in FLAGS.items():
+        assert (f" {flag} " in text.replace(",", " ")) is (option.support is Support.SUPPORTED), flag
 
 
 def test_defaults_are_a_valid_configuration() -> None:
     assert (
-        load(text=of_paths({path: get_field(default_document(), path) for path in FIELDS})).document == load().document
+        load(text=config_with_paths({path: get_field(default_document(), path) for path in FIELDS})).document
+        == load().document
     )
-    assert without(load(text=KUBEADM.read_text())) != without(load())
+    assert effective_settings(load(text=KUBEADM.read_text())) != effective_settings(load())
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -282,13 +285,13 @@ def test_known_gate_warns_or_is_rejected(gate: str, on: bool) -> None:  # noqa: 
         with pytest.raises(ConfigurationError, match=f"^--feature-gates: {gate} cannot be false: {known.description}$"):
             load(flag)
         return
-    told = (
+    warnings = (
         ()
         if on is (known.fixed_value or False)
         else (f"--feature-gates: {gate}={str(on).lower()} has no effect: {known.description}",)
     )
-    settings = load(flag, PRIMARY)
-    assert (settings.warnings, settings.document["featureGates"]) == (told, {gate: on})
+    settings = load(flag, PRIMARY_FLAG)
+    assert (settings.warnings, settings.document["featureGates"]) == (warnings, {gate: on})
 
 
 def test_unknown_gate_is_rejected() -> None:

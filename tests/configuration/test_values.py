@@ -1,11 +1,11 @@
-"""Values that cannot be meant (behaviour.md I.2): each is told by its field or flag, and all of them at once."""
+"""Invalid values (docs/behaviour/configuration.md#validation): errors name field or flag, and are reported together."""
 
 from typing import Any, NamedTuple
 
 import pytest
 
 from knft.errors import ConfigurationError, KnftError
-from tests.configuration.loading import config, load, of_paths
+from tests.configuration.loading import config_text, config_with_paths, load
 from tests.support.kube_objects import parametrize_rows
 
 LOCALHOST = (
@@ -17,126 +17,160 @@ A_CIDR = "is not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48"
 MODES = "use nftables, iptables, ipvs or no mode"
 
 
-class Bad(NamedTuple):
-    """Fields by their paths, and the field that is wrong with what is said of it."""
+class InvalidField(NamedTuple):
+    """Fields by their paths; the invalid field and the message about it."""
 
     fields: dict[str, Any]
     path: str
-    said: str
+    message: str
 
 
-def bad(path: str, value: Any, said: str, **others: Any) -> Bad:
-    return Bad({**{name.replace("__", "."): other for name, other in others.items()}, path: value}, path, said)
+def invalid_field(path: str, value: Any, message: str, **others: Any) -> InvalidField:
+    return InvalidField(
+        {**{name.replace("__", "."): other for name, other in others.items()}, path: value}, path, message
+    )
 
 
-BAD = {
-    "a mode of Windows": bad("mode", "kernelspace",
-                             "'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"),
-    "a mode of long ago": bad("mode", "userspace", "'userspace': kube-proxy no longer has that mode"),
-    "no mode": bad("mode", "ebpf", f"'ebpf': {MODES}"),
-    "a mode in capitals": bad("mode", "NFTables", f"'NFTables': {MODES}"),
-    "a bit too high": bad("iptables.masqueradeBit", 32, "32 is not between 0 and 31"),
-    "a bit too low, in any mode": bad("iptables.masqueradeBit", -1, "-1 is not between 0 and 31", mode="nftables"),
-    "a bit of mode nftables": bad("nftables.masqueradeBit", 32, "32 is not between 0 and 31", mode="nftables"),
-    "a period of 0 that is less": bad("iptables.syncPeriod", "-1s",
-                                      "-1s must be more than 0 and not less than {}iptables.minSyncPeriod, 1s"),
-    "pauses that exceed each other": bad(
-        "iptables.syncPeriod", "10s", "10s must be more than 0 and not less than {}iptables.minSyncPeriod, 11s",
+INVALID_FIELDS = {
+    "a mode of Windows": invalid_field(
+        "mode", "kernelspace", "'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"
+    ),
+    "a removed mode": invalid_field("mode", "userspace", "'userspace': kube-proxy no longer has that mode"),
+    "an unknown mode": invalid_field("mode", "ebpf", f"'ebpf': {MODES}"),
+    "a mode in capitals": invalid_field("mode", "NFTables", f"'NFTables': {MODES}"),
+    "a bit too high": invalid_field("iptables.masqueradeBit", 32, "32 is not between 0 and 31"),
+    "a bit too low, in any mode": invalid_field(
+        "iptables.masqueradeBit", -1, "-1 is not between 0 and 31", mode="nftables"
+    ),
+    "a bit in mode nftables": invalid_field(
+        "nftables.masqueradeBit", 32, "32 is not between 0 and 31", mode="nftables"
+    ),
+    "a negative period": invalid_field(
+        "iptables.syncPeriod", "-1s", "-1s must be more than 0 and not less than {}iptables.minSyncPeriod, 1s"
+    ),
+    "a period less than the minimum period": invalid_field(
+        "iptables.syncPeriod",
+        "10s",
+        "10s must be more than 0 and not less than {}iptables.minSyncPeriod, 11s",
         iptables__minSyncPeriod="11s",
     ),
-    "those of mode ipvs": bad(
-        "ipvs.syncPeriod", "10s", "10s must be more than 0 and not less than {}ipvs.minSyncPeriod, 1m0s",
-        ipvs__minSyncPeriod="60s", mode="ipvs",
+    "periods of mode ipvs": invalid_field(
+        "ipvs.syncPeriod",
+        "10s",
+        "10s must be more than 0 and not less than {}ipvs.minSyncPeriod, 1m0s",
+        ipvs__minSyncPeriod="60s",
+        mode="ipvs",
     ),
-    "those of mode nftables": bad(
-        "nftables.syncPeriod", "500ms", "500ms must be more than 0 and not less than {}nftables.minSyncPeriod, 1s",
+    "periods of mode nftables": invalid_field(
+        "nftables.syncPeriod",
+        "500ms",
+        "500ms must be more than 0 and not less than {}nftables.minSyncPeriod, 1s",
         mode="nftables",
     ),
-    "a shortest pause below 0": bad("iptables.minSyncPeriod", "-5ms", "-5ms is less than 0"),
-    "a period of more than a year": bad("iptables.syncPeriod", "9000h", "'9000h0m0s' is longer than a year"),
-    "configSyncPeriod": bad("configSyncPeriod", "-1m", "-1m0s must be more than 0"),
-    "a duration that Go cannot hold": bad("conntrack.udpTimeout", "3000000h",
-                                          "'3000000h' is longer than 292 years, the longest Go duration"),
-    "oomScoreAdj": bad("oomScoreAdj", -1001, "-1001 is not between -1000 and 1000"),
-    "conntrack.maxPerCore": bad("conntrack.maxPerCore", -1, "-1 is not between 0 and 2147483647"),
-    "conntrack.min": bad("conntrack.min", -1, "-1 is not between 0 and 2147483647"),
-    "conntrack.tcpEstablishedTimeout": bad("conntrack.tcpEstablishedTimeout", "-1s", "-1s is less than 0"),
-    "conntrack.tcpCloseWaitTimeout": bad("conntrack.tcpCloseWaitTimeout", "-1s", "-1s is less than 0"),
-    "conntrack.udpTimeout": bad("conntrack.udpTimeout", "-1s", "-1s is less than 0"),
-    "conntrack.udpStreamTimeout": bad("conntrack.udpStreamTimeout", "-1s", "-1s is less than 0"),
-    "burst": bad("clientConnection.burst", -1, "-1 is not between 0 and 2147483647"),
-    "qps": bad("clientConnection.qps", float("nan"), "it must be a number"),
-    "bindAddress": bad("bindAddress", "node-1", "'node-1' is not an IP address"),
-    "healthzBindAddress, a name": bad("healthzBindAddress", "localhost:10256", f"'localhost:10256' {PORTS}"),
-    "healthzBindAddress, no address": bad("healthzBindAddress", ":10256", f"':10256' {PORTS}"),
-    "healthzBindAddress, no port": bad("healthzBindAddress", "192.0.2.1:", f"'192.0.2.1:' {PORTS}"),
-    "metricsBindAddress, port 0": bad("metricsBindAddress", "192.0.2.1:0", f"'192.0.2.1:0' {PORTS}"),
-    "metricsBindAddress, a port too high": bad("metricsBindAddress", "[::1]:65536", f"'[::1]:65536' {PORTS}"),
-    "metricsBindAddress, a port that is written too long": bad("metricsBindAddress", "0.0.0.0:0000080",
-                                                               f"'0.0.0.0:0000080' {PORTS}"),
-    "metricsBindAddress, a port's name": bad("metricsBindAddress", "[::1]:http", f"'[::1]:http' {PORTS}"),
-    "portRange": bad("portRange", "a-b", "'a-b' is not a port range such as 30000-32767"),
-    "portRange, backwards": bad("portRange", "9-8", "'9-8' is not a port range such as 30000-32767"),
-    "portRange, too high": bad("portRange", "65536", "'65536' is not a port range such as 30000-32767"),
-    "showHiddenMetricsForVersion": bad("showHiddenMetricsForVersion", "last", "'last' is not a version such as 1.36"),
-    "nodePortAddresses": bad("nodePortAddresses", ["10.0.0.0/8", "10.0.0.1"], f"'10.0.0.1' {A_CIDR}"),
-    "nodePortAddresses, localhost": bad("nodePortAddresses", ["primary", "localhost"], LOCALHOST),
-    "detectLocalMode": bad("detectLocalMode", "ClusterCidr",
-                           "'ClusterCidr' is not ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix"),
-    "a bridge that is missing": bad("detectLocal.bridgeInterface", "",
-                                    "it is required with {}detectLocalMode BridgeInterface",
-                                    detectLocalMode="BridgeInterface"),
-    "a prefix that is missing": bad("detectLocal.interfaceNamePrefix", "",
-                                    "it is required with {}detectLocalMode InterfaceNamePrefix",
-                                    detectLocalMode="InterfaceNamePrefix"),
-    "a bridge that no interface is called": bad(
-        "detectLocal.bridgeInterface", "br 0; drop",
+    "a negative minimum period": invalid_field("iptables.minSyncPeriod", "-5ms", "-5ms is less than 0"),
+    "a period of more than a year": invalid_field("iptables.syncPeriod", "9000h", "'9000h0m0s' is longer than a year"),
+    "configSyncPeriod": invalid_field("configSyncPeriod", "-1m", "-1m0s must be more than 0"),
+    "a duration that Go cannot hold": invalid_field(
+        "conntrack.udpTimeout", "3000000h", "'3000000h' is longer than 292 years, the longest Go duration"
+    ),
+    "oomScoreAdj": invalid_field("oomScoreAdj", -1001, "-1001 is not between -1000 and 1000"),
+    "conntrack.maxPerCore": invalid_field("conntrack.maxPerCore", -1, "-1 is not between 0 and 2147483647"),
+    "conntrack.min": invalid_field("conntrack.min", -1, "-1 is not between 0 and 2147483647"),
+    "conntrack.tcpEstablishedTimeout": invalid_field("conntrack.tcpEstablishedTimeout", "-1s", "-1s is less than 0"),
+    "conntrack.tcpCloseWaitTimeout": invalid_field("conntrack.tcpCloseWaitTimeout", "-1s", "-1s is less than 0"),
+    "conntrack.udpTimeout": invalid_field("conntrack.udpTimeout", "-1s", "-1s is less than 0"),
+    "conntrack.udpStreamTimeout": invalid_field("conntrack.udpStreamTimeout", "-1s", "-1s is less than 0"),
+    "burst": invalid_field("clientConnection.burst", -1, "-1 is not between 0 and 2147483647"),
+    "qps": invalid_field("clientConnection.qps", float("nan"), "it must be a number"),
+    "bindAddress": invalid_field("bindAddress", "node-1", "'node-1' is not an IP address"),
+    "healthzBindAddress, a name": invalid_field("healthzBindAddress", "localhost:10256", f"'localhost:10256' {PORTS}"),
+    "healthzBindAddress, no address": invalid_field("healthzBindAddress", ":10256", f"':10256' {PORTS}"),
+    "healthzBindAddress, no port": invalid_field("healthzBindAddress", "192.0.2.1:", f"'192.0.2.1:' {PORTS}"),
+    "metricsBindAddress, port 0": invalid_field("metricsBindAddress", "192.0.2.1:0", f"'192.0.2.1:0' {PORTS}"),
+    "metricsBindAddress, a port too high": invalid_field("metricsBindAddress", "[::1]:65536", f"'[::1]:65536' {PORTS}"),
+    "metricsBindAddress, a port with too many digits": invalid_field(
+        "metricsBindAddress", "0.0.0.0:0000080", f"'0.0.0.0:0000080' {PORTS}"
+    ),
+    "metricsBindAddress, a port's name": invalid_field("metricsBindAddress", "[::1]:http", f"'[::1]:http' {PORTS}"),
+    "portRange": invalid_field("portRange", "a-b", "'a-b' is not a port range such as 30000-32767"),
+    "portRange, backwards": invalid_field("portRange", "9-8", "'9-8' is not a port range such as 30000-32767"),
+    "portRange, too high": invalid_field("portRange", "65536", "'65536' is not a port range such as 30000-32767"),
+    "showHiddenMetricsForVersion": invalid_field(
+        "showHiddenMetricsForVersion", "last", "'last' is not a version such as 1.36"
+    ),
+    "nodePortAddresses": invalid_field("nodePortAddresses", ["10.0.0.0/8", "10.0.0.1"], f"'10.0.0.1' {A_CIDR}"),
+    "nodePortAddresses, localhost": invalid_field("nodePortAddresses", ["primary", "localhost"], LOCALHOST),
+    "detectLocalMode": invalid_field(
+        "detectLocalMode",
+        "ClusterCidr",
+        "'ClusterCidr' is not ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix",
+    ),
+    "a missing bridge": invalid_field(
+        "detectLocal.bridgeInterface",
+        "",
+        "it is required with {}detectLocalMode BridgeInterface",
+        detectLocalMode="BridgeInterface",
+    ),
+    "a missing prefix": invalid_field(
+        "detectLocal.interfaceNamePrefix",
+        "",
+        "it is required with {}detectLocalMode InterfaceNamePrefix",
+        detectLocalMode="InterfaceNamePrefix",
+    ),
+    "an invalid name of a bridge": invalid_field(
+        "detectLocal.bridgeInterface",
+        "br 0; drop",
         "'br 0; drop' is not the name of an interface (letters, digits and _.@:-, at most 15)",
         detectLocalMode="BridgeInterface",
     ),
-    "clusterCIDR": bad("clusterCIDR", "10.244.0.0", f"'10.244.0.0' {A_CIDR}"),
-    "clusterCIDR, two of a family": bad(
-        "clusterCIDR", "10.244.0.0/16,10.245.0.0/16",
+    "clusterCIDR": invalid_field("clusterCIDR", "10.244.0.0", f"'10.244.0.0' {A_CIDR}"),
+    "clusterCIDR, two of a family": invalid_field(
+        "clusterCIDR",
+        "10.244.0.0/16,10.245.0.0/16",
         "two IPv4 values, 10.244.0.0/16 and 10.245.0.0/16; give at most one per family",
     ),
-    "excludeCIDRs in mode ipvs": bad("ipvs.excludeCIDRs", ["x"], f"'x' {A_CIDR}", mode="ipvs"),
-    "a time of IPVS in mode ipvs": bad("ipvs.udpTimeout", "-1s", "-1s is less than 0", mode="ipvs"),
-    "a format": bad("logging.format", "xml", "'xml' is not text or json"),
-    "a gate": bad("featureGates", {"Frobnicate": False}, "unknown feature gate Frobnicate"),
-    "a gate that cannot be turned off": bad("featureGates", {"NFTablesProxyMode": False},
-                                            "NFTablesProxyMode cannot be false: knft always uses nftables"),
-    "Windows": bad("windowsRunAsService", value=True,
-                   said="true is rejected: only kube-proxy on Windows has it; knft runs on Linux"),
-}  # fmt: skip
+    "excludeCIDRs in mode ipvs": invalid_field("ipvs.excludeCIDRs", ["x"], f"'x' {A_CIDR}", mode="ipvs"),
+    "a timeout of IPVS in mode ipvs": invalid_field("ipvs.udpTimeout", "-1s", "-1s is less than 0", mode="ipvs"),
+    "a log format": invalid_field("logging.format", "xml", "'xml' is not text or json"),
+    "an unknown feature gate": invalid_field("featureGates", {"Frobnicate": False}, "unknown feature gate Frobnicate"),
+    "a locked feature gate": invalid_field(
+        "featureGates", {"NFTablesProxyMode": False}, "NFTablesProxyMode cannot be false: knft always uses nftables"
+    ),
+    "Windows": invalid_field(
+        "windowsRunAsService",
+        value=True,
+        message="true is rejected: only kube-proxy on Windows has it; knft runs on Linux",
+    ),
+}
 
 IN_FILE = "config.conf: KubeProxyConfiguration."
 
 
-@parametrize_rows(BAD)
-def test_invalid_field_is_an_error(row: Bad) -> None:
-    text = of_paths(row.fields)
+@parametrize_rows(INVALID_FIELDS)
+def test_invalid_field_is_an_error(row: InvalidField) -> None:
+    text = config_with_paths(row.fields)
     with pytest.raises(ConfigurationError) as raised:
         load(text=text)
-    assert str(raised.value) == f"{IN_FILE}{row.path}: {row.said.format('KubeProxyConfiguration.')}"
+    assert str(raised.value) == f"{IN_FILE}{row.path}: {row.message.format('KubeProxyConfiguration.')}"
 
 
-HARMLESS: dict[str, dict[str, Any]] = {
-    "a time of IPVS below 0": {"ipvs.udpTimeout": "-1s"},
+UNUSED_FIELDS: dict[str, dict[str, Any]] = {
+    "a negative timeout of IPVS": {"ipvs.udpTimeout": "-1s"},
     "excludeCIDRs": {"ipvs.excludeCIDRs": ["x"]},
     "a bit of mode nftables": {"nftables.masqueradeBit": 99},
-    "pauses of another mode": {"nftables.syncPeriod": "1s", "nftables.minSyncPeriod": "5s"},
-    "pods' addresses in another mode": {"clusterCIDR": "x", "detectLocalMode": "NodeCIDR"},
-    "an interface in another mode": {"detectLocal.bridgeInterface": "br 0; drop"},
+    "periods of another mode": {"nftables.syncPeriod": "1s", "nftables.minSyncPeriod": "5s"},
+    "pod ranges in another local mode": {"clusterCIDR": "x", "detectLocalMode": "NodeCIDR"},
+    "an interface in another local mode": {"detectLocal.bridgeInterface": "br 0; drop"},
 }
 
 
-@pytest.mark.parametrize("name", HARMLESS)
-def test_what_the_mode_does_not_ask_for_is_not_looked_at(name: str) -> None:
-    """As in kube-proxy: it may be nonsense."""
-    load(text=of_paths(HARMLESS[name]))
+@pytest.mark.parametrize("name", UNUSED_FIELDS)
+def test_invalid_field_is_accepted_if_the_mode_does_not_use_it(name: str) -> None:
+    """kube-proxy does not validate such fields either."""
+    load(text=config_with_paths(UNUSED_FIELDS[name]))
 
 
-OF_TYPES = {
+WRONG_TYPES = {
     "text for a number": (
         "iptables: {masqueradeBit: fourteen}",
         "iptables.masqueradeBit",
@@ -173,7 +207,7 @@ OF_TYPES = {
         "conntrack.udpTimeout",
         "'soon' is not a duration; write it as in 1s, 500ms or 1m30s",
     ),
-    "a duration with a line after it": (
+    "a duration with a newline": (
         'configSyncPeriod: "1s\\n"',
         "configSyncPeriod",
         "'1s\\n' is not a duration; write it as in 1s, 500ms or 1m30s",
@@ -202,7 +236,7 @@ OF_TYPES = {
         "it is a list, but must be a mapping of names to true or false",
     ),
     "a level below 0": ("logging: {verbosity: -1}", "logging.verbosity", "-1 is not between 0 and 2147483647"),
-    "text for levels of files": (
+    "text for vmodule": (
         "logging: {vmodule: a=1}",
         "logging.vmodule",
         "it is text, 'a=1', but must be a list of file patterns and levels",
@@ -220,17 +254,17 @@ OF_TYPES = {
 }
 
 
-@pytest.mark.parametrize("name", OF_TYPES)
-def test_a_wrong_type_is_told(name: str) -> None:
-    fields, path, said = OF_TYPES[name]
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_wrong_type_is_an_error(name: str) -> None:
+    fields, path, message = WRONG_TYPES[name]
     with pytest.raises(ConfigurationError) as raised:
-        load(text=config(fields))
-    assert str(raised.value) == f"{IN_FILE}{path}: {said}"
+        load(text=config_text(fields))
+    assert str(raised.value) == f"{IN_FILE}{path}: {message}"
 
 
-def test_all_wrong_types_are_told_at_once() -> None:
+def test_all_wrong_types_are_reported_together() -> None:
     with pytest.raises(ConfigurationError) as raised:
-        load(text=config("oomScoreAdj: x\niptables: {syncPeriod: 5}\nmode: 7"))
+        load(text=config_text("oomScoreAdj: x\niptables: {syncPeriod: 5}\nmode: 7"))
     assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == [
         "KubeProxyConfiguration.iptables.syncPeriod",
         "KubeProxyConfiguration.mode",
@@ -238,23 +272,23 @@ def test_all_wrong_types_are_told_at_once() -> None:
     ]
 
 
-def test_all_wrong_values_are_told_at_once() -> None:
+def test_all_invalid_values_are_reported_together() -> None:
     with pytest.raises(ConfigurationError) as raised:
-        load("--node-ip=x", text=config("oomScoreAdj: 5000\nbindAddress: x\nmode: x\nfeatureGates: {X: true}"))
+        load("--node-ip=x", text=config_text("oomScoreAdj: 5000\nbindAddress: x\nmode: x\nfeatureGates: {X: true}"))
     lines = str(raised.value).splitlines()
     assert len(lines) == 5
     assert lines[-1] == "--node-ip: 'x' is not an IP address"
 
 
-def test_ten_thousand_problems_are_not_all_told() -> None:
+def test_number_of_reported_problems_is_limited() -> None:
     addresses = "\n".join(f"- {number}" for number in range(10_000))
     with pytest.raises(ConfigurationError) as raised:
-        load(text=config(f"nodePortAddresses:\n{addresses}"))
+        load(text=config_text(f"nodePortAddresses:\n{addresses}"))
     lines = str(raised.value).splitlines()
     assert (len(lines), lines[-1]) == (21, "config.conf: and 9980 more")
 
 
-OF_FLAGS = {
+INVALID_FLAGS = {
     "--proxy-mode=kernelspace": (
         "--proxy-mode: 'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"
     ),
@@ -283,11 +317,11 @@ OF_FLAGS = {
 }
 
 
-@pytest.mark.parametrize("flag", OF_FLAGS)
-def test_a_flag_that_cannot_be_meant_is_told(flag: str) -> None:
+@pytest.mark.parametrize("flag", INVALID_FLAGS)
+def test_invalid_flag_is_an_error(flag: str) -> None:
     with pytest.raises(KnftError) as raised:
         load(flag)
-    assert str(raised.value) == OF_FLAGS[flag]
+    assert str(raised.value) == INVALID_FLAGS[flag]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +334,8 @@ def test_a_flag_that_cannot_be_meant_is_told(flag: str) -> None:
         "https://user:sec/secret@192.0.2.1",
     ],
 )
-@pytest.mark.parametrize("text", [None, config()])
-def test_a_server_with_a_password_is_refused_without_showing_it(server: str, text: str | None) -> None:
+@pytest.mark.parametrize("text", [None, config_text()])
+def test_password_in_server_url_is_rejected_and_not_printed(server: str, text: str | None) -> None:
     with pytest.raises(ConfigurationError) as raised:
         load(f"--master={server}", text=text)
     assert str(raised.value) == (
@@ -310,11 +344,11 @@ def test_a_server_with_a_password_is_refused_without_showing_it(server: str, tex
     )
 
 
-def test_a_flag_of_logging_is_told_as_a_flag_beside_a_file() -> None:
+def test_error_names_the_flag_if_a_file_is_given_too() -> None:
     with pytest.raises(ConfigurationError, match=r"^--logging-format: 'xml' is not text or json$"):
-        load("--logging-format=xml", text=config())
+        load("--logging-format=xml", text=config_text())
     with pytest.raises(
         ConfigurationError,
         match=r"^--sync-period: 1s must be .* KubeProxyConfiguration.iptables.minSyncPeriod, 1m0s$",
     ):
-        load("--sync-period=1s", text=config("iptables: {minSyncPeriod: 1m}"))
+        load("--sync-period=1s", text=config_text("iptables: {minSyncPeriod: 1m}"))

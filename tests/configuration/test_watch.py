@@ -1,4 +1,4 @@
-"""A configuration file that changes ends the process; one that is only touched, or is gone, does not (I.4, K.9)."""
+"""Watching the configuration file: new content ends the watch; a new time or a missing or unreadable file does not."""
 
 import ctypes
 import logging
@@ -18,15 +18,15 @@ from knft.configuration.watch import CHANGED, wait_for_change
 from knft.errors import ConfigurationChangedError
 from knft.source.file_watch import POLL_MS
 
-HANG = 60.0
-KNOWN, OTHER = b"mode: nftables\n", b"mode: iptables\n"
+TIMEOUT = 60.0
+OLD_CONTENT, NEW_CONTENT = b"mode: nftables\n", b"mode: iptables\n"
 
 
 class Watch:
-    """A thread that waits for a file to change, and how that ended."""
+    """A thread that runs ``wait_for_change``, and its result."""
 
     def __init__(self, path: Path, *, unprivileged: bool = False) -> None:
-        """Where it is ``unprivileged``, it may read what everybody may, as once privileges are dropped."""
+        """Start the thread; if ``unprivileged``, file permissions apply to it, as after knft drops its privileges."""
         self._unprivileged = unprivileged
         self._stop = threading.Event()
         self._ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
@@ -35,38 +35,38 @@ class Watch:
 
     def _wait(self, path: str, known: bytes) -> None:
         if self._unprivileged:
-            # For files, and for this thread alone: without CAP_DAC_OVERRIDE as well.
+            # Changes the user for file access of this thread only, and so removes CAP_DAC_OVERRIDE too.
             ctypes.CDLL(None).setfsuid(65534)
         try:
             wait_for_change(path, known, self._stop)
-        except Exception as error:  # noqa: BLE001 - it is what is asserted
+        except Exception as error:  # noqa: BLE001 - the tests assert which error it is
             self._ended.put(error)
         else:
             self._ended.put(None)
 
-    def ends(self) -> None:
-        """Wait until it has found a change."""
-        error = self._ended.get(timeout=HANG)
+    def expect_change(self) -> None:
+        """Wait until the watch reports a change."""
+        error = self._ended.get(timeout=TIMEOUT)
         assert isinstance(error, ConfigurationChangedError)
         assert str(error) == CHANGED == "content of the proxy server's configuration file was updated"
 
-    def goes_on(self) -> None:
-        """Give it several looks at the file; it must not end."""
+    def expect_no_change(self) -> None:
+        """Wait for longer than a poll; the watch must not end."""
         with pytest.raises(queue.Empty):
             self._ended.get(timeout=1.5 * POLL_MS / 1000)
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(HANG)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file two links away, as in a mounted ConfigMap."""
+    """Return a file behind two symbolic links, as in a mounted ConfigMap."""
     first = tmp_path / "..2026_1"
     first.mkdir()
-    (first / "config.conf").write_bytes(KNOWN)
+    (first / "config.conf").write_bytes(OLD_CONTENT)
     (tmp_path / "..data").symlink_to(first.name)
     (tmp_path / "config.conf").symlink_to("..data/config.conf")
     return tmp_path / "config.conf"
@@ -74,9 +74,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watch(path: Path) -> Iterator[Watch]:
-    made = Watch(path)
-    yield made
-    made.close()
+    watching = Watch(path)
+    yield watching
+    watching.close()
 
 
 def swap(path: Path, content: bytes) -> None:
@@ -97,19 +97,19 @@ def write(path: Path, content: bytes) -> None:
 
 
 def rename(path: Path, content: bytes) -> None:
-    made = path.with_name("new")
-    made.write_bytes(content)
-    made.rename(path)
+    new = path.with_name("new")
+    new.write_bytes(content)
+    new.rename(path)
 
 
 def relink(path: Path, content: bytes) -> None:
-    """Point the file's own link elsewhere, to another folder."""
-    made = path.parent / "elsewhere"
-    made.mkdir()
-    (made / "config.conf").write_bytes(content)
-    rename_link = path.with_name("link")
-    rename_link.symlink_to("elsewhere/config.conf")
-    rename_link.rename(path)
+    """Point the file's symbolic link to a file in another folder."""
+    folder = path.parent / "elsewhere"
+    folder.mkdir()
+    (folder / "config.conf").write_bytes(content)
+    link = path.with_name("link")
+    link.symlink_to("elsewhere/config.conf")
+    link.rename(path)
 
 
 def remove_and_make(path: Path, content: bytes) -> None:
@@ -118,7 +118,7 @@ def remove_and_make(path: Path, content: bytes) -> None:
 
 
 def same_size_and_time(path: Path, content: bytes) -> None:
-    """What looks the same from outside: inode, size and time of writing."""
+    """Write content so that inode and modification time stay the same."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -126,124 +126,128 @@ def same_size_and_time(path: Path, content: bytes) -> None:
 
 CHANGES: dict[str, Callable[[Path, bytes], None]] = {
     "a ConfigMap is swapped": swap,
-    "it is written to": write,
-    "another is renamed onto it": rename,
-    "it leads elsewhere": relink,
-    "it is removed and made": remove_and_make,
-    "its size and time stay": same_size_and_time,
+    "the file is written": write,
+    "another file is renamed onto it": rename,
+    "its link leads to another folder": relink,
+    "it is removed and made again": remove_and_make,
+    "its size and time stay the same": same_size_and_time,
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_other_content_ends_it(path: Path, watch: Watch, name: str) -> None:
-    CHANGES[name](path, OTHER)
-    watch.ends()
+def test_new_content_ends_the_watch(path: Path, watch: Watch, name: str) -> None:
+    CHANGES[name](path, NEW_CONTENT)
+    watch.expect_change()
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_same_content_does_not(path: Path, watch: Watch, name: str) -> None:
-    CHANGES[name](path, KNOWN)
-    watch.goes_on()
+def test_same_content_does_not_end_the_watch(path: Path, watch: Watch, name: str) -> None:
+    CHANGES[name](path, OLD_CONTENT)
+    watch.expect_no_change()
 
 
-def test_what_is_no_change_does_not_end_it_and_what_follows_does(path: Path, watch: Watch) -> None:
+def test_removed_file_does_not_end_the_watch_until_it_has_new_content(path: Path, watch: Watch) -> None:
     path.chmod(0o600)
     path.touch()
-    (path.parent / "other.conf").write_bytes(OTHER)
+    (path.parent / "other.conf").write_bytes(NEW_CONTENT)
     path.unlink()
-    watch.goes_on()
+    watch.expect_no_change()
     path.mkdir()
-    watch.goes_on()
+    watch.expect_no_change()
     path.rmdir()
-    path.write_bytes(OTHER)
-    watch.ends()
+    path.write_bytes(NEW_CONTENT)
+    watch.expect_change()
 
 
-def _gone(path: Path) -> None:
+def _remove(path: Path) -> None:
     path.unlink()
 
 
-def _unreadable(path: Path) -> None:
+def _deny_file(path: Path) -> None:
     path.chmod(0)
 
 
-def _sealed(path: Path) -> None:
+def _deny_folder(path: Path) -> None:
     path.parent.chmod(0)
 
 
-def _readable(path: Path) -> None:
+def _restore(path: Path) -> None:
     path.parent.chmod(0o755)
     if path.exists():
         path.chmod(0o644)
     else:
-        path.write_bytes(KNOWN)
+        path.write_bytes(OLD_CONTENT)
 
 
 @pytest.fixture
 def open_path() -> Iterator[Path]:
-    """A file in a folder that everybody may enter."""
+    """Return a file in a folder that every user may enter."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.conf"
-        path.write_bytes(KNOWN)
-        _readable(path)
+        path.write_bytes(OLD_CONTENT)
+        _restore(path)
         yield path
         path.parent.chmod(0o755)
 
 
 @pytest.mark.parametrize(
-    ("close", "why"),
-    [(_gone, "No such file or directory"), (_unreadable, "Permission denied"), (_sealed, "Permission denied")],
+    ("make_unreadable", "reason"),
+    [(_remove, "No such file or directory"), (_deny_file, "Permission denied"), (_deny_folder, "Permission denied")],
 )
-def test_a_file_that_cannot_be_read_any_more_is_told_once_and_when_it_is_over(
-    open_path: Path, caplog: pytest.LogCaptureFixture, close: Callable[[Path], None], why: str
+def test_unreadable_file_is_logged_once_and_again_once_it_is_readable(
+    open_path: Path, caplog: pytest.LogCaptureFixture, make_unreadable: Callable[[Path], None], reason: str
 ) -> None:
-    """It does not end the process, whatever the file holds meanwhile; once it can be read, it does."""
+    """An unreadable file does not end the watch; new content in the readable file does."""
     caplog.set_level(logging.INFO, "knft")
-    begun = (
-        "knft", logging.WARNING,
-        f"{open_path}: {why}; knft keeps its configuration and cannot notice changes until the file is readable again",
-    )  # fmt: skip
-    over = ("knft", logging.INFO, f"{open_path}: readable again")
+    unreadable = (
+        "knft",
+        logging.WARNING,
+        (
+            f"{open_path}: {reason}; "
+            "knft keeps its configuration and cannot notice changes until the file is readable again"
+        ),
+    )
+    readable = ("knft", logging.INFO, f"{open_path}: readable again")
     with closing(Watch(open_path, unprivileged=True)) as watch:
         for _ in range(2):
             caplog.clear()
-            close(open_path)
-            _until_told(caplog, begun)
-            watch.goes_on()
-            assert caplog.record_tuples == [begun]
-            _readable(open_path)
-            _until_told(caplog, over)
-            watch.goes_on()
-            assert caplog.record_tuples == [begun, over]
-        open_path.write_bytes(OTHER)
-        watch.ends()
+            make_unreadable(open_path)
+            _wait_for_record(caplog, unreadable)
+            watch.expect_no_change()
+            assert caplog.record_tuples == [unreadable]
+            _restore(open_path)
+            _wait_for_record(caplog, readable)
+            watch.expect_no_change()
+            assert caplog.record_tuples == [unreadable, readable]
+        open_path.write_bytes(NEW_CONTENT)
+        watch.expect_change()
 
 
-def _until_told(caplog: pytest.LogCaptureFixture, record: tuple[str, int, str]) -> None:
-    deadline = time.monotonic() + HANG
+def _wait_for_record(caplog: pytest.LogCaptureFixture, record: tuple[str, int, str]) -> None:
+    deadline = time.monotonic() + TIMEOUT
     while record not in caplog.record_tuples:
         assert time.monotonic() < deadline, caplog.record_tuples
         time.sleep(0.01)
 
 
-def test_a_folder_that_is_gone_is_waited_for(path: Path, watch: Watch) -> None:
+def test_missing_folder_does_not_end_the_watch(path: Path, watch: Watch) -> None:
     away = path.parent.with_name("away")
     path.parent.rename(away)
-    watch.goes_on()
+    watch.expect_no_change()
     away.rename(path.parent)
-    watch.goes_on()
-    swap(path, OTHER)
-    watch.ends()
+    watch.expect_no_change()
+    swap(path, NEW_CONTENT)
+    watch.expect_change()
 
 
-def test_a_change_before_the_first_look_is_found(tmp_path: Path) -> None:
-    """Between reading the file and watching it, as much may happen as at any other time."""
+def test_change_before_the_watch_starts_ends_it(tmp_path: Path) -> None:
+    """The file may change after it was read and before it is watched."""
     file = tmp_path / "config.conf"
-    file.write_bytes(OTHER)
+    file.write_bytes(NEW_CONTENT)
     with pytest.raises(ConfigurationChangedError):
-        wait_for_change(str(file), KNOWN, threading.Event())
+        wait_for_change(str(file), OLD_CONTENT, threading.Event())
 
 
-def test_it_ends_when_it_is_told_to(path: Path) -> None:
-    made = Watch(path)
-    made.close()
+def test_watch_stops_on_request(path: Path) -> None:
+    watch = Watch(path)
+    watch.close()

@@ -1,1 +1,1 @@
-"""Taking over a node from kube-proxy: leftovers of every mode, on a real kernel and on paper."""
+"""Taking over a node from kube-proxy: finding and removing its leftovers in each mode, with and without a kernel."""

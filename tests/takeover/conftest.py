@@ -1,4 +1,4 @@
-"""A network namespace with others' rules in it, and ways to put kube-proxy's leftovers beside them."""
+"""Fixture: a network namespace, and methods that add kube-proxy's leftovers and objects of other programs."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,23 +14,24 @@ BACKENDS = ("nft", "legacy")
 
 
 class OldNode:
-    """A node on which kube-proxy may have been at work."""
+    """A node in a network namespace, on which kube-proxy may have run."""
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
 
     def restore(self, backend: str, family: leftovers.Family, text: str) -> None:
-        """Load rules as kube-proxy does."""
+        """Load rules with iptables-restore, as kube-proxy does."""
         self.namespace.run([f"{family.iptables}-{backend}-restore", "--noflush"], stdin=text)
 
-    def add_others(self) -> None:
-        """Put rules, sets and tables of others in place, in both backends."""
+    def add_foreign_rules(self) -> None:
+        """Load rules, ipsets and tables of other programs, with both backends."""
         for family in FAMILIES:
-            text = f"create MINE{family.inet} hash:ip family {family.inet}\nadd MINE{family.inet} {family.vip}\n"
+            name = f"MINE{family.inet}"
+            text = f"create {name} hash:ip family {family.inet}\nadd {name} {family.load_balancer_ip}\n"
             self.namespace.run(["ipset", "restore"], stdin=text)
         self.namespace.run(["ipset", "create", "KUBE-CLUSTER-IP-MINE", "hash:ip"])
         for backend, family in itertools.product(BACKENDS, FAMILIES):
-            self.restore(backend, family, leftovers.foreign(family))
+            self.restore(backend, family, leftovers.foreign_rules(family))
         self.namespace.run(["nft", "-f", "-"], stdin=leftovers.FOREIGN_TABLES)
 
     def add_iptables_mode(self, *backends: str) -> None:
@@ -42,7 +43,7 @@ class OldNode:
             self.namespace.run(["ipset", "restore", "-exist"], stdin=leftovers.ipsets(family))
 
     def add_ipvs_mode(self, *backends: str) -> None:
-        """Load the IPVS mode's rules and sets; its servers and device this kernel does not have."""
+        """Load the rules and ipsets of mode ipvs, without virtual servers and device, which this kernel lacks."""
         self.add_ipsets()
         for backend, family in itertools.product(backends, FAMILIES):
             self.restore(backend, family, leftovers.ipvs_mode(family))
@@ -52,11 +53,11 @@ class OldNode:
             self.namespace.run(["nft", "-f", "-"], stdin=leftovers.nftables_mode(family))
 
     def cleanup(self, mode: str) -> str:
-        """Run ``knft cleanup --kube-proxy``; return what it said."""
+        """Run ``knft cleanup --kube-proxy``; return its output."""
         return knft(self.namespace, "cleanup", "--kube-proxy", mode).stdout
 
     def rules(self) -> dict[str, str]:
-        """Return all rules of both backends and families, with counters and policies."""
+        """Return all rules of both backends and families by program, with counters and policies."""
         return {
             f"{family.iptables}-{backend}": self._rules(f"{family.iptables}-{backend}-save")
             for backend, family in itertools.product(BACKENDS, FAMILIES)
@@ -73,20 +74,20 @@ class OldNode:
         return set(self.namespace.run(["ipset", "list", "-name"]).stdout.split())
 
     def tables(self) -> set[str]:
-        """Return the nftables tables that are not iptables-nft's."""
+        """Return the nftables tables, without those of iptables-nft."""
         lines = self.namespace.run(["nft", "list", "tables"]).stdout.splitlines()
         return {line for line in lines if line.split()[2] not in {"filter", "nat", "mangle"}}
 
     def state(self) -> tuple[object, ...]:
-        """Return everything that a cleanup could touch."""
-        named = sorted(self.tables())
-        listed = [self.namespace.run(["nft", "list", *table.split()]).stdout for table in named]
-        return self.rules(), self.sets(), named, listed
+        """Return everything that a cleanup could change: rules, ipsets and tables."""
+        tables = sorted(self.tables())
+        listings = [self.namespace.run(["nft", "list", *table.split()]).stdout for table in tables]
+        return self.rules(), self.sets(), tables, listings
 
 
 @pytest.fixture
 def old_node() -> Iterator[OldNode]:
-    """A namespace of the test's own, empty at first."""
+    """Return a node in a new network namespace, without rules."""
     namespace = Namespace.create("old-node")
     yield OldNode(namespace)
     namespace.close()

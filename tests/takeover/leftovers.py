@@ -1,4 +1,8 @@
-"""What kube-proxy leaves behind (behaviour.md D.2 to D.6, E.3 to E.7), and what of others is beside it."""
+"""Leftovers of kube-proxy in each mode, and rules and tables of other programs, as input of the tools.
+
+See docs/behaviour/iptables.md#chain-names, docs/behaviour/iptables.md#jump-rules, docs/behaviour/ipvs.md#ipsets and
+docs/behaviour/ipvs.md#chains.
+"""
 
 import hashlib
 import re
@@ -10,18 +14,18 @@ from string import Template
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family: the words of its programs, and addresses to fill in."""
+    """An IP family: names of its tools and ipsets, and the addresses in the leftovers."""
 
     iptables: str
     inet: str
     loopback: str
-    cluster: str
-    vip: str
+    cluster_ip: str
+    load_balancer_ip: str
     endpoints: tuple[str, ...]
     source: str
-    set_start: str
+    set_prefix: str
 
-    def to(self, endpoint: str, port: int = 8080) -> str:
+    def with_port(self, endpoint: str, port: int = 8080) -> str:
         return f"[{endpoint}]:{port}" if ":" in endpoint else f"{endpoint}:{port}"
 
 
@@ -37,7 +41,7 @@ FAMILIES = (IPV4, IPV6)
 
 
 def service_hash(text: str) -> str:
-    """Return the 16 characters that D.2 puts behind a prefix."""
+    """Return the hash in the name of a chain (docs/behaviour/iptables.md#chain-names), without the prefix."""
     return b32encode(hashlib.sha256(text.encode()).digest()).decode()[:16]
 
 
@@ -64,55 +68,55 @@ SET_TYPES = {
 
 
 def set_name(family: Family, name: str) -> str:
-    """Return a set's name in a family, cut at 31 characters."""
-    return (family.set_start + name)[:31]
+    """Return the name of an ipset in a family, cut to ipset's limit of 31 characters."""
+    return (family.set_prefix + name)[:31]
 
 
 def ipsets(family: Family) -> str:
-    """Return all sets of E.3, some with elements, for ``ipset restore``."""
+    """Return input of ``ipset restore`` for all ipsets of docs/behaviour/ipvs.md#ipsets, some with elements."""
     hashed = f"family {family.inet} hashsize 1024 maxelem 65536"
-    made = [
+    created = [
         f"create {set_name(family, name)} {kind} {'range 0-65535' if kind == 'bitmap:port' else hashed}"
         for name, kind in SET_TYPES.items()
     ]
     elements = {
-        "CLUSTER-IP": f"{family.cluster},tcp:80",
-        "LOAD-BALANCER": f"{family.vip},tcp:80",
-        "LOAD-BALANCER-FW": f"{family.vip},tcp:80",
-        "LOAD-BALANCER-SOURCE-CIDR": f"{family.vip},tcp:80,{family.source}",
+        "CLUSTER-IP": f"{family.cluster_ip},tcp:80",
+        "LOAD-BALANCER": f"{family.load_balancer_ip},tcp:80",
+        "LOAD-BALANCER-FW": f"{family.load_balancer_ip},tcp:80",
+        "LOAD-BALANCER-SOURCE-CIDR": f"{family.load_balancer_ip},tcp:80,{family.source}",
         "LOOP-BACK": f"{family.endpoints[0]},tcp:8080,{family.endpoints[0]}",
         "NODE-PORT-TCP": "30080",
-        "IPVS-IPS": family.cluster,
+        "IPVS-IPS": family.cluster_ip,
     }
-    return "\n".join([*made, *(f"add {set_name(family, name)} {item}" for name, item in elements.items())]) + "\n"
+    return "\n".join([*created, *(f"add {set_name(family, name)} {item}" for name, item in elements.items())]) + "\n"
 
 
 def iptables_mode(family: Family) -> str:
-    """Return what the iptables mode leaves for a LoadBalancer Service with affinity, and for one without endpoints."""
-    return _filled("iptables-mode", family)
+    """Return the leftovers of mode iptables: a LoadBalancer Service with affinity, and a Service without endpoints."""
+    return _fill_template("iptables-mode", family)
 
 
 def ipvs_mode(family: Family) -> str:
-    """Return the chains, jumps and rules of the IPVS mode, but for those that need the kernel's ip_vs."""
-    return re.sub(r"KUBE-6-\S+", lambda found: found[0][:31], _filled("ipvs-mode", family))
+    """Return the chains, jumps and rules of mode ipvs, without those that need the kernel module ip_vs."""
+    return re.sub(r"KUBE-6-\S+", lambda found: found[0][:31], _fill_template("ipvs-mode", family))
 
 
-def foreign(family: Family) -> str:
-    """Return rules of others: a CNI's, docker's, the kubelet's, and people's with names that look like kube-proxy's."""
-    return _filled("foreign", family)
+def foreign_rules(family: Family) -> str:
+    """Return rules of a CNI plugin, Docker and the kubelet, and chains with names similar to kube-proxy's."""
+    return _fill_template("foreign", family)
 
 
-def _filled(name: str, family: Family) -> str:
+def _fill_template(name: str, family: Family) -> str:
     local, remote = family.endpoints
-    hashes = (service_hash(f"shop/frontend:httptcp{family.to(endpoint)}") for endpoint in family.endpoints)
+    hashes = (service_hash(f"shop/frontend:httptcp{family.with_port(endpoint)}") for endpoint in family.endpoints)
     return Template((Path(__file__).parent / f"{name}.rules").read_text()).substitute(
-        {field: getattr(family, field) for field in ("inet", "loopback", "cluster", "vip", "source")},
+        {field: getattr(family, field) for field in ("inet", "loopback", "cluster_ip", "load_balancer_ip", "source")},
         local=local,
         remote=remote,
-        local_8080=family.to(local),
-        local_443=family.to(local, 443),
-        remote_8080=family.to(remote),
-        set=family.set_start,
+        local_8080=family.with_port(local),
+        local_443=family.with_port(local, 443),
+        remote_8080=family.with_port(remote),
+        set=family.set_prefix,
         **dict(zip(("local_hash", "remote_hash"), hashes, strict=True)),
     )
 
@@ -150,7 +154,7 @@ table ip kube-proxy-mine {
 
 
 def nftables_mode(family: Family) -> str:
-    """Return the table of the nftables mode, in a small form."""
+    """Return a small form of the table of mode nftables."""
     kind, name = ("ipv4_addr", "ip") if family is IPV4 else ("ipv6_addr", "ip6")
-    endpoint = family.to(family.endpoints[0])
-    return NFTABLES_TABLES.format(family=name, kind=kind, cluster=family.cluster, endpoint=endpoint)
+    endpoint = family.with_port(family.endpoints[0])
+    return NFTABLES_TABLES.format(family=name, kind=kind, cluster=family.cluster_ip, endpoint=endpoint)

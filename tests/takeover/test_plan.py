@@ -1,4 +1,4 @@
-"""What is kube-proxy's, on paper: the parts that no kernel is needed for, and IPVS, which this one lacks."""
+"""Plans for the removal of kube-proxy's leftovers, on text: chains, ipsets, and virtual servers."""
 
 import pytest
 
@@ -11,8 +11,8 @@ from knft.takeover.sets import plan_sets
 from tests.takeover.leftovers import FAMILIES, IPV4, SET_TYPES, service_hash, set_name
 
 
-def test_hashes_are_upstreams() -> None:
-    """The vectors of D.2, so that the leftovers of these tests look like real ones."""
+def test_service_hashes_are_those_of_kube_proxy() -> None:
+    """Known hashes of kube-proxy (docs/behaviour/iptables.md#chain-names); the leftovers of these tests use them."""
     assert service_hash("ns1/svc1:p80tcp") == "XPGD46QRK7WJZT7O"
     assert service_hash("ns1/svc1:p80tcp10.180.0.1:80") == "SXIVWICOYRO3J4NJ"
 
@@ -40,18 +40,18 @@ def test_hashes_are_upstreams() -> None:
         ("nat", "MY-KUBE-SVC-1", set()),
     ],
 )
-def test_whose_a_chain_is(table: str, chain: str, owners: set[Mode]) -> None:
+def test_chain_owners_depend_on_table_and_name(table: str, chain: str, owners: set[Mode]) -> None:
     assert chain_owners(table, chain) == owners
 
 
-def test_sets_have_two_names_and_the_second_is_cut() -> None:
-    """All of E.3, and nothing else."""
+def test_sets_have_a_name_per_family_cut_at_31_characters() -> None:
+    """They are those of docs/behaviour/ipvs.md#ipsets, and no others."""
     assert {set_name(family, name) for family in FAMILIES for name in SET_TYPES} == SETS
     assert "KUBE-6-LOAD-BALANCER-SOURCE-CID" in SETS
     assert len(SETS) == 34
 
 
-def test_sets_of_others_and_those_in_use_stay() -> None:
+def test_foreign_sets_and_sets_in_use_stay() -> None:
     plan = plan_sets("MINE\nKUBE-CLUSTER-IP\nKUBE-6-LOOP-BACK\nKUBE-MINE\nKUBE-IPVS-IPS\n", {"KUBE-IPVS-IPS"})
     assert (plan.destroy, plan.keep) == (("KUBE-CLUSTER-IP", "KUBE-6-LOOP-BACK"), ("KUBE-IPVS-IPS",))
 
@@ -70,39 +70,39 @@ def test_sets_of_others_and_those_in_use_stay() -> None:
         ('-j LOG --log-prefix "-j KUBE-SERVICES "', "LOG", set()),
     ],
 )
-def test_rules_are_read_word_by_word(text: str, target: str | None, sets: set[str]) -> None:
-    """Free text is never taken for an option."""
+def test_free_text_of_a_rule_is_not_parsed_as_options(text: str, target: str | None, sets: set[str]) -> None:
+    """Comments and log prefixes may contain text that looks like a jump."""
     (table,) = parse_saved(f"*nat\n:INPUT ACCEPT [0:0]\n-A INPUT {text}\nCOMMIT\n").tables
     (rule,) = table.rules
     assert (rule.chain, rule.text, rule.target, set(rule.sets)) == ("INPUT", text, target, sets)
 
 
-def test_tables_that_only_nft_can_show_are_noticed() -> None:
+def test_tables_that_iptables_save_cannot_print_are_listed() -> None:
     text = "# Table `nat' is incompatible, use 'nft' tool.\n*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
     saved = parse_saved(text)
     assert saved.unreadable_tables == ("nat",)
     assert [table.name for table in saved.tables] == ["filter"]
 
 
-def test_the_input_of_iptables_restore() -> None:
-    """Chains are emptied, then jumps deleted as they were printed, then chains deleted; nothing else is written."""
+def test_restore_input_deletes_only_kube_proxys_chains_and_jumps() -> None:
+    """It flushes chains, deletes jumps exactly as they were printed, and then deletes the chains."""
     saved = parse_saved(
         "*nat\n:PREROUTING ACCEPT [5:300]\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n:CNI-1 - [0:0]\n"
-        '-A PREROUTING -m comment --comment "somebody\'s own words" -j KUBE-SERVICES\n'
+        '-A PREROUTING -m comment --comment "a changed comment" -j KUBE-SERVICES\n'
         "-A PREROUTING -j CNI-1\n-A KUBE-SERVICES -j KUBE-MARK-MASQ\n-A CNI-1 -j RETURN\nCOMMIT\n"
         "*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACCEPT\nCOMMIT\n"
     )
     plan = plan_chains(saved, {Mode.IPTABLES})
     assert plan.restore_input == (
         "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n"
-        '-D PREROUTING -m comment --comment "somebody\'s own words" -j KUBE-SERVICES\n'
+        '-D PREROUTING -m comment --comment "a changed comment" -j KUBE-SERVICES\n'
         "-X KUBE-SERVICES\n-X KUBE-MARK-MASQ\nCOMMIT\n"
     )
     assert (plan.chain_count, plan.rule_count, plan.pinned_chains) == (2, 1, ())
     assert plan_chains(saved, {Mode.IPVS}).restore_input == ""
 
 
-def test_a_chain_that_others_need_keeps_what_it_leads_to() -> None:
+def test_targets_of_a_pinned_chain_stay_too() -> None:
     saved = parse_saved(
         "*nat\n:OUTPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n:KUBE-SEP-A - [0:0]\n"
         ":KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:MINE - [0:0]\n"
@@ -117,7 +117,7 @@ def test_a_chain_that_others_need_keeps_what_it_leads_to() -> None:
     )
 
 
-# As the kernel prints /proc/net/ip_vs.
+# The content of /proc/net/ip_vs.
 SERVERS = """\
 IP Virtual Server version 1.2.1 (size=4096)
 Prot LocalAddress:Port Scheduler Flags
@@ -133,10 +133,10 @@ TCP  [fd00:0010:0096:0000:0000:0000:0000:000a]:0050 rr
   -> [fd00:0010:0244:0001:0000:0000:0000:000b]:1F90      Masq    1      0          0         
 TCP  [2001:0db8:0001:0000:0000:0000:0000:000b]:7580 rr 
 FWM  00000001 rr 
-"""  # noqa: W291 - the kernel's own blanks
+"""  # noqa: W291 - the kernel prints these blanks
 
 
-def test_virtual_servers_are_read() -> None:
+def test_virtual_servers_are_parsed() -> None:
     assert [str(server) for server in parse_servers(SERVERS)] == [
         "tcp 10.96.0.10:80",
         "udp 10.96.0.53:53",
@@ -150,7 +150,7 @@ def test_virtual_servers_are_read() -> None:
     assert parse_servers("") == ()
 
 
-MEMBERS = {
+SET_MEMBERS = {
     "KUBE-LOAD-BALANCER": (
         "create KUBE-LOAD-BALANCER hash:ip,port family inet hashsize 1024 maxelem 65536\n"
         "add KUBE-LOAD-BALANCER 203.0.113.9,tcp:80\n"
@@ -164,20 +164,20 @@ MEMBERS = {
 LOCAL = ("127.0.0.1", "192.0.2.11", "2001:db8:1::b", "::1")
 
 
-def test_only_servers_that_kube_proxy_has_written_down_are_removed() -> None:
-    """At the device's addresses, in its sets, or at a NodePort of its sets on an address of the machine."""
-    plan = plan_servers(parse_servers(SERVERS), {"10.96.0.10", "10.96.0.53", "fd00:10:96::a"}, LOCAL, MEMBERS)
+def test_servers_on_the_device_or_in_sets_are_removed() -> None:
+    """They have an address of the device, are in an ipset, or have a NodePort of an ipset and a local address."""
+    plan = plan_servers(parse_servers(SERVERS), {"10.96.0.10", "10.96.0.53", "fd00:10:96::a"}, LOCAL, SET_MEMBERS)
     assert list(map(str, plan.keep)) == ["tcp 203.0.113.9:443"]
     assert len(plan.remove) == 7
 
 
-def test_servers_stay_where_nothing_shows_that_they_are_kube_proxys() -> None:
+def test_servers_without_evidence_of_kube_proxy_stay() -> None:
     servers = parse_servers(SERVERS)
     assert plan_servers(servers, (), LOCAL, {}).remove == ()
     node_port = VirtualServer(servers[2].address, "udp", 30080)
-    assert plan_servers([node_port], (), LOCAL, MEMBERS).remove == ()
-    elsewhere = servers[2]
-    assert plan_servers([elsewhere], (), (), MEMBERS).remove == ()
+    assert plan_servers([node_port], (), LOCAL, SET_MEMBERS).remove == ()
+    not_local = servers[2]
+    assert plan_servers([not_local], (), (), SET_MEMBERS).remove == ()
 
 
 def test_warning_names_the_cleanup_command() -> None:
@@ -187,9 +187,9 @@ def test_warning_names_the_cleanup_command() -> None:
     )
 
 
-def test_others_rules_are_never_planned_away() -> None:
+def test_plan_for_foreign_rules_is_empty() -> None:
     from tests.takeover import leftovers
 
     for family in FAMILIES:
-        assert plan_chains(parse_saved(leftovers.foreign(family)), set(Mode)).restore_input == ""
+        assert plan_chains(parse_saved(leftovers.foreign_rules(family)), set(Mode)).restore_input == ""
     assert plan_chains(parse_saved(leftovers.iptables_mode(IPV4)), set(Mode)).restore_input != ""

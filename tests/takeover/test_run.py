@@ -1,4 +1,4 @@
-"""``knft run`` on a node that kube-proxy served: it warns with what it found, and goes on."""
+"""``knft run`` on a node with leftovers of kube-proxy: it warns about them and serves."""
 
 import stat
 from pathlib import Path
@@ -20,8 +20,8 @@ def _warnings(log: str) -> list[str]:
     return [line.partition(" WARNING ")[2] for line in log.splitlines() if " WARNING " in line]
 
 
-def test_one_line_for_each_mode_with_counts_and_what_to_do(old_node: OldNode) -> None:
-    old_node.add_others()
+def test_leftovers_of_each_mode_give_one_warning(old_node: OldNode) -> None:
+    old_node.add_foreign_rules()
     old_node.add_iptables_mode("nft")
     old_node.add_ipvs_mode("legacy")
     old_node.add_nftables_mode()
@@ -34,8 +34,8 @@ def test_one_line_for_each_mode_with_counts_and_what_to_do(old_node: OldNode) ->
     assert before == old_node.rules()
 
 
-def test_one_that_goes_on_finds_what_takes_more_than_it_keeps(old_node: OldNode, tmp_path: Path) -> None:
-    """iptables-legacy-save needs CAP_NET_RAW, which a daemon gives up; nobody is left behind who has it."""
+def test_daemon_finds_iptables_legacy_rules_before_it_drops_privileges(old_node: OldNode, tmp_path: Path) -> None:
+    """iptables-legacy-save needs CAP_NET_RAW, which the daemon drops; no child process with it remains."""
     old_node.add_iptables_mode("legacy")
     with KnftRun(old_node.namespace, tmp_path) as daemon:
         daemon.wait_until(lambda: "WARNING" in daemon.log_text())
@@ -50,24 +50,24 @@ def _children(pid: int) -> set[int]:
     return {int(child) for task in tasks for child in (task / "children").read_text().split()}
 
 
-def test_nothing_is_said_where_only_others_are(old_node: OldNode) -> None:
-    old_node.add_others()
+def test_foreign_rules_give_no_warning(old_node: OldNode) -> None:
+    old_node.add_foreign_rules()
     before = old_node.state()
     assert _warnings(sync_once(old_node.namespace, EXAMPLES)) == []
     knft(old_node.namespace, "cleanup")
     assert before == old_node.state()
 
 
-def test_what_cannot_be_read_is_said_and_never_stops_it(old_node: OldNode, tmp_path: Path) -> None:
-    """iptables-save fails, for one family of one backend: the others are looked at, and knft serves."""
+def test_unreadable_rules_give_a_warning_and_knft_syncs(old_node: OldNode, tmp_path: Path) -> None:
+    """iptables-save fails for one family of one backend: knft reads the others and syncs."""
     old_node.add_iptables_mode("nft")
     save = tmp_path / "ip6tables-nft-save"
-    save.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 1\n")
+    save.write_text("#!/bin/sh\necho 'cannot read rules' >&2\nexit 1\n")
     save.chmod(stat.S_IRWXU)
     path = f"PATH={tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"
     command = ["env", path, *KNFT, "run", "--once", "--manifests", str(EXAMPLES), *NODE_FLAG]
     done = old_node.namespace.run(command)
     first, second = _warnings(done.stderr)
-    assert first == "cannot look for kube-proxy's leftovers: ip6tables-nft-save: no such luck"
+    assert first == "cannot look for kube-proxy's leftovers: ip6tables-nft-save: cannot read rules"
     assert "(18 chains in iptables-nft)" in second
     assert old_node.tables() == {"table ip knft", "table ip6 knft"}

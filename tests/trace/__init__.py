@@ -1,1 +1,1 @@
-"""``knft trace``: what is said of packets, on rules that nobody has loaded and on those of a node."""
+"""``knft trace`` on rendered and captured rules: outcomes, reasons and output formats."""

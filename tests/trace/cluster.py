@@ -1,4 +1,4 @@
-"""A small cluster with each reason to refuse or to masquerade, and the command that traces through it."""
+"""A small cluster with every reason to drop, reject or masquerade packets, and ``knft trace`` in this process."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from knft.cli.main import cli
 
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
-HERE, THERE = "node-1", "node-2"
+NODE, OTHER_NODE = "node-1", "node-2"
 
 
 def _service(name: str, address: int, **spec: Any) -> dict[str, Any]:
@@ -35,20 +35,20 @@ def _endpoints(name: str, *endpoints: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-_BOTH = (("10.244.1.11", HERE), ("10.244.2.11", THERE))
+_BOTH = (("10.244.1.11", NODE), ("10.244.2.11", OTHER_NODE))
 OBJECTS = (
     {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": HERE},
+        "metadata": {"name": NODE},
         "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]},
     },
     _service("open", 10, type="NodePort", port={"nodePort": 30010}),
     _endpoints("open", *_BOTH),
     _service("elsewhere", 11, type="NodePort", externalTrafficPolicy="Local", port={"nodePort": 30011}),
-    _endpoints("elsewhere", ("10.244.2.12", THERE)),
+    _endpoints("elsewhere", ("10.244.2.12", OTHER_NODE)),
     _service("inner", 12, internalTrafficPolicy="Local"),
-    _endpoints("inner", ("10.244.2.13", THERE)),
+    _endpoints("inner", ("10.244.2.13", OTHER_NODE)),
     _service("closed", 13, type="NodePort", port={"nodePort": 30013}),
     _service(
         "guarded", 14, type="LoadBalancer", loadBalancerSourceRanges=["198.51.100.0/24"], port={"nodePort": 30014}
@@ -57,32 +57,32 @@ OBJECTS = (
     _service("sticky", 15, sessionAffinity="ClientIP"),
     _endpoints("sticky", *_BOTH),
     _service("near", 16, type="NodePort", externalTrafficPolicy="Local", port={"nodePort": 30016}),
-    _endpoints("near", ("10.244.1.16", HERE), ("10.244.2.16", THERE)),
+    _endpoints("near", ("10.244.1.16", NODE), ("10.244.2.16", OTHER_NODE)),
 )
 
 
-def written(folder: Path) -> Path:
-    """Write the cluster as manifests."""
+def write_manifests(folder: Path) -> Path:
+    """Write the cluster as a manifest; return its path."""
     path = folder / "cluster.yaml"
     path.write_text(yaml.safe_dump_all(OBJECTS))
     return path
 
 
-def invoked(*arguments: str) -> Result:
-    """Run ``knft trace`` in this process; its errors are raised."""
+def invoke_trace(*arguments: str) -> Result:
+    """Run ``knft trace`` in this process; raise its errors."""
     return CliRunner().invoke(cli, ["trace", *arguments], catch_exceptions=False)
 
 
 def trace(*arguments: str) -> dict[str, Any]:
-    """Return the trace as programs get it."""
-    done = invoked(*arguments, "-o", "json")
+    """Return the JSON output of ``knft trace``."""
+    done = invoke_trace(*arguments, "-o", "json")
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def ends(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all ends of a trace that has one way."""
-    (way,) = found["ways"]
-    listed: list[dict[str, Any]] = way["ends"]
-    return listed
+    """Return the ends of a trace with exactly one path ("way" in JSON)."""
+    (path,) = found["ways"]
+    path_ends: list[dict[str, Any]] = path["ends"]
+    return path_ends

@@ -1,4 +1,4 @@
-"""Writes the schema of traces anew: ``python -m tests.trace.schema``."""
+"""Writes the JSON schema of traces: ``python -m tests.trace.schema``."""
 
 import json
 

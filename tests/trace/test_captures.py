@@ -1,4 +1,4 @@
-"""Captures of a node in IPVS mode: rules, sets and virtual servers in files of their own."""
+"""``knft trace`` on captures of a node in mode ipvs: rules, ipsets and virtual servers in separate files."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from knft.source.directory import read_paths
 from knft.takeover.names import Mode
 from knft_compat import ipvs
 from knft_compat.captures import captures_after_first_sync
-from tests.trace.cluster import FLAGS, ends, trace, written
+from tests.trace.cluster import FLAGS, ends, trace, write_manifests
 
 
-def test_device_has_the_address_of_every_virtual_server(tmp_path: Path) -> None:
-    """No tool prints the addresses on kube-proxy's device."""
-    manifests = str(written(tmp_path))
+def test_addresses_of_captured_virtual_servers_are_local(tmp_path: Path) -> None:
+    """No capture has the addresses of kube-ipvs0, so knft takes them from the virtual servers."""
+    manifests = str(write_manifests(tmp_path))
     options = cli.commands["diff"].make_context("diff", ["-f", manifests, *FLAGS]).params
     kube_proxy = kube_proxy_options(Mode.IPVS, {**options, "nodeport_addresses": ()})
     objects = ObjectVersions(tuple(read_paths([manifests], None).changes), None)

@@ -1,4 +1,4 @@
-"""``knft trace`` as a command: its forms, and what is wrong with what was asked."""
+"""``knft trace`` as a command: output formats, the JSON schema, and invalid flags."""
 
 import json
 from inspect import cleandoc
@@ -11,7 +11,7 @@ import pytest
 
 import knft.interpret.trace as form
 from knft.errors import KnftError
-from tests.trace.cluster import FLAGS, invoked, trace, written
+from tests.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
 
 SCHEMA = Path(form.__file__).with_name("trace.schema.json")
 PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
@@ -19,37 +19,37 @@ PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("trace"))
+    return write_manifests(tmp_path_factory.mktemp("trace"))
 
 
-def test_every_rule_is_told_with_what_it_does(cluster: Path) -> None:
-    """Those that all packets meet, those of each endpoint, and those that all meet after it."""
-    done = invoked("-f", str(cluster), *FLAGS, *PACKET)
-    rules = "ip daddr . meta l4proto . th dport vmap @service-ips"
-    assert f"\n  ip knft services: go to ip knft pool-tcp-2   [{rules}]\n" in done.stdout
+def test_text_shows_each_rule_and_its_action(cluster: Path) -> None:
+    """It shows the rules before the choice of an endpoint, those of each endpoint, and those after it."""
+    done = invoke_trace("-f", str(cluster), *FLAGS, *PACKET)
+    rule = "ip daddr . meta l4proto . th dport vmap @service-ips"
+    assert f"\n  ip knft services: go to ip knft pool-tcp-2   [{rule}]\n" in done.stdout
     assert "\n1/2 (50 %) reaches 10.244.1.11:8080, masqueraded: from outside the pod range\n" in done.stdout
     assert "\n      ip knft pool-tcp-2: to 10.244.1.11:8080   [dnat ip to " in done.stdout
     assert done.stdout.startswith("packet   192.0.2.99 → 10.96.0.10:80/tcp (IPv4, from another host or a pod)")
     assert "\nservice  shop/open:http\n" in done.stdout
 
 
-def test_chances_are_told_as_kube_proxys_rules_have_them(cluster: Path) -> None:
-    (way,) = trace("-f", str(cluster), *FLAGS, *PACKET, "--backend", "iptables")["ways"]
-    first, second = (end["rules"][0]["does"] for end in way["ends"])
+def test_probabilities_of_kube_proxys_rules_are_shown(cluster: Path) -> None:
+    (path,) = trace("-f", str(cluster), *FLAGS, *PACKET, "--backend", "iptables")["ways"]
+    first, second = (end["rules"][0]["does"] for end in path["ends"])
     assert first[0] == "chance 1/2"
     assert second[0].startswith("jump to nat KUBE-SEP-")
-    assert [met["does"] for met in way["then"]][-1] == ["masquerade"]
+    assert [rule["does"] for rule in path["then"]][-1] == ["masquerade"]
 
 
 @pytest.mark.parametrize("mode", ["nftables", "iptables", "ipvs"])
 @pytest.mark.parametrize("to", ["10.96.0.10:80", "10.96.0.13:80", "10.96.0.15:80", "198.51.100.77:80/udp"])
-def test_what_programs_get_is_what_the_schema_says(cluster: Path, mode: str, to: str) -> None:
+def test_json_output_matches_the_schema(cluster: Path, mode: str, to: str) -> None:
     found = trace("-f", str(cluster), *FLAGS, "--backend", mode, "--from", "192.0.2.99", "--to", to)
     jsonschema.validate(found, json.loads(SCHEMA.read_text()))
 
 
 def test_schema_is_current() -> None:
-    """``python -m tests.trace.schema`` writes it anew."""
+    """``python -m tests.trace.schema`` updates it."""
     assert json.loads(SCHEMA.read_text()) == schema()
 
 
@@ -66,7 +66,7 @@ def schema() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--to", "10.96.0.10"], "--to: '10.96.0.10' is not an address with a port, such as 10.96.0.10:80/tcp"),
         (["--to", "fd00::10:80"], "write an IPv6 address in brackets"),
@@ -88,33 +88,33 @@ def schema() -> dict[str, Any]:
         (["--nft-json", "/dev/null"], "-f: it cannot be used with captured rules"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(cluster: Path, arguments: list[str], words: str) -> None:
-    with pytest.raises(KnftError) as refused:
-        invoked("-f", str(cluster), *FLAGS, *PACKET, *arguments)
-    assert words in str(refused.value)
+def test_invalid_flags_are_errors(cluster: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(KnftError) as raised:
+        invoke_trace("-f", str(cluster), *FLAGS, *PACKET, *arguments)
+    assert message in str(raised.value)
 
 
 def test_flags_of_rendered_rules_need_manifests() -> None:
     with pytest.raises(KnftError, match="--masquerade-all: it needs -f"):
-        invoked(*PACKET, "--masquerade-all")
+        invoke_trace(*PACKET, "--masquerade-all")
     with pytest.raises(KnftError, match="--backend: it needs -f"):
-        invoked(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
+        invoke_trace(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
 
 
 def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:
-    """The rule is named; nothing is guessed, and no text of it controls a terminal."""
+    """The output names the rule, with control characters escaped."""
     saved = tmp_path / "saved"
     saved.write_text(
         "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
         '-A FORWARD -m comment --comment "red \x1b[31m" -m bpf --bytecode "1,6 0 0 0" -j DROP\nCOMMIT\n'
     )
-    done = invoked("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
+    done = invoke_trace("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
     assert done.exit_code == 0
     assert "cannot be decided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_a_policy_that_drops_is_the_reason(tmp_path: Path) -> None:
+def test_chain_policy_is_the_reason_if_no_rule_accepts(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     saved.write_text("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n")
     found = trace("--iptables-save", str(saved), *PACKET)
@@ -122,8 +122,8 @@ def test_a_policy_that_drops_is_the_reason(tmp_path: Path) -> None:
     assert found["remarks"] == ["no address of the node is known; name them with --local-address"]
 
 
-def test_a_capture_of_the_other_family_is_no_use(tmp_path: Path) -> None:
+def test_capture_of_the_other_family_is_an_error(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     saved.write_text("*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n")
     with pytest.raises(KnftError, match="no IPv4 rules, the family of --to"):
-        invoked("--ip6tables-save", str(saved), *PACKET)
+        invoke_trace("--ip6tables-save", str(saved), *PACKET)

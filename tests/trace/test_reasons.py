@@ -1,11 +1,11 @@
-"""What becomes of packets in each of kube-proxy's modes and with knft, and why; on rules that nobody has loaded."""
+"""Outcomes of packets, and the reasons, on rendered rules of knft and of kube-proxy's modes iptables and ipvs."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.trace.cluster import FLAGS, ends, trace, written
+from tests.trace.cluster import FLAGS, ends, trace, write_manifests
 
 OUTSIDE, POD, NODE = "192.0.2.99", "10.244.1.11", "192.0.2.11"
 KNFT, IPTABLES, IPVS = ("nftables",), ("iptables",), ("ipvs",)
@@ -15,12 +15,12 @@ _OUTSIDE_PODS = "from outside the pod range"
 _HAIRPIN = "hairpin: the endpoint connects to its own Service"
 _CLUSTER = "externalTrafficPolicy Cluster"
 _OF_NODE = "from the node itself, to which externalTrafficPolicy Local does not apply"
-_GUARDED = "the source is not in loadBalancerSourceRanges"
-_NOBODY = "no endpoints, or none on this node where the traffic policy is Local"
+_DENIED_SOURCE = "the source is not in loadBalancerSourceRanges"
+_NO_ENDPOINTS = "no endpoints, or none on this node where the traffic policy is Local"
 
 
 class Case(NamedTuple):
-    """A packet, the Service port that it is for, and its ends: the share, what becomes of it, and why."""
+    """A packet, its Service port, and its ends: share, endpoint or outcome, and reason."""
 
     source: str
     to: str
@@ -29,20 +29,20 @@ class Case(NamedTuple):
     ends: tuple[tuple[str, str, str], ...]
 
 
-def _reaches(*whom: tuple[str, str]) -> tuple[tuple[str, str, str], ...]:
-    share = "1" if len(whom) == 1 else f"1/{len(whom)}"
-    return tuple((share, f"{address}:8080", why) for address, why in whom)
+def _reaches(*endpoints: tuple[str, str]) -> tuple[tuple[str, str, str], ...]:
+    share = "1" if len(endpoints) == 1 else f"1/{len(endpoints)}"
+    return tuple((share, f"{address}:8080", why) for address, why in endpoints)
 
 
-def _both(why: str) -> tuple[tuple[str, str, str], ...]:
+def _reaches_both(why: str) -> tuple[tuple[str, str, str], ...]:
     return _reaches(("10.244.1.11", why), ("10.244.2.11", why))
 
 
 CASES = (
-    Case(OUTSIDE, "10.96.0.10:80", ALL, "shop/open:http", _both(_OUTSIDE_PODS)),
+    Case(OUTSIDE, "10.96.0.10:80", ALL, "shop/open:http", _reaches_both(_OUTSIDE_PODS)),
     Case(POD, "10.96.0.10:80", ALL, "shop/open:http", _reaches(("10.244.1.11", _HAIRPIN), ("10.244.2.11", ""))),
-    Case("10.244.2.77", "10.96.0.10:80", ALL, "shop/open:http", _both("")),
-    Case(OUTSIDE, f"{NODE}:30010", ALL, "shop/open:http", _both(_CLUSTER)),
+    Case("10.244.2.77", "10.96.0.10:80", ALL, "shop/open:http", _reaches_both("")),
+    Case(OUTSIDE, f"{NODE}:30010", ALL, "shop/open:http", _reaches_both(_CLUSTER)),
     Case(OUTSIDE, f"{NODE}:30011", RULES, "shop/elsewhere:http",
          (("1", "dropped", "no local endpoints, externalTrafficPolicy Local"),)),
     Case(POD, f"{NODE}:30011", RULES, "shop/elsewhere:http", _reaches(("10.244.2.12", ""))),
@@ -50,12 +50,12 @@ CASES = (
     Case(OUTSIDE, f"{NODE}:30016", ALL, "shop/near:http", _reaches(("10.244.1.16", ""))),
     Case(POD, "10.96.0.12:80", RULES, "shop/inner:http",
          (("1", "dropped", "no local endpoints, internalTrafficPolicy Local"),)),
-    Case(POD, "10.96.0.12:80", IPVS, "shop/inner:http", (("1", "rejected", _NOBODY),)),
+    Case(POD, "10.96.0.12:80", IPVS, "shop/inner:http", (("1", "rejected", _NO_ENDPOINTS),)),
     Case(POD, "10.96.0.13:80", RULES, "shop/closed:http", (("1", "rejected", "no endpoints"),)),
     Case(OUTSIDE, f"{NODE}:30013", RULES, "shop/closed:http", (("1", "rejected", "no endpoints"),)),
-    Case(POD, "10.96.0.13:80", IPVS, "shop/closed:http", (("1", "rejected", _NOBODY),)),
-    Case(OUTSIDE, "203.0.113.5:80", ALL, "shop/guarded:http", (("1", "dropped", _GUARDED),)),
-    Case("198.51.100.9", "203.0.113.5:80", ALL, "shop/guarded:http", _both(_CLUSTER)),
+    Case(POD, "10.96.0.13:80", IPVS, "shop/closed:http", (("1", "rejected", _NO_ENDPOINTS),)),
+    Case(OUTSIDE, "203.0.113.5:80", ALL, "shop/guarded:http", (("1", "dropped", _DENIED_SOURCE),)),
+    Case("198.51.100.9", "203.0.113.5:80", ALL, "shop/guarded:http", _reaches_both(_CLUSTER)),
     Case(POD, "10.96.0.10:81", KNFT, "shop/open", (("1", "rejected", "the cluster IP has no such port"),)),
     Case(POD, "10.96.0.10:81", IPTABLES, "shop/open", (("1", "delivered", ""),)),
     Case(POD, "10.96.0.10:81", IPVS, "shop/open",
@@ -67,35 +67,35 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("trace"))
+    return write_manifests(tmp_path_factory.mktemp("trace"))
 
 
 @pytest.mark.parametrize(
     ("case", "mode"),
     [pytest.param(case, mode, id=f"{case.source} to {case.to} in {mode}") for case in CASES for mode in case.modes],
 )
-def test_the_end_and_its_reason(cluster: Path, case: Case, mode: str) -> None:
-    """The same in every mode, but where the modes differ."""
+def test_outcome_and_reason_of_each_packet(cluster: Path, case: Case, mode: str) -> None:
+    """Cases list the modes to which they apply."""
     found = trace("-f", str(cluster), *FLAGS, "--backend", mode, "--from", case.source, "--to", case.to)
     seen = tuple((end["share"], end["endpoint"] or end["fate"], end["why"]) for end in ends(found))
     assert (found["service"], seen) == (case.service, case.ends)
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_all_traffic_is_masqueraded_because_of_the_flag(cluster: Path, mode: str) -> None:
+def test_masquerade_all_is_the_reason_if_it_is_set(cluster: Path, mode: str) -> None:
     flags = ("-f", str(cluster), *FLAGS, "--masquerade-all", "--backend", mode)
     found = trace(*flags, "--from", "10.244.2.77", "--to", "10.96.0.10:80")
     assert {end["why"] for end in ends(found)} == {"--masquerade-all applies to all traffic to cluster IPs"}
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_an_interface_decides_only_where_rules_ask_for_it(cluster: Path, mode: str) -> None:
-    """Where pods are told by it and none is said, both ways are there."""
+def test_unknown_input_interface_gives_one_path_per_possibility(cluster: Path, mode: str) -> None:
+    """With local mode InterfaceNamePrefix the interface decides; without --in-interface, the trace has both paths."""
     detect = ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "veth")
     packet = ("-f", str(cluster), *FLAGS, *detect, "--backend", mode, "--from", "10.244.2.77", "--to", "10.96.0.10:80")
     found = trace(*packet)
-    ways = {tuple(way["when"]): {end["why"] for end in way["ends"]} for way in found["ways"]}
-    assert ways == {
+    paths = {tuple(path["when"]): {end["why"] for end in path["ends"]} for path in found["ways"]}
+    assert paths == {
         ("the input interface is veth*",): {""},
         ("the input interface is not veth*",): {"not from a pod's interface"},
     }
@@ -104,7 +104,7 @@ def test_an_interface_decides_only_where_rules_ask_for_it(cluster: Path, mode: s
 
 
 @pytest.mark.parametrize("mode", ALL)
-def test_a_client_that_affinity_remembers_goes_where_it_went(cluster: Path, mode: str) -> None:
+def test_remembered_client_reaches_its_endpoint(cluster: Path, mode: str) -> None:
     packet = ("-f", str(cluster), *FLAGS, "--backend", mode, "--from", "10.244.2.77", "--to", "10.96.0.15:80")
     assert [end["share"] for end in ends(trace(*packet))] == ["1/2", "1/2"]
     found = trace(*packet, "--remembered", "10.244.2.11:8080")

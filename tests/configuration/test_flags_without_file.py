@@ -1,0 +1,47 @@
+"""Flags without a configuration file: empty values, flags without effect, and values that a file cannot hold."""
+
+import pytest
+
+from knft.configuration.settings import ClientSettings
+from tests.configuration.loading import PRIMARY_FLAG, config_text, load
+
+
+def test_zero_rates_and_empty_mode_mean_the_defaults() -> None:
+    """As in kube-proxy: the client of the API server has default rates, and an empty mode is unset."""
+    settings = load("--kube-api-qps=0", "--kube-api-burst=0", "--detect-local-mode=")
+    assert settings.client == ClientSettings()
+    assert settings.config.detect_local_mode == "ClusterCIDR"
+    assert load("--kube-api-qps=-1").client.qps == -1
+
+
+def test_disabled_bind_address_gives_a_warning_if_a_file_is_written() -> None:
+    flags = ("--healthz-bind-address=", "--metrics-bind-address=127.0.0.1:1", PRIMARY_FLAG)
+    assert load(*flags).warnings == ()
+    assert load(*flags, "--write-config-to=x").warnings == (
+        "--healthz-bind-address: a file cannot disable it: the written file means the default",
+    )
+
+
+def test_api_server_flags_give_a_warning_with_manifests() -> None:
+    flags = ("--manifests=.", "--node=node-1", "--kubeconfig=k", "--master=https://192.0.2.1")
+    message = "it has no effect with --manifests"
+    assert load(*flags).warnings == (f"--kubeconfig: {message}", f"--master: {message}")
+    assert [warning for warning in load(*flags, text=config_text()).warnings if message in warning] == [
+        f"--master: {message}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("192.0.2.0/24", "IPv6"),
+        ("fd00::/8,fd01::/16", "IPv4"),
+        ("192.0.2.0/24,fd00::/8", ""),
+        ("192.0.2.0/24,primary", ""),
+        ("192.0.2.0/24,all", ""),
+    ],
+)
+def test_nodeport_cidrs_of_one_family_give_a_warning_about_the_other(text: str, family: str) -> None:
+    template = "--nodeport-addresses: no CIDR of {} is set, so its NodePorts are served on all local addresses, {}"
+    expected = (template.format(family, "as in kube-proxy"),) if family else ()
+    assert load("--proxy-mode=nftables", f"--nodeport-addresses={text}").warnings == expected
