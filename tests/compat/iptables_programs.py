@@ -21,19 +21,19 @@ each_family_and_backend = pytest.mark.parametrize(
 )
 MARK_DROP = "*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n"
 """iptables-restore input that creates the kubelet's chain, to which rules of the IPVS mode of 1.23 jump."""
-_KERNELS = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
-_LEGACY_REMARK = "Ignoring deprecated --wait-interval option"
+_BUILT_IN_CHAINS = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+_LEGACY_WARNING = "Ignoring deprecated --wait-interval option"
 _OPTIONS = ("-w", "5", "-W", "100000", "--noflush", "--counters")
 
 
 @contextmanager
 def namespace() -> Iterator[Namespace]:
     """Make an empty network namespace for a block."""
-    made = Namespace.create("loading")
+    netns = Namespace.create("loading")
     try:
-        yield made
+        yield netns
     finally:
-        made.close()
+        netns.close()
 
 
 def assert_loads(text: str, family: Family, backend: str) -> None:
@@ -41,49 +41,49 @@ def assert_loads(text: str, family: Family, backend: str) -> None:
 
     The input must be without nfacct, which not every kernel has (``without_nfacct``), and without IPVS' ipsets.
     """
-    with namespace() as made:
-        load(made, text, family, backend)
-        found = kube_chains(saved_tables(made, family, backend))
-    assert found == kube_chains(parse_tables(text, family))
+    with namespace() as netns:
+        load(netns, text, family, backend)
+        saved = kube_chains(saved_tables(netns, family, backend))
+    assert saved == kube_chains(parse_tables(text, family))
 
 
-def load(made: Namespace, text: str, family: Family, backend: str) -> None:
+def load(netns: Namespace, text: str, family: Family, backend: str) -> None:
     """Load input with the real iptables-restore."""
-    made.run([f"{PROGRAMS[family]}-{backend}-restore", *_OPTIONS], stdin=text)
+    netns.run([f"{PROGRAMS[family]}-{backend}-restore", *_OPTIONS], stdin=text)
 
 
-def run_script(made: Namespace, text: str, backend: str, folder: Path) -> None:
+def run_script(netns: Namespace, text: str, backend: str, folder: Path) -> None:
     """Run an output's script with the programs of one backend, and assert that nothing is printed."""
     for name in (*PROGRAMS.values(), *(f"{program}-restore" for program in PROGRAMS.values())):
         program, _, action = name.partition("-")
-        found = shutil.which("-".join(filter(None, (program, backend, action))))
+        executable = shutil.which("-".join(filter(None, (program, backend, action))))
         link = folder / name
-        if found is not None and not link.is_symlink():
-            link.symlink_to(found)
-    done = made.run(["env", f"PATH={folder}:{os.environ['PATH']}", "sh", "-e"], stdin=text)
-    errors = [line for line in done.stderr.splitlines() if not line.startswith(_LEGACY_REMARK)]
-    assert (done.stdout, errors) == ("", [])
+        if executable is not None and not link.is_symlink():
+            link.symlink_to(executable)
+    result = netns.run(["env", f"PATH={folder}:{os.environ['PATH']}", "sh", "-e"], stdin=text)
+    errors = [line for line in result.stderr.splitlines() if not line.startswith(_LEGACY_WARNING)]
+    assert (result.stdout, errors) == ("", [])
 
 
-def saved_tables(made: Namespace, family: Family, backend: str) -> dict[str, Chains]:
+def saved_tables(netns: Namespace, family: Family, backend: str) -> dict[str, Chains]:
     """Return all tables, as the real iptables-save prints them."""
-    return parse_tables(made.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout, family)
+    return parse_tables(netns.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout, family)
 
 
-def kube_chains(found: dict[str, Chains]) -> dict[str, Chains]:
+def kube_chains(tables: dict[str, Chains]) -> dict[str, Chains]:
     """Return the chains of Kubernetes, without tables that have none."""
     own = {
         table: {chain: rules for chain, rules in chains.items() if chain.startswith("KUBE-")}
-        for table, chains in found.items()
+        for table, chains in tables.items()
     }
     return {table: chains for table, chains in own.items() if chains}
 
 
-def without_empty_built_in_chains(found: dict[str, Chains]) -> dict[str, Chains]:
+def without_empty_built_in_chains(tables: dict[str, Chains]) -> dict[str, Chains]:
     """Return all chains except empty built-in ones, without tables that have no other chains."""
     kept = {
-        table: {chain: rules for chain, rules in chains.items() if rules or chain not in _KERNELS}
-        for table, chains in found.items()
+        table: {chain: rules for chain, rules in chains.items() if rules or chain not in _BUILT_IN_CHAINS}
+        for table, chains in tables.items()
     }
     return {table: chains for table, chains in kept.items() if chains}
 

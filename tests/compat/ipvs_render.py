@@ -43,16 +43,16 @@ def service_port(
     namespace, _, rest = name.partition("/")
     service, _, port_name = rest.partition(":")
     port = ServicePort(**{"cluster_ip": ip, "port": 80, "protocol": protocol, **fields})
-    found = tuple(endpoint(text) for text in endpoints)
+    tracked = tuple(endpoint(text) for text in endpoints)
     plan = ServicePlan(
         ServicePortName(namespace, service, port_name, protocol),
         port,
-        categorize_endpoints(found, port, "node-1", ""),
+        categorize_endpoints(tracked, port, "node-1", ""),
         (),
         TrafficAction.CLUSTER,
         TrafficAction.CLUSTER,
     )
-    return PlannedPort(plan, found)
+    return PlannedPort(plan, tracked)
 
 
 def sync_input(

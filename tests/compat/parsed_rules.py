@@ -1,6 +1,6 @@
 """Parses iptables rules in a canonical form, to compare iptables-restore input with iptables-save output.
 
-The programs print options in an order of their own, add what was implied, and write numbers and networks their way.
+The programs print options in their own order, add implied options, and format numbers and networks differently.
 Unknown syntax is an error: a partly parsed rule could equal a different rule.
 """
 
@@ -22,7 +22,7 @@ class ParsedRule:
     header: Options
     matches: tuple[tuple[str, Options], ...]
     target: str | None
-    of_target: Options
+    target_options: Options
 
 
 Chains = dict[str, tuple[ParsedRule, ...]]
@@ -33,25 +33,25 @@ _WORD = re.compile(r'(?<!\S)(?:"((?:\\.|[^"\\])*)"|([^\s"]+))(?!\S)')
 def parse_tables(text: str, family: Family) -> dict[str, Chains]:
     """Return the chains of every table, including built-in ones, with their rules in order; raise ValueError.
 
-    Several inputs, one after another, come to what is there when all have been restored.
+    The result of concatenated inputs is the state after all of them have been restored in order.
     """
-    found: dict[str, Chains] = {}
+    tables: dict[str, Chains] = {}
     chains: Chains | None = None
     for line in text.splitlines():
         if line.startswith("#"):
             continue
         if chains is None:
-            chains = found.setdefault(_table_name(line), {})
+            chains = tables.setdefault(_table_name(line), {})
         elif line == "COMMIT":
             chains = None
         else:
             _read_line(line, chains, family)
-    return found
+    return tables
 
 
 def _table_name(line: str) -> str:
     if not line.startswith("*"):
-        msg = f"what is {line!r}?"
+        msg = f"unexpected line {line!r}"
         raise ValueError(msg)
     return line[1:]
 
@@ -62,23 +62,23 @@ def _read_line(line: str, chains: Chains, family: Family) -> None:
         chains[action[1:]] = ()
     elif action == "-X":
         if chains.pop(rest):
-            msg = f"{rest} is deleted, and has rules"
+            msg = f"chain {rest!r} is deleted but has rules"
             raise ValueError(msg)
     elif action == "-A":
         chain, *words = split_words(rest)
         chains[chain] = (*chains[chain], parse_rule(words, family))
     else:
-        msg = f"what is {line!r}?"
+        msg = f"unexpected line {line!r}"
         raise ValueError(msg)
 
 
 def split_words(line: str) -> list[str]:
-    """Split a line into words like the programs; raise ValueError.
+    """Split a line into words as the programs do; raise ValueError.
 
     Unlike in a shell, only double quotes quote, and a backslash within them escapes any character.
     """
     if _WORD.sub("", line).strip():
-        msg = f"where does a word end in {line!r}?"
+        msg = f"invalid quotes in {line!r}"
         raise ValueError(msg)
     return [re.sub(r"\\(.)", r"\1", quoted) or plain for quoted, plain in _WORD.findall(line)]
 
@@ -88,17 +88,17 @@ def parse_rule(words: list[str], family: Family) -> ParsedRule:
     header: set[tuple[str, str]] = set()
     parts: list[tuple[str, set[tuple[str, str]]]] = []
     matches = 0
-    waiting = iter(words)
-    for negation, option in _options(waiting):
+    remaining = iter(words)
+    for negation, option in _options(remaining):
         if option in ("-m", "-j"):
-            name = next(waiting)
+            name = next(remaining)
             parts.append((name, set(_IMPLIED.get(name, {}).get(family, ()))))
             matches += option == "-m"
         elif option in _HEADER:
-            header.add((negation + option, _HEADER[option](next(waiting))))
+            header.add((negation + option, _HEADER[option](next(remaining))))
         else:
             name, options = parts[-1] if parts else ("", set())
-            read = _read(name, option, waiting)
+            read = _read(name, option, remaining)
             options -= {implied for implied in options if implied[0] == read[0]}
             options.add((negation + read[0], read[1]))
     if len(parts) > matches + 1:
@@ -117,11 +117,11 @@ def _options(words: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 def _read(name: str, option: str, words: Iterator[str]) -> tuple[str, str]:
     """Return an option of a match or target in printed form, and its value; raise ValueError."""
-    known = _OF.get(name, {})
-    if option not in known:
-        msg = f"{option} of {name or 'nothing'} is not known here"
+    options = _OPTIONS_OF.get(name, {})
+    if option not in options:
+        msg = f"unknown option {option!r} of {name or 'the header'}"
         raise ValueError(msg)
-    printed, *readers = known[option]
+    printed, *readers = options[option]
     return printed, " ".join([read(next(words)) for read in readers])
 
 
@@ -133,7 +133,7 @@ def _number(text: str) -> str:
     return str(int(text))
 
 
-def _same(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
@@ -146,7 +146,7 @@ def _sorted_words(text: str) -> str:
     return ",".join(sorted(text.split(",")))
 
 
-def _chance(text: str) -> str:
+def _probability(text: str) -> str:
     """Return a probability in the kernel's unit, 1/2^31."""
     return str(round(float(text) * (1 << 31)))
 
@@ -157,26 +157,26 @@ def _first_255(text: str) -> str:
 
 
 _Reading = Mapping[str, tuple[str, *tuple[Callable[[str], str], ...]]]
-_HEADER: Mapping[str, Callable[[str], str]] = {"-s": _network, "-d": _network, "-p": _same, "-i": _same}
+_HEADER: Mapping[str, Callable[[str], str]] = {"-s": _network, "-d": _network, "-p": _unchanged, "-i": _unchanged}
 _MATCH_ALL = frozenset((option, network) for option in ("-s", "-d") for network in ("0.0.0.0/0", "::/0"))
 """Conditions that match every packet; the programs do not print them."""
 
 _PORTS: _Reading = {"--dport": ("--dport", _number)}
-_OF: Mapping[str, _Reading] = {
+_OPTIONS_OF: Mapping[str, _Reading] = {
     "tcp": _PORTS,
     "udp": _PORTS,
     "sctp": _PORTS,
     "comment": {"--comment": ("--comment", _first_255)},
     "mark": {"--mark": ("--mark", _masked)},
-    "addrtype": {option: (option, _same) for option in ("--src-type", "--dst-type")},
+    "addrtype": {option: (option, _unchanged) for option in ("--src-type", "--dst-type")},
     "conntrack": {"--ctstate": ("--ctstate", _sorted_words)},
-    "statistic": {"--mode": ("--mode", _same), "--probability": ("--probability", _chance)},
+    "statistic": {"--mode": ("--mode", _unchanged), "--probability": ("--probability", _probability)},
     "recent": {
         **{option: (option,) for option in ("--set", "--rcheck", "--reap", "--rsource")},
-        **{option: (option, _same) for option in ("--name", "--mask")},
+        **{option: (option, _unchanged) for option in ("--name", "--mask")},
         "--seconds": ("--seconds", _number),
     },
-    "set": {"--match-set": ("--match-set", _same, _same)},
+    "set": {"--match-set": ("--match-set", _unchanged, _unchanged)},
     "physdev": {"--physdev-is-in": ("--physdev-is-in",)},
     "MARK": {
         "--or-mark": ("--set-xmark", lambda text: _masked(f"{text}/{text}")),
@@ -184,8 +184,8 @@ _OF: Mapping[str, _Reading] = {
         "--set-xmark": ("--set-xmark", _masked),
     },
     "MASQUERADE": {"--random-fully": ("--random-fully",)},
-    "DNAT": {"--to-destination": ("--to-destination", _same)},
-    "REJECT": {"--reject-with": ("--reject-with", _same)},
+    "DNAT": {"--to-destination": ("--to-destination", _unchanged)},
+    "REJECT": {"--reject-with": ("--reject-with", _unchanged)},
 }
 """The options of each match and target, their printed form, and the parsers of their values."""
 

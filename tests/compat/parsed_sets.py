@@ -24,21 +24,21 @@ _CHOSEN_BY_IPSET = {"bucketsize", "initval"}
 def parse_ipsets(text: str) -> dict[str, ParsedSet]:
     """Return every set by its name; raise ValueError.
 
-    Several inputs, one after another, come to what is there when all have been restored.
+    The result of concatenated inputs is the state after all of them have been restored in order.
     """
-    found: dict[str, ParsedSet] = {}
+    sets: dict[str, ParsedSet] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
-            verb, name, what, *words = line.split()
+            verb, name, argument, *words = line.split()
             if verb == "create":
-                _create(found, name, ParsedSet(what, _options(words), set()))
+                _create(sets, name, ParsedSet(argument, _options(words), set()))
             elif verb in ("add", "del") and not words:
-                change = found[name].entries.add if verb == "add" else found[name].entries.discard
-                change(normalized_entry(what))
+                change = sets[name].entries.add if verb == "add" else sets[name].entries.discard
+                change(normalized_entry(argument))
             else:
-                msg = f"what is {line!r}?"
+                msg = f"unexpected line {line!r}"
                 raise ValueError(msg)
-    return found
+    return sets
 
 
 def normalized_entry(entry: str) -> str:
@@ -53,11 +53,11 @@ def _listed_part(part: str) -> str:
     return str(network.network_address if network.num_addresses == 1 else network)
 
 
-def _create(found: dict[str, ParsedSet], name: str, made: ParsedSet) -> None:
+def _create(sets: dict[str, ParsedSet], name: str, new_set: ParsedSet) -> None:
     """Create a set unless it exists; ``-exist`` requires that an existing set has the same type and options."""
-    there = found.setdefault(name, made)
-    if (there.type, there.options) != (made.type, made.options):
-        msg = f"{name} is there, and is made otherwise"
+    existing = sets.setdefault(name, new_set)
+    if (existing.type, existing.options) != (new_set.type, new_set.options):
+        msg = f"set {name!r} exists with another type or other options"
         raise ValueError(msg)
 
 
@@ -65,6 +65,6 @@ def _options(words: list[str]) -> dict[str, str]:
     options = dict(zip(words[::2], words[1::2], strict=True))
     unknown = options.keys() - _OPTIONS - _CHOSEN_BY_IPSET
     if unknown:
-        msg = f"{sorted(unknown)} of a set are not known here"
+        msg = f"unknown options of a set: {sorted(unknown)}"
         raise ValueError(msg)
     return {option: value for option, value in options.items() if option in _OPTIONS}

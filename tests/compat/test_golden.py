@@ -51,7 +51,7 @@ def test_golden_files_include_the_original_documents_listings() -> None:
         assert f"2.{number}" in golden.header["from"]
         (listing,) = (section for section in golden.shown if section.name == "listing")
         lines = side(listing.rules, "-")
-        # A document lists chains that some rule leads to, or that are the kernel's.
+        # A document lists only built-in chains and chains with references.
         assert not any("(0 references)" in line for line in lines)
         document = chains(lines)
         assert {"PREROUTING", "OUTPUT", "POSTROUTING", "KUBE-POSTROUTING", "KUBE-SERVICES"} <= document.keys()

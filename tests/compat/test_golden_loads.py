@@ -1,7 +1,8 @@
 """Tests that the real programs load the rules of the golden files and print equal rules.
 
-All files in both families, by both backends; what a file does not show of a family is what the command prints. Matches
-of nfacct and rules that ask IPVS are left out, which not every kernel has: the latter load in the virtual machine.
+All files are loaded in both families and by both backends. If a file does not show a family, the output of the command
+is loaded. nfacct matches and rules with ipvs matches are omitted, which not every kernel supports; the virtual machine
+loads the latter.
 """
 
 import itertools
@@ -32,7 +33,7 @@ from tests.support.lab.namespace import Namespace
 pytestmark = pytest.mark.kernel
 
 GOLDENS = [golden for golden in read_all() if golden.path.stem != "ipvs-cleanup"]
-"""The files with rules to restore; the other one has commands, which are run below."""
+"""The files with rules to restore; the other one has only commands."""
 CASES = [
     pytest.param(golden, family, backend, id=f"{golden.path.stem}-{family.value}-{backend}")
     for golden, family, backend in itertools.product(GOLDENS, Family, BACKENDS)
@@ -57,12 +58,12 @@ class Step(NamedTuple):
 def test_golden_rules_load_and_read_back_equal(golden: Golden, family: Family, backend: str) -> None:
     steps = list(_steps(golden, family))
     expected = without_empty_built_in_chains(parse_tables("".join(step.rules for step in steps), family))
-    with namespace() as made:
+    with namespace() as netns:
         for step in steps:
-            _restore_sets(made, step.sets)
-            load(made, step.rules, family, backend)
-        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == expected
-        assert _saved_sets(made) == parse_ipsets("".join(step.sets for step in steps))
+            _restore_sets(netns, step.sets)
+            load(netns, step.rules, family, backend)
+        assert without_empty_built_in_chains(saved_tables(netns, family, backend)) == expected
+        assert _saved_sets(netns) == parse_ipsets("".join(step.sets for step in steps))
     assert expected
 
 
@@ -89,28 +90,28 @@ def _sync(golden: Golden, family: Family) -> Step:
 
 def _rules(golden: Golden, family: Family) -> str:
     """Return the input of iptables-restore; a cleanup restores tables one at a time."""
-    one_by_one = "--cleanup" in golden.header["flags"]
-    names = ("iptables-restore-nat", "iptables-restore-filter") if one_by_one else ("iptables-restore",)
+    is_cleanup = "--cleanup" in golden.header["flags"]
+    names = ("iptables-restore-nat", "iptables-restore-filter") if is_cleanup else ("iptables-restore",)
     return "".join(_part(golden, name, family) for name in names)
 
 
 def _part(golden: Golden, name: str, family: Family) -> str:
     """Return a part as shown in the file, or else as printed by the command."""
-    asked = Section(name, family.value.lower(), ())
-    shown = [section for section in golden.shown if section.heading == asked.heading]
-    return _text(shown[0].rules if shown else golden.render_section(asked))
+    requested = Section(name, family.value.lower(), ())
+    shown = [section for section in golden.shown if section.heading == requested.heading]
+    return _text(shown[0].rules if shown else golden.render_section(requested))
 
 
 def _text(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _restore_sets(made: Namespace, text: str) -> None:
-    made.run(["ipset", "restore", "-exist"], stdin=text)
+def _restore_sets(netns: Namespace, text: str) -> None:
+    netns.run(["ipset", "restore", "-exist"], stdin=text)
 
 
-def _saved_sets(made: Namespace) -> dict[str, ParsedSet]:
-    return parse_ipsets(made.run(["ipset", "save"]).stdout)
+def _saved_sets(netns: Namespace) -> dict[str, ParsedSet]:
+    return parse_ipsets(netns.run(["ipset", "save"]).stdout)
 
 
 def test_golden_files_with_earlier_state() -> None:
@@ -129,15 +130,15 @@ def test_golden_files_with_earlier_state() -> None:
 def test_iptables_cleanup_keeps_foreign_chains(tmp_path: Path, family: Family, backend: str) -> None:
     cleanup, start = read(FOLDER / "iptables-cleanup.golden"), read(FOLDER / "iptables-start.golden")
     (existing,) = (section for section in cleanup.sections if section.name == "existing")
-    with namespace() as made:
+    with namespace() as netns:
         for text in (_text(existing.rules), CANARY):
-            load(made, text, family, backend)
-        run_script(made, _part(start, "jumps", family), backend, tmp_path)
+            load(netns, text, family, backend)
+        run_script(netns, _part(start, "jumps", family), backend, tmp_path)
 
-        run_script(made, _part(cleanup, "jumps-removed", family), backend, tmp_path)
-        load(made, _rules(cleanup, family), family, backend)
-        run_script(made, _part(cleanup, "canary-removed", family), backend, tmp_path)
-        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == without_empty_built_in_chains(
+        run_script(netns, _part(cleanup, "jumps-removed", family), backend, tmp_path)
+        load(netns, _rules(cleanup, family), family, backend)
+        run_script(netns, _part(cleanup, "canary-removed", family), backend, tmp_path)
+        assert without_empty_built_in_chains(saved_tables(netns, family, backend)) == without_empty_built_in_chains(
             parse_tables(LEFT_BY_CLEANUP, family)
         )
 
@@ -147,12 +148,12 @@ def test_ipvs_cleanup_keeps_ipv6_sets(tmp_path: Path, family: Family, backend: s
     """Tests in the virtual machine cover the other parts: virtual servers, the device, and the kernel module."""
     cleanup, before = read(FOLDER / "ipvs-cleanup.golden"), read(FOLDER / "ipvs-load-balancer.golden")
     sync = _sync(before, family)
-    with namespace() as made:
-        run_script(made, _part(before, "jumps", family), backend, tmp_path)
-        _restore_sets(made, sync.sets)
-        load(made, sync.rules, family, backend)
+    with namespace() as netns:
+        run_script(netns, _part(before, "jumps", family), backend, tmp_path)
+        _restore_sets(netns, sync.sets)
+        load(netns, sync.rules, family, backend)
 
         for name in ("jumps-removed", "chains-removed", "ipset-destroyed"):
-            run_script(made, _part(cleanup, name, family), backend, tmp_path)
-        assert without_empty_built_in_chains(saved_tables(made, family, backend)) == {}
-        assert _saved_sets(made) == (parse_ipsets(sync.sets) if family is Family.IPV6 else {})
+            run_script(netns, _part(cleanup, name, family), backend, tmp_path)
+        assert without_empty_built_in_chains(saved_tables(netns, family, backend)) == {}
+        assert _saved_sets(netns) == (parse_ipsets(sync.sets) if family is Family.IPV6 else {})

@@ -1,7 +1,7 @@
 """Tests that the entries of the IPVS mode's ipsets and virtual servers match knft's maps and sets.
 
-The table of DESIGN.md 5, on random clusters. A frontend that several claim is compared by its key alone: kube-proxy
-writes down every claim, knft the winner's.
+The clusters are random (docs/behaviour/ipvs.md#maps-and-ipsets). Of a contested frontend only the key is compared:
+kube-proxy writes the entries of every claim, knft those of the owner.
 """
 
 import json
@@ -25,7 +25,7 @@ from knft.model.plan import FrontendKind, ServicePlan
 from knft.nft.expressions import Goto
 from knft.nft.objects import Entry, Key, Value
 from knft.render.layout import whole_table
-from knft.sync.assemble import recording_daemon, states_after_stages
+from knft.sync.assemble import rendering_daemon, states_after_stages
 from knft.takeover.names import ipv6_set
 from knft_compat.ipvs.sets import SETS
 from tests.compat.iptables_render import endpoints, service
@@ -56,11 +56,11 @@ class Modes(NamedTuple):
         """Return the entries of the named sets."""
         return {entry for name in names for entry in self.sets[name]}
 
-    def undisputed(self) -> Iterator[tuple[Frontend, ServicePlan, FrontendKind]]:
-        """Yield the frontends that one Service port alone claims, and by one of its addresses alone.
+    def uncontested(self) -> Iterator[tuple[Frontend, ServicePlan, FrontendKind]]:
+        """Yield the frontends that only one Service port claims, with only one of its addresses.
 
-        Where a Service has its cluster IP among its external ones, IPVS has one virtual server for both, and the policy
-        that is written last; knft keeps to the cluster IP's.
+        If a Service has its cluster IP among its external IPs, IPVS has one virtual server for both, with the policy
+        that is written last; knft uses the policy of the cluster IP.
         """
         claimed = [(frontend, plan) for plan in self.plans for frontend in claimed_frontends(plan.port)]
         count = Counter(frontend.key for frontend, _ in claimed)
@@ -70,34 +70,34 @@ class Modes(NamedTuple):
                 yield (frontend.address or "", plan.port.protocol.lower(), frontend.port), plan, frontend.kind
 
 
-def cluster(chance: Random) -> list[dict[str, Any]]:
+def cluster(rng: Random) -> list[dict[str, Any]]:
     """Return manifests without source ranges of length 0, which the IPVS mode cannot express."""
-    found = [("Service", name) for name in random_objects.SERVICES]
-    found += [("EndpointSlice", name) for name in random_objects.SLICES[: chance.randint(3, 14)]]
-    drawn = [(kind, name, random_objects.random_traits(kind, chance)) for kind, name in found]
+    names = [("Service", name) for name in random_objects.SERVICES]
+    names += [("EndpointSlice", name) for name in random_objects.SLICES[: rng.randint(3, 14)]]
+    drawn = [(kind, name, random_objects.random_traits(kind, rng)) for kind, name in names]
     for kind, _, traits in drawn:
         if kind == "Service":
             ranges = traits["loadBalancerSourceRanges"]
             traits["loadBalancerSourceRanges"] = [cidr for cidr in ranges if not cidr.endswith("/0")]
-    node = random_objects.random_traits("Node", chance) | {"addresses": list(NODE_IPS.values())}
+    node = random_objects.random_traits("Node", rng) | {"addresses": list(NODE_IPS.values())}
     return [random_objects.manifest(kind, name, traits) for kind, name, traits in [*drawn, ("Node", "node-1", node)]]
 
 
-def both(manifests: list[dict[str, Any]], folder: Path) -> Iterator[Modes]:
+def render_both_modes(manifests: list[dict[str, Any]], folder: Path) -> Iterator[Modes]:
     """Yield the output of both modes for a cluster, by family."""
     file = folder / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     result = CliRunner().invoke(cli, ["render", "-f", str(file), "--backend", "ipvs", "-o", "json", *FLAGS])
     assert result.exit_code == 0, result.output
     changes = [ObjectChange(None, decode_manifest(item)) for item in manifests]
-    daemon, recorders = recording_daemon(CONFIG)
+    daemon, recorders = rendering_daemon(CONFIG)
     daemon.handle(changes)
     daemon.sync()
     (states,) = states_after_stages(CONFIG, changes)
     for line in result.stdout.splitlines():
-        page = json.loads(line)
-        family = Family(page["family"])
-        parts = {part["part"]: part for part in page["parts"]}
+        output = json.loads(line)
+        family = Family(output["family"])
+        parts = {part["part"]: part for part in output["parts"]}
         names = {ipv6_set(name) if family is Family.IPV6 else name: name for name in SETS}
         plans = (states[family].plan(name) for name in sorted(states[family].service_ports()))
         yield Modes(
@@ -142,27 +142,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False))
-def test_ipset_entries_match_knft_maps_and_sets(folder: Path, chance: Random) -> None:
-    for modes in both(cluster(chance), folder):
+def test_ipset_entries_match_knft_maps_and_sets(folder: Path, rng: Random) -> None:
+    for modes in render_both_modes(cluster(rng), folder):
         _assert_frontends(modes)
         _assert_node_ports(modes)
         _assert_source_ranges(modes)
         _assert_hairpins(modes)
         _assert_servers(modes)
-        # An address that is bound is a live frontend's; knft binds none.
+        # kube-proxy binds the addresses of frontends; knft binds none.
         bound = {entry.partition(",")[0] for entry in modes.entries(*ADDRESSED)}
         assert modes.entries("KUBE-IPVS-IPS") == bound - {NODE_IPS[modes.family]}
 
 
 def _assert_frontends(modes: Modes) -> None:
-    """Cluster IPs, external IPs, load balancers: keys of service-ips, and the class in the verdict."""
-    found = {**modes.elements.get("service-ips", {}), **modes.elements.get("no-endpoint-services", {})}
-    assert {_entry(key) for key in found} == modes.entries(*ADDRESSED)
+    """Cluster IPs, external IPs, load balancers: keys of service-ips, and the pool in the name of the chain."""
+    frontends = {**modes.elements.get("service-ips", {}), **modes.elements.get("no-endpoint-services", {})}
+    assert {_entry(key) for key in frontends} == modes.entries(*ADDRESSED)
     assert {str(address) for (address,) in modes.elements.get("cluster-ips", {})} == {
         entry.partition(",")[0] for entry in modes.entries("KUBE-CLUSTER-IP")
     }
     local = modes.entries("KUBE-EXTERNAL-IP-LOCAL", "KUBE-LOAD-BALANCER-LOCAL")
-    for frontend, plan, kind in modes.undisputed():
+    for frontend, plan, kind in modes.uncontested():
         chain = _chain(modes, frontend)
         if kind in (FrontendKind.EXTERNAL_IP, FrontendKind.LOAD_BALANCER_VIP):
             assert (_entry(frontend) in local) == plan.port.external_policy_local
@@ -171,11 +171,11 @@ def _assert_frontends(modes: Modes) -> None:
 
 
 def _assert_node_ports(modes: Modes) -> None:
-    """NodePorts: keys of service-nodeports, and the class in the verdict."""
-    found = {**modes.elements.get("service-nodeports", {}), **modes.elements.get("no-endpoint-nodeports", {})}
-    assert {(str(protocol), int(str(port))) for protocol, port in found} == _node_ports(modes, "KUBE-NODE-PORT-")
+    """NodePorts: keys of service-nodeports, and the pool in the name of the chain."""
+    frontends = {**modes.elements.get("service-nodeports", {}), **modes.elements.get("no-endpoint-nodeports", {})}
+    assert {(str(protocol), int(str(port))) for protocol, port in frontends} == _node_ports(modes, "KUBE-NODE-PORT-")
     local = _node_ports(modes, "KUBE-NODE-PORT-LOCAL-")
-    for (address, protocol, port), plan, _ in modes.undisputed():
+    for (address, protocol, port), plan, _ in modes.uncontested():
         chain = _chain(modes, (address, protocol, port))
         if chain and not address and not plan.port.affinity_seconds:
             assert chain.startswith("external-local-" if (protocol, port) in local else "external-nodeport-")
@@ -188,26 +188,29 @@ def _node_ports(modes: Modes, prefix: str) -> set[tuple[str, int]]:
 
 def _assert_source_ranges(modes: Modes) -> None:
     """Source-restricted frontends, and one interval set of source ranges and of VIPs as sources."""
-    guarded = {_entry(key) for key in modes.elements.get("guarded-frontends", {})}
+    restricted = {_entry(key) for key in modes.elements.get("guarded-frontends", {})}
     allowed: dict[str, set[str]] = {}
     for *key, source in modes.elements.get("source-ranges", {}):
         allowed.setdefault(_entry(tuple(key)), set()).add(str(source))
-    for frontend, plan, kind in modes.undisputed():
+    for frontend, plan, kind in modes.uncontested():
         entry = _entry(frontend)
-        assert (entry in modes.sets["KUBE-LOAD-BALANCER-FW"]) == (entry in guarded)
+        assert (entry in modes.sets["KUBE-LOAD-BALANCER-FW"]) == (entry in restricted)
         if kind is FrontendKind.LOAD_BALANCER_VIP and plan.port.load_balancer_source_ranges:
             listed = _sources(modes, "KUBE-LOAD-BALANCER-SOURCE-CIDR", entry)
             listed |= {addresses.as_network(vip) for vip in _sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry)}
-            # knft allows a Service's VIPs as sources at each of them, where the node may dial; IPVS each at itself.
-            listed |= {addresses.as_network(vip) for vip in plan.port.load_balancer_vips if _node_may(modes, entry)}
+            # If the node is an allowed source, knft allows all VIPs of the Service as sources at each VIP, IPVS only
+            # the VIP itself.
+            listed |= {
+                addresses.as_network(vip) for vip in plan.port.load_balancer_vips if _node_is_allowed(modes, entry)
+            }
             assert allowed[entry] == {addresses.without_host_length(cidr) for cidr in addresses.collapse(listed)}
 
 
 def _sources(modes: Modes, name: str, entry: str) -> set[str]:
-    return {found.rpartition(",")[2] for found in modes.sets[name] if found.rpartition(",")[0] == entry}
+    return {item.rpartition(",")[2] for item in modes.sets[name] if item.rpartition(",")[0] == entry}
 
 
-def _node_may(modes: Modes, entry: str) -> bool:
+def _node_is_allowed(modes: Modes, entry: str) -> bool:
     return bool(_sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry))
 
 
@@ -219,7 +222,7 @@ def test_endpoint_address_can_be_local_and_remote_in_different_services(folder: 
         service("shop/b", clusterIP="10.96.0.2"),
         endpoints("shop/b", "10.244.0.1"),
     ]
-    ipv4, _ = both(manifests, folder)
+    ipv4, _ = render_both_modes(manifests, folder)
     assert ipv4.sets["KUBE-LOOP-BACK"] == {"10.244.0.1,tcp:80,10.244.0.1"}
     _assert_hairpins(ipv4)
 
@@ -232,14 +235,14 @@ def _assert_hairpins(modes: Modes) -> None:
         for endpoint in plan.endpoints.all_reachable
         if endpoint.is_local
     }
-    found = modes.elements.get("hairpin-connections", {})
-    hairpins = {f"{address},{protocol}:{port},{source}" for source, address, protocol, port in found}
+    elements = modes.elements.get("hairpin-connections", {})
+    hairpins = {f"{address},{protocol}:{port},{source}" for source, address, protocol, port in elements}
     assert hairpins == modes.entries("KUBE-LOOP-BACK") & reachable
 
 
 def _assert_servers(modes: Modes) -> None:
     """Real servers are the endpoints of the frontend's pool, or all if policy Local has no local endpoint."""
-    for frontend, plan, kind in modes.undisputed():
+    for frontend, plan, kind in modes.uncontested():
         internal = kind is FrontendKind.CLUSTER_IP
         local = plan.port.internal_policy_local if internal else plan.port.external_policy_local
         if plan.port.affinity_seconds or (local and not plan.endpoints.local and not _chain(modes, frontend)):
@@ -251,5 +254,5 @@ def _pool(modes: Modes, frontend: Frontend, *, local: bool) -> set[Target]:
     address, protocol, port = frontend
     container = f"{'local-' if local else ''}{'' if address else 'nodeport-'}endpoints-{protocol}"
     prefix: Key = (address, port) if address else (port,)
-    found = modes.elements.get(container, {})
-    return {target for key, target in found.items() if key[:-1] == prefix and isinstance(target, tuple)}
+    elements = modes.elements.get(container, {})
+    return {target for key, target in elements.items() if key[:-1] == prefix and isinstance(target, tuple)}

@@ -8,15 +8,15 @@ from tests.compat.test_iptables_output import JUMPS
 from tests.support.kube_objects import parametrize_rows as rows
 
 OBJECTS = [service(), endpoints("ns1/svc1", "10.180.0.1")]
-SVC, SEP, GONE = "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SEP-SXIVWICOYRO3J4NJ", "KUBE-EXT-AAAAAAAAAAAAAAAA"
+SVC, SEP, STALE_CHAIN = "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SEP-SXIVWICOYRO3J4NJ", "KUBE-EXT-AAAAAAAAAAAAAAAA"
 NAT = ["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-PROXY-CANARY"]
 FILTER = ["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-FORWARD", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL",
           "KUBE-PROXY-CANARY"]  # fmt: skip
 
 
-def removal(*found: str) -> list[str]:
+def removal(*names: str) -> list[str]:
     """Return the lines that delete chains."""
-    return [*(f":{chain} - [0:0]" for chain in found), *(f"-X {chain}" for chain in found)]
+    return [*(f":{chain} - [0:0]" for chain in names), *(f"-X {chain}" for chain in names)]
 
 
 def removed(*flags: str) -> str:
@@ -60,9 +60,9 @@ def test_cleanup_removes_the_mangle_canary_last() -> None:
 def test_cleanup_removes_only_existing_chains(tmp_path: Path) -> None:
     path = tmp_path / "saved.txt"
     path.write_text(
-        f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n:KUBE-FORWARD - [0:0]\n:{GONE} - [0:0]\nCOMMIT\n"
-        f"*nat\n:KUBE-MARK-MASQ - [0:0]\n:DOCKER - [0:0]\n:{GONE} - [0:0]\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"
+        f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n:KUBE-FORWARD - [0:0]\n:{STALE_CHAIN} - [0:0]\nCOMMIT\n"
+        f"*nat\n:KUBE-MARK-MASQ - [0:0]\n:DOCKER - [0:0]\n:{STALE_CHAIN} - [0:0]\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"
     )
     text = removed("--existing", str(path))
-    assert table(text, "nat") == removal("KUBE-SERVICES", "KUBE-MARK-MASQ", GONE)
+    assert table(text, "nat") == removal("KUBE-SERVICES", "KUBE-MARK-MASQ", STALE_CHAIN)
     assert table(text, "filter") == removal("KUBE-FORWARD")

@@ -71,23 +71,23 @@ def test_partial_sync_gives_the_rules_of_a_full_sync(tmp_path: Path, family: Fam
     partial = restore_input(changed_cluster(), *flags_for(family), "--before", str(before))
     full = restore_input(changed_cluster(), *flags_for(family))
     assert len(partial) < len(full) / 2
-    with namespace() as made:
-        load(made, restore_input(full_cluster(), *flags_for(family)), family, backend)
-        load(made, partial, family, backend)
-        assert kube_chains(saved_tables(made, family, backend)) == kube_chains(parse_tables(full, family))
+    with namespace() as netns:
+        load(netns, restore_input(full_cluster(), *flags_for(family)), family, backend)
+        load(netns, partial, family, backend)
+        assert kube_chains(saved_tables(netns, family, backend)) == kube_chains(parse_tables(full, family))
 
 
 @each_family_and_backend
 def test_stale_chains_are_found_in_iptables_save_output(tmp_path: Path, family: Family, backend: str) -> None:
     existing = tmp_path / "saved.txt"
     fresh = restore_input(changed_cluster(), *flags_for(family))
-    with namespace() as made:
-        load(made, restore_input(full_cluster(), *flags_for(family)), family, backend)
-        existing.write_text(made.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout)
+    with namespace() as netns:
+        load(netns, restore_input(full_cluster(), *flags_for(family)), family, backend)
+        existing.write_text(netns.run([f"{PROGRAMS[family]}-{backend}-save"]).stdout)
         full = restore_input(changed_cluster(), *flags_for(family), "--existing", str(existing))
         assert full.count("\n-X ") > 3
-        load(made, full, family, backend)
-        assert kube_chains(saved_tables(made, family, backend)) == kube_chains(parse_tables(fresh, family))
+        load(netns, full, family, backend)
+        assert kube_chains(saved_tables(netns, family, backend)) == kube_chains(parse_tables(fresh, family))
 
 
 @each_family_and_backend
@@ -96,33 +96,33 @@ def test_script_syncs_twice_and_cleans_up(tmp_path: Path, family: Family, backen
     script = render(objects, *flags)
     expected = kube_chains(parse_tables(restore_input(objects, *flags), family))
     expected["filter"].setdefault("KUBE-FIREWALL", ())
-    with namespace() as made:
+    with namespace() as netns:
         for _ in range(2):
-            run_script(made, script, backend, tmp_path)
-            found = saved_tables(made, family, backend)
-            assert kube_chains(found) == expected
-            assert _in_built_in_chains(found) == _jumps(family, KUBELET_JUMPS, JUMPS)
-        assert made.read_sysctl("net.ipv4.conf.all.route_localnet") == ("1" if family is Family.IPV4 else "0")
+            run_script(netns, script, backend, tmp_path)
+            tables = saved_tables(netns, family, backend)
+            assert kube_chains(tables) == expected
+            assert _in_built_in_chains(tables) == _jumps(family, KUBELET_JUMPS, JUMPS)
+        assert netns.read_sysctl("net.ipv4.conf.all.route_localnet") == ("1" if family is Family.IPV4 else "0")
 
         for _ in range(2):
-            run_script(made, render(objects, *flags, "--cleanup"), backend, tmp_path)
-            found = saved_tables(made, family, backend)
-            assert kube_chains(found) == {"filter": {"KUBE-FIREWALL": expected["filter"]["KUBE-FIREWALL"]}}
-            assert _in_built_in_chains(found) == _jumps(family, KUBELET_JUMPS)
+            run_script(netns, render(objects, *flags, "--cleanup"), backend, tmp_path)
+            tables = saved_tables(netns, family, backend)
+            assert kube_chains(tables) == {"filter": {"KUBE-FIREWALL": expected["filter"]["KUBE-FIREWALL"]}}
+            assert _in_built_in_chains(tables) == _jumps(family, KUBELET_JUMPS)
 
 
 def _jumps(family: Family, *groups: tuple[Jump, ...]) -> dict[str, dict[str, list[ParsedRule]]]:
     """Return the jumps in built-in chains; each was inserted before the previous ones."""
-    found: dict[str, dict[str, list[ParsedRule]]] = {}
+    jumps: dict[str, dict[str, list[ParsedRule]]] = {}
     for jump in itertools.chain.from_iterable(map(reversed, groups)):
         rule = parse_rule(list(jump.arguments), family)
-        found.setdefault(jump.table, {}).setdefault(jump.source, []).append(rule)
-    return found
+        jumps.setdefault(jump.table, {}).setdefault(jump.source, []).append(rule)
+    return jumps
 
 
-def _in_built_in_chains(found: dict[str, Chains]) -> dict[str, dict[str, list[ParsedRule]]]:
+def _in_built_in_chains(tables: dict[str, Chains]) -> dict[str, dict[str, list[ParsedRule]]]:
     kept = {
         table: {chain: list(rules) for chain, rules in chains.items() if rules and not chain.startswith("KUBE-")}
-        for table, chains in found.items()
+        for table, chains in tables.items()
     }
     return {table: chains for table, chains in kept.items() if chains}

@@ -12,11 +12,11 @@ OFF = "--no-iptables-localhost-nodeports"
 
 
 def jumps(*flags: str) -> list[str]:
-    """Return the conditions of the jumps to NodePorts, without what they have in common."""
-    portals = rules(restore_input(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
-    found = [line for line in portals if line.endswith(" -j KUBE-NODEPORTS")]
-    assert portals[len(portals) - len(found) :] == found
-    return [line.removeprefix(f"{LAST} ").removesuffix(" -j KUBE-NODEPORTS") for line in found]
+    """Return the conditions of the jumps to KUBE-NODEPORTS, without the common comment and target."""
+    service_rules = rules(restore_input(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
+    jump_rules = [line for line in service_rules if line.endswith(" -j KUBE-NODEPORTS")]
+    assert service_rules[len(service_rules) - len(jump_rules) :] == jump_rules
+    return [line.removeprefix(f"{LAST} ").removesuffix(" -j KUBE-NODEPORTS") for line in jump_rules]
 
 
 ANYWHERE = "-m addrtype --dst-type LOCAL"
@@ -26,7 +26,7 @@ FORMS = {
     "all": (["--nodeport-addresses", "all"], [ANYWHERE]),
     "zero network": (["--nodeport-addresses", "0.0.0.0/0"], [ANYWHERE]),
     "zero network with another network": (["--nodeport-addresses", "192.0.2.0/24,0.0.0.0/0"], [ANYWHERE]),
-    "of the other family alone": (["--nodeport-addresses", "2001:db8::/32"], [ANYWHERE]),
+    "only the other family": (["--nodeport-addresses", "2001:db8::/32"], [ANYWHERE]),
     "primary": (["--nodeport-addresses", "primary"], ["-d 192.0.2.11"]),
     "localhost": (["--nodeport-addresses", "localhost"], ["-d 127.0.0.1"]),
     "localhost, not on loopback": (["--nodeport-addresses", "localhost", OFF], []),
@@ -36,10 +36,10 @@ FORMS = {
         ["--nodeport-addresses", "192.0.2.200/32", "--nodeport-addresses", "192.0.2.0/24,198.51.100.0/24"],
         ["-d 192.0.2.11", "-d 192.0.2.200", "-d 198.51.100.7"],
     ),
-    "network that holds loopback": (["--nodeport-addresses", "127.0.0.1/32"], ["-d 127.0.0.1"]),
-    "network around loopback": (["--nodeport-addresses", "96.0.0.0/3"], ["-d 127.0.0.1"]),
-    "loopback, but not the address": (["--nodeport-addresses", "127.1.0.0/16"], []),
-    "network without addresses here": (["--nodeport-addresses", "203.0.113.0/24"], []),
+    "loopback address": (["--nodeport-addresses", "127.0.0.1/32"], ["-d 127.0.0.1"]),
+    "network that contains loopback": (["--nodeport-addresses", "96.0.0.0/3"], ["-d 127.0.0.1"]),
+    "loopback network without 127.0.0.1": (["--nodeport-addresses", "127.1.0.0/16"], []),
+    "network without local addresses": (["--nodeport-addresses", "203.0.113.0/24"], []),
     "link-local address": (
         ["--nodeport-addresses", "169.254.0.0/16", "--local-address", "169.254.20.10"],
         ["-d 169.254.20.10"],
@@ -62,21 +62,21 @@ def test_rules_that_jump_to_node_ports(row: tuple[list[str], list[str]]) -> None
     assert jumps(*flags) == expected
 
 
-IN_FORCE = {
+LOOPBACK = {
     "default": ([], True),
-    "switched off": ([OFF], False),
+    "disabled": ([OFF], False),
     "all": (["--nodeport-addresses", "all"], True),
     "localhost": (["--nodeport-addresses", "localhost"], True),
-    "a part of loopback": (["--nodeport-addresses", "192.0.2.0/24,127.1.0.0/16"], True),
-    "around loopback": (["--nodeport-addresses", "96.0.0.0/3"], True),
+    "part of loopback": (["--nodeport-addresses", "192.0.2.0/24,127.1.0.0/16"], True),
+    "network that contains loopback": (["--nodeport-addresses", "96.0.0.0/3"], True),
     "primary": (["--nodeport-addresses", "primary"], False),
-    "elsewhere": (["--nodeport-addresses", "192.0.2.0/24"], False),
-    "of the other family alone": (["--nodeport-addresses", "::1/128"], True),
+    "network without loopback": (["--nodeport-addresses", "192.0.2.0/24"], False),
+    "only the other family": (["--nodeport-addresses", "::1/128"], True),
     "ipv6": (["--family", "ipv6", "--nodeport-addresses", "localhost"], False),
 }
 
 
-@parametrize_rows(IN_FORCE)
+@parametrize_rows(LOOPBACK)
 def test_localhost_node_ports_need_sysctl_and_localnet_rule(row: tuple[list[str], bool]) -> None:
     """The sysctl route_localnet, the rule that blocks packets from the network, and the counter."""
     flags, expected = row
@@ -99,8 +99,8 @@ def test_primary_without_an_address_of_the_family(family: str) -> None:
 
 
 def test_node_external_ip_is_not_an_interface_address() -> None:
-    found = [{"type": "ExternalIP", "address": "203.0.113.5"}, {"type": "InternalIP", "address": "203.0.113.6"}]
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": found}}
+    addresses = [{"type": "ExternalIP", "address": "203.0.113.5"}, {"type": "InternalIP", "address": "203.0.113.6"}]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": addresses}}
     lines = rules(restore_input([node], "--nodeport-addresses", "203.0.113.0/24"), "KUBE-SERVICES")
     assert lines == [f"{LAST} -d 203.0.113.6 -j KUBE-NODEPORTS"]
 

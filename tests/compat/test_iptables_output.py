@@ -46,12 +46,12 @@ JUMPS = [
 def jump_commands(program: str) -> list[str]:
     """Return the two commands for each jump."""
     start = f"{program} -w 5 -W 100000"
-    found = []
+    commands = []
     for name, source, target, match in JUMPS:
         rule = f"{source} -t {name} {match}-j {target}"
-        found += [f"{start} -N {target} -t {name} 2>/dev/null || true",
+        commands += [f"{start} -N {target} -t {name} 2>/dev/null || true",
                   f"{start} -C {rule} 2>/dev/null || {start} -I {rule}"]  # fmt: skip
-    return found
+    return commands
 
 
 @rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
@@ -61,10 +61,10 @@ def test_jump_commands(row: tuple[str, str]) -> None:
 
 
 def test_parts_are_in_kube_proxy_order() -> None:
-    page = json.loads(render([], "-o", "json"))
-    assert page["backend"] == "iptables"
-    assert page["family"] == "IPv4"
-    assert [(part["part"], part["tool"]) for part in page["parts"]] == [
+    output = json.loads(render([], "-o", "json"))
+    assert output["backend"] == "iptables"
+    assert output["family"] == "IPv4"
+    assert [(part["part"], part["tool"]) for part in output["parts"]] == [
         ("sysctls", ["sysctl", "-q", "-p", "-"]),
         ("jumps", ["sh"]),
         ("nfacct", ["sh"]),
@@ -79,8 +79,8 @@ def test_json_equals_text() -> None:
     for item in part["tables"]:
         lines += [f"*{item['name']}", *(f":{chain} - [0:0]" for chain in item["chains"])]
         for line in item["lines"]:
-            words = (f'"{word}"' if " " in word else word for word in line["arguments"])
-            lines.append(" ".join(("-A", line["chain"], *words)))
+            arguments = (f'"{word}"' if " " in word else word for word in line["arguments"])
+            lines.append(" ".join(("-A", line["chain"], *arguments)))
         lines.append("COMMIT")
     assert lines == restore_input(objects).splitlines()
 
@@ -90,9 +90,11 @@ def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
     flags, families = row
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "-o", "json", "--part", "iptables-restore"]
     done = CliRunner().invoke(cli, [*command, *flags], input=manifest_list())
-    pages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [page["family"] for page in pages] == families
-    assert [[part["part"] for part in page["parts"]] for page in pages] == [["iptables-restore"] for _ in families]
+    outputs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [output["family"] for output in outputs] == families
+    assert [[part["part"] for part in output["parts"]] for output in outputs] == [
+        ["iptables-restore"] for _ in families
+    ]
 
 
 def test_text_of_one_part_of_both_families() -> None:
@@ -188,5 +190,5 @@ def test_order_does_not_depend_on_the_hash_seed() -> None:
         for seed, arranged in enumerate((objects, objects[::-1], objects[2:] + objects[:2]), 1)
     }
     assert len(outputs) == 1
-    found = [line.split('"')[1].split(":")[0] for line in rules(outputs.pop().decode(), "KUBE-SERVICES")[:-1]]
-    assert found == ["a/a-b", "a/y", "b/a", "b/z"]
+    names = [line.split('"')[1].split(":")[0] for line in rules(outputs.pop().decode(), "KUBE-SERVICES")[:-1]]
+    assert names == ["a/a-b", "a/y", "b/a", "b/z"]

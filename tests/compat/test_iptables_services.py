@@ -17,7 +17,7 @@ FIXED = 4
 DETECT = ("--cluster-cidr", PODS)
 
 
-def own(text: str) -> list[str]:
+def service_port_chains(text: str) -> list[str]:
     """Return the chains of the Service port, in the order of their declaration."""
     return chains(text)[FIXED:]
 
@@ -34,11 +34,11 @@ def sep(address: str) -> str:
 
 def test_cluster_ip_with_one_endpoint() -> None:
     text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
-    portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
-    assert service_rules(text) == [f"{portal} -j {SVC}"]
-    assert own(text) == [SVC, FIRST]
+    match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
+    assert service_rules(text) == [f"{match} -j {SVC}"]
+    assert service_port_chains(text) == [SVC, FIRST]
     assert rules(text, SVC) == [
-        f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ",
+        f"{match} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ",
         f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.1:80" -j {FIRST}',
     ]
     assert rules(text, FIRST) == [
@@ -52,21 +52,21 @@ def test_cluster_ip_with_one_endpoint() -> None:
     {
         "cidr": (["--cluster-cidr", PODS], ["! -s 10.244.0.0/16 "]),
         "bridge": (["--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "br0"], ["! -i br0 "]),
-        "prefix": (
+        "interface prefix": (
             ["--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "cali"],
             ["! -i cali+ "],
         ),
-        "unknown": ([], []),
-        "everything": (["--masquerade-all"], [""]),
-        "everything and cidr": (["--masquerade-all", "--cluster-cidr", PODS], [""]),
+        "no detection": ([], []),
+        "masquerade all": (["--masquerade-all"], [""]),
+        "masquerade all and cidr": (["--masquerade-all", "--cluster-cidr", PODS], [""]),
     }
 )
 def test_cluster_ip_masquerade_conditions(row: tuple[list[str], list[str]]) -> None:
-    flags, matches = row
+    flags, conditions = row
     text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *flags)
-    portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
+    match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
     assert [line for line in rules(text, SVC) if "MARK" in line] == [
-        f"{portal} {it}-j KUBE-MARK-MASQ" for it in matches
+        f"{match} {condition}-j KUBE-MARK-MASQ" for condition in conditions
     ]
 
 
@@ -74,7 +74,7 @@ def test_endpoint_probabilities() -> None:
     addresses = [f"10.180.0.{number}" for number in range(1, 8)]
     text = restore_input([service(), endpoints("ns1/svc1", *addresses)])
     expected = ["0.1428571429", "0.1666666667", "0.2000000000", "0.2500000000", "0.3333333333", "0.5000000000"]
-    matches = [*(f" -m statistic --mode random --probability {chance}" for chance in expected), ""]
+    matches = [*(f" -m statistic --mode random --probability {probability}" for probability in expected), ""]
     assert rules(text, SVC) == [
         f'-m comment --comment "ns1/svc1:p80 -> {address}:80"{match} -j {sep(address)}'
         for address, match in zip(addresses, matches, strict=True)
@@ -89,9 +89,9 @@ def test_affinity_rules_come_first() -> None:
     text = restore_input([service(**affinity), endpoints("ns1/svc1", "10.180.0.1", "10.180.0.2")])
     chain = {address: sep(address) for address in ("10.180.0.1", "10.180.0.2")}
     half = "-m statistic --mode random --probability 0.5000000000"
-    seen = "-m recent --name {0} --rcheck --seconds 77 --reap -j {0}"
+    recent = "-m recent --name {0} --rcheck --seconds 77 --reap -j {0}"
     assert rules(text, SVC) == [
-        *(f'-m comment --comment "ns1/svc1:p80 -> {it}:80" {seen.format(name)}' for it, name in chain.items()),
+        *(f'-m comment --comment "ns1/svc1:p80 -> {it}:80" {recent.format(name)}' for it, name in chain.items()),
         f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.1:80" {half} -j {chain["10.180.0.1"]}',
         f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.2:80" -j {chain["10.180.0.2"]}',
     ]
@@ -105,7 +105,7 @@ def test_affinity_timeout_defaults_to_three_hours() -> None:
     assert "--rcheck --seconds 10800 --reap" in rules(text, SVC)[0]
 
 
-def everything(**spec: Any) -> dict[str, Any]:
+def full_service(**spec: Any) -> dict[str, Any]:
     """Return a Service with every kind of frontend."""
     return service(
         vips=("203.0.113.1", "203.0.113.2"),
@@ -116,7 +116,7 @@ def everything(**spec: Any) -> dict[str, Any]:
 
 
 def test_frontends_are_in_kube_proxy_order() -> None:
-    text = restore_input([everything(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+    text = restore_input([full_service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     expected = [("cluster IP", "10.96.0.1", SVC), *(("external IP", f"198.51.100.{it}", EXT) for it in (1, 2)),
                 *(("loadbalancer IP", f"203.0.113.{it}", EXT) for it in (1, 2))]  # fmt: skip
     assert service_rules(text) == [
@@ -128,7 +128,7 @@ def test_frontends_are_in_kube_proxy_order() -> None:
         f"{label} -d 127.0.0.0/8 --dport 30080 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j {EXT}",
         f"{label} --dport 30080 -j {EXT}",
     ]
-    assert own(text) == [EXT, SVC, FIRST]
+    assert service_port_chains(text) == [EXT, SVC, FIRST]
     assert rules(text, EXT) == [
         '-m comment --comment "masquerade traffic for ns1/svc1:p80 external destinations" -j KUBE-MARK-MASQ',
         f"-j {SVC}",
@@ -136,9 +136,9 @@ def test_frontends_are_in_kube_proxy_order() -> None:
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == []
 
 
-def refusals(words: str, verdict: str) -> list[str]:
+def refusing_rules(reason: str, verdict: str) -> list[str]:
     """Return the rules that refuse every external frontend, in order."""
-    label = f'-m comment --comment "ns1/svc1:p80 {words}"'
+    label = f'-m comment --comment "ns1/svc1:p80 {reason}"'
     vips = [f"{label} {TCP} -d 203.0.113.{it} --dport 80 -j {verdict}" for it in (1, 2)]
     return [
         *(f"{label} {TCP} -d 198.51.100.{it} --dport 80 -j {verdict}" for it in (1, 2)),
@@ -148,12 +148,12 @@ def refusals(words: str, verdict: str) -> list[str]:
 
 
 def test_frontends_without_endpoints_are_rejected() -> None:
-    text = restore_input([everything(loadBalancerSourceRanges=["192.0.2.0/24"]), endpoints()], *DETECT)
+    text = restore_input([full_service(loadBalancerSourceRanges=["192.0.2.0/24"]), endpoints()], *DETECT)
     assert rules(text, "KUBE-SERVICES", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 has no endpoints" {TCP} -d 10.96.0.1 --dport 80 -j REJECT'
     ]
-    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no endpoints", "REJECT")
-    assert service_rules(text) == rules(text, "KUBE-NODEPORTS") == own(text) == []
+    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusing_rules("has no endpoints", "REJECT")
+    assert service_rules(text) == rules(text, "KUBE-NODEPORTS") == service_port_chains(text) == []
     assert rules(text, "KUBE-PROXY-FIREWALL", "filter") == []
 
 
@@ -167,35 +167,35 @@ SHORT_CUTS = [
 
 
 def test_external_policy_local_with_a_local_endpoint() -> None:
-    local = everything(externalTrafficPolicy="Local")
+    local = full_service(externalTrafficPolicy="Local")
     text = restore_input([local, endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")], *DETECT)
-    assert own(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
+    assert service_port_chains(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
     assert rules(text, EXT) == [*SHORT_CUTS, f"-j {SVL}"]
     assert rules(text, SVL) == [f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.2:80" -j {sep("10.180.0.2")}']
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == []
 
 
 def test_external_policy_local_without_local_endpoints_drops_remote_clients() -> None:
-    text = restore_input([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
-    assert own(text) == [EXT, SVC, FIRST]
+    text = restore_input([full_service(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
+    assert service_port_chains(text) == [EXT, SVC, FIRST]
     assert rules(text, EXT) == SHORT_CUTS
-    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusals("has no local endpoints", "DROP")
+    assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusing_rules("has no local endpoints", "DROP")
     assert len(service_rules(text)) == 5
     assert len(rules(text, "KUBE-NODEPORTS")) == 2
 
 
 def test_external_policy_local_without_local_traffic_detection() -> None:
-    text = restore_input([everything(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "L10.180.0.1")])
+    text = restore_input([full_service(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "L10.180.0.1")])
     assert rules(text, EXT) == [*SHORT_CUTS[1:], f"-j {SVL}"]
 
 
 def test_internal_policy_local() -> None:
     items = [service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
     text = restore_input(items, *DETECT)
-    portal = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
-    assert service_rules(text) == [f"{portal} -j {SVL}"]
-    assert own(text) == [SVL, sep("10.180.0.2")]
-    assert rules(text, SVL)[0] == f"{portal} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
+    match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
+    assert service_rules(text) == [f"{match} -j {SVL}"]
+    assert service_port_chains(text) == [SVL, sep("10.180.0.2")]
+    assert rules(text, SVL)[0] == f"{match} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
 
 
 def test_internal_policy_local_without_a_local_endpoint() -> None:
@@ -203,13 +203,13 @@ def test_internal_policy_local_without_a_local_endpoint() -> None:
     assert rules(text, "KUBE-SERVICES", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 has no local endpoints" {TCP} -d 10.96.0.1 --dport 80 -j DROP'
     ]
-    assert service_rules(text) == own(text) == []
+    assert service_rules(text) == service_port_chains(text) == []
 
 
 def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
-    local = everything(externalTrafficPolicy="Local")
+    local = full_service(externalTrafficPolicy="Local")
     text = restore_input([local, endpoints("ns1/svc1", "10.180.0.1", "LT10.180.0.2")], *DETECT)
-    assert own(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
+    assert service_port_chains(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
     assert [line.split()[-1] for line in rules(text, SVC)[1:]] == [FIRST]
     assert [line.split()[-1] for line in rules(text, SVL)] == [sep("10.180.0.2")]
 
@@ -222,16 +222,16 @@ def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
     }
 )
 def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
-    flags, own_sources = row
+    flags, vip_sources = row
     ranges = ["192.0.2.0/24", "198.18.0.0/15"]
-    item = everything(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
+    item = full_service(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
     text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")], *flags)
     vips = [line for line in service_rules(text) if "loadbalancer" in line]
     assert [line.split()[-1] for line in vips] == [FW, FW]
-    assert own(text) == [EXT, FW, SVC, FIRST]
+    assert service_port_chains(text) == [EXT, FW, SVC, FIRST]
     label = '-m comment --comment "ns1/svc1:p80 loadbalancer IP"'
     assert rules(text, FW) == [
-        *(f"{label} -s {source} -j {EXT}" for source in (*ranges, *own_sources)),
+        *(f"{label} -s {source} -j {EXT}" for source in (*ranges, *vip_sources)),
         '-m comment --comment "other traffic to ns1/svc1:p80 will be dropped by KUBE-PROXY-FIREWALL"',
     ]
     assert rules(text, "KUBE-PROXY-FIREWALL", "filter") == [
@@ -241,18 +241,18 @@ def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
 
 
 def test_node_without_an_address_uses_loopback() -> None:
-    item = everything(loadBalancerSourceRanges=["127.0.0.0/8"])
+    item = full_service(loadBalancerSourceRanges=["127.0.0.0/8"])
     text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")])
     assert [line.split()[-3] for line in rules(text, FW)[:-1]] == ["127.0.0.0/8", "203.0.113.1", "203.0.113.2"]
 
 
 def test_source_ranges_of_the_other_family_are_ignored() -> None:
-    item = everything(loadBalancerSourceRanges=["2001:db8::/32"])
-    assert FW not in own(restore_input([item, endpoints("ns1/svc1", "10.180.0.1")]))
+    item = full_service(loadBalancerSourceRanges=["2001:db8::/32"])
+    assert FW not in service_port_chains(restore_input([item, endpoints("ns1/svc1", "10.180.0.1")]))
 
 
 def test_load_balancer_ip_mode_proxy_is_ignored() -> None:
-    item = everything()
+    item = full_service()
     item["status"]["loadBalancer"]["ingress"][0]["ipMode"] = "Proxy"
     text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")])
     assert "203.0.113.1" not in text
@@ -261,7 +261,7 @@ def test_load_balancer_ip_mode_proxy_is_ignored() -> None:
 
 @rows({"with endpoints": ["10.180.0.1"], "without": []})
 def test_health_check_port_is_accepted(row: list[str]) -> None:
-    item = everything(externalTrafficPolicy="Local", healthCheckNodePort=32000)
+    item = full_service(externalTrafficPolicy="Local", healthCheckNodePort=32000)
     text = restore_input([item, endpoints("ns1/svc1", *row)])
     assert rules(text, "KUBE-NODEPORTS", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 health check node port" {TCP} --dport 32000 -j ACCEPT'
@@ -298,14 +298,14 @@ def test_contested_frontends_are_written_for_every_service() -> None:
 
 
 def test_number_of_rules_of_many_services() -> None:
-    """Each Service has a frontend rule and a masquerade rule; each endpoint has a selection rule and two own rules."""
-    services, each = 20, 7
+    """Each Service has a frontend and a masquerade rule, each endpoint a selection rule and two rules of its own."""
+    services, endpoints_each = 20, 7
     objects = []
     for number in range(services):
         name = f"ns/svc-{number}"
         objects += [service(name, clusterIP=f"10.96.1.{number}"),
-                    endpoints(name, *(f"10.180.{number}.{it}" for it in range(1, each + 1)))]  # fmt: skip
+                    endpoints(name, *(f"10.180.{number}.{it}" for it in range(1, endpoints_each + 1)))]  # fmt: skip
     lines = render(objects, "--part", "iptables-restore", *DETECT).splitlines()
     nat = lines[lines.index("*nat") :]
-    assert sum(line.startswith("-A") for line in nat) == 5 + services * (2 + 3 * each)
-    assert sum(line.startswith(":") for line in nat) == 4 + services * (1 + each)
+    assert sum(line.startswith("-A") for line in nat) == 5 + services * (2 + 3 * endpoints_each)
+    assert sum(line.startswith(":") for line in nat) == 4 + services * (1 + endpoints_each)

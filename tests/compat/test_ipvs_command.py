@@ -24,8 +24,8 @@ BALANCED: dict[str, Any] = {
 }
 
 
-def _arguments(where: str, *flags: str) -> list[str]:
-    return ["render", "--backend", "ipvs", "-f", where, "--node", "node-1", "--node-ip", "192.0.2.10", *flags]
+def _arguments(manifest_path: str, *flags: str) -> list[str]:
+    return ["render", "--backend", "ipvs", "-f", manifest_path, "--node", "node-1", "--node-ip", "192.0.2.10", *flags]
 
 
 def run(*flags: str, manifest: Any = None) -> Result:
@@ -38,10 +38,10 @@ def run(*flags: str, manifest: Any = None) -> Result:
 @pytest.mark.parametrize("rule_version", RuleVersion)
 def test_text_and_json_of_both_families(rule_version: RuleVersion) -> None:
     text = run("--vintage", rule_version.value)
-    pages = [json.loads(line) for line in run("--vintage", rule_version.value, "-o", "json").stdout.splitlines()]
+    outputs = [json.loads(line) for line in run("--vintage", rule_version.value, "-o", "json").stdout.splitlines()]
     assert text.stdout.startswith("# kube-proxy in mode ipvs, IPv4\nset -e\n\n# preconditions\nsh <<'END'\n")
-    assert [(page["backend"], page["family"]) for page in pages] == [("ipvs", "IPv4"), ("ipvs", "IPv6")]
-    servers = next(part for part in pages[0]["parts"] if part["part"] == "ipvsadm")["servers"]
+    assert [(output["backend"], output["family"]) for output in outputs] == [("ipvs", "IPv4"), ("ipvs", "IPv6")]
+    servers = next(part for part in outputs[0]["parts"] if part["part"] == "ipvsadm")["servers"]
     assert servers[0] == {
         "protocol": "UDP",
         "address": "10.96.0.53",
@@ -79,7 +79,7 @@ def test_existing_servers_and_addresses_are_read_from_files(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "message"),
     [
         (("--vintage", "1.27"), "--vintage: unknown version '1.27'; use one of 1.23, 1.26, 1.29, newest"),
         (("--part", "nothing"), "--part: unknown part 'nothing'; use one of preconditions, sysctls, "),
@@ -92,8 +92,8 @@ def test_existing_servers_and_addresses_are_read_from_files(tmp_path: Path) -> N
         (("--changed", "a/b"), "--changed: it has no effect with --backend ipvs, only with iptables"),
     ],
 )
-def test_invalid_flags_are_refused(flags: tuple[str, ...], words: str) -> None:
-    _refused(words, *flags)
+def test_invalid_flags_are_refused(flags: tuple[str, ...], message: str) -> None:
+    _refused(message, *flags)
 
 
 @pytest.mark.parametrize("flag", ["--existing-ipvs", "--existing-addresses"])
@@ -110,14 +110,14 @@ def test_service_that_ipvs_cannot_express_is_refused(tmp_path: Path) -> None:
     spec = {**BALANCED["spec"], "loadBalancerSourceRanges": ["0.0.0.0/0"]}
     path = tmp_path / "service.yaml"
     path.write_text(yaml.safe_dump({**BALANCED, "spec": spec}))
-    words = "Service shop/web: the IPVS mode cannot express the source range 0.0.0.0/0: "
-    _refused(f"knft: {words}", "-o", "json", where=str(path))
-    _refused(f"knft: in the previous sync: {words}", "--before", str(path))
+    message = "Service shop/web: the IPVS mode cannot express the source range 0.0.0.0/0: "
+    _refused(f"knft: {message}", "-o", "json", manifest_path=str(path))
+    _refused(f"knft: in the previous sync: {message}", "--before", str(path))
 
 
 def test_node_without_known_addresses_warns_about_node_ports() -> None:
     """No warning for the family of --node-ip, and none for Services without NodePorts."""
-    remark = (
+    warning = (
         "knft: no NodePort is served: no {} address of node node-1 is known; name one with --node-ip or --local-address"
     )
     port = {"port": 80, "nodePort": 30080}
@@ -133,23 +133,23 @@ def test_node_without_known_addresses_warns_about_node_ports() -> None:
         (["--cleanup"], []),
     ):
         done = CliRunner().invoke(cli, [*command, *flags], input=manifest)
-        assert done.stderr.splitlines() == [remark.format(family) for family in families]
+        assert done.stderr.splitlines() == [warning.format(family) for family in families]
     assert run("--family", "ipv6", manifest=BALANCED).stderr == ""
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     for flag, text in {"--existing-ipvs": "-A -t 10.96.0.9:80 -s rr\n", "--existing-addresses": "10.96.0.9\n"}.items():
-        path = tmp_path / "there"
+        path = tmp_path / "existing"
         path.write_text(text, encoding="utf-8-sig")
         assert run(flag, str(path)).exit_code == 0
 
 
-def _refused(words: str, *flags: str, where: str = EXAMPLES) -> None:
+def _refused(message: str, *flags: str, manifest_path: str = EXAMPLES) -> None:
     """Check that the program prints only one error line, and exits with status 2."""
-    done = subprocess.run([*KNFT, *_arguments(where, *flags)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*KNFT, *_arguments(manifest_path, *flags)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert words in line
+    assert message in line
 
 
 def test_output_does_not_depend_on_the_hash_seed() -> None:

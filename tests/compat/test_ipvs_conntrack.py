@@ -6,7 +6,11 @@ from knft_compat.ipvs import RuleVersion
 from knft_compat.sync_input import SyncInput
 from tests.compat.ipvs_render import NODE6, part_lines, service_port, sync_input
 
-PLACES: dict[str, Any] = {"external_ips": ("198.51.100.1",), "load_balancer_vips": ("203.0.113.9",), "node_port": 30053}
+FRONTENDS: dict[str, Any] = {
+    "external_ips": ("198.51.100.1",),
+    "load_balancer_vips": ("203.0.113.9",),
+    "node_port": 30053,
+}
 NEVER_FAILS = " || true"
 ADDRESSES = ("10.96.0.1", "198.51.100.1", "203.0.113.9")
 
@@ -20,25 +24,25 @@ def conntrack_commands(cluster: SyncInput, rule_version: RuleVersion = RuleVersi
 
 
 def test_entries_of_a_deleted_services_cluster_ip_are_deleted() -> None:
-    cluster = sync_input(before=[service_port(protocol="UDP", **PLACES)])
+    cluster = sync_input(before=[service_port(protocol="UDP", **FRONTENDS)])
     for rule_version in (RuleVersion.V1_29, RuleVersion.V1_26, RuleVersion.V1_23):
         assert conntrack_commands(cluster, rule_version) == ["conntrack -D --orig-dst 10.96.0.1 -p udp"]
 
 
 def test_first_endpoint_deletes_entries_of_every_frontend() -> None:
-    before, now = service_port(protocol="UDP", **PLACES), service_port("10.244.1.1", protocol="UDP", **PLACES)
+    before, after = service_port(protocol="UDP", **FRONTENDS), service_port("10.244.1.1", protocol="UDP", **FRONTENDS)
     by_address = [f"conntrack -D --orig-dst {address} -p udp" for address in ADDRESSES]
     by_port = ["conntrack -D -p udp --dport 30053"]
-    assert conntrack_commands(sync_input(now, before=[before])) == [*by_address, *by_port]
-    assert conntrack_commands(sync_input(now, before=[])) == [*by_address, *by_port]
-    assert conntrack_commands(sync_input(now, before=[before]), RuleVersion.V1_26) == [*by_port, *by_address]
+    assert conntrack_commands(sync_input(after, before=[before])) == [*by_address, *by_port]
+    assert conntrack_commands(sync_input(after, before=[])) == [*by_address, *by_port]
+    assert conntrack_commands(sync_input(after, before=[before]), RuleVersion.V1_26) == [*by_port, *by_address]
 
 
 def test_entries_of_an_endpoint_that_stops_serving_are_deleted() -> None:
-    before = service_port("10.244.1.1", "10.244.1.2", protocol="UDP", **PLACES)
+    before = service_port("10.244.1.1", "10.244.1.2", protocol="UDP", **FRONTENDS)
     by_address = [f"conntrack -D --orig-dst {address} --dst-nat 10.244.1.2 -p udp" for address in ADDRESSES]
     for left in ((), ("N10.244.1.2",)):
-        cluster = sync_input(service_port("10.244.1.1", *left, protocol="UDP", **PLACES), before=[before])
+        cluster = sync_input(service_port("10.244.1.1", *left, protocol="UDP", **FRONTENDS), before=[before])
         assert conntrack_commands(cluster) == [*by_address, "conntrack -D -p udp --dport 30053 --dst-nat 10.244.1.2"]
         assert conntrack_commands(cluster, RuleVersion.V1_26) == ["conntrack -D -p udp --dport 30053", *by_address]
 
@@ -73,13 +77,13 @@ def test_ipv6_commands_end_with_the_family() -> None:
 
 def test_tcp_and_sctp_entries_are_never_deleted() -> None:
     for protocol in ("TCP", "SCTP"):
-        before = service_port("10.244.1.1", protocol=protocol, **PLACES)
+        before = service_port("10.244.1.1", protocol=protocol, **FRONTENDS)
         assert conntrack_commands(sync_input(before=[before])) == []
 
 
 def test_first_sync_treats_every_endpoint_as_new() -> None:
     ports = (
-        service_port("10.244.1.1", protocol="UDP", **PLACES),
+        service_port("10.244.1.1", protocol="UDP", **FRONTENDS),
         service_port("T10.244.1.2", name="shop/dns:", protocol="UDP"),
     )
     by_address = [f"conntrack -D --orig-dst {address} -p udp" for address in ADDRESSES]
@@ -89,6 +93,6 @@ def test_first_sync_treats_every_endpoint_as_new() -> None:
 
 
 def test_newest_version_has_no_deletions() -> None:
-    now = service_port("10.244.1.1", protocol="UDP", node_port=30053)
+    after = service_port("10.244.1.1", protocol="UDP", node_port=30053)
     for before in (None, ()):
-        assert conntrack_commands(sync_input(now, before=before), RuleVersion.NEWEST) == []
+        assert conntrack_commands(sync_input(after, before=before), RuleVersion.NEWEST) == []

@@ -39,23 +39,23 @@ def expected(connections: int) -> tuple[ExistingServer, ...]:
 
 
 def test_ipvsadm_listing_has_connection_counts() -> None:
-    found = read_servers("-", LISTED)
-    assert found.servers == expected(5)
-    assert found.warnings == ()
+    existing = read_servers("-", LISTED)
+    assert existing.servers == expected(5)
+    assert existing.warnings == ()
 
 
 def test_ipvsadm_save_without_counts_causes_a_warning() -> None:
-    found = read_servers("saved.txt", SAVED)
-    assert found.servers == expected(0)
-    (warning,) = found.warnings
+    existing = read_servers("saved.txt", SAVED)
+    assert existing.servers == expected(0)
+    (warning,) = existing.warnings
     assert warning.startswith("saved.txt: 2 real servers have no connection counts, which ipvsadm -Ln prints; ")
 
 
 @pytest.mark.parametrize("text", [SAVED + LISTED, LISTED + SAVED])
 def test_save_and_listing_in_one_file_describe_the_same_servers(text: str) -> None:
-    found = read_servers("-", text)
-    assert found.servers == expected(5)
-    assert found.warnings == ()
+    existing = read_servers("-", text)
+    assert existing.servers == expected(5)
+    assert existing.warnings == ()
 
 
 def test_empty_listing_has_no_servers() -> None:
@@ -91,7 +91,7 @@ KINDS = "not printed by ipvsadm -Sn or ipvsadm -Ln:"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "words"),
+    ("text", "line", "message"),
     [
         ("*nat\n:KUBE-SERVICES - [0:0]\n", 1, f"{KINDS} '*nat'"),
         ("create KUBE-LOOP-BACK hash:ip,port,ip family inet\n", 1, KINDS),
@@ -112,10 +112,10 @@ KINDS = "not printed by ipvsadm -Sn or ipvsadm -Ln:"
         ("-A -t 10.96.0.1:80 -s rr -p ٨\n", 1, KINDS),
     ],
 )
-def test_unexpected_line_is_refused_with_its_number(text: str, line: int, words: str) -> None:
-    with pytest.raises(SourceError, match=re.escape(words)) as error:
-        read_servers("there.txt", text)
-    assert str(error.value).startswith(f"there.txt: line {line}: ")
+def test_unexpected_line_is_refused_with_its_number(text: str, line: int, message: str) -> None:
+    with pytest.raises(SourceError, match=re.escape(message)) as error:
+        read_servers("saved.txt", text)
+    assert str(error.value).startswith(f"saved.txt: line {line}: ")
 
 
 SHOWN = """\

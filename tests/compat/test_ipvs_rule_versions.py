@@ -19,7 +19,7 @@ PLAIN = Masquerade(random_fully=False)
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
 def test_endpoint_selection_does_not_depend_on_the_version(rule_version: RuleVersion) -> None:
-    """Terminating endpoints serve if there are no others, in all versions, unlike in some older kube-proxies."""
+    """Terminating endpoints serve if there are no others, in all versions, unlike with some older kube-proxies."""
     port = service_port("T10.244.1.1", "N10.244.1.2", external_ips=("198.51.100.1",), external_policy_local=True)
     assert part_lines(sync_input(port), "ipvsadm", rule_version=rule_version) == part_lines(sync_input(port), "ipvsadm")
 
@@ -69,8 +69,8 @@ class Test123:
         assert rules(cluster, "KUBE-MARK-MASQ", rule_version=self.rule_version) == ["-j MARK --or-mark 0x00004000"]
 
     def test_listing_2_2_cluster_cidr(self) -> None:
-        found = rules(sync_input(service_port(), masquerade=PLAIN), "KUBE-SERVICES", rule_version=self.rule_version)
-        assert found[0] == f"{SET} KUBE-CLUSTER-IP dst,dst ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
+        lines = rules(sync_input(service_port(), masquerade=PLAIN), "KUBE-SERVICES", rule_version=self.rule_version)
+        assert lines[0] == f"{SET} KUBE-CLUSTER-IP dst,dst ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
 
     def test_listing_2_3_load_balancers(self) -> None:
         cluster = sync_input(service_port(**RANGES, external_policy_local=True))
@@ -83,9 +83,9 @@ class Test123:
             f"{SET} KUBE-LOAD-BALANCER-LOCAL dst,dst -j RETURN",
             "-j KUBE-MARK-MASQ",
         ]
-        found = rules(cluster, "KUBE-SERVICES", rule_version=self.rule_version)
-        assert found[0] == f"{SET} KUBE-LOAD-BALANCER dst,dst -j KUBE-LOAD-BALANCER"
-        assert found[-1] == f"{SET} KUBE-LOAD-BALANCER dst,dst -j ACCEPT"
+        lines = rules(cluster, "KUBE-SERVICES", rule_version=self.rule_version)
+        assert lines[0] == f"{SET} KUBE-LOAD-BALANCER dst,dst -j KUBE-LOAD-BALANCER"
+        assert lines[-1] == f"{SET} KUBE-LOAD-BALANCER dst,dst -j ACCEPT"
 
     def test_listing_2_4_node_ports(self) -> None:
         cluster = sync_input(service_port(node_port=30080, external_policy_local=True))
@@ -93,14 +93,14 @@ class Test123:
             f"{SET} KUBE-NODE-PORT-LOCAL-TCP dst -j RETURN",
             "-j KUBE-MARK-MASQ",
         ]
-        found = rules(cluster, "KUBE-SERVICES", rule_version=self.rule_version)
-        assert found[0] == f"{SET} KUBE-NODE-PORT-TCP dst -j KUBE-NODE-PORT"
+        lines = rules(cluster, "KUBE-SERVICES", rule_version=self.rule_version)
+        assert lines[0] == f"{SET} KUBE-NODE-PORT-TCP dst -j KUBE-NODE-PORT"
 
     def test_listing_2_5_external_ips(self) -> None:
-        found = rules(
+        lines = rules(
             sync_input(service_port(external_ips=("198.51.100.1",))), "KUBE-SERVICES", rule_version=self.rule_version
         )
-        assert found[1:4] == [
+        assert lines[1:4] == [
             f"{SET} KUBE-EXTERNAL-IP dst,dst -j KUBE-MARK-MASQ",
             f"{SET} KUBE-EXTERNAL-IP dst,dst -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j ACCEPT",
             f"{SET} KUBE-EXTERNAL-IP dst,dst -m addrtype --dst-type LOCAL -j ACCEPT",
@@ -126,8 +126,8 @@ class Test126:
         ]
 
     def test_ipvs_filter_omits_local_external_ips_and_health_checks(self) -> None:
-        found = rules(sync_input(), "KUBE-IPVS-FILTER", table="filter", rule_version=self.rule_version)
-        assert [rule.split()[3] for rule in found[:-1]] == ["KUBE-LOAD-BALANCER", "KUBE-CLUSTER-IP", "KUBE-EXTERNAL-IP"]
+        lines = rules(sync_input(), "KUBE-IPVS-FILTER", table="filter", rule_version=self.rule_version)
+        assert [rule.split()[3] for rule in lines[:-1]] == ["KUBE-LOAD-BALANCER", "KUBE-CLUSTER-IP", "KUBE-EXTERNAL-IP"]
 
     def test_no_jump_from_output(self) -> None:
         newest = part_lines(sync_input(), "jumps")
@@ -141,19 +141,19 @@ class Test129:
         cluster = sync_input(
             service_port("L10.244.1.1", node_port=30080, **RANGES), before=[service_port(protocol="UDP")]
         )
-        pages = [
+        outputs = [
             sync(cluster, Settings(rule_version=rule_version))
             for rule_version in (RuleVersion.V1_29, RuleVersion.NEWEST)
         ]
-        for name in pages[0].part_names:
-            texts = [page.part_text(name) for page in pages]
+        for name in outputs[0].part_names:
+            texts = [output.part_text(name) for output in outputs]
             assert (texts[0] == texts[1]) is (name != "conntrack")
 
     def test_denied_sources_are_dropped(self) -> None:
-        found = rules(
+        lines = rules(
             sync_input(service_port(**RANGES)), "KUBE-IPVS-OUT-FILTER", table="filter", rule_version=RuleVersion.V1_29
         )
-        assert found == ["-s 203.0.113.9 -m ipvs --vaddr 203.0.113.9 --vproto tcp --vport 80 -j DROP"]
+        assert lines == ["-s 203.0.113.9 -m ipvs --vaddr 203.0.113.9 --vproto tcp --vport 80 -j DROP"]
 
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
@@ -178,13 +178,13 @@ class TestCleanup:
     @pytest.mark.parametrize("rule_version", RuleVersion)
     def test_chains_are_flushed_before_any_is_deleted(self, rule_version: RuleVersion) -> None:
         text = cleanup(sync_input(), Settings(rule_version=rule_version)).part_text("chains-removed") or ""
-        words = [line.split() for line in text.splitlines()]
-        actions, chains = [line[5] for line in words], [line[6] for line in words]
-        half = len(words) // 2
+        commands = [line.split() for line in text.splitlines()]
+        actions, chains = [line[5] for line in commands], [line[6] for line in commands]
+        half = len(commands) // 2
         assert actions == ["-F"] * half + ["-X"] * half
         assert chains[:half] == chains[half:]
-        marking = "KUBE-MARK-MASQ" in chains
-        assert marking is (rule_version in (RuleVersion.V1_29, RuleVersion.NEWEST))
+        has_mark_chain = "KUBE-MARK-MASQ" in chains
+        assert has_mark_chain is (rule_version in (RuleVersion.V1_29, RuleVersion.NEWEST))
         assert "KUBE-MARK-DROP" not in chains
 
     def test_every_jump_is_removed(self) -> None:

@@ -15,9 +15,9 @@ LOCAL: dict[str, Any] = {"external_policy_local": True}
 CLUSTER_IP = '-m comment --comment "Kubernetes service cluster ip + port for masquerade purpose"'
 
 
-def comment_match(words: str) -> str:
+def comment_match(comment: str) -> str:
     """Return a comment match as in a rule."""
-    return f'-m comment --comment "{words}"'
+    return f'-m comment --comment "{comment}"'
 
 
 def test_nat_precedes_filter_and_both_flush_their_chains() -> None:
@@ -36,25 +36,25 @@ def test_nat_precedes_filter_and_both_flush_their_chains() -> None:
 
 
 def test_rules_without_any_service() -> None:
-    nothing = sync_input()
-    assert rules(nothing, "KUBE-SERVICES") == [
+    empty = sync_input()
+    assert rules(empty, "KUBE-SERVICES") == [
         "-s 127.0.0.0/8 -j RETURN",
         "-m addrtype --dst-type LOCAL -j KUBE-NODE-PORT",
     ]
-    assert rules(nothing, "KUBE-LOAD-BALANCER") == ["-j KUBE-MARK-MASQ"]
-    assert rules(nothing, "KUBE-NODE-PORT") == []
-    assert rules(nothing, "KUBE-MARK-MASQ") == ["-j MARK --or-mark 0x00004000"]
-    assert rules(nothing, "KUBE-SOURCE-RANGES-FIREWALL", table="filter") == ["-j DROP"]
-    assert rules(nothing, "KUBE-PROXY-FIREWALL", table="filter") == []
-    assert rules(nothing, "KUBE-IPVS-OUT-FILTER", table="filter") == []
-    assert rules(nothing, "KUBE-FORWARD", table="filter") == [
+    assert rules(empty, "KUBE-LOAD-BALANCER") == ["-j KUBE-MARK-MASQ"]
+    assert rules(empty, "KUBE-NODE-PORT") == []
+    assert rules(empty, "KUBE-MARK-MASQ") == ["-j MARK --or-mark 0x00004000"]
+    assert rules(empty, "KUBE-SOURCE-RANGES-FIREWALL", table="filter") == ["-j DROP"]
+    assert rules(empty, "KUBE-PROXY-FIREWALL", table="filter") == []
+    assert rules(empty, "KUBE-IPVS-OUT-FILTER", table="filter") == []
+    assert rules(empty, "KUBE-FORWARD", table="filter") == [
         f"{comment_match('kubernetes forwarding rules')} -m mark --mark 0x00004000/0x00004000 -j ACCEPT",
         f"{comment_match('kubernetes forwarding conntrack rule')} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
     ]
-    assert rules(nothing, "KUBE-NODE-PORT", table="filter") == [
+    assert rules(empty, "KUBE-NODE-PORT", table="filter") == [
         f'-m comment --comment "Kubernetes health check node port" {SET} KUBE-HEALTH-CHECK-NODE-PORT dst -j ACCEPT'
     ]
-    assert rules(nothing, "KUBE-IPVS-FILTER", table="filter") == [
+    assert rules(empty, "KUBE-IPVS-FILTER", table="filter") == [
         f"{SET} KUBE-LOAD-BALANCER dst,dst -j RETURN",
         f"{SET} KUBE-CLUSTER-IP dst,dst -j RETURN",
         f"{SET} KUBE-EXTERNAL-IP dst,dst -j RETURN",
@@ -65,9 +65,9 @@ def test_rules_without_any_service() -> None:
 
 
 def test_hairpin_masquerade_precedes_mark_check() -> None:
-    words = '-m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"'
+    comment = '-m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"'
     assert rules(sync_input(service_port("L10.244.1.1")), "KUBE-POSTROUTING") == [
-        f"{words} {SET} KUBE-LOOP-BACK dst,dst,src -j MASQUERADE",
+        f"{comment} {SET} KUBE-LOOP-BACK dst,dst,src -j MASQUERADE",
         "-m mark ! --mark 0x00004000/0x00004000 -j RETURN",
         "-j MARK --xor-mark 0x00004000",
         '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully',
@@ -84,8 +84,8 @@ def test_masquerade_with_another_mark_and_without_random_fully() -> None:
 
 @parametrize_rows(
     {
-        "all of it": ({"masquerade": Masquerade(masquerade_all=True)}, "dst,dst"),
-        "what pods do not send": ({}, "dst,dst ! -s 10.244.0.0/16"),
+        "all packets": ({"masquerade": Masquerade(masquerade_all=True)}, "dst,dst"),
+        "packets not sent by pods": ({}, "dst,dst ! -s 10.244.0.0/16"),
         "packets from a cluster IP, if local traffic cannot be detected": ({"pods": None}, "src,dst"),
     }
 )
@@ -105,8 +105,8 @@ def test_cluster_ip_masquerade_conditions(row: Any) -> None:
     }
 )
 def test_external_ip_rules(row: Any) -> None:
-    fields, name, words = row
-    match = f"{comment_match(f'Kubernetes service external ip + port {words}')} {SET} {name} dst,dst"
+    fields, name, suffix = row
+    match = f"{comment_match(f'Kubernetes service external ip + port {suffix}')} {SET} {name} dst,dst"
     expected = [
         *([] if fields else [f"{match} -j KUBE-MARK-MASQ"]),
         f"{match} -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j ACCEPT",
@@ -203,11 +203,11 @@ def test_each_jump_is_inserted_first() -> None:
 
 def test_flushed_chains_and_jump_targets_are_created_first() -> None:
     for rule_version in RuleVersion:
-        made = [
+        created = [
             tuple(line.split()[i] for i in (8, 6))
             for line in part_lines(sync_input(), "chains", rule_version=rule_version)
         ]
-        emptied = [
+        flushed = [
             (name, chain) for name in ("nat", "filter") for chain in declared_chains(sync_input(), name, rule_version)
         ]
-        assert [chain for chain in made if chain != ("nat", "KUBE-MARK-DROP")] == emptied
+        assert [chain for chain in created if chain != ("nat", "KUBE-MARK-DROP")] == flushed

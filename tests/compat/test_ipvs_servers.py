@@ -34,7 +34,7 @@ def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingRea
         "UDP": (service_port(protocol="UDP"), ["-A -u 10.96.0.1:80 -s rr"]),
         "SCTP": (service_port(protocol="SCTP"), ["-A --sctp-service 10.96.0.1:80 -s rr"]),
         "affinity": (service_port(affinity_seconds=10800), ["-A -t 10.96.0.1:80 -s rr -p 10800"]),
-        "endpoints in the order of their text": (
+        "endpoints in text order": (
             service_port("10.244.1.9", "10.244.1.10"),
             [
                 "-A -t 10.96.0.1:80 -s rr",
@@ -42,7 +42,7 @@ def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingRea
                 "-a -t 10.96.0.1:80 -r 10.244.1.9:8080 -m -w 1",
             ],
         ),
-        "a NodePort at each address of the node": (
+        "NodePort at each node address": (
             service_port(node_port=30080),
             ["-A -t 10.96.0.1:80 -s rr", "-A -t 192.0.2.10:30080 -s rr", "-A -t 192.0.2.11:30080 -s rr"],
         ),
@@ -90,7 +90,7 @@ def test_node_port_networks_select_addresses_except_loopback() -> None:
 
 
 def test_node_ports_on_link_local_addresses() -> None:
-    """IPv4 link-local addresses such as node-local-dns' count; the kernel creates IPv6 link-local ones itself."""
+    """IPv4 link-local addresses, as of node-local-dns, serve NodePorts; IPv6 ones serve them only if configured."""
     ipv4, ipv6 = ("169.254.20.10", "192.0.2.10"), ("2001:db8::10", "fe80::1")
     assert _node_ports(Node(Family.IPV4, None, ipv4)) == ["169.254.20.10:30080", "192.0.2.10:30080"]
     assert _node_ports(Node(Family.IPV6, None, ipv6)) == ["[2001:db8::10]:30080"]
@@ -105,13 +105,13 @@ def _node_ports(node: Node) -> list[str]:
 
 @parametrize_rows(
     {
-        "policy Cluster: all": ({}, ["1.1", "2.1"], ["1.1", "2.1"]),
-        "external policy Local: those here, the cluster IP all": (
+        "policy Cluster: all endpoints": ({}, ["1.1", "2.1"], ["1.1", "2.1"]),
+        "external policy Local: local endpoints at external addresses": (
             {"external_policy_local": True},
             ["1.1", "2.1"],
             ["1.1"],
         ),
-        "internal policy Local: those here at the cluster IP": (
+        "internal policy Local: local endpoints at the cluster IP": (
             {"internal_policy_local": True},
             ["1.1"],
             ["1.1", "2.1"],
@@ -123,12 +123,12 @@ def test_traffic_policies_select_endpoints(row: Any) -> None:
     text = part_lines(
         sync_input(service_port("L10.244.1.1", "10.244.2.1", external_ips=("198.51.100.1",), **fields)), "ipvsadm"
     )
-    assert [f"10.244.{end}:8080" for end in internal] == _reals(text, "10.96.0.1:80")
-    assert [f"10.244.{end}:8080" for end in external] == _reals(text, "198.51.100.1:80")
+    assert [f"10.244.{suffix}:8080" for suffix in internal] == _reals(text, "10.96.0.1:80")
+    assert [f"10.244.{suffix}:8080" for suffix in external] == _reals(text, "198.51.100.1:80")
 
 
-def _reals(text: list[str], place: str) -> list[str]:
-    return [line.split()[4] for line in text if line.startswith("-a ") and line.split()[2] == place]
+def _reals(text: list[str], server: str) -> list[str]:
+    return [line.split()[4] for line in text if line.startswith("-a ") and line.split()[2] == server]
 
 
 def test_policy_local_without_local_endpoints_uses_all_endpoints() -> None:
@@ -146,11 +146,11 @@ def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
 
 @parametrize_rows(
     {
-        "the same: nothing": ({}, []),
+        "no difference": ({}, []),
         "another scheduler": ({"scheduler": "lc"}, ["-E -t 10.96.0.1:80 -s rr"]),
-        "affinity that is not wanted": ({"persistent": 60}, ["-E -t 10.96.0.1:80 -s rr"]),
-        "a flag that is not wanted": ({"hashes_ports": True}, ["-E -t 10.96.0.1:80 -s rr"]),
-        "a flag that kube-proxy has no word for": ({"has_other_flags": True}, ["-E -t 10.96.0.1:80 -s rr"]),
+        "unexpected affinity": ({"persistent": 60}, ["-E -t 10.96.0.1:80 -s rr"]),
+        "unexpected flag": ({"hashes_ports": True}, ["-E -t 10.96.0.1:80 -s rr"]),
+        "flag that kube-proxy does not use": ({"has_other_flags": True}, ["-E -t 10.96.0.1:80 -s rr"]),
     }
 )
 def test_existing_virtual_server_is_edited_if_it_differs(row: Any) -> None:
@@ -159,7 +159,7 @@ def test_existing_virtual_server_is_edited_if_it_differs(row: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "present", "expected"),
+    ("protocol", "existing", "expected"),
     [
         ("TCP", real_server(9), "-d -t 10.96.0.1:80 -r 10.244.1.9:8080"),
         ("TCP", real_server(9, 1, 3), "-e -t 10.96.0.1:80 -r 10.244.1.9:8080 -m -w 0"),
@@ -168,11 +168,11 @@ def test_existing_virtual_server_is_edited_if_it_differs(row: Any) -> None:
     ],
 )
 def test_stale_tcp_real_server_with_connections_gets_weight_0(
-    protocol: Protocol, present: ExistingReal, expected: str
+    protocol: Protocol, existing: ExistingReal, expected: str
 ) -> None:
     for before in (None, ()):
         cluster = sync_input(service_port(protocol=protocol), before=before)
-        assert part_lines(cluster, "ipvsadm", existing_servers=existing_server(present, protocol=protocol)) == [
+        assert part_lines(cluster, "ipvsadm", existing_servers=existing_server(existing, protocol=protocol)) == [
             expected
         ]
 
@@ -188,13 +188,13 @@ def test_terminating_real_server_is_kept() -> None:
 
 def test_first_sync_terminates_weight_0_servers_again() -> None:
     """A new process has no state: it deletes servers without connections, and gives weight 0 to others."""
-    place = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
+    server = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
     assert part_lines(sync_input(service_port()), "ipvsadm", existing_servers=existing_server(real_server(9, 0))) == [
-        f"-d {place}"
+        f"-d {server}"
     ]
     assert part_lines(
         sync_input(service_port()), "ipvsadm", existing_servers=existing_server(real_server(9, 0, 3))
-    ) == [f"-e {place} -m -w 0"]
+    ) == [f"-e {server} -m -w 0"]
 
 
 def test_returning_endpoint_is_deleted_and_added() -> None:
@@ -210,8 +210,8 @@ def test_returning_endpoint_is_deleted_and_added() -> None:
 
 def test_first_sync_edits_all_weights_if_one_differs() -> None:
     port = service_port("10.244.1.1", "10.244.1.2")
-    present = existing_server(real_server(1, 0), real_server(2))
-    assert part_lines(sync_input(port), "ipvsadm", existing_servers=present) == [
+    existing = existing_server(real_server(1, 0), real_server(2))
+    assert part_lines(sync_input(port), "ipvsadm", existing_servers=existing) == [
         "-e -t 10.96.0.1:80 -r 10.244.1.1:8080 -m -w 1",
         "-e -t 10.96.0.1:80 -r 10.244.1.2:8080 -m -w 1",
     ]
@@ -265,9 +265,9 @@ def test_old_versions_serve_no_node_port_at_bound_addresses(rule_version: RuleVe
     text = part_lines(cluster, "ipvsadm", rule_version=rule_version, existing_addresses=("192.0.2.10",))
     assert ("-A -t 192.0.2.10:30080 -s rr" in text) == (rule_version in NEWER)
     assert "-A -t 192.0.2.11:30080 -s rr" in text
-    chosen = Node(Family.IPV4, "192.0.2.10", NODE.local_addresses, ("192.0.2.0/24",))
+    node = Node(Family.IPV4, "192.0.2.10", NODE.local_addresses, ("192.0.2.0/24",))
     text = part_lines(
-        sync_input(service_port(node_port=30080), node=chosen),
+        sync_input(service_port(node_port=30080), node=node),
         "ipvsadm",
         rule_version=rule_version,
         existing_addresses=("192.0.2.10",),
@@ -280,12 +280,12 @@ def test_node_port_addresses_are_never_bound() -> None:
 
 
 def test_stale_bound_addresses_are_removed() -> None:
-    have = ("10.96.0.1", "10.96.0.9", "169.254.20.10", "fd00:96::9", "fe8::1", "fe80::1", "127.0.0.1", "::1")
-    assert part_lines(sync_input(service_port()), "addresses-stale", existing_addresses=have) == [
+    existing = ("10.96.0.1", "10.96.0.9", "169.254.20.10", "fd00:96::9", "fe8::1", "fe80::1", "127.0.0.1", "::1")
+    assert part_lines(sync_input(service_port()), "addresses-stale", existing_addresses=existing) == [
         "address del 10.96.0.9/32 dev kube-ipvs0",
         "address del 169.254.20.10/32 dev kube-ipvs0",
     ]
-    assert part_lines(sync_input(node=NODE6), "addresses-stale", existing_addresses=have) == [
+    assert part_lines(sync_input(node=NODE6), "addresses-stale", existing_addresses=existing) == [
         "address del fd00:96::9/128 dev kube-ipvs0",
         "address del fe8::1/128 dev kube-ipvs0",
     ]

@@ -48,16 +48,16 @@ def test_every_set_is_created_without_services() -> None:
 
 def test_ipv6_set_names() -> None:
     created = [line.split()[1:] for line in part_lines(sync_input(node=NODE6), "ipset") if line.startswith("create ")]
-    assert {words[0][:7] for words in created} == {"KUBE-6-"}
-    assert max(len(words[0]) for words in created) == 31
+    assert {line[0][:7] for line in created} == {"KUBE-6-"}
+    assert max(len(line[0]) for line in created) == 31
     assert created[8][:4] == ["KUBE-6-LOAD-BALANCER-SOURCE-CID", "hash:ip,port,net", "family", "inet6"]
     assert created[9] == ["KUBE-6-NODE-PORT-TCP", "bitmap:port", "range", "0-65535"]
 
 
 def test_set_comments_in_text_and_json() -> None:
-    page = sync(sync_input(), Settings())
-    assert "# Kubernetes service lb portal\ncreate KUBE-LOAD-BALANCER " in (page.part_text("ipset") or "")
-    assert b'"comment":"Kubernetes service lb portal","entries":[]' in page.json()
+    output = sync(sync_input(), Settings())
+    assert "# Kubernetes service lb portal\ncreate KUBE-LOAD-BALANCER " in (output.part_text("ipset") or "")
+    assert b'"comment":"Kubernetes service lb portal","entries":[]' in output.json()
 
 
 LOCAL: dict[str, Any] = {"external_policy_local": True}
@@ -67,7 +67,7 @@ VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
 
 @parametrize_rows(
     {
-        "endpoints on this node in any condition, for hairpin": (
+        "local endpoints, whatever their conditions, for hairpin": (
             service_port("L10.244.1.1", "LN10.244.1.2", "10.244.2.1"),
             {"KUBE-LOOP-BACK": ("10.244.1.1,tcp:8080,10.244.1.1", "10.244.1.2,tcp:8080,10.244.1.2")},
         ),
@@ -79,11 +79,11 @@ VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
             service_port(external_ips=("198.51.100.1",), **LOCAL),
             {"KUBE-EXTERNAL-IP-LOCAL": ("198.51.100.1,tcp:80",), "KUBE-IPVS-IPS": ("10.96.0.1", "198.51.100.1")},
         ),
-        "a load balancer": (
+        "load balancer": (
             service_port(**VIP),
             {"KUBE-LOAD-BALANCER": ("203.0.113.9,tcp:80",), "KUBE-IPVS-IPS": ("10.96.0.1", "203.0.113.9")},
         ),
-        "a load balancer with policy Local and ranges without the node": (
+        "load balancer with policy Local, node outside the source ranges": (
             service_port(**VIP, **LOCAL, **RANGES),
             {
                 "KUBE-LOAD-BALANCER": ("203.0.113.9,tcp:80",),
@@ -96,7 +96,7 @@ VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
                 "KUBE-IPVS-IPS": ("10.96.0.1", "203.0.113.9"),
             },
         ),
-        "a range with the node": (
+        "load balancer, node inside the source range": (
             service_port(**VIP, load_balancer_source_ranges=("192.0.2.0/24",)),
             {
                 "KUBE-LOAD-BALANCER": ("203.0.113.9,tcp:80",),
@@ -106,8 +106,8 @@ VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
                 "KUBE-IPVS-IPS": ("10.96.0.1", "203.0.113.9"),
             },
         ),
-        "a NodePort is a number": (service_port(node_port=30080), {"KUBE-NODE-PORT-TCP": ("30080",)}),
-        "a NodePort with policy Local and a health check": (
+        "NodePort": (service_port(node_port=30080), {"KUBE-NODE-PORT-TCP": ("30080",)}),
+        "NodePort with policy Local and a health check": (
             service_port(node_port=30080, health_check_node_port=31000, **LOCAL),
             {
                 "KUBE-NODE-PORT-TCP": ("30080",),
@@ -119,31 +119,31 @@ VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
 )
 def test_entries_of_a_tcp_service_port(row: Any) -> None:
     port, expected = row
-    found = nonempty_sets(sync_input(port))
-    assert found.pop("KUBE-CLUSTER-IP") == ("10.96.0.1,tcp:80",)
-    assert {"KUBE-IPVS-IPS": ("10.96.0.1",), **expected} == found
+    sets = nonempty_sets(sync_input(port))
+    assert sets.pop("KUBE-CLUSTER-IP") == ("10.96.0.1,tcp:80",)
+    assert {"KUBE-IPVS-IPS": ("10.96.0.1",), **expected} == sets
 
 
 def test_node_port_entries_of_udp_and_sctp() -> None:
-    found = nonempty_sets(
+    sets = nonempty_sets(
         sync_input(service_port(node_port=1, protocol="UDP"), service_port(node_port=2, protocol="SCTP", **LOCAL))
     )
-    assert found["KUBE-NODE-PORT-UDP"] == ("1",)
-    assert found["KUBE-NODE-PORT-SCTP-HASH"] == ("192.0.2.10,sctp:2", "192.0.2.11,sctp:2")
-    assert found["KUBE-NODE-PORT-LOCAL-SCTP-HASH"] == ("192.0.2.10,sctp:2", "192.0.2.11,sctp:2")
+    assert sets["KUBE-NODE-PORT-UDP"] == ("1",)
+    assert sets["KUBE-NODE-PORT-SCTP-HASH"] == ("192.0.2.10,sctp:2", "192.0.2.11,sctp:2")
+    assert sets["KUBE-NODE-PORT-LOCAL-SCTP-HASH"] == ("192.0.2.10,sctp:2", "192.0.2.11,sctp:2")
 
 
 def test_no_node_port_address_means_no_health_check_entry() -> None:
     node = Node(Family.IPV4, "192.0.2.10", ("192.0.2.10",), ("10.0.0.0/8",))
-    found = nonempty_sets(sync_input(service_port(node_port=30080, health_check_node_port=31000, **LOCAL), node=node))
-    assert found.keys() == {"KUBE-CLUSTER-IP", "KUBE-IPVS-IPS"}
+    sets = nonempty_sets(sync_input(service_port(node_port=30080, health_check_node_port=31000, **LOCAL), node=node))
+    assert sets.keys() == {"KUBE-CLUSTER-IP", "KUBE-IPVS-IPS"}
 
 
 def test_ipv6_entries_have_no_brackets() -> None:
     port = service_port("Lfd00:244::1", ip="fd00:96::1", node_port=2, protocol="SCTP")
-    found = nonempty_sets(sync_input(port, node=NODE6))
-    assert found["KUBE-LOOP-BACK"] == ("fd00:244::1,sctp:8080,fd00:244::1",)
-    assert found["KUBE-NODE-PORT-SCTP-HASH"] == ("2001:db8::10,sctp:2",)
+    sets = nonempty_sets(sync_input(port, node=NODE6))
+    assert sets["KUBE-LOOP-BACK"] == ("fd00:244::1,sctp:8080,fd00:244::1",)
+    assert sets["KUBE-NODE-PORT-SCTP-HASH"] == ("2001:db8::10,sctp:2",)
 
 
 def test_stale_entries_are_removed_before_entries_are_added() -> None:
@@ -153,8 +153,8 @@ def test_stale_entries_are_removed_before_entries_are_added() -> None:
         ),
         "ipset",
     )
-    about = [line for line in text if "KUBE-CLUSTER-IP" in line and "create" not in line]
-    assert about == ["del KUBE-CLUSTER-IP 10.96.0.1,tcp:80", "add KUBE-CLUSTER-IP 10.96.0.2,tcp:80"]
+    lines = [line for line in text if "KUBE-CLUSTER-IP" in line and "create" not in line]
+    assert lines == ["del KUBE-CLUSTER-IP 10.96.0.1,tcp:80", "add KUBE-CLUSTER-IP 10.96.0.2,tcp:80"]
 
 
 def test_load_balancer_denies_a_node_outside_its_source_ranges() -> None:

@@ -21,10 +21,10 @@ PROBE = "ipvsadm -A -t 198.51.100.0:20000 -s "
 
 @parametrize_rows(
     {
-        "too old to reuse connections": ((4, 0), False),
-        "4.1 can": ((4, 1), True),
-        "5.8 does it wrong": ((5, 8), True),
-        "5.9 does it right": ((5, 9), False),
+        "4.0 cannot reuse connections": ((4, 0), False),
+        "4.1 can reuse connections": ((4, 1), True),
+        "5.8 reuses connections incorrectly": ((5, 8), True),
+        "5.9 reuses connections correctly": ((5, 9), False),
         "6.1": ((6, 1), False),
     }
 )
@@ -79,27 +79,27 @@ def test_scheduler_is_tested_unless_a_virtual_server_uses_it(rule_version: RuleV
 def test_old_versions_load_modules(row: Any) -> None:
     kernel, conntrack = row
     for rule_version in (RuleVersion.V1_26, RuleVersion.V1_23):
-        found = preconditions(
+        result = preconditions(
             Settings(rule_version=rule_version, kernel=kernel, scheduler="lc"), FEATURES[rule_version]
         )
-        assert found.loaded == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", conntrack)
-        assert found.needed == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", "ip_vs_lc")
-        assert found.scheduler is None
+        assert result.loaded == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", conntrack)
+        assert result.needed == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", "ip_vs_lc")
+        assert result.scheduler is None
 
 
 @pytest.mark.parametrize(
-    ("version", "good"), [("v7.17", True), ("v6.0", True), ("v10.1", True), ("v5.9", False), ("nothing", False)]
+    ("version", "is_supported"), [("v7.17", True), ("v6.0", True), ("v10.1", True), ("v5.9", False), ("nothing", False)]
 )
-def test_ipset_version_check(version: str, *, good: bool) -> None:
+def test_ipset_version_check(version: str, *, is_supported: bool) -> None:
     command = part_lines(sync_input(), "preconditions")[0].replace(
         "ipset --version", f"echo 'ipset {version}, protocol version: 7'"
     )
     done = subprocess.run(["/bin/sh"], input=command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == ((0, "") if good else (1, "ipset 6.0 or newer is needed\n"))
+    assert (done.returncode, done.stderr) == ((0, "") if is_supported else (1, "ipset 6.0 or newer is needed\n"))
 
 
 class Commands(Struct, frozen=True):
-    """A part with given commands."""
+    """A part with one command."""
 
     command: str
     tool = ("sh",)
@@ -109,14 +109,14 @@ class Commands(Struct, frozen=True):
 
 
 class First(Commands, frozen=True, tag="first"):
-    """A part; its tag is its name."""
+    """A part named ``first``."""
 
 
 class Second(Commands, frozen=True, tag="second"):
     pass
 
 
-@parametrize_rows({"well": ("true", "later\n", 0), "badly": ("exit 1", "", 1)})
+@parametrize_rows({"successful command": ("true", "later\n", 0), "failing command": ("exit 1", "", 1)})
 def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> None:
     command, output, status = row
     script = SyncOutput("ipvs", Family.IPV4, (First(command), Second("echo later"))).script()
@@ -125,13 +125,13 @@ def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> No
 
 
 def test_missing_module_message() -> None:
-    """The message is quoted for the shell, whatever it contains."""
+    """The message is quoted for the shell."""
     scheduler = "it's $HOME"
     *_, command = Preconditions(scheduler=scheduler).text()
-    tried = next(line for line in Preconditions(scheduler=scheduler).text() if line.startswith("ipvsadm -A"))
+    test_command = next(line for line in Preconditions(scheduler=scheduler).text() if line.startswith("ipvsadm -A"))
     assert command.startswith("ipvsadm -D")
-    done = subprocess.run(["/bin/sh"], input=f"false || {tried.partition(' || ')[2]}", capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    script = f"false || {test_command.partition(' || ')[2]}"
+    done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert done.stderr == f"IPVS, or its scheduler {scheduler}, is missing\n"
 
 

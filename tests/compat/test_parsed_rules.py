@@ -6,7 +6,7 @@ from knft.families import Family
 from tests.compat.parsed_rules import parse_rule, parse_tables, split_words
 from tests.support.kube_objects import parametrize_rows
 
-SAME = {
+EQUAL = {
     "order of options": (
         '-m comment --comment "a b" -m tcp -p tcp -d 10.0.0.1 --dport 80 -j DROP',
         '-d 10.0.0.1/32 -p tcp -m comment --comment "a b" -m tcp --dport 80 -j DROP',
@@ -14,7 +14,7 @@ SAME = {
     "mark": ("-m mark ! --mark 0x00004000/0x00004000 -j RETURN", "-m mark ! --mark 0x4000/0x4000 -j RETURN"),
     "set the mark": ("-j MARK --or-mark 0x00004000", "-j MARK --set-xmark 0x4000/0x4000"),
     "clear the mark": ("-j MARK --xor-mark 0x00004000", "-j MARK --set-xmark 0x4000/0x0"),
-    "chance": (
+    "probability": (
         "-m statistic --mode random --probability 0.3333333333 -j X",
         "-m statistic --mode random --probability 0.33333333349 -j X",
     ),
@@ -28,7 +28,7 @@ SAME = {
     ),
     "quotes": ("-m comment --comment a\\'b", '-m comment --comment "a\\\\\\\'b"'),
     "reject": ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
-    "everybody": ("-s 0.0.0.0/0 -j X", "-j X"),
+    "network of all addresses": ("-s 0.0.0.0/0 -j X", "-j X"),
     "set": (
         "-m set --match-set X dst,dst ! -s 10.0.0.0/16 -j Y",
         "! -s 10.0.0.0/16 -m set --match-set X dst,dst -j Y",
@@ -39,10 +39,10 @@ SAME = {
     ),
     "states": ("-m conntrack --ctstate RELATED,ESTABLISHED", "-m conntrack --ctstate ESTABLISHED,RELATED"),
 }
-OTHER = {
+DIFFERENT = {
     "negation": ("-m mark ! --mark 0x1/0x1 -j X", "-m mark --mark 0x1/0x1 -j X"),
     "negated network": ("-s 10.0.0.0/8 -j X", "! -s 10.0.0.0/8 -j X"),
-    "nobody": ("! -s 0.0.0.0/0 -j X", "-j X"),
+    "negated network of all addresses": ("! -s 0.0.0.0/0 -j X", "-j X"),
     "port": ("-p tcp -m tcp --dport 80", "-p tcp -m tcp --dport 81"),
     "order of matches": (
         "-m recent --name X --set -m addrtype --src-type LOCAL",
@@ -51,16 +51,16 @@ OTHER = {
     "target": ("-j X", "-j Y"),
     "no target": ("-m comment --comment x", "-m comment --comment x -j RETURN"),
     "apostrophe": ('-m comment --comment "x\'y"', "-m comment --comment xy"),
-    "ports at random": ("-j MASQUERADE", "-j MASQUERADE --random-fully"),
-    "chance": (
+    "random ports": ("-j MASQUERADE", "-j MASQUERADE --random-fully"),
+    "probability": (
         "-m statistic --mode random --probability 0.3333333333 -j X",
         "-m statistic --mode random --probability 0.3333333 -j X",
     ),
     "set": ("-m set --match-set X dst -j Z", "-m set --match-set Y dst -j Z"),
-    "sides of a set": ("-m set --match-set X dst,dst -j Z", "-m set --match-set X src,dst -j Z"),
+    "directions of a set": ("-m set --match-set X dst,dst -j Z", "-m set --match-set X src,dst -j Z"),
     "negated set": ("-m set --match-set X dst -j Z", "-m set ! --match-set X dst -j Z"),
     "bridge": ("-m physdev --physdev-is-in -j X", "-m physdev ! --physdev-is-in -j X"),
-    "how it is rejected": ("-j REJECT", "-j REJECT --reject-with icmp6-port-unreachable"),
+    "reject type": ("-j REJECT", "-j REJECT --reject-with icmp6-port-unreachable"),
 }
 UNKNOWN = {
     "option of a match": "-m tcp -p tcp --sport 80 -j X",
@@ -77,13 +77,13 @@ UNKNOWN = {
 }
 
 
-@parametrize_rows(SAME)
+@parametrize_rows(EQUAL)
 def test_equal_inputs(row: tuple[str, str]) -> None:
     first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
     assert first == second
 
 
-@parametrize_rows(OTHER)
+@parametrize_rows(DIFFERENT)
 def test_different_inputs(row: tuple[str, str]) -> None:
     first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
     assert first != second
@@ -95,9 +95,16 @@ def test_unknown_syntax_is_an_error(row: str) -> None:
         parse_rule(split_words(row), Family.IPV4)
 
 
-@parametrize_rows({"open": '-j "X', "within a word": 'a"b" -j X', "nothing between": '"a"b', "escaped": '"a\\"'})
+@parametrize_rows(
+    {
+        "unclosed quote": '-j "X',
+        "quote within a word": 'a"b" -j X',
+        "no space after a quote": '"a"b',
+        "escaped quote": '"a\\"',
+    }
+)
 def test_invalid_quotes_are_an_error(row: str) -> None:
-    with pytest.raises(ValueError, match="where does a word end"):
+    with pytest.raises(ValueError, match="invalid quotes"):
         split_words(row)
 
 

@@ -91,12 +91,12 @@ class Golden(Struct, frozen=True):
         printed = self._render(section.family, "--part", section.name).splitlines()
         return [line for line in printed if not line.startswith("#")]
 
-    def _render(self, family: str, *form: str) -> str:
+    def _render(self, family: str, *flags: str) -> str:
         with tempfile.TemporaryDirectory() as folder:
-            done = CliRunner().invoke(cli, ["render", *self._arguments(Path(folder)), "--family", family, *form])
-        if done.exception is not None:
-            raise done.exception
-        return done.stdout
+            result = CliRunner().invoke(cli, ["render", *self._arguments(Path(folder)), "--family", family, *flags])
+        if result.exception is not None:
+            raise result.exception
+        return result.stdout
 
     def _arguments(self, folder: Path) -> Iterator[str]:
         cluster = folder / "cluster.yaml"
@@ -104,9 +104,9 @@ class Golden(Struct, frozen=True):
         yield from ("-f", str(cluster), "--node", NODE, "--backend", self.header["backend"], *self.header["flags"])
         for section in self.sections:
             if section.family is None:
-                given = folder / (f"{section.name}.yaml" if section.name == "before" else section.name)
-                given.write_text("\n".join(section.rules) + "\n")
-                yield from (f"--{section.name}", str(given))
+                input_file = folder / (f"{section.name}.yaml" if section.name == "before" else section.name)
+                input_file.write_text("\n".join(section.rules) + "\n")
+                yield from (f"--{section.name}", str(input_file))
 
     def regenerated(self) -> str:
         """Return the file's text with the current output of the command, and the comments of lines that remain."""
@@ -138,14 +138,14 @@ def _section(text: str) -> Section:
 def _commented(section: Section, rules: list[str]) -> Iterator[str]:
     """Yield rules, each with the comments above it; comments above no rule come first."""
     above: dict[str, list[str]] = {}
-    waiting: list[str] = []
+    pending_comments: list[str] = []
     for line in section.lines:
         if line.startswith("#"):
-            waiting.append(line)
+            pending_comments.append(line)
         elif line:
-            above.setdefault(line, []).extend(waiting)
-            waiting = []
-    yield from waiting
+            above.setdefault(line, []).extend(pending_comments)
+            pending_comments = []
+    yield from pending_comments
     for rule in rules:
         yield from above.pop(rule, ())
         yield rule
@@ -164,10 +164,10 @@ def _servers(parts: dict[str, Part]) -> list[str]:
 
 
 def _format_server(server: dict[str, Any]) -> str:
-    words = [f"{_socket(server)}/{server['protocol']}", server["scheduler"]]
-    words += ["persistent", str(server["persistent"])] * bool(server["persistent"])
-    words += ["mh-port"] * server["hashes_ports"]
-    return " ".join((*words, *["->"] * bool(server["reals"]), *map(_socket, server["reals"])))
+    fields = [f"{_socket(server)}/{server['protocol']}", server["scheduler"]]
+    fields += ["persistent", str(server["persistent"])] * bool(server["persistent"])
+    fields += ["mh-port"] * server["hashes_ports"]
+    return " ".join((*fields, *["->"] * bool(server["reals"]), *map(_socket, server["reals"])))
 
 
 def _socket(end: dict[str, Any]) -> str:

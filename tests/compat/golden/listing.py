@@ -1,7 +1,7 @@
 """Formats the nat table like ``iptables -t nat -nL``, for comparison with the listing of a document.
 
-In a section ``listing``, a line that begins with ``-`` is in the document only, one with ``+`` in the rules only, and
-all others in both. Chains without rules may be missing.
+In a section ``listing``, a line that begins with ``-`` is only in the document, a line with ``+`` only in the rules,
+and all others are in both. Chains without rules may be missing.
 """
 
 import re
@@ -46,15 +46,15 @@ def side(lines: Iterable[str], only: str) -> list[str]:
 
 def chains(lines: Iterable[str]) -> Listing:
     """Return the rules of each chain that has any, with single blanks between words."""
-    found: Listing = {}
+    listing: Listing = {}
     rows: list[str] = []
     for line in lines:
         words = line.split()
         if words[0] == "Chain":
-            rows = found.setdefault(words[1], [])
+            rows = listing.setdefault(words[1], [])
         elif words != _HEADINGS.split():
             rows.append(" ".join(words))
-    return {chain: rows for chain, rows in found.items() if rows}
+    return {chain: rows for chain, rows in listing.items() if rows}
 
 
 def _row(arguments: list[str]) -> str:
