@@ -1,6 +1,6 @@
-"""Decoding: from bytes to objects. Reads YAML documents or JSON, splits Lists, and checks each object by itself.
+"""Decoding: from bytes to objects. Parses YAML documents or JSON, splits Lists, and validates each object.
 
-Raises nothing but SourceError, and only if the bytes are neither YAML nor JSON.
+Invalid objects are skipped and reported. SourceError is raised only if the bytes are neither YAML nor JSON.
 """
 
 from collections import Counter

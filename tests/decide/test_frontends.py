@@ -225,7 +225,7 @@ def test_claim_returns_service_ports_that_gain_or_lose(row: AffectedCase) -> Non
 
 
 def test_ports_of_one_service_do_not_contest_a_frontend() -> None:
-    """Two ports of one Service with the same frontend lose nothing to another Service."""
+    """Only the first port owns the frontend, but the Service loses nothing to another Service."""
     frontend_claims = FrontendClaims()
     first, second = port_name("a"), port_name("b")
     assert frontend_claims.claim(second, _claiming()) == {second}

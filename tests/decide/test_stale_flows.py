@@ -96,7 +96,7 @@ def test_other_protocols_are_ignored() -> None:
 
 
 def test_flows_of_deleted_service_are_kept() -> None:
-    """They expire by themselves, as with kube-proxy (docs/behaviour/conntrack.md#stale-udp-entries)."""
+    """Their entries expire, as with kube-proxy (docs/behaviour/conntrack.md#stale-udp-entries)."""
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
     assert frontends.update(DNS, None, [_endpoint("10.244.1.11")])
     assert not frontends
@@ -129,7 +129,7 @@ def test_has_node_ports() -> None:
 
 
 class NonIterableDict(dict[Any, Any]):
-    """A dictionary that fails the test if it is iterated over: another thread may change it meanwhile."""
+    """A dictionary that fails the test if it is iterated over, since another thread may change it."""
 
     def __iter__(self) -> NoReturn:
         pytest.fail("iterated over a dictionary that another thread changes")

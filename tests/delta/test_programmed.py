@@ -201,8 +201,8 @@ def test_diff_does_not_change_the_programmed_contents() -> None:
 def test_owned_chains_are_written_if_changed_and_emptied_without_owner() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     old, new = Chain("sticky-1-cluster"), Chain("sticky-1-cluster", (Rule((Drop(),)),))
-    kept, gone = Chain("sticky-1-local"), Chain("sticky-1-endpoint-0")
-    programmed.apply({"a": Contents({}, {}, set(), {chain.name: chain for chain in (old, kept, gone)})})
+    kept, removed = Chain("sticky-1-local"), Chain("sticky-1-endpoint-0")
+    programmed.apply({"a": Contents({}, {}, set(), {chain.name: chain for chain in (old, kept, removed)})})
     changes = programmed.diff({"a": Contents({}, {}, set(), {chain.name: chain for chain in (new, kept)})})
     assert changes == ContentsDiff({}, {}, (new,), ("sticky-1-endpoint-0",))
 
@@ -218,10 +218,10 @@ def test_emptied_chain_waits_for_deletion_unless_written_again() -> None:
 def test_refused_deletion_of_a_chain_backs_off() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.record_emptied(ContentsDiff({}, {}, (), ("a",)), 5.0)
-    programmed.record_kept(["a", "b"], 6.1)
+    programmed.record_refused_deletions(["a", "b"], 6.1)
     assert programmed.emptied_chains == {"a": EmptiedChain(6.1, 2.0)}
     for _ in range(20):
-        programmed.record_kept(["a"], 7.0)
+        programmed.record_refused_deletions(["a"], 7.0)
     assert programmed.emptied_chains["a"].deletable_at == 7.0 + MAX_DELAY_SECONDS
 
 

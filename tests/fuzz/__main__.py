@@ -45,7 +45,7 @@ def fuzz_by_mutation(seconds: float, seed: int) -> int:
 
 def _save_finding(data: bytes) -> None:
     FINDINGS.mkdir(exist_ok=True)
-    path = FINDINGS / f"found-{time.time_ns()}"
+    path = FINDINGS / f"finding-{time.time_ns()}"
     path.write_bytes(data)
     print(f"fuzz: wrote the failing input to {path}", flush=True)
 

@@ -14,7 +14,7 @@ from knft.nft.transaction import Transaction
 from knft.render.layout import whole_table, without_unreachable_chains
 from knft.source.catalogue import Catalogue
 from knft.source.decode import DecodedManifest, decode
-from knft.sync.assemble import recording_daemon
+from knft.sync.assemble import rendering_daemon
 from tests.support.kernel_harness import check_schema
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), nodeport_addresses=("0.0.0.0/0",))
@@ -61,7 +61,7 @@ def _check_syncs(decoded: DecodedManifest) -> None:
     assert catalogue.put("b", decoded) == []
     _check_messages([str(conflict) for conflict in catalogue.conflicts("a")])
     assert catalogue.remove("b") == []
-    daemon, recorders = recording_daemon(CONFIG)
+    daemon, recorders = rendering_daemon(CONFIG)
     daemon.handle(changes)
     assert daemon.sync()
     first = {family: recorders[family].first_sync() for family in Family}

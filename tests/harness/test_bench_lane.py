@@ -27,8 +27,8 @@ def test_tiny_run_writes_json_table_and_plot(tmp_path: Path) -> None:
     names = ["20x3", "sticky 5x3", "ranges 5x3"]
     options = ["--quick", "--syncs", "4", "--sizes", *names, "--results", str(tmp_path)]
     command = [sys.executable, "-m", "tests.bench", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert process.returncode == 0, process.stderr
 
     records = json.loads((tmp_path / "results.json").read_text())["records"]
     assert [record for record in records if record["measure"] == ENDED] == []
@@ -44,7 +44,7 @@ def test_tiny_run_writes_json_table_and_plot(tmp_path: Path) -> None:
     if can_plot():
         assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     else:
-        assert "no plot without matplotlib" in done.stdout
+        assert "no plot without matplotlib" in process.stdout
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (0.0, 1.0), (1.0, 4.0)])
@@ -57,7 +57,7 @@ def test_percentile_is_a_measured_value(share: float, value: float) -> None:
     [("endpoint replaced", 1, 1), ("Service added", 1, 2), ("scaled by one", 1, 1), ("100 changed at once", 100, 100)],
 )
 def test_step_changes_the_expected_number_of_objects(kind: str, services: int, objects: int) -> None:
-    """Of Services, and of objects that a watch would report."""
+    """The number of changed Services, and of the objects that a watch reports."""
     for step in steps(Cluster(SHAPE), kind, 5):
         assert len({after.number for _, after in step}) == services
         assert len(list(changes(step))) == objects

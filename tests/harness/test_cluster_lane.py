@@ -85,7 +85,7 @@ def test_creation_timestamps_are_used_if_one_is_given() -> None:
 
 
 def test_scenario_service_cidrs_are_renamed() -> None:
-    """The API server's own is named kubernetes, and is recreated if it is deleted."""
+    """The API server recreates its own ServiceCIDR, which is named kubernetes."""
     service_cidr = {"kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/24"]}}
     assert [key[2] for key in desired_objects([service_cidr], with_service_cidr=False)] == ["scenario"]
     assert [key[2] for key in desired_objects([])] == [SCENARIO_SERVICE_CIDR["metadata"]["name"]]

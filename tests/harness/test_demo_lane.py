@@ -51,7 +51,7 @@ def test_demo_shows_answers_syncs_and_rejections(prefix: list[str]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_demo_leaves_nothing_behind(number: signal.Signals) -> None:
-    """Except a temporary directory, if it is killed by SIGKILL."""
+    """SIGKILL may leave a temporary directory."""
     before = _remains()
     process = subprocess.Popen(DEMO, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

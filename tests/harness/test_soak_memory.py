@@ -24,13 +24,13 @@ def test_leak_of_100_bytes_a_step_is_detected(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_leak_in_pieces_of_one_mib_is_detected(seed: int) -> None:
-    """An allocator requests memory from the kernel in pieces."""
+def test_leak_in_steps_of_one_mib_is_detected(seed: int) -> None:
+    """Allocators request memory from the kernel in large pieces."""
     leaking = [sample + number * STEPS * 100 // MIB for number, sample in enumerate(_noise(seed))]
     assert steady_growth(leaking) > ALLOWED
 
 
 @pytest.mark.parametrize("at", [1, 5, 10, 15, 18])
-def test_single_step_is_no_leak(at: int) -> None:
+def test_single_increase_is_no_leak(at: int) -> None:
     stepped = [sample + (3 if number >= at else 0) for number, sample in enumerate(_noise(at))]
     assert steady_growth(stepped) < ALLOWED

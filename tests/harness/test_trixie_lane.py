@@ -29,7 +29,7 @@ def test_versions_are_compared_as_numbers(version: str, *, enough: bool) -> None
 
 
 def test_pip_settings_become_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those of its file; a directory of wheels that they name is shared."""
+    """Settings of pip's configuration file, too; the directory of find-links is shared."""
     configuration = tmp_path / "pip.conf"
     configuration.write_text(f"[global]\nindex-url = https://index.invalid/simple\nfind-links = {tmp_path}\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
@@ -44,8 +44,10 @@ def test_name_resolution_files_are_shared() -> None:
     assert "/etc/hosts" in machine.shared_paths({"PATH": "/bin", "HOME": "/root"})
 
 
-def test_root_is_required(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Otherwise one line is printed, and the status is 2."""
+def test_missing_root_privilege_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit status is 2, with a one-line message."""
     monkeypatch.setattr(os, "geteuid", lambda: 65534)
     assert main([]) == 2
     output = capsys.readouterr()

@@ -182,7 +182,7 @@ class _EventSetAfterFirstCheck(threading.Event):
     """A stop event that is set right after its first ``is_set`` call has returned False."""
 
     def __init__(self, runner: BoundedFrequencyRunner) -> None:
-        """StopCase ``runner`` once."""
+        """Stop ``runner`` after the first check."""
         super().__init__()
         self._runner: BoundedFrequencyRunner | None = runner
 

@@ -218,7 +218,7 @@ class _KnftProcess:
 
 @pytest.mark.kernel
 def test_watched_directory_survives_all_broken_and_special_files(namespace: Namespace, folder: Path) -> None:
-    """One process meets all of them; the served objects stay, and it continues to watch."""
+    """In one process: the served objects stay, and knft continues to watch the directory."""
     web = folder / "web.yaml"
     web.write_text(text(service("web", 5)))
     knft = _KnftProcess(namespace, folder)

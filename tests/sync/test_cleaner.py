@@ -96,7 +96,7 @@ def test_flows_of_deleted_service_are_kept(recording_cleaner: RecordingCleaner, 
 def test_flows_to_other_addresses_with_the_node_port_number_are_kept(
     namespace: Namespace, version: Version, nodeport_addresses: tuple[str, ...]
 ) -> None:
-    """Such as flows through the node to another host, or to a node address that does not accept NodePorts."""
+    """For example flows through the node to another host, or to a node address that does not accept NodePorts."""
     with netlink(namespace) as link:
         link.up("lo")
         link.add_loopback_addresses(NODE.lan)
@@ -264,7 +264,7 @@ def test_new_unreplied_flows_cause_one_more_check_only(
         add_entries([Entry("UDP", next(client), node, node)])
         delayed_cleaner.reconcile()
         now[0] += 1
-    # Both families, and IPv4 once more.
+    # One dump of each family, and a second one of IPv4.
     assert requests.dumps == 3
     recording_cleaner.harness.apply(slice_of(4))
     delayed_cleaner.sync()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kernel
 
 @pytest.fixture
 def running(recording_cleaner: RecordingCleaner, namespace: Namespace) -> Iterator[RecordingCleaner]:
-    """The cleaner's thread runs in the namespace."""
+    """Run the cleaner's thread in the namespace."""
     with _running(recording_cleaner, namespace, threading.Event()):
         yield recording_cleaner
 
@@ -210,7 +210,7 @@ class RecordingEvent(threading.Event):
 def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
     recording_cleaner: RecordingCleaner, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waiting for work, or for a sync to finish, does not count."""
+    """Time spent waiting for work or for a sync does not count."""
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
     start_due_passes, original_reconcile = (

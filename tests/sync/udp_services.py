@@ -75,7 +75,7 @@ def slice_of(version: Version, *, serving: bool = True) -> dict[str, Any]:
 
 
 def flows_of(version: Version) -> list[Entry]:
-    """Return the 63 flows of kube-proxy's test to endpoints, and 6 that were not translated."""
+    """Return the 63 flows of kube-proxy's test to endpoints, and 6 without DNAT."""
     client, node = client_endpoints(version), NODE.lan.of(version)
     destinations = [(vip, port) for vip in VIPS[version] for port in (8000, 3000)]
     translated = [

@@ -39,11 +39,11 @@ class TrackedEndpoints:
 
     def add(self, *slices: EndpointSlice) -> list[bool]:
         """Add or update slices; return whether each changed anything."""
-        return [self.tracker.endpoint_slice_update(item, remove=False) for item in slices]
+        return [self.tracker.record_slice(item, remove=False) for item in slices]
 
     def remove(self, *slices: EndpointSlice) -> list[bool]:
         """Remove slices; return whether each removal changed anything."""
-        return [self.tracker.endpoint_slice_update(item, remove=True) for item in slices]
+        return [self.tracker.record_slice(item, remove=True) for item in slices]
 
     def sync(self) -> EndpointsUpdate:
         """Merge the pending changes."""
@@ -105,9 +105,9 @@ def test_update_ignores_other_pending_slices() -> None:
 def test_relevant_updates_are_counted_and_changes_are_pending() -> None:
     tracked = TrackedEndpoints()
     tracked.add(SLICE, SLICE, OTHER, endpoint_slice("c", family="FQDN"), endpoint_slice("d", service=None))
-    assert (tracked.tracker.changes_total, tracked.tracker.pending) == (3, 2)
+    assert (tracked.tracker.changes_total, tracked.tracker.changes_pending) == (3, 2)
     tracked.sync()
-    assert (tracked.tracker.changes_total, tracked.tracker.pending) == (3, 0)
+    assert (tracked.tracker.changes_total, tracked.tracker.changes_pending) == (3, 0)
 
 
 def test_tracker_ignores_slices_of_other_family() -> None:
