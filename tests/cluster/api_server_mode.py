@@ -28,7 +28,7 @@ class ApiServerMode(Nftables):
         self.starts = 0
         """How often knft was started."""
 
-    def program(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:  # noqa: ARG002 - Mode's
+    def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:  # noqa: ARG002 - Mode's
         objects = scenario.earlier_manifests() if earlier else scenario.manifests()
         # Flags and the Node, except its zone, are read at the start only: a new process takes over if they differ.
         inputs = [scenario.arguments(), scenario.node.get("spec"), scenario.node.get("status")]

@@ -43,7 +43,7 @@ exec "$@"
 class KnftInPod(KnftProcess):
     """The same as in a pod: without a kubeconfig, with the ServiceAccount volume."""
 
-    def use(self, *flags: str) -> None:
+    def set_flags(self, *flags: str) -> None:
         """Use other flags from the next start on."""
         entering = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _IN_POD, "sh")
         variables = ("env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443")

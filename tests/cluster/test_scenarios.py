@@ -26,6 +26,7 @@ def runner(
     folder = tmp_path_factory.mktemp("scenarios")
     with closing(ApiServerMode(cluster, service_account, folder)) as mode, scenario_runner(lab, folder, mode) as runner:
         yield runner
+        assert mode.starts > 0, "no scenario went through the API server"
     knft(lab.host("node").namespace, "cleanup")
 
 
