@@ -9,14 +9,14 @@
     ├── ApiServerError        the API server is unreachable, or a connection or response failed
     │   └── ApiStatusError    a response with an error status
     ├── ServingError          an HTTP server cannot listen, and --bind-address-hard-fail makes that fatal
-    ├── UnsupportedError      missing privilege, library or kernel feature
-    └── KernelError           the kernel or libnftables refused a request
-        └── UnavailableError  any other request would be refused too, or it is unknown whether it was executed
-            ├── LibraryDiedError  the library's process died before it answered
+    ├── UnsupportedError      a privilege, library or kernel feature is missing
+    └── KernelError           the kernel or libnftables rejected a request
+        └── UnavailableError  any other request would fail too, or it is unknown whether it was executed
+            ├── LibraryDiedError  the library's process died: it is unknown whether the request was executed
             └── TableOwnedError   another process owns the table
 
-Errors of other libraries are turned into these at the edge (``source``, ``kernel``, ``apiserver``), chained. Only the
-sync loop decides whether to retry.
+The packages ``source``, ``kernel`` and ``apiserver`` convert errors of other libraries into these, with the original as
+``__cause__``. Only the sync loop decides whether to retry.
 """
 
 
@@ -74,7 +74,7 @@ class UnsupportedError(KnftError):
 
 
 class KernelError(KnftError):
-    """A transaction or a listing was refused; ``detail`` contains the messages of libnftables."""
+    """A transaction or a listing failed; ``detail`` contains the messages of libnftables."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         """Store the library's messages apart from the text."""
@@ -83,7 +83,7 @@ class KernelError(KnftError):
 
 
 class UnavailableError(KernelError):
-    """The table cannot be used now; a smaller request would fail too."""
+    """The table cannot be used now: a smaller request would fail too, or it is unknown whether this one was executed."""
 
 
 class LibraryDiedError(UnavailableError):

@@ -159,13 +159,13 @@ def _ignored_fields(document: Document) -> Iterator[tuple[str, str]]:
     mode = document["mode"]
     for path, row in FIELDS.items():
         value = get_field(document, path)
-        if value == row.default or value in row.silent_values:
+        if value == row.default or value in row.values_without_warning:
             continue
         if row.support is Support.IGNORED:
             yield path, f"{_display(value)} has no effect: {row.description}"
         elif row.modes and not _is_in_force(path, mode):
-            counts = section_path(mode, path.rpartition(".")[2])
-            yield path, f"{_display(value)} has no effect in mode {mode or 'iptables'}; {counts} applies"
+            effective_path = section_path(mode, path.rpartition(".")[2])
+            yield path, f"{_display(value)} has no effect in mode {mode or 'iptables'}; {effective_path} applies"
 
 
 def _is_in_force(path: str, mode: str) -> bool:

@@ -18,6 +18,6 @@ def read_configuration(path: str) -> bytes:
         raise file_error(path, [error_reason(error)]) from error
 
 
-def file_error(path: str, sentences: Iterable[str]) -> ConfigurationError:
+def file_error(path: str, problems: Iterable[str]) -> ConfigurationError:
     """Return the error for the problems of a file, one per line."""
-    return ConfigurationError("\n".join(f"{format_path(path)}: {sentence}" for sentence in sentences))
+    return ConfigurationError("\n".join(f"{format_path(path)}: {sentence}" for sentence in problems))

@@ -42,8 +42,8 @@ def _check_version(path: str, document: Any) -> None:  # noqa: ANN401 - any YAML
     if not isinstance(document, dict):
         raise file_error(path, [f"it holds {describe_type(document)}, but must be a {KIND} ({API_VERSION})"])
     version, kind = document.get("apiVersion"), document.get("kind")
-    for name, found, wanted in (("apiVersion", version, API_VERSION), ("kind", kind, KIND)):
+    for name, found, expected in (("apiVersion", version, API_VERSION), ("kind", kind, KIND)):
         if found is None:
-            raise file_error(path, [f"{name} is missing; it must be {wanted}"])
-        if found != wanted:
-            raise file_error(path, [f"{name} is {format_value(found)}, but must be {wanted}"])
+            raise file_error(path, [f"{name} is missing; it must be {expected}"])
+        if found != expected:
+            raise file_error(path, [f"{name} is {format_value(found)}, but must be {expected}"])

@@ -60,10 +60,10 @@ def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
         found = _parse_value(flag, row, value)
         set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else row.default)
         origins[path] = flag
-    for flag, path, port in _PORT_FLAGS:
+    for flag, path, default_port in _PORT_FLAGS:
         # A file cannot disable a server: an empty address in it means the default.
-        said = port if "--write-config-to" in given else given.get(flag, port)
-        set_field(document, path, with_port(get_field(document, path), said) if said else "")
+        given_port = default_port if "--write-config-to" in given else given.get(flag, default_port)
+        set_field(document, path, with_port(get_field(document, path), given_port) if given_port else "")
     return document
 
 
@@ -77,16 +77,16 @@ def _applies_in_mode(flag: str, mode: str) -> bool:
 def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
     """Return warnings about flags without effect in this mode or with --write-config-to."""
     mode = given.get("--proxy-mode", "")
-    idle = [flag for flag in given if flag in _PER_MODE_FLAGS and not _applies_in_mode(flag, mode)]
+    ineffective_in_mode = [flag for flag in given if flag in _PER_MODE_FLAGS and not _applies_in_mode(flag, mode)]
     if mode == "nftables" and "--iptables-masquerade-bit" in given:
-        idle.append("--iptables-masquerade-bit")
+        ineffective_in_mode.append("--iptables-masquerade-bit")
     writes = "--write-config-to" in given
-    ports = [flag for flag, _, _ in _PORT_FLAGS if flag in given and writes]
-    nowhere = [flag for _, path, _ in _PORT_FLAGS if writes and given.get(flag := FIELDS[path].flag) == ""]
+    ineffective_ports = [flag for flag, _, _ in _PORT_FLAGS if flag in given and writes]
+    disabled_servers = [flag for _, path, _ in _PORT_FLAGS if writes and given.get(flag := FIELDS[path].flag) == ""]
     return [
-        *(f"{flag}: it has no effect in mode {mode or 'iptables'}, as in kube-proxy" for flag in idle),
-        *(f"{flag}: it has no effect with --write-config-to, as in kube-proxy" for flag in ports),
-        *(f"{flag}: a file cannot disable it: the written file means the default" for flag in nowhere),
+        *(f"{flag}: it has no effect in mode {mode or 'iptables'}, as in kube-proxy" for flag in ineffective_in_mode),
+        *(f"{flag}: it has no effect with --write-config-to, as in kube-proxy" for flag in ineffective_ports),
+        *(f"{flag}: a file cannot disable it: the written file means the default" for flag in disabled_servers),
     ]
 
 

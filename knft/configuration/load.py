@@ -43,13 +43,13 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
     Raise UsageError or ConfigurationError with one line per problem.
     """
     _reject_flags(given)
-    collected = _load_from_file(given, read) if given.get("--config") else _load_from_flags(given)
-    document, name, origins, warnings = collected
+    loaded = _load_from_file(given, read) if given.get("--config") else _load_from_flags(given)
+    document, name, origins, warnings = loaded
     flags.apply_knft_flags(document, given, origins)
     problems = find_problems(document, name)
     try:
         node_name = _node_name(given, document, name, hostname)
-        beside = FlagOnlySettings(
+        flag_only = FlagOnlySettings(
             node_name=node_name,
             node_ips=parse_one_address_per_family("--node-ip", given.get("--node-ip", ())),
             service_cidrs=parse_networks("--service-cidr", given.get("--service-cidr", ())),
@@ -61,18 +61,24 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
         raise ConfigurationError("\n".join(problems))
     normalize_durations(document)
     # kube-proxy has no --manifests, and --cleanup serves no NodePorts.
-    of_kube_proxy = bool(given.get("--config")) or not (given.get("--manifests") or given.get("--cleanup"))
-    more = find_warnings(document, name, frozenset(origins), is_for_kube_proxy=of_kube_proxy)
-    idle = [
+    is_for_kube_proxy = bool(given.get("--config")) or not (given.get("--manifests") or given.get("--cleanup"))
+    document_warnings = find_warnings(document, name, frozenset(origins), is_for_kube_proxy=is_for_kube_proxy)
+    ignored = [
         f"{flag}: {row.description}"
         for flag in given
         if (row := FLAGS[flag]).support is Support.IGNORED and _is_effective(given, flag)
     ]
-    aside = [f"{flag}: it has no effect with --manifests" for flag in _API_SERVER_FLAGS if _is_unused(given, flag)]
-    return make_settings(effective_document(document), beside, (*warnings, *idle, *aside, *more))
+    ineffective = [
+        f"{flag}: it has no effect with --manifests"
+        for flag in _API_SERVER_FLAGS
+        if _is_ignored_with_manifests(given, flag)
+    ]
+    return make_settings(
+        effective_document(document), flag_only, (*warnings, *ignored, *ineffective, *document_warnings)
+    )
 
 
-def _is_unused(given: GivenFlags, flag: str) -> bool:
+def _is_ignored_with_manifests(given: GivenFlags, flag: str) -> bool:
     return bool(given.get("--manifests")) and flag in given and _is_effective(given, flag)
 
 
@@ -82,13 +88,13 @@ def _is_effective(given: GivenFlags, flag: str) -> bool:
 
 
 def _reject_flags(given: GivenFlags) -> None:
-    refused = [
+    rejected = [
         f"{flag}: it is rejected: {row.description}"
         for flag in given
         if (row := FLAGS[flag]).support is Support.REJECTED
     ]
-    if refused:
-        raise UsageError("\n".join(refused))
+    if rejected:
+        raise UsageError("\n".join(rejected))
 
 
 def _load_from_flags(given: GivenFlags) -> _LoadedDocument:
@@ -101,8 +107,8 @@ def _load_from_file(given: GivenFlags, read: Callable[[str], bytes]) -> _LoadedD
     from knft.configuration.file_parsing import parse_file  # noqa: PLC0415 - loading jsonschema takes long
 
     path = given["--config"]
-    given_there, warnings = parse_file(path, read(path))
-    document, origins = with_defaults(given_there), Origins()
+    parsed, warnings = parse_file(path, read(path))
+    document, origins = with_defaults(parsed), Origins()
     flags.apply_flags_to_file(document, given, origins)
     return _LoadedDocument(
         document, FieldNames(origins, format_path(path)), origins, (*warnings, *flags.ignored_flag_warnings(given))
@@ -130,26 +136,26 @@ def _node_name(given: GivenFlags, document: Document, name: FieldNames, hostname
         if text is not None
     }
     if len(set(names.values())) > 1:
-        said = " and ".join(f"{flag} {format_name(name)}" for flag, name in names.items())
-        msg = f"--node: {said} differ; leave out one of them"
+        both_names = " and ".join(f"{flag} {format_name(name)}" for flag, name in names.items())
+        msg = f"--node: {both_names} differ; leave out one of them"
         raise UsageError(msg)
     if names:
         document["hostnameOverride"] = next(iter(names.values()))
         return _check_node_name(*next(iter(names.items())))
     if document["hostnameOverride"]:
-        said = name("hostnameOverride")
-        return _check_node_name(said, _normalize_node_name(said, document["hostnameOverride"]))
+        label = name("hostnameOverride")
+        return _check_node_name(label, _normalize_node_name(label, document["hostnameOverride"]))
     if given.get("--manifests"):
         msg = "--node: it is required with --manifests; give the node's name, as in nodeName of EndpointSlices"
         raise UsageError(msg)
     return _normalize_node_name("the host's name", hostname)
 
 
-def _check_node_name(said: str, name: str) -> str:
+def _check_node_name(label: str, name: str) -> str:
     """Return a configured name; raise UsageError if no Node can have it, instead of waiting for that Node."""
     if len(name) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(name):
         shown = format_value(name)
-        msg = f"{said}: {shown} is not a valid node name: use letters, digits, - and ., at most {_MAX_NODE_NAME}"
+        msg = f"{label}: {shown} is not a valid node name: use letters, digits, - and ., at most {_MAX_NODE_NAME}"
         raise UsageError(msg)
     return name
 

@@ -62,7 +62,7 @@ class Option(NamedTuple):
     """Whether the flag applies with --config; kube-proxy ignores the others (docs/behaviour/configuration.md#flags)."""
     is_knft_only: bool = False
     """Whether kube-proxy does not have the flag."""
-    silent_values: tuple[Any, ...] = ()
+    values_without_warning: tuple[Any, ...] = ()
     """Values other than the default that give no warning, since knft behaves that way."""
     value_range: tuple[int, int] | None = None
     metavar: str = ""

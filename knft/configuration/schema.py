@@ -43,10 +43,10 @@ def validate(document: dict[str, Any]) -> SchemaResult:
     return SchemaResult(tuple(limit_messages(problems)), tuple(limit_messages(unknown)))
 
 
-def limit_messages(sentences: list[str]) -> list[str]:
+def limit_messages(messages: list[str]) -> list[str]:
     """Return the first MAX_REPORTED messages, and the number of the others."""
-    left = len(sentences) - MAX_REPORTED
-    return sentences if left <= 0 else [*sentences[:MAX_REPORTED], f"and {left} more"]
+    omitted = len(messages) - MAX_REPORTED
+    return messages if omitted <= 0 else [*messages[:MAX_REPORTED], f"and {omitted} more"]
 
 
 def field_path(parts: Iterable[str | int]) -> str:
@@ -62,10 +62,10 @@ def _unknown(error: ValidationError) -> list[str]:
 
 
 def _error_message(error: ValidationError) -> str:
-    path, value, wanted = field_path(error.absolute_path), error.instance, _schema_of(error)
-    title = wanted.get("title", "text")
+    path, value, field_schema = field_path(error.absolute_path), error.instance, _schema_of(error)
+    title = field_schema.get("title", "text")
     if error.validator in ("minimum", "maximum"):
-        return f"{path}: {format_value(value)} is not between {wanted['minimum']} and {wanted['maximum']}"
+        return f"{path}: {format_value(value)} is not between {field_schema['minimum']} and {field_schema['maximum']}"
     if error.validator == "pattern":
         example = "4Ki" if "bytes" in title else "1s, 500ms or 1m30s"
         return f"{path}: {format_value(value)} is not {title}; write it as in {example}"

@@ -64,7 +64,7 @@ CLIENT_OPTIONS = (
            "--master knft uses the pod's service account", metavar="FILE"),
     Option("clientConnection.acceptContentTypes", (), STRING, IGNORED, _JSON),
     Option("clientConnection.contentType", ("--kube-api-content-type",), STRING, IGNORED, _JSON,
-           silent_values=("application/json",), non_zero_default="application/vnd.kubernetes.protobuf"),
+           values_without_warning=("application/json",), non_zero_default="application/vnd.kubernetes.protobuf"),
     Option("clientConnection.qps", ("--kube-api-qps",), FLOAT, SUPPORTED, "requests per second to the API server; a "
            "negative number means no limit", non_zero_default=5.0),
     Option("clientConnection.burst", ("--kube-api-burst",), INTEGER, SUPPORTED, "maximum burst of requests to the "
@@ -122,7 +122,7 @@ RULE_OPTIONS = (
     Option("iptables.masqueradeAll", ("--masquerade-all",), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs",
            modes=IPTABLES_OR_IPVS, field_note=_OWN_SECTION),
     Option("iptables.localhostNodePorts", ("--iptables-localhost-nodeports",), BOOL, IGNORED, _NO_LOCALHOST,
-           is_zero_valid=True, silent_values=(False,), non_zero_default=True),
+           is_zero_valid=True, values_without_warning=(False,), non_zero_default=True),
     Option("iptables.syncPeriod", ("--iptables-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is "
            "retried; not in mode ipvs", modes=IPTABLES, non_zero_default="30s", field_note=_OWN_SECTION),
     Option("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, SUPPORTED, "minimum interval between "
@@ -201,7 +201,7 @@ LOGGING_OPTIONS = (
 WINDOWS_OPTIONS = (
     Option("winkernel.networkName", (), STRING, IGNORED, _WINDOWS),
     Option("winkernel.sourceVip", (), STRING, IGNORED, _WINDOWS),
-    Option("winkernel.enableDSR", (), BOOL, IGNORED, _WINDOWS, silent_values=(True,)),
+    Option("winkernel.enableDSR", (), BOOL, IGNORED, _WINDOWS, values_without_warning=(True,)),
     Option("winkernel.rootHnsEndpointName", (), STRING, IGNORED, _WINDOWS),
     Option("winkernel.forwardHealthCheckVip", (), BOOL, IGNORED, _WINDOWS),
     Option("windowsRunAsService", ("--windows-service",), BOOL, REJECTED, _WINDOWS),

@@ -67,7 +67,7 @@ def _checks(path: Path, stop: threading.Event) -> Iterator[None]:
 
 
 def _folders(path: Path) -> set[str]:
-    """Return the folders of the file and of what it links to: a mounted ConfigMap replaces a link beside the file.
+    """Return the folders of the file and of its link target: a mounted ConfigMap replaces a link in the file's folder.
 
     Raises OSError if a link is being replaced.
     """

@@ -1,6 +1,6 @@
-"""The tables in docs/configuration.md that are made from the options and the feature gates.
+"""Writes the tables of options and feature gates in docs/configuration.md.
 
-``python -m tests.configuration.document_tables`` writes them.
+Run ``python -m tests.configuration.document_tables`` after a change of knft/configuration/table.py.
 """
 
 from collections.abc import Iterator

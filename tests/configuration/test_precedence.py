@@ -16,7 +16,7 @@ from tests.support.kube_objects import parametrize_rows
 
 
 def test_kubeadm_file_gives_kube_proxys_defaults() -> None:
-    """Its zeros and nulls mean the defaults; other values apply, and only the missing mode gives a warning."""
+    """Its zeros and nulls mean the defaults; only the unset nodePortAddresses give a warning."""
     settings = load("--hostname-override=node-1", text=KUBEADM.read_text())
     assert settings.config.node_name == "node-1"
     assert settings.config.cluster_cidrs == ("10.244.0.0/16",)
