@@ -1,4 +1,4 @@
-# Two commands from a fresh checkout: `make demo` and `make test`. Each installs what it needs and prints it.
+# `make demo` and `make test` work in a fresh checkout; each installs its dependencies and prints their names.
 .POSIX:
 .SUFFIXES:
 
@@ -9,20 +9,20 @@ INSTALLED = $(VENV)/.installed
 .PHONY: help demo test check docs pytest explore mutants test-vm test-trixie test-cluster churn fuzz soak bench install clean
 
 help:
-	@echo 'make demo          run knft on a small node made of network namespaces (under a minute)'
+	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
 	@echo 'make test          run "make check" and all tests on the real kernel'
-	@echo 'make check         lint, type check, import contracts, documentation'
+	@echo 'make check         lint, type check, import contracts, documentation and its references'
 	@echo 'make docs          build the documentation into site/; fails on broken links and anchors'
 	@echo 'make pytest        run the tests alone; ARGS="-k scenario" is passed to pytest, WORKERS=1 uses one process'
-	@echo 'make explore       run property tests with random draws; ROUNDS=10 repeats them'
-	@echo 'make mutants       check that knft diff finds over 1 000 faults in rule sets; CLUSTERS=3'
-	@echo 'make test-vm       run scenarios on Debian 12'"'"'s kernel 6.1 and in IPVS mode, in a virtual machine (as root)'
+	@echo 'make explore       run property tests with random examples; ROUNDS=10 repeats them'
+	@echo 'make mutants       change rule sets in over 1 000 ways and check that knft diff finds each change; CLUSTERS=3'
+	@echo 'make test-vm       run scenarios, sticky Services and IPVS on Debian 12'"'"'s kernel 6.1, in a virtual machine (as root)'
 	@echo 'make test-trixie   run the tests that load rules with libnftables of Debian 13 (as root)'
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
 	@echo 'make churn         measure latency at 1 000 endpoint changes a second through the API server'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
-	@echo 'make soak          100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
-	@echo 'make bench         measure knft beside kube-proxy'"'"'s layouts: JSON, a table, a plot (over half an hour)'
+	@echo 'make soak          run long tests: 100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
+	@echo 'make bench         measure knft and kube-proxy'"'"'s rule layouts: JSON, a table, a plot (over half an hour)'
 	@echo 'make install       create the virtual environment $(VENV); as root also install system packages'
 	@echo 'make clean         remove the virtual environment, caches and the built documentation'
 
@@ -41,29 +41,30 @@ check: $(INSTALLED) docs
 docs: $(INSTALLED)
 	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
 
-# Chromium opens the HTML report. Without permission to make network namespaces, the tests run in a user namespace; if that is forbidden too, they fail.
+# Chromium opens the HTML report in a test.
+# Without permission to create network namespaces, the tests run in a user namespace; if that is forbidden too, they fail.
 WORKERS = 2
 pytest: $(INSTALLED)
 	@sh tests/present/install.sh
 	$(BIN)/python -m tests.support.privilege $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-# Each round draws other examples; a failure prints how to reproduce it. Pin it as an @example or as a test of its own.
+# Each round uses other examples. Keep a failing example as an @example or as a test of its own.
 ROUNDS = 1
 explore: $(INSTALLED)
 	@for round in $$(seq $(ROUNDS)); do HYPOTHESIS_PROFILE=explore $(BIN)/python -m tests.support.privilege \
 	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m property $(ARGS) || exit 1; done
 
-# Needs no kernel: rule sets are text. "make test" runs a part, one cluster for each mode.
+# Needs no kernel, because the rule sets are text. "make test" runs one cluster for each mode.
 CLUSTERS = 3
 mutants: $(INSTALLED)
 	@$(BIN)/python -m tests.mutation $(CLUSTERS)
 
-# Needs no KVM. The kernel is downloaded and never installed; tests/vm/__init__.py describes how it works.
+# Needs no KVM. The kernel is downloaded and never installed; tests/vm/__init__.py describes the virtual machine.
 test-vm: $(INSTALLED)
 	@sh tests/vm/install.sh
 	@$(BIN)/python -m tests.vm $(ARGS)
 
-# ARGS is a command to run there instead: "make test-trixie ARGS=bash" opens a shell.
+# ARGS is a command to run in Debian 13's root directory instead: "make test-trixie ARGS=bash" opens a shell.
 test-trixie: $(INSTALLED)
 	$(BIN)/python -m tests.trixie $(ARGS)
 
@@ -74,13 +75,13 @@ test-cluster: $(INSTALLED)
 churn: $(INSTALLED)
 	@$(BIN)/python -m tests.cluster.churn $(ARGS)
 
-# Atheris has no wheel for every Python; without it the whole time goes into mutation.
+# Atheris has no wheel for every Python; without it all inputs come from tests/fuzz/mutate.py.
 SECONDS = 600
 fuzz: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo 'fuzz: atheris cannot be installed here'
 	@$(BIN)/python -m tests.fuzz $(SECONDS) $(SEED)
 
-# Takes hours. Growing memory is a failure; tests/soak/memory.py says how growth is measured.
+# Takes hours. The test fails if memory grows (tests/soak/memory.py).
 STEPS = 100000
 CONNECTIONS = 1000000
 KILLS = 200
