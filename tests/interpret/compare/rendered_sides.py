@@ -8,10 +8,10 @@ from typing import Any
 from knft.cli.diff import rendered_sides_from_options
 from knft.cli.main import diff
 from knft.comparison.sides import Sides
+from knft.leftovers.names import Mode
 from knft.source.directory import read_paths
-from knft.takeover.names import Mode
-from tests.interpret.model.random_clusters import Cluster
-from tests.interpret.model.service_model import Settings
+from tests.interpret.service_model.random_clusters import Cluster
+from tests.interpret.service_model.service_model import Settings
 from tests.support.families import VERSIONS, address
 from tests.support.lab import plan
 from tests.support.scenario import Scenario

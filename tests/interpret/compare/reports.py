@@ -12,7 +12,7 @@ def reasons_in(report: Report) -> set[str]:
 def unexpected_differences(report: Report) -> list[str]:
     """Return descriptions of all unexpected differences in a report."""
     return [
-        f"{family.family} {group.service}: {group.sentence}; {group.examples[0]}"
+        f"{family.family} {group.service}: {group.description}; {group.examples[0]}"
         for family in report.families
         for group in family.groups
         if group.reason is None

@@ -12,7 +12,7 @@ from knft.interpret.compare.edit import edit_chain, without_rules
 from knft.interpret.compare.expected_differences import catalog
 from knft.interpret.compare.foreign import foreign_rules
 from knft.interpret.rules import Collection, Rule, RuleSet, VirtualServer
-from knft.takeover.names import Mode
+from knft.leftovers.names import Mode
 from tests.interpret.compare.rendered_sides import render_sides
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
 
@@ -87,13 +87,12 @@ def clusters() -> dict[Mode, Sides]:
     """Both sides in each mode, for IPv4."""
     found = {mode: render_sides(mode, OBJECTS, FLAGS) for mode in (Mode.IPTABLES, Mode.IPVS)}
     return {
-        mode: replace(sides, kube_proxy={4: sides.kube_proxy[4]}, knft={4: sides.knft[4]})
-        for mode, sides in found.items()
+        mode: replace(sides, kube_proxy={4: sides.left[4]}, knft={4: sides.right[4]}) for mode, sides in found.items()
     }
 
 
 def _with_firewall(sides: Sides, chain: str) -> Sides:
-    rules = sides.kube_proxy[4]
+    rules = sides.left[4]
     bases = tuple(replace(base, policy="drop") if base.chain == chain else base for base in rules.base_chains)
     dropping = replace(rules, base_chains=bases)
     return replace(sides, kube_proxy={4: dropping}, foreign={4: foreign_rules(dropping, sides.node_addresses[4])})
@@ -176,14 +175,14 @@ _UNNOTICED = {
 def test_mutation_of_knfts_rules_is_found(name: str, mode: Mode, clusters: dict[Mode, Sides]) -> None:
     """An error in knft's rules is found although expected differences affect the same packets."""
     sides = clusters[mode]
-    report = compare(replace(sides, knft={4: _MUTATIONS[name](sides.knft[4])}), lambda _, __: None)
+    report = compare(replace(sides, knft={4: _MUTATIONS[name](sides.right[4])}), lambda _, __: None)
     assert report.is_equal is ((name, mode) in _UNNOTICED)
 
 
 def test_missing_real_server_is_found(clusters: dict[Mode, Sides]) -> None:
     """An error in kube-proxy's rules is found as well."""
     sides = clusters[Mode.IPVS]
-    rules = sides.kube_proxy[4]
+    rules = sides.left[4]
 
     def cut(server: VirtualServer) -> VirtualServer:
         return replace(server, real_servers=server.real_servers[1:]) if server.address == VIP else server

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from knft.comparison.compare import compare
 from knft.comparison.sides import Sides
-from knft.takeover.names import Mode
+from knft.leftovers.names import Mode
 from tests.interpret.compare.rendered_sides import diff_command, render_cluster
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
-from tests.interpret.model.random_clusters import Cluster, clusters, packets_for
-from tests.interpret.model.rule_outcomes import MixedOutcomeError, RuleOutcomes
-from tests.interpret.model.service_model import Mode as ModelMode
-from tests.interpret.model.service_model import Packet, ServiceModel
+from tests.interpret.service_model.random_clusters import Cluster, clusters, packets_for
+from tests.interpret.service_model.rule_outcomes import MixedOutcomeError, RuleOutcomes
+from tests.interpret.service_model.service_model import Mode as ModelMode
+from tests.interpret.service_model.service_model import Packet, ServiceModel
 from tests.packets.mode_differences import difference_names
 from tests.support.draws import gate_seed
 
@@ -92,7 +92,7 @@ _MODES: tuple[ModelMode, ...] = ("nftables", "iptables")
 def _deviations(mode: ModelMode, sides: Sides, cluster: Cluster, packets: list[Packet]) -> list[str]:
     """Return descriptions of up to three packets whose outcome in a mode's rules differs from the model."""
     found = []
-    for version, rules in (sides.knft if mode == "nftables" else sides.kube_proxy).items():
+    for version, rules in (sides.right if mode == "nftables" else sides.left).items():
         walked = RuleOutcomes(rules, cluster.settings, packets)
         proxy = ServiceModel(cluster.objects, cluster.node, cluster.settings, version, mode)
         for packet in (packet for packet in packets if packet.family == version):

@@ -3,7 +3,7 @@
 import pytest
 
 from knft.comparison.compare import compare
-from knft.takeover.names import Mode
+from knft.leftovers.names import Mode
 from tests.interpret.compare.rendered_sides import render_scenario
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
 from tests.support.scenario import Scenario, read_scenarios

@@ -13,9 +13,9 @@ from knft.interpret import iptables
 from knft.interpret.compare.edit import join_rule_sets
 from knft.interpret.compare.findings import SharedResult
 from knft.interpret.compare.report import Report
-from knft.takeover.names import Mode
+from knft.leftovers.names import Mode
 from tests.interpret.compare.rendered_sides import render_cluster
-from tests.interpret.model.random_clusters import Cluster, clusters
+from tests.interpret.service_model.random_clusters import Cluster, clusters
 from tests.support.draws import gate_seed
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -107,7 +107,7 @@ def test_sharing_does_not_change_the_differences(monkeypatch: pytest.MonkeyPatch
         chains = "".join(f":{chain} ACCEPT [0:0]\n" for chain in ("PREROUTING", "FORWARD", "OUTPUT"))
         more = iptables.read("*mangle\n" + chains + "".join(f"{line}\n" for line in lines) + "COMMIT\n", 4)
         sides = render_cluster(Mode.IPTABLES, cluster)
-        sides = replace(sides, kube_proxy={4: join_rule_sets(sides.kube_proxy[4], more)}, knft={4: sides.knft[4]})
+        sides = replace(sides, kube_proxy={4: join_rule_sets(sides.left[4], more)}, knft={4: sides.right[4]})
         shared = _found(compare(sides))
         with monkeypatch.context() as patched:
             patched.setattr(SharedResult, "applies_to", lambda *_: False)
@@ -118,7 +118,7 @@ def test_sharing_does_not_change_the_differences(monkeypatch: pytest.MonkeyPatch
 
 def _found(report: Report) -> set[tuple[str, str, str]]:
     return {
-        (group.cause, group.service, group.sentence)
+        (group.cause, group.service, group.description)
         for family in report.families
         for group in family.groups
         if group.reason is None

@@ -7,7 +7,7 @@ import pytest
 
 from knft.families import Family, IpVersion
 from knft.interpret.iptables import read
-from knft.interpret.ipvs import servers
+from knft.interpret.ipvs import read
 from knft.interpret.rules import RuleSet, Step, Unknown
 from tests.compat.golden import FOLDER, Golden, Section
 from tests.compat.golden import read as read_golden
@@ -79,6 +79,6 @@ STARTED_ANEW = [
 @pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
 def test_virtual_servers_are_parsed(golden: Golden, family: Family) -> None:
     printed = "\n".join(golden.render_section(Section("ipvsadm", family.value.lower(), ())))
-    found = servers(printed, VERSIONS[family])
+    found = read(printed, VERSIONS[family])
     assert len(found) == printed.count("-A ")
     assert sum(len(server.real_servers) for server in found) == printed.count("-a ")

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.interpret.model.random_clusters import Cluster, clusters, packets_for
-from tests.interpret.model.service_manifests import Family, addresses, networks, within
-from tests.interpret.model.service_model import LOOPBACK, Mode, Outcome, Packet, ServiceModel
+from tests.interpret.service_model.random_clusters import Cluster, clusters, packets_for
+from tests.interpret.service_model.service_manifests import Family, addresses, networks, within
+from tests.interpret.service_model.service_model import LOOPBACK, Mode, Outcome, Packet, ServiceModel
 from tests.packets.mode_differences import difference_names
 from tests.support.draws import gate_seed
 

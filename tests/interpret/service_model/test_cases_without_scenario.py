@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.interpret.model.random_clusters import NODE, NODE_ADDRESSES, POD_CIDRS, SERVICE_CIDRS
-from tests.interpret.model.service_model import Mode, NotModelledError, Outcome, Packet, Settings, outcome
+from tests.interpret.service_model.random_clusters import NODE, NODE_ADDRESSES, POD_CIDRS, SERVICE_CIDRS
+from tests.interpret.service_model.service_model import Mode, NotModelledError, Outcome, Packet, Settings, outcome
 
 BOTH: tuple[Mode, ...] = ("nftables", "iptables")
 SETTINGS = Settings(addresses=NODE_ADDRESSES, cluster_cidrs=POD_CIDRS, service_cidrs=SERVICE_CIDRS)

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tests.interpret.model.service_manifests import Family, Network, addresses, networks, node_ips, within
-from tests.interpret.model.service_model import LOOPBACK, Packet, Settings
+from tests.interpret.service_model.service_manifests import Family, Network, addresses, networks, node_ips, within
+from tests.interpret.service_model.service_model import LOOPBACK, Packet, Settings
 
 Object = Mapping[str, Any]
 Protocol = Literal["tcp", "udp", "sctp"]

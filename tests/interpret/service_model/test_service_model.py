@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from tests.interpret.model.service_model import Mode, NotModelledError, Outcome, Packet, ServiceModel, Settings
+from tests.interpret.service_model.service_model import Mode, NotModelledError, Outcome, Packet, ServiceModel, Settings
 from tests.support import scenario as scenarios
 from tests.support.families import address, in_family
 from tests.support.lab import plan

@@ -8,7 +8,7 @@ from knft.interpret.outcomes import AffinityEntry, Disposition, Origin, PacketCl
 from knft.interpret.ranges import LOOPBACK, Ranges, contains, ranges, single
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.walker import Walker
-from tests.interpret.model.service_model import Outcome, Packet, Settings
+from tests.interpret.service_model.service_model import Outcome, Packet, Settings
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 UPLINK = "eth0"

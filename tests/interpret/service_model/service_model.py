@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from tests.interpret.model.service_manifests import (
+from tests.interpret.service_model.service_manifests import (
     Endpoint,
     Family,
     Kind,

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from tests.interpret.model.random_packets import packets_for
-from tests.interpret.model.service_model import Detection, Settings
+from tests.interpret.service_model.random_packets import packets_for
+from tests.interpret.service_model.service_model import Detection, Settings
 
 __all__ = ["NODE", "Cluster", "clusters", "packets_for"]
 

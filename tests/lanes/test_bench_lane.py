@@ -1,0 +1,83 @@
+"""``make bench`` works from end to end, with clusters too small to measure anything."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.changes import KINDS, steps
+from tests.bench.cluster import Cluster, Shape
+from tests.bench.latency import FIRST
+from tests.bench.manifests import changes
+from tests.bench.measure import percentile
+from tests.bench.peers.nftables import NftablesLayout, share_of_anonymous_maps
+from tests.bench.peers.registry import PEERS
+from tests.bench.plot import can_plot
+from tests.bench.record import BARE, ENDED, FULL, KNFT, MEMORY
+
+TIMEOUT = 300
+SHAPE = Shape("test", 120, 3)
+
+
+@pytest.mark.kernel
+def test_tiny_run_writes_json_table_and_plot(tmp_path: Path) -> None:
+    """Every proxy loads every cluster, makes every change, and serves connections."""
+    names = ["20x3", "sticky 5x3", "ranges 5x3"]
+    options = ["--quick", "--syncs", "4", "--sizes", *names, "--results", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.bench", *options]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert process.returncode == 0, process.stderr
+
+    records = json.loads((tmp_path / "results.json").read_text())["records"]
+    assert [record for record in records if record["measure"] == ENDED] == []
+    measured = {(record["proxy"], record["shape"], record["measure"]) for record in records}
+    for proxy in (KNFT, *PEERS):
+        assert {(proxy, name, measure) for name in names for measure in (FULL, *KINDS, MEMORY)} <= measured
+        assert (proxy, "20x3", FIRST) in measured
+    assert {(BARE, name, FULL) for name in names} <= measured
+
+    table = (tmp_path / "table.md").read_text()
+    assert "**Full sync, s" in table
+    assert all(f"| {name} |" in table for name in names)
+    if can_plot():
+        assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    else:
+        assert "no plot without matplotlib" in process.stdout
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (0.0, 1.0), (1.0, 4.0)])
+def test_percentile_is_a_measured_value(share: float, value: float) -> None:
+    assert percentile([4.0, 1.0, 3.0, 2.0], share) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "services", "objects"),
+    [("endpoint replaced", 1, 1), ("Service added", 1, 2), ("scaled by one", 1, 1), ("100 changed at once", 100, 100)],
+)
+def test_step_changes_the_expected_number_of_objects(kind: str, services: int, objects: int) -> None:
+    """The number of changed Services, and of the objects that a watch reports."""
+    for step in steps(Cluster(SHAPE), kind, 5):
+        assert len({after.number for _, after in step}) == services
+        assert len(list(changes(step))) == objects
+        assert all(before != after for before, after in step)
+
+
+def test_scaling_up_and_down_keeps_the_size_of_the_cluster() -> None:
+    cluster = Cluster(SHAPE)
+    before = sum(len(service.endpoints) for service in cluster)
+    for _ in steps(cluster, "scaled by one", 10):
+        pass
+    assert sum(len(service.endpoints) for service in cluster) == before
+
+
+def test_replaced_endpoint_rewrites_one_chain_of_the_1_36_layout() -> None:
+    """The Service's chain is flushed and written again; no other Service is changed."""
+    layout = NftablesLayout(share_of_anonymous_maps, marks_by_chain=False)
+    (step,) = steps(Cluster(Shape("test", 1, 3)), "endpoint replaced", 1)
+    lines = layout.change(step).now.splitlines()
+    name = lines[0].split()[-1]
+    assert lines[:2] == [f"add chain ip kube-proxy {name}", f"flush chain ip kube-proxy {name}"]
+    assert [line.split()[:2] for line in lines[2:]] == [["delete", "element"], ["add", "rule"]]
+    assert "hairpin-connections { 10.128.0.1 . 10.128.0.1 . tcp . 8080" in lines[2]

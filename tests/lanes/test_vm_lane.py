@@ -1,0 +1,72 @@
+"""The parts of ``make test-vm`` that need no virtual machine."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.vm.errors import VmError
+from tests.vm.initramfs import Entry, archive
+from tests.vm.kernel import Kernel
+from tests.vm.verdict import parse
+
+
+def _report(release: str = "6.1.0-56-cloud-amd64", status: int = 0, **counts: int) -> bytes:
+    attributes = {"tests": 109, "failures": 0, "errors": 0, "skipped": 0, **counts}
+    written = " ".join(f'{key}="{value}"' for key, value in attributes.items())
+    head = f'{release} {status}\n<?xml version="1.0" encoding="utf-8"?>'
+    return (
+        f'{head}<testsuites name="pytest tests"><testsuite name="pytest" {written}></testsuite></testsuites>'.encode()
+    )
+
+
+def test_report_without_failures_passes() -> None:
+    verdict = parse(_report())
+    assert verdict.tests == 109
+    assert list(verdict.failure_messages()) == []
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (_report(status=1), "pytest's exit status was 1"),
+        (_report(failures=2), "2 tests failed"),
+        (_report(errors=1), "1 tests had errors"),
+        (_report(skipped=1), "1 tests were skipped"),
+        (_report(tests=0), "no test ran"),
+        (_report(release="6.18.44"), "the guest's kernel is 6.18.44, not 6.1"),
+        (_report(release="6.12.1"), "the guest's kernel is 6.12.1, not 6.1"),
+    ],
+)
+def test_each_failure_fails_the_run(report: bytes, message: str) -> None:
+    assert list(parse(report).failure_messages()) == [message]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [b"", b"6.1.0-56-cloud-amd64 4\n", _report()[:-20], b"6.1.0 0\n<testsuites></testsuites>", b"\xff \xff\n<x/>"],
+)
+def test_incomplete_report_is_an_error(report: bytes) -> None:
+    with pytest.raises(VmError, match="without a report"):
+        parse(report)
+
+
+def test_modules_are_loaded_after_their_dependencies(tmp_path: Path) -> None:
+    folder = tmp_path / "lib" / "modules" / "6.1.0"
+    folder.mkdir(parents=True)
+    (folder / "modules.dep").write_text("a/top.ko: b/middle.ko b/base.ko\nb/middle.ko: b/base.ko\nb/base.ko:\n")
+    files = Kernel(tmp_path, "6.1.0").modules(["top", "middle"])
+    assert [path.name for path in files] == ["base.ko", "middle.ko", "top.ko"]
+
+
+def test_archive_has_the_newc_format() -> None:
+    written = archive([Entry("a/b", stat.S_IFREG | 0o755, b"12345")])
+    fields = (
+        "00000001 000081ed 00000000 00000000 00000001 00000000 00000005 00000000 00000000 00000000 00000000 00000004"
+    )
+    # The header has 110 bytes, the name 4 with its NUL: two bytes of padding. The content is padded likewise.
+    assert written.startswith(
+        b"070701" + fields.replace(" ", "").encode() + b"00000000a/b\0\0\0" + b"12345\0\0\0" + b"070701"
+    )
+    assert written.endswith(b"TRAILER!!!\0\0\0\0")
+    assert len(written) % 4 == 0
