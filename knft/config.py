@@ -1,4 +1,4 @@
-"""Config: the settings of the proxy; flags are named as kube-proxy's (docs/behaviour/configuration.md)."""
+"""Config: the settings of syncs and rules, and the parsers of their values (docs/behaviour/configuration.md)."""
 
 import re
 from typing import Literal
@@ -17,9 +17,10 @@ PRIMARY, ALL = "primary", "all"
 
 
 class Config(Struct, frozen=True):
-    """The settings. Periods are in seconds; addresses and CIDRs are canonical text.
+    """The settings that rules and syncs depend on. Periods are in seconds; addresses and CIDRs are canonical text.
 
-    ``pod_interface`` is the name of the pods' interface, or a prefix of names and ``*``.
+    ``cluster_cidrs`` are the ranges of all pods of the cluster. ``pod_interface`` is the name of the pods' interface,
+    or a prefix of names and ``*``.
     """
 
     node_name: str
@@ -45,11 +46,14 @@ class Config(Struct, frozen=True):
         return self.detect_local_mode in ("BridgeInterface", "InterfaceNamePrefix")
 
     def cluster_cidr(self, family: Family) -> str | None:
-        """Return the pod CIDR of ``family`` in mode ClusterCIDR, or None if none is set."""
+        """Return the cluster CIDR (the range of all pods) of ``family``, or None if none is configured."""
         return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)
 
-    def static_pod_cidr(self, family: Family) -> str | None:
-        """Return the pod CIDR of ``family`` if flags set it and it does not include all addresses."""
+    def configured_pod_cidr(self, family: Family) -> str | None:
+        """Return the CIDR that identifies pods of ``family``, if the configuration contains it.
+
+        Returns None in other modes than ClusterCIDR, and if the CIDR includes all addresses.
+        """
         cidr = self.cluster_cidr(family) if self.detect_local_mode == "ClusterCIDR" else None
         return None if cidr is None or addresses.is_zero_network(cidr) else cidr
 
@@ -71,25 +75,25 @@ class Config(Struct, frozen=True):
         return not cidrs and PRIMARY not in self.nodeport_addresses
 
 
-def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+def parse_one_address_per_family(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical addresses, at most one of each family; raise UsageError naming ``flag``."""
-    found: dict[Family, str] = {}
+    by_family: dict[Family, str] = {}
     for text in _split(texts):
-        _add_one_per_family(flag, found, *_address(flag, text))
-    return tuple(found.values())
+        _add_one_per_family(flag, by_family, *_address(flag, text))
+    return tuple(by_family.values())
 
 
-def parse_any_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+def parse_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical addresses, any number; raise UsageError naming ``flag``."""
     return tuple(_address(flag, text)[1] for text in _split(texts))
 
 
 def parse_cluster_cidrs(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical CIDRs, at most one of each family; raise UsageError naming ``flag``."""
-    found: dict[Family, str] = {}
+    by_family: dict[Family, str] = {}
     for text in _split(texts):
-        _add_one_per_family(flag, found, *_network(flag, text))
-    return tuple(found.values())
+        _add_one_per_family(flag, by_family, *_network(flag, text))
+    return tuple(by_family.values())
 
 
 def parse_networks(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,8 +110,8 @@ def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ..
             "leave out 'localhost' and connect to a node address or the cluster IP"
         )
         raise UsageError(msg)
-    found = tuple(word if word in (PRIMARY, ALL) else _network(flag, word)[1] for word in words)
-    return found or (PRIMARY,)
+    values = tuple(word if word in (PRIMARY, ALL) else _network(flag, word)[1] for word in words)
+    return values or (PRIMARY,)
 
 
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@:-]{1,15}")
@@ -120,19 +124,19 @@ def parse_detect_local(
     flags: tuple[str, str, str] = ("--detect-local-mode", "--pod-bridge-interface", "--pod-interface-name-prefix"),
 ) -> str:
     """Return the interface name or prefix for the mode, "" in other modes; raise UsageError naming one of ``flags``."""
-    of_mode, of_bridge, of_prefix = flags
-    wanted = {"BridgeInterface": (of_bridge, bridge, ""), "InterfaceNamePrefix": (of_prefix, prefix, "*")}
-    if mode not in wanted:
+    mode_flag, bridge_flag, prefix_flag = flags
+    options_by_mode = {"BridgeInterface": (bridge_flag, bridge, ""), "InterfaceNamePrefix": (prefix_flag, prefix, "*")}
+    if mode not in options_by_mode:
         return ""
-    flag, name, end = wanted[mode]
+    flag, name, suffix = options_by_mode[mode]
     if not name:
-        msg = f"{flag}: it is required with {of_mode} {mode}"
+        msg = f"{flag}: it is required with {mode_flag} {mode}"
         raise UsageError(msg)
     # The name becomes part of a rule: only valid names, and no wildcards of nft.
     if not _INTERFACE.fullmatch(name):
         msg = f"{flag}: {name!r} is not the name of an interface (letters, digits and _.@:-, at most 15)"
         raise UsageError(msg)
-    return name + end
+    return name + suffix
 
 
 def _split(texts: tuple[str, ...]) -> list[str]:
@@ -155,7 +159,7 @@ def _network(flag: str, text: str) -> tuple[Family, str]:
     return parsed
 
 
-def _add_one_per_family(flag: str, found: dict[Family, str], family: Family, text: str) -> None:
-    if found.setdefault(family, text) != text:
-        msg = f"{flag}: two {family.value} values, {found[family]} and {text}; give at most one per family"
+def _add_one_per_family(flag: str, by_family: dict[Family, str], family: Family, text: str) -> None:
+    if by_family.setdefault(family, text) != text:
+        msg = f"{flag}: two {family.value} values, {by_family[family]} and {text}; give at most one per family"
         raise UsageError(msg)

@@ -8,10 +8,10 @@ import pytest
 
 from knft.config import (
     Config,
-    parse_addresses,
     parse_cluster_cidrs,
     parse_networks,
     parse_nodeport_addresses,
+    parse_one_address_per_family,
 )
 from knft.durations import parse_seconds
 from knft.errors import UsageError
@@ -84,15 +84,19 @@ class ValidCase(NamedTuple):
 
 
 VALID = {
-    "no address": ValidCase(parse_addresses, (), ()),
-    "empty address": ValidCase(parse_addresses, ("",), ()),
-    "IPv4 address": ValidCase(parse_addresses, ("192.0.2.1",), ("192.0.2.1",)),
-    "one address of each family": ValidCase(parse_addresses, ("192.0.2.1,fd00::1",), ("192.0.2.1", "fd00::1")),
-    "order is kept": ValidCase(parse_addresses, ("fd00::1,192.0.2.1",), ("fd00::1", "192.0.2.1")),
-    "repeated flag": ValidCase(parse_addresses, ("192.0.2.1", "fd00::1"), ("192.0.2.1", "fd00::1")),
-    "blanks and empty parts": ValidCase(parse_addresses, (" 192.0.2.1 ,, fd00::1,",), ("192.0.2.1", "fd00::1")),
-    "duplicate address": ValidCase(parse_addresses, ("192.0.2.1,192.0.2.001",), ("192.0.2.1",)),
-    "IPv6 address is shortened": ValidCase(parse_addresses, ("FD00:0::0001",), ("fd00::1",)),
+    "no address": ValidCase(parse_one_address_per_family, (), ()),
+    "empty address": ValidCase(parse_one_address_per_family, ("",), ()),
+    "IPv4 address": ValidCase(parse_one_address_per_family, ("192.0.2.1",), ("192.0.2.1",)),
+    "one address of each family": ValidCase(
+        parse_one_address_per_family, ("192.0.2.1,fd00::1",), ("192.0.2.1", "fd00::1")
+    ),
+    "order is kept": ValidCase(parse_one_address_per_family, ("fd00::1,192.0.2.1",), ("fd00::1", "192.0.2.1")),
+    "repeated flag": ValidCase(parse_one_address_per_family, ("192.0.2.1", "fd00::1"), ("192.0.2.1", "fd00::1")),
+    "blanks and empty parts": ValidCase(
+        parse_one_address_per_family, (" 192.0.2.1 ,, fd00::1,",), ("192.0.2.1", "fd00::1")
+    ),
+    "duplicate address": ValidCase(parse_one_address_per_family, ("192.0.2.1,192.0.2.001",), ("192.0.2.1",)),
+    "IPv6 address is shortened": ValidCase(parse_one_address_per_family, ("FD00:0::0001",), ("fd00::1",)),
     "no cluster CIDR": ValidCase(parse_cluster_cidrs, (), ()),
     "one cluster CIDR of each family": ValidCase(
         parse_cluster_cidrs, ("10.244.0.0/16,fd00:10:244::/48",), ("10.244.0.0/16", "fd00:10:244::/48")
@@ -129,20 +133,28 @@ class InvalidCase(NamedTuple):
 
 LOCALHOST = "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; leave out 'localhost'"
 INVALID = {
-    "name instead of an address": InvalidCase(parse_addresses, ("node-1",), "'node-1' is not an IP address"),
-    "CIDR instead of an address": InvalidCase(
-        parse_addresses, ("192.0.2.0/24",), "'192.0.2.0/24' is not an IP address"
+    "name instead of an address": InvalidCase(
+        parse_one_address_per_family, ("node-1",), "'node-1' is not an IP address"
     ),
-    "octet above 255": InvalidCase(parse_addresses, ("192.0.2.256",), "'192.0.2.256' is not an IP address"),
-    "IPv6 zone": InvalidCase(parse_addresses, ("fe80::1%eth0",), "'fe80::1%eth0' is not an IP address"),
-    "invalid address after a valid one": InvalidCase(parse_addresses, ("192.0.2.1,x",), "'x' is not an IP address"),
+    "CIDR instead of an address": InvalidCase(
+        parse_one_address_per_family, ("192.0.2.0/24",), "'192.0.2.0/24' is not an IP address"
+    ),
+    "octet above 255": InvalidCase(
+        parse_one_address_per_family, ("192.0.2.256",), "'192.0.2.256' is not an IP address"
+    ),
+    "IPv6 zone": InvalidCase(parse_one_address_per_family, ("fe80::1%eth0",), "'fe80::1%eth0' is not an IP address"),
+    "invalid address after a valid one": InvalidCase(
+        parse_one_address_per_family, ("192.0.2.1,x",), "'x' is not an IP address"
+    ),
     "two IPv4 addresses": InvalidCase(
-        parse_addresses,
+        parse_one_address_per_family,
         ("192.0.2.1,fd00::1", "192.0.2.2"),
         "two IPv4 values, 192.0.2.1 and 192.0.2.2; give at most one per family",
     ),
     "two IPv6 addresses": InvalidCase(
-        parse_addresses, ("fd00::1,fd00::2",), "two IPv6 values, fd00::1 and fd00::2; give at most one per family"
+        parse_one_address_per_family,
+        ("fd00::1,fd00::2",),
+        "two IPv6 values, fd00::1 and fd00::2; give at most one per family",
     ),
     "address instead of a cluster CIDR": InvalidCase(
         parse_cluster_cidrs, ("10.244.0.0",), "'10.244.0.0' is not a CIDR such as"

@@ -1,4 +1,4 @@
-"""``knft render``: the ruleset on paper."""
+"""``knft render``: prints knft's rule set for manifests, without loading it into the kernel."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from knft.nft.codec.tables import declarations_text, table_text, transaction_jso
 from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
 from knft.render.layout import whole_table, without_unreachable_chains
-from knft.sync.assemble import recording_daemon
+from knft.sync.assemble import rendering_daemon
 
 
 def render(
@@ -23,26 +23,26 @@ def render(
     family: str | None,
     **options: Any,  # noqa: ANN401 - click's values; those of other backends among them
 ) -> None:
-    """Print the ruleset, or raise before anything is printed."""
+    """Print the rule set; an error is raised before any output."""
     config = config_from_options(options)
     families = [item for item in Family if family in (None, item.value.lower())]
     recorded = _first_sync(paths, config)
-    form = "declarations" if declarations else output
-    pages = [_page(*recorded[item], form) for item in families]
-    click.echo(("" if form == "json" else "\n").join(pages), nl=False)
+    output_format = "declarations" if declarations else output
+    texts = [_format_family(*recorded[item], output_format) for item in families]
+    click.echo(("" if output_format == "json" else "\n").join(texts), nl=False)
 
 
 def _first_sync(paths: tuple[str, ...], config: Config) -> dict[Family, tuple[Table, Transaction]]:
-    """Return what a first sync on a machine without the tables declares, and then sends."""
+    """Return, by family, the declarations and the transaction of the first sync on a node without knft's tables."""
     changes = read_manifests(paths)
-    daemon, recorders = recording_daemon(config)
+    daemon, recorders = rendering_daemon(config)
     daemon.handle(changes)
     daemon.sync()
     return {family: recorder.first_sync() for family, recorder in recorders.items()}
 
 
-def _page(declared: Table, transaction: Transaction, form: str) -> str:
-    match form:
+def _format_family(declared: Table, transaction: Transaction, output_format: str) -> str:
+    match output_format:
         case "declarations":
             return declarations_text(declared)
         case "json":

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 
 from knft.comparison.captures import Capture, Rules, read_capture
-from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectVersions, node_addresses, sync_inputs
+from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectSnapshots, interface_addresses, sync_inputs
 from knft.config import Config
 from knft.decide.frontends import LosingClaim
 from knft.interpret import nftables
@@ -16,7 +16,7 @@ from knft.model.objects import ObjectChange
 from knft.nft.codec.listed_table import listed_table
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS
 from knft.render.layout import whole_table
-from knft.sync.assemble import recording_daemon
+from knft.sync.assemble import rendering_daemon
 from knft.sync.state import ServiceState
 from knft_compat import iptables, ipvs
 from knft_compat.captures import captures_after_first_sync
@@ -25,10 +25,10 @@ from knft_compat.sync_output import SyncOutput
 
 
 def knft_rules(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()) -> Rules:
-    """Return knft's rule sets on a node that has ``local_addresses`` beside those of its Node object."""
-    daemon, recorders = recording_daemon(config)
-    # --nodeport-addresses selects from all addresses of the host, as in kube-proxy.
-    daemon.update_local_addresses(frozenset((*node_addresses(changes, config), *local_addresses)))
+    """Return knft's rule sets on a node that has ``local_addresses`` in addition to those of its Node object."""
+    daemon, recorders = rendering_daemon(config)
+    # --nodeport-addresses selects from all addresses of the node, as in kube-proxy.
+    daemon.update_local_addresses(frozenset((*interface_addresses(changes, config), *local_addresses)))
     daemon.handle(changes)
     daemon.sync()
     found = {}
@@ -64,9 +64,11 @@ def _frontend_key(claim: LosingClaim) -> tuple[int, ...]:
 def kube_proxy_rules(changes: tuple[ObjectChange, ...], options: KubeProxyOptions) -> Rules:
     """Return kube-proxy's rule sets, in the mode whose settings ``options`` hold; raise UsageError naming a flag."""
     found: Rules = {}
-    for family, sync_input in sync_inputs(ObjectVersions(changes, None), options):
+    for family, sync_input in sync_inputs(ObjectSnapshots(changes, None), options):
         saved = captures_after_first_sync(_sync(sync_input, options))
-        capture = Capture({family.version: saved.rules}, saved.sets, saved.servers, bound=saved.bound_addresses)
+        capture = Capture(
+            {family.version: saved.rules}, saved.sets, saved.servers, ipvs_addresses=saved.bound_addresses
+        )
         found |= read_capture(capture)
     return found
 

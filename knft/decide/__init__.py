@@ -1,4 +1,5 @@
-"""Decisions: endpoints, traffic policies and ownership of frontends. Input: tracked objects; output: ServicePlans.
+"""Decisions: endpoints, traffic policies and ownership of frontends.
 
-No I/O, no logging, no clock, no nftables. See docs/behaviour/endpoints.md.
+Input: ServicePorts, Endpoints and the NodeView; output: ServicePlans. No I/O, no logging, no clock, no nftables. See
+docs/behaviour/endpoints.md.
 """

@@ -1,4 +1,4 @@
-"""Selection of endpoints by kind of traffic, as kube-proxy's CategorizeEndpoints (docs/behaviour/endpoints.md)."""
+"""Selection of endpoints for each traffic policy, as kube-proxy's CategorizeEndpoints (docs/behaviour/endpoints.md)."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,10 +13,10 @@ _EndpointFilter = Callable[[Endpoint], bool]
 def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str, zone: str) -> CategorizedEndpoints:
     """Select the endpoints of ``port`` for a node in ``zone`` ("" if the node has no zone label)."""
     cluster: Endpoints = ()
-    hinted: _EndpointFilter | None = None
+    hint_filter: _EndpointFilter | None = None
     if port.uses_cluster_endpoints:
-        hinted = _topology(endpoints, node_name, zone)
-        cluster = tuple(e for e in endpoints if e.ready and (hinted is None or hinted(e)))
+        hint_filter = _hint_filter(endpoints, node_name, zone)
+        cluster = tuple(e for e in endpoints if e.ready and (hint_filter is None or hint_filter(e)))
         # The fallback to terminating endpoints ignores hints: a distant endpoint is better than none.
         cluster = cluster or tuple(e for e in endpoints if _is_serving_terminating(e))
     if not port.uses_local_endpoints:
@@ -27,7 +27,7 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
     has_any = bool(cluster) or any(e.ready or _is_serving_terminating(e) for e in endpoints)
     if not port.uses_cluster_endpoints:
         return CategorizedEndpoints((), local, local, has_any)
-    local_is_subset = hinted is None and (bool(local_ready) or not local)
+    local_is_subset = hint_filter is None and (bool(local_ready) or not local)
     reachable = cluster if local_is_subset else _union(cluster, local)
     return CategorizedEndpoints(cluster, local, reachable, has_any)
 
@@ -41,7 +41,7 @@ def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
     return tuple(found[key] for key in sorted(found))
 
 
-def _topology(endpoints: Endpoints, node_name: str, zone: str) -> _EndpointFilter | None:
+def _hint_filter(endpoints: Endpoints, node_name: str, zone: str) -> _EndpointFilter | None:
     """Return the filter by topology hints for this node, or None if hints do not apply.
 
     Hints apply only if every ready endpoint has some and at least one names this node or, failing that, this zone. A

@@ -1,7 +1,8 @@
 """Ownership of frontends that two Services claim (docs/behaviour/ownership.md).
 
-A cluster IP takes precedence over a load balancer VIP, and that over an external IP: an external IP must not capture a
-cluster IP. Among equals the older Service owns the frontend, then the one with the lower name.
+A cluster IP takes precedence over a load balancer IP, and a load balancer IP takes precedence over an external IP: an
+external IP must not capture a cluster IP. If both claims are of the same kind, the older Service owns the frontend; if
+both are of the same age, the one whose name sorts first.
 """
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ _Rank = tuple[int, bool, str, ServicePortName]
 
 
 class LosingClaim(Struct, frozen=True):
-    """A claim that does not count: ``owner`` has the frontend, and not ``loser``."""
+    """A claim of ``loser`` to a frontend that ``owner``, a port of another Service, owns."""
 
     frontend: Frontend
     loser: ServicePortName
@@ -24,7 +25,7 @@ class LosingClaim(Struct, frozen=True):
         """Return a log message."""
         frontend = self.frontend
         where = f"{frontend.address or 'NodePort'} {frontend.port}/{frontend.protocol}"
-        return f"{self.loser} does not get {where}: it belongs to {self.owner}"
+        return f"Service port {self.loser} does not get frontend {where}: Service port {self.owner} owns it"
 
 
 class _Claim(Struct, frozen=True):
@@ -33,7 +34,7 @@ class _Claim(Struct, frozen=True):
 
 
 def claimed_frontends(port: ServicePort) -> tuple[Frontend, ...]:
-    """Return the frontends that a Service port claims; of duplicates, the one of the strongest kind."""
+    """Return the frontends that a Service port claims; of duplicates, the one whose kind takes precedence."""
     claims: dict[FrontendKey, Frontend] = {}
     addressed = (
         (FrontendKind.CLUSTER_IP, (port.cluster_ip,)),
@@ -61,18 +62,18 @@ class FrontendClaims:
 
     def claim(self, name: ServicePortName, port: ServicePort | None) -> set[ServicePortName]:
         """Replace the claims of ``name`` (None: no claims); return the Service ports that gain or lose a frontend."""
-        touched: dict[FrontendKey, ServicePortName | None] = {}
+        previous_owners: dict[FrontendKey, ServicePortName | None] = {}
         for key in self._keys.pop(name, ()):
-            touched[key] = self._owner(key)
+            previous_owners[key] = self._owner(key)
             self._remove_claim(key, name)
         for frontend in claimed_frontends(port) if port is not None else ():
-            touched.setdefault(frontend.key, self._owner(frontend.key))
+            previous_owners.setdefault(frontend.key, self._owner(frontend.key))
             self._add_claim(name, frontend, port)
         affected: set[ServicePortName] = set()
-        for key, before in touched.items():
-            after = self._owner(key)
-            if before != after:
-                affected |= {owner for owner in (before, after) if owner is not None}
+        for key, previous_owner in previous_owners.items():
+            owner = self._owner(key)
+            if previous_owner != owner:
+                affected |= {each for each in (previous_owner, owner) if each is not None}
         return affected
 
     def owned_by(self, name: ServicePortName) -> tuple[Frontend, ...]:

@@ -1,4 +1,4 @@
-"""The node as one family sees it: Node object, ServiceCIDRs, flags (docs/behaviour/configuration.md#node-addresses)."""
+"""The NodeView of a family, from Node object, ServiceCIDRs, flags (docs/behaviour/configuration.md#node-addresses)."""
 
 from collections.abc import Iterable
 
@@ -16,10 +16,10 @@ def view_node(
     service_cidrs: Iterable[ServiceCIDR],
     local_addresses: Iterable[str],
 ) -> NodeView:
-    """Return the node's view for ``family``.
+    """Return the NodeView of ``family``.
 
     ``local_addresses`` are the candidates for NodePort CIDRs: the addresses of the machine's interfaces, or those of
-    the Node object if nothing on the machine may be read.
+    the Node object if the machine's are unknown, as when rendering without a kernel.
     """
     node_ip = next(iter(addresses.of_family(_node_ips(config, node), family)), None)
     cidrs = [*config.service_cidrs, *(cidr for item in service_cidrs for cidr in item.spec.cidrs or ())]

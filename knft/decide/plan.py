@@ -22,14 +22,14 @@ def plan_service_port(
         port,
         chosen,
         frontends,
-        internal=_traffic(chosen, local_only=port.internal_policy_local),
-        external=_traffic(chosen, local_only=port.external_policy_local),
+        internal=_traffic_action(chosen, local_only=port.internal_policy_local),
+        external=_traffic_action(chosen, local_only=port.external_policy_local),
         allowed_sources=_allowed_sources(port, node),
     )
 
 
 def _allowed_sources(port: ServicePort, node: NodeView) -> tuple[str, ...]:
-    """Return the source ranges that may connect to the load balancer VIPs, () for all sources."""
+    """Return the source ranges that may connect to the load balancer IPs, () for all sources."""
     ranges = port.load_balancer_source_ranges
     if not ranges:
         return ()
@@ -39,7 +39,7 @@ def _allowed_sources(port: ServicePort, node: NodeView) -> tuple[str, ...]:
     return addresses.collapse((*ranges, *own))
 
 
-def _traffic(chosen: CategorizedEndpoints, *, local_only: bool) -> TrafficAction:
+def _traffic_action(chosen: CategorizedEndpoints, *, local_only: bool) -> TrafficAction:
     if not chosen.has_any_endpoints:
         return TrafficAction.REJECT
     if not local_only:

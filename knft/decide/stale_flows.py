@@ -1,4 +1,4 @@
-"""Detection of conntrack entries of removed UDP endpoints (docs/behaviour/conntrack.md#stale-udp-entries).
+"""Detection of conntrack entries (flows) of removed UDP endpoints (docs/behaviour/conntrack.md#stale-udp-entries).
 
 Addresses with ports are bytes here, as in the kernel's messages: there may be a million entries.
 """
@@ -51,7 +51,7 @@ class UdpFrontends:
         return bool(self._by_key)
 
     def update(self, name: ServicePortName, port: ServicePort | None, endpoints: Collection[Endpoint]) -> bool:
-        """Replace a Service port (None: removed); return whether an entry may have become stale or current.
+        """Replace a Service port (None: removed); return whether a conntrack entry may have become stale or valid.
 
         Traffic policies and locality do not count: an existing connection may continue where a new one may not start.
         """
@@ -74,9 +74,9 @@ class UdpFrontends:
         return True
 
     def _remove_key(self, key: bytes, name: ServicePortName) -> None:
-        left = {other: serving for other, serving in self._by_key[key].items() if other != name}
-        if left:
-            self._by_key[key] = left
+        remaining = {other: serving for other, serving in self._by_key[key].items() if other != name}
+        if remaining:
+            self._by_key[key] = remaining
         else:
             del self._by_key[key]
             self._node_ports -= _is_node_port(key)
@@ -84,16 +84,18 @@ class UdpFrontends:
     def is_stale(
         self, original_destination: PackedSocket, reply_source: PackedSocket, node_port_addresses: Collection[bytes]
     ) -> bool:
-        """Tell whether an entry to ``original_destination`` is answered by an address that is not an endpoint of it.
+        """Tell whether ``original_destination`` is a frontend and ``reply_source`` is not one of its serving endpoints.
 
-        An entry that was not translated has the destination itself as ``reply_source``, and is stale too. Entries to
-        the port number of a NodePort count only for ``node_port_addresses``: other hosts may use the same number. If
-        two Services claim a frontend, the endpoints of both are current.
+        A conntrack entry without address translation has the destination itself as ``reply_source``: it is stale too.
+        Entries to the port number of a NodePort count only for ``node_port_addresses``: other hosts may use the same
+        number. If two Services claim a frontend, the endpoints of both are valid.
         """
-        claims = self._by_key.get(original_destination)
-        if claims is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
-            claims = self._by_key.get(original_destination[-_PORT_BYTES:])
-        return claims is not None and not any(reply_source in serving for serving in claims.values())
+        endpoints_by_port = self._by_key.get(original_destination)
+        if endpoints_by_port is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
+            endpoints_by_port = self._by_key.get(original_destination[-_PORT_BYTES:])
+        return endpoints_by_port is not None and not any(
+            reply_source in serving for serving in endpoints_by_port.values()
+        )
 
     @property
     def has_node_ports(self) -> bool:

@@ -10,8 +10,9 @@ from knft.nft.objects import Chain, Contents, Key, Value
 class ContentsDiff(Struct, frozen=True):
     """Elements to remove and to add, by container; an element whose value changes is in both.
 
-    ``changed_chains`` are owned chains with other rules, ``new_chains`` those that nothing refers to yet, and
-    ``emptied_chains`` the names of those that no longer have an owner.
+    The chains are those of the two contents, i.e. chains of single Service ports and no shared chains.
+    ``changed_chains`` exist with other rules, ``new_chains`` do not exist yet, and ``emptied_chains`` are the names of
+    those to empty, since the new contents do not include them.
     """
 
     removed: dict[str, tuple[Key, ...]]
@@ -42,37 +43,39 @@ class _ElementChanges:
 
 def diff_contents(old: Contents, new: Contents) -> ContentsDiff:
     """Return the changes from ``old`` to ``new``."""
-    found = _ElementChanges()
-    _compare_entries(old, new, found)
-    _compare_arrays(old, new, found)
+    changes = _ElementChanges()
+    _compare_entries(old, new, changes)
+    _compare_arrays(old, new, changes)
     # Sorted, because the order of a set differs between processes.
     for container, key in sorted(old.members - new.members):
-        found.remove(container, key)
+        changes.remove(container, key)
     for container, key in sorted(new.members - old.members):
-        found.add(container, key, None)
-    removed = {container: tuple(keys) for container, keys in found.removed.items()}
-    written = tuple(chain for name, chain in new.chains.items() if old.chains.get(name, chain) != chain)
-    made = tuple(chain for name, chain in new.chains.items() if name not in old.chains)
-    return ContentsDiff(removed, found.added, written, tuple(sorted(old.chains.keys() - new.chains.keys())), made)
+        changes.add(container, key, None)
+    removed = {container: tuple(keys) for container, keys in changes.removed.items()}
+    changed_chains = tuple(chain for name, chain in new.chains.items() if old.chains.get(name, chain) != chain)
+    new_chains = tuple(chain for name, chain in new.chains.items() if name not in old.chains)
+    return ContentsDiff(
+        removed, changes.added, changed_chains, tuple(sorted(old.chains.keys() - new.chains.keys())), new_chains
+    )
 
 
-def _compare_entries(old: Contents, new: Contents, found: _ElementChanges) -> None:
-    for place, entry in old.entries.items():
-        found.replace(*place, entry, new.entries.get(place))
-    for place, entry in new.entries.items():
-        if place not in old.entries:
-            found.add(*place, entry)
+def _compare_entries(old: Contents, new: Contents, changes: _ElementChanges) -> None:
+    for position, entry in old.entries.items():
+        changes.replace(*position, entry, new.entries.get(position))
+    for position, entry in new.entries.items():
+        if position not in old.entries:
+            changes.add(*position, entry)
 
 
-def _compare_arrays(old: Contents, new: Contents, found: _ElementChanges) -> None:
+def _compare_arrays(old: Contents, new: Contents, changes: _ElementChanges) -> None:
     for name, array in old.arrays.items():
         desired = new.arrays.get(name, ())
         # One comparison in C for unchanged arrays: all but one, if a Service has many frontends.
         if array == desired:
             continue
         for index, (before, after) in enumerate(zip_longest(array, desired)):
-            found.replace(name.container, (*name.prefix, index), before, after)
+            changes.replace(name.container, (*name.prefix, index), before, after)
     for name, array in new.arrays.items():
         if name not in old.arrays:
             for index, target in enumerate(array):
-                found.replace(name.container, (*name.prefix, index), None, target)
+                changes.replace(name.container, (*name.prefix, index), None, target)

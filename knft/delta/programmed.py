@@ -1,7 +1,8 @@
-"""The programmed contents of one family's table, stored by owner, so that a sync compares only what changed.
+"""The programmed contents of one family's table: what the last commit left in the kernel.
 
-Several Service ports may own the same member of a set: all ports of a Service share its cluster IP, and an endpoint may
-serve several Services. Members are counted, and removed with their last owner.
+They are stored by owner, so that a sync compares only what changed. Several Service ports may own the same member
+(element of a set): all ports of a Service share its cluster IP, and an endpoint may serve several Services. Members are
+counted, and removed with their last owner.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from knft.delta.diff import ContentsDiff, diff_contents
 from knft.nft.objects import Contents, Key
 
 MAX_DELAY_SECONDS = 3600.0
+"""Longest delay between two attempts of something that the kernel refuses; delays double up to it."""
 
 Owner = TypeVar("Owner", bound=Hashable)
 _Member = tuple[str, Key]
@@ -42,8 +44,8 @@ class EmptiedChain(Struct, frozen=True):
 class ProgrammedContents(Generic[Owner]):
     """The contents of one table by owner.
 
-    ``chains`` are the names of the existing shared chains, ``containers`` those of sets and maps. ``emptied_chains``
-    are owned chains that are empty now and wait to be deleted.
+    ``chains`` are the names of the existing chains without an owner: the constant and the shared ones. ``containers``
+    are the names of sets and maps. ``emptied_chains`` had an owner, are empty now, and wait to be deleted.
     """
 
     def __init__(self) -> None:
@@ -63,7 +65,7 @@ class ProgrammedContents(Generic[Owner]):
         return merged
 
     def get(self, owner: Owner) -> Contents | None:
-        """Return the contents of one owner, not as a copy."""
+        """Return the contents of one owner; the caller must not modify them."""
         return self._contents.get(owner)
 
     def diff(self, desired: Mapping[Owner, Contents | None]) -> ContentsDiff:
@@ -79,7 +81,7 @@ class ProgrammedContents(Generic[Owner]):
         return diff_contents(old, new)
 
     def record_emptied(self, changes: ContentsDiff, now: float) -> None:
-        """Record the owned chains that a commit emptied or wrote again; ``now`` is in seconds."""
+        """Record the chains with an owner that a commit emptied or wrote again; ``now`` is in seconds."""
         self.record_deleted(chain.name for chain in (*changes.changed_chains, *changes.new_chains))
         self.emptied_chains.update(dict.fromkeys(changes.emptied_chains, EmptiedChain(now)))
 
@@ -88,8 +90,8 @@ class ProgrammedContents(Generic[Owner]):
         for name in names:
             self.emptied_chains.pop(name, None)
 
-    def record_kept(self, names: Iterable[str], now: float) -> None:
-        """Record that the kernel refused to delete these chains, because a foreign rule refers to them."""
+    def record_refused_deletions(self, names: Iterable[str], now: float) -> None:
+        """Record that the kernel refused to delete these chains, probably because a foreign rule refers to them."""
         for name in names:
             if name in self.emptied_chains:
                 self.emptied_chains[name] = self.emptied_chains[name].retry_later(now)

@@ -84,7 +84,7 @@ def as_network(address: str) -> str:
 
 
 def without_host_length(network: str) -> str:
-    """Return a canonical CIDR, or the bare address if it has only one: so the kernel lists intervals."""
+    """Return a canonical CIDR, or the bare address if it has only one, as the kernel lists interval sets."""
     return network.removesuffix("/128" if ":" in network else "/32")
 
 
@@ -108,7 +108,10 @@ _ORDINARY_IPV4 = re.compile(rf"{_FIRST_OCTET}(?:\.{_OCTET}){{3}}")
 
 
 def are_ordinary_ipv4(texts: Iterable[str]) -> bool:
-    """Tell quickly whether all are canonical IPv4 addresses without a special use; False does not exclude it."""
+    """Tell quickly whether all are canonical IPv4 addresses without a special use.
+
+    May return False for such addresses too: then ``special_use`` decides.
+    """
     return all(map(_ORDINARY_IPV4.fullmatch, texts))
 
 

@@ -17,7 +17,7 @@ class NamespacedName(NamedTuple):
 
 
 class ServicePortName(NamedTuple):
-    """One port of one Service; the key includes the protocol, the text does not (docs/behaviour/tracking.md#keys)."""
+    """One port of one Service; ``str()`` omits the protocol (docs/behaviour/tracking.md#keys)."""
 
     namespace: str
     name: str

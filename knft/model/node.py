@@ -1,4 +1,4 @@
-"""NodeView: the node's addresses and ranges in one family."""
+"""NodeView: the node's addresses and CIDRs in one IP family."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from knft.families import Family
 
 
 class NodeView(Struct, frozen=True):
-    """The node, as one family sees it.
+    """The node's name, zone, addresses and CIDRs in one IP family.
 
     ``node_ip`` is the node's own address of the family, or None. ``nodeport_ips`` are the addresses that accept
     NodePort traffic, never loopback; they are ignored if the configuration makes every local address accept it.

@@ -1,8 +1,9 @@
 """The Kubernetes objects that knft reads, with only the fields that knft uses.
 
-Field names are the API's in snake case. msgspec skips all other fields without building them, so that a huge annotation
-costs nothing. Every value that reaches the trackers conforms to these types and to ``source.validate``. Decoded objects
-are never part of a reference cycle, so they are exempt from garbage collection (``gc=False``).
+Field names are the API's in snake case. msgspec skips all other fields without creating objects for them, so that a
+huge annotation costs no memory. Every value that reaches the trackers conforms to these types and to
+``source.validate``. Decoded objects are never part of a reference cycle, so they are exempt from garbage collection
+(``gc=False``).
 """
 
 from typing import Annotated, Literal
@@ -16,7 +17,7 @@ _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z"
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z"
 _PORT_NAME = r"^([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)?\Z"
 _ENDS = "with a letter or a digit first and last"
-# The descriptions complete "... is not": they stand in messages to the user.
+# Messages to the user use a description as "<value> is not <description>".
 Name = Annotated[
     str,
     Meta(
@@ -146,7 +147,11 @@ class Service(Struct, frozen=True, rename="camel", gc=False):
 
 
 class EndpointPort(Struct, frozen=True, rename="camel", gc=False):
-    """One entry of ``EndpointSlice.ports``; in the API, a missing name or number means all."""
+    """One entry of ``EndpointSlice.ports``.
+
+    In the API, a missing name or number means all ports; knft skips such entries, as kube-proxy does
+    (docs/behaviour/tracking.md#endpoint-slices).
+    """
 
     name: PortName | None = None
     port: OptionalPortNumber | None = None
@@ -258,7 +263,7 @@ KubeObject = Service | EndpointSlice | Node | ServiceCIDR
 
 
 class ObjectChange(Struct, frozen=True):
-    """One object that came (``previous`` is None), went (``current`` is None), or is another now."""
+    """One added (``previous`` is None), deleted (``current`` is None) or changed object."""
 
     previous: KubeObject | None
     current: KubeObject | None

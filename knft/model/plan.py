@@ -1,6 +1,6 @@
-"""ServicePlan: all decisions about one Service port, independent of how they are written.
+"""ServicePlan: all decisions about one Service port, independent of how they are rendered.
 
-The nftables renderer and kube-proxy's legacy renderers read the same plan.
+The renderers of knft's rules and of kube-proxy's modes iptables and ipvs read the same plan.
 """
 
 import enum
@@ -14,7 +14,7 @@ from knft.protocols import Protocol
 
 
 class FrontendKind(enum.IntEnum):
-    """The kind of a frontend; if two Services claim one, the lower kind wins (docs/behaviour/ownership.md)."""
+    """The kind of a frontend; if two Services claim one, the smaller number wins (docs/behaviour/ownership.md)."""
 
     CLUSTER_IP = 0
     LOAD_BALANCER_VIP = 1
@@ -23,7 +23,7 @@ class FrontendKind(enum.IntEnum):
 
 
 class Frontend(Struct, frozen=True, gc=False):
-    """What clients connect to: an address and a port, or a NodePort (``address`` is None)."""
+    """An address, protocol and port at which clients reach a Service port; ``address`` is None for a NodePort."""
 
     kind: FrontendKind
     address: str | None
@@ -43,7 +43,8 @@ FrontendKey = tuple[str | None, Protocol, int]
 class CategorizedEndpoints(Struct, frozen=True):
     """The endpoints for each traffic policy (docs/behaviour/endpoints.md).
 
-    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union.
+    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union
+    (names as in kube-proxy's CategorizeEndpoints).
     ``has_any_endpoints`` tells whether any endpoint in the cluster is usable, even if a policy excludes it.
     """
 
@@ -54,7 +55,7 @@ class CategorizedEndpoints(Struct, frozen=True):
 
 
 class TrafficAction(enum.Enum):
-    """What happens to traffic of one policy."""
+    """What happens to the traffic that one traffic policy, internal or external, applies to."""
 
     CLUSTER = "cluster"
     """Send it to the cluster endpoints."""
@@ -71,7 +72,7 @@ class ServicePlan(Struct, frozen=True):
 
     ``frontends`` are those that the Service port owns; frontends that another Service owns are not included.
     ``internal`` applies to its cluster IP, ``external`` to the other frontends. ``allowed_sources`` are the CIDRs that
-    may connect to its load balancer VIPs, () for all.
+    may connect to its load balancer IPs, () for all sources.
     """
 
     name: ServicePortName

@@ -10,7 +10,8 @@ class ServicePort(Struct, frozen=True, gc=False):
 
     ``affinity_seconds`` is the timeout of ClientIP affinity in seconds, 0 without affinity. ``node_port`` and
     ``health_check_node_port`` are 0 if there is none. ``creation_timestamp`` is the Service's, as the API server writes
-    it (RFC 3339, UTC): these texts sort as times. It decides who owns a contested frontend.
+    it (RFC 3339, UTC), so that the order of the texts is the order of the times. It decides which Service owns a
+    contested frontend. ``load_balancer_vips`` are the load balancer IPs whose ``ipMode`` is not ``Proxy``.
     """
 
     cluster_ip: str
@@ -33,10 +34,14 @@ class ServicePort(Struct, frozen=True, gc=False):
 
     @property
     def uses_cluster_endpoints(self) -> bool:
-        """Whether traffic may go to other nodes; with policy Local, pods' traffic to external frontends may, too."""
+        """Whether some traffic may go to endpoints on other nodes.
+
+        True unless the internal policy is Local and there is no external frontend. Even with external policy Local,
+        traffic from pods of this node to an external frontend may go to other nodes.
+        """
         return not self.internal_policy_local or self.is_externally_accessible
 
     @property
     def uses_local_endpoints(self) -> bool:
-        """Whether any traffic may only go to endpoints on this node."""
+        """Whether policy Local applies to some traffic."""
         return self.internal_policy_local or (self.external_policy_local and self.is_externally_accessible)

@@ -1,4 +1,7 @@
-"""Fragments: the elements of one Service port, and those of the node (docs/behaviour/nftables.md#service-ports)."""
+"""Fragments: the elements and chains that one Service port, or the node, needs.
+
+See docs/behaviour/nftables.md#service-ports.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -21,7 +24,10 @@ from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, Shared
 from knft.render.sticky import sticky_chains, sticky_verdict
 
 EndpointOrders = Mapping[ArrayName, Array]
-"""The endpoint arrays of the previous sync. A new array starts in the order of the plan's endpoints."""
+"""The arrays of the previous sync; an array has the elements of one frontend in one endpoint map.
+
+A frontend without a previous array gets its endpoints in the order of the plan.
+"""
 
 
 class Fragment(Struct, frozen=True):
@@ -45,7 +51,7 @@ def render_plan(
     chains: dict[SharedChain, None] = {}
     verdict: Verdict | None
     for frontend in plan.frontends:
-        _add_filter_elements(plan, frontend, contents)
+        _add_rejection_and_source_ranges(plan, frontend, contents)
         needed = _shared_chains(plan, frontend)
         _add_endpoints(_pools(needed), plan, frontend, previous, contents)
         if sticky is None:
@@ -70,7 +76,7 @@ def render_node(node: NodeView, config: Config) -> Fragment:
     contents.members.update(
         (names.SERVICE_CIDRS, (addresses.without_host_length(cidr),)) for cidr in addresses.collapse(node.service_cidrs)
     )
-    if not config.detects_by_interface and config.static_pod_cidr(node.family) is None:
+    if not config.detects_by_interface and config.configured_pod_cidr(node.family) is None:
         # If the pod CIDR is unknown, no source is masqueraded as outside the cluster, and none counts as a pod.
         any_address = "::/0" if node.family is Family.IPV6 else "0.0.0.0/0"
         contents.members.add((names.INSIDE_CIDRS, (node.pod_cidr or any_address,)))
@@ -87,9 +93,9 @@ def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
             yield names.HAIRPIN, key
 
 
-def _add_filter_elements(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
-    """Add the elements for source ranges and for traffic without endpoints."""
-    verdict = frontends.filter_verdict(frontends.traffic_policy(plan, frontend))
+def _add_rejection_and_source_ranges(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
+    """Add the elements that reject or drop traffic without endpoints, and those for source ranges."""
+    verdict = frontends.filter_verdict(frontends.traffic_action(plan, frontend))
     if verdict is not None:
         contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, str(plan.name))
     if frontend.kind is FrontendKind.LOAD_BALANCER_VIP and plan.allowed_sources:
@@ -119,11 +125,11 @@ def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
-    """Return the shared chains that a frontend needs without affinity; its packets enter the first one."""
+    """Return the shared chains that a frontend needs without affinity; its packets go to the first one."""
     protocol, nodeport = NFT_PROTOCOLS[frontend.protocol], frontend.address is None
     cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
     local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))
-    match frontends.is_internal(frontend), frontends.traffic_policy(plan, frontend):
+    match frontends.is_internal(frontend), frontends.traffic_action(plan, frontend):
         case True, TrafficAction.CLUSTER:
             return (cluster,)
         case True, TrafficAction.LOCAL:

@@ -21,12 +21,12 @@ def array_prefix(frontend: Frontend) -> Key:
 
 
 def service_element(frontend: Frontend) -> tuple[str, Key]:
-    """Return the element that leads a frontend's packets to a chain."""
+    """Return the element with the verdict that sends a frontend's packets to a chain."""
     return (names.SERVICE_NODEPORTS if frontend.address is None else names.SERVICE_IPS, frontend_key(frontend))
 
 
 def no_endpoint_element(frontend: Frontend) -> tuple[str, Key]:
-    """Return the element with the verdict for packets that were not sent to an endpoint."""
+    """Return the element with the verdict for packets for which no endpoint exists."""
     verdicts = names.NO_ENDPOINT_NODEPORTS if frontend.address is None else names.NO_ENDPOINT_SERVICES
     return (verdicts, frontend_key(frontend))
 
@@ -36,13 +36,13 @@ def is_internal(frontend: Frontend) -> bool:
     return frontend.kind is FrontendKind.CLUSTER_IP
 
 
-def traffic_policy(plan: ServicePlan, frontend: Frontend) -> TrafficAction:
+def traffic_action(plan: ServicePlan, frontend: Frontend) -> TrafficAction:
     """Return how the traffic policy treats a frontend's traffic."""
     return plan.internal if is_internal(frontend) else plan.external
 
 
 def filter_verdict(traffic: TrafficAction) -> Goto | Drop | None:
-    """Return the verdict for packets without an endpoint; None if there is always one.
+    """Return the verdict for packets for which no endpoint exists; None if there is always an endpoint.
 
     See docs/behaviour/nftables.md#service-ports.
     """

@@ -24,7 +24,10 @@ Adding a rule that uses a map walks the whole map: 13 ms for 100 000 endpoints o
 
 
 class PoolKind(Struct, frozen=True, gc=False):
-    """An endpoint map: for a protocol, for NodePorts or frontends with an address, with local or all endpoints."""
+    """The properties of an endpoint map: protocol, NodePorts or frontends with an address, local or cluster endpoints.
+
+    Cluster endpoints are those for traffic with policy Cluster.
+    """
 
     protocol: str
     nodeport: bool = False
@@ -71,8 +74,9 @@ class ClusterPolicy(Struct, frozen=True, gc=False):
 class LocalPolicy(Struct, frozen=True, gc=False):
     """The chain for external traffic with policy Local (docs/behaviour/nftables.md#service-ports).
 
-    Traffic from pods and from the node continues in ``cluster``, all other traffic in ``local``, or nowhere if its size
-    is 0.
+    Traffic from pods and from the node continues in ``cluster``, all other traffic in ``local``. If ``local`` is empty,
+    the chain ends without a verdict, and the filter chains then drop the packet (``no-endpoint-services`` and
+    ``no-endpoint-nodeports``).
     """
 
     cluster: Pool
@@ -80,7 +84,7 @@ class LocalPolicy(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """The chain's name."""
+        """The chain's name: ``external-local-pool-tcp-1-of-3`` has one local and three cluster endpoints."""
         return f"external-{self.local.name}-of-{self.cluster.size}"
 
 
@@ -108,9 +112,9 @@ def _pool_rules(pool: Pool, family: Family) -> tuple[nft.Rule, ...]:
 
 
 def dnat_to_endpoint(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
-    """Return a statement that translates to one of the first ``modulus`` endpoints of the packet's frontend.
+    """Return a statement that translates to a random one of the first ``modulus`` endpoints of the packet's frontend.
 
-    It has no effect if the frontend has no endpoint with the drawn index.
+    It has no effect if the frontend has no endpoint with that index.
     """
     protocol = family.nft
     port, number = nft.Payload(kind.protocol, "dport"), nft.RandomNumber(modulus)
@@ -123,6 +127,7 @@ def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> 
     yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
     from_node = nft.Match(nft.FibType("saddr"), "local")
     mark = nft.SetMark(config.masquerade_mark)
+    # The rule comments are kube-proxy's; "local traffic" is that of the node itself.
     yield nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic")
     if policy.local.size:
         yield nft.Rule((nft.Goto(policy.local.name),))
@@ -135,7 +140,7 @@ _NAME = re.compile(
 
 
 def parse_shared_chain(name: str) -> SharedChain | None:
-    """Return the shared chain of that name; None if it is not the name of one."""
+    """Return the shared chain with that name; None if the name is not that of a shared chain."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -171,12 +176,12 @@ def match_outside_source(family: Family, config: Config) -> nft.Match:
 
 def _match_operand(family: Family, config: Config, container: str) -> nft.Network | nft.Reference:
     # A fixed CIDR is written into the rule: a set lookup takes 0.1 us for each new connection.
-    cidr = config.static_pod_cidr(family)
+    cidr = config.configured_pod_cidr(family)
     return nft.Network(cidr) if cidr is not None else nft.Reference(container)
 
 
 def with_target_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
-    """Return a shared chain and the pools to which it leads."""
+    """Return a shared chain and the pools that its rules go to."""
     match spec:
         case ClusterPolicy(pool):
             return (spec, pool)
@@ -187,7 +192,10 @@ def with_target_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
 
 
 def with_common_sizes(needed: Iterable[SharedChain], existing: Collection[str]) -> list[SharedChain]:
-    """Return ``needed``, which do not exist yet, sorted by name, with the common sizes of each new kind of pool."""
+    """Return the chains to create, sorted by name: ``needed``, and the common sizes of each new kind of pool.
+
+    None of ``needed`` exists yet; ``existing`` are the names of the chains that do.
+    """
     missing = {spec.name: spec for spec in needed}
     for kind in {spec.kind for spec in missing.values() if isinstance(spec, Pool)}:
         if not any(f"{kind.chain_prefix}{size}" in existing for size in COMMON_SIZES):

@@ -1,16 +1,16 @@
-"""Session affinity (ClientIP): the chains and elements of sticky Service ports, which alone have chains of their own.
+"""Session affinity (ClientIP): the chains and elements of sticky Service ports. Only these have chains of their own.
 
-A sticky port has a number K, and each of its endpoints an index i. The dynamic set ``affinity``, shared by all sticky
-ports, remembers each client's endpoint as client . K . i:
+A sticky Service port, in short sticky port, has a number K, and each of its endpoints an index i. The dynamic set
+``affinity``, shared by all sticky ports, remembers each client's endpoint as client . K . i:
 
     sticky-K-cluster        a remembered client continues in sticky-K-cluster-known
                             another client is remembered with a random index, and continues there, too
                             if the set is full, the client continues in the pool, as without affinity
     sticky-K-cluster-known  client . K . i in affinity?  ─▶ restart the Service's timeout; dnat to endpoint i
 
-So a client has one endpoint for all frontends of the port. With policy Local it never follows a remembered remote
-endpoint, because ``sticky-K-local-known`` does not contain it. knft never deletes elements of the set. The index of a
-removed endpoint is not reassigned before all clients remembered with it have expired.
+So a client has one endpoint for all frontends of the port. With policy Local the client never reaches a remembered
+remote endpoint, because ``sticky-K-local-known`` has no rule for it. knft never deletes elements of the set. The index
+of a removed endpoint is not reassigned before all clients remembered with it have expired.
 
 There are two chains for each class of traffic, with few rules: the kernel walks all rules for each new verdict, and
 libnftables lists all chains before each command. With a chain for each endpoint, a change took five times as long. See
@@ -46,7 +46,7 @@ def affinity_set(family: Family) -> Container:
     return Container(names.AFFINITY, key, by_expression=True, dynamic_size=AFFINITY_SIZE, comment=comment)
 
 
-_SET_OF_ONE_INDEX = re.compile(r"affinity-(\d{1,5})")
+_OLD_AFFINITY_SET = re.compile(r"affinity-(\d{1,5})")
 
 
 def migrate_affinity(dynamic_elements: Mapping[str, Mapping[Key, Value]]) -> dict[str, dict[Key, Value]]:
@@ -56,7 +56,7 @@ def migrate_affinity(dynamic_elements: Mapping[str, Mapping[Key, Value]]) -> dic
     """
     found: dict[Key, Value] = {}
     for name, elements in dynamic_elements.items():
-        one_index = _SET_OF_ONE_INDEX.fullmatch(name)
+        one_index = _OLD_AFFINITY_SET.fullmatch(name)
         if one_index is None and name != names.AFFINITY:
             continue
         index = (int(one_index[1]),) if one_index is not None else ()
@@ -81,26 +81,26 @@ def sticky_chains(
 
 
 def sticky_port_record(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
-    """Return the elements that record a sticky port's numbers in the kernel.
+    """Return the elements that record a sticky port's number and indexes in the kernel.
 
-    A restarted knft reads them, and uses the digest to check the port's chains.
+    After a restart, knft reads them, and uses the digest to check the port's chains.
     """
     contents = Contents.empty()
     key = (sticky.number,)
     contents.arrays[ArrayName(STICKY_ENDPOINTS, key)] = sticky.targets()
     digest = hashlib.sha256(repr(tuple(chains.values())).encode()).hexdigest()[:8]
     numbers = f"{len(sticky.slots)} {sticky.longest_timeout} {sticky.free_at()}"
-    contents.entries[STICKY_PORTS, key] = Entry(nft.Drop(), f"{sticky.identity} {numbers} {digest} {sticky.name}")
+    contents.entries[STICKY_PORTS, key] = Entry(nft.Drop(), f"{sticky.hash_id} {numbers} {digest} {sticky.name}")
     return contents
 
 
 _RECORD_COMMENT = re.compile(
-    r"(?P<identity>\S+) (?P<size>\d{1,5}) (?P<timeout>\d{1,6}) (?P<free_at>\d{1,12}) \S+ (?P<name>.*)"
+    r"(?P<hash_id>\S+) (?P<size>\d{1,5}) (?P<timeout>\d{1,6}) (?P<free_at>\d{1,12}) \S+ (?P<name>.*)"
 )
 
 
 def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
-    """Return the sticky ports of a table, by identity; ``now`` is in seconds."""
+    """Return the sticky ports of a table, by hash id; ``now`` is in seconds since boot."""
     found = {}
     for (container, key), entry in contents.entries.items():
         written = _RECORD_COMMENT.fullmatch(entry.comment) if container == STICKY_PORTS else None
@@ -109,21 +109,23 @@ def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
         size, timeout = int(written["size"]), int(written["timeout"])
         targets = contents.arrays.get(ArrayName(STICKY_ENDPOINTS, key), ())
         padded = (*targets, *[None] * (size - len(targets)))
-        # knft cannot have written a later time since the last boot.
+        # The clock counts from the boot, and the table does not survive a reboot. So knft has written no time later than
+        # now + timeout; such a time comes from another program.
         free_at = min(int(written["free_at"]), math.ceil(now + timeout))
         slots = tuple(Slot(target, None if target is not None else free_at) for target in padded)
-        port = StickyPort(written["identity"], written["name"], int(key[0]), slots, timeout)
-        found[port.identity] = port
+        port = StickyPort(written["hash_id"], written["name"], int(key[0]), slots, timeout)
+        found[port.hash_id] = port
     return found
 
 
 def sticky_verdict(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> nft.Goto | nft.Jump | None:
     """Return the verdict for a frontend's packets; None if the traffic is rejected.
 
-    Verdicts of cluster IPs jump. A packet that finds the chain still empty returns, and chain ``in-flight`` serves it.
-    So a chain that only cluster IPs lead to may be created in the same transaction as the verdict.
+    Verdicts of cluster IPs jump. A packet that enters the chain while it is empty returns, and chain ``in-flight``
+    translates it. So a chain that only verdicts of cluster IPs refer to may be created in the same transaction as the
+    verdict.
     """
-    match frontends.is_internal(frontend), frontends.traffic_policy(plan, frontend):
+    match frontends.is_internal(frontend), frontends.traffic_action(plan, frontend):
         case True, TrafficAction.CLUSTER:
             return nft.Jump(_chain_name(sticky, "cluster"))
         case True, TrafficAction.LOCAL:
@@ -134,29 +136,30 @@ def sticky_verdict(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) ->
             return None
 
 
-def _chain_name(sticky: StickyPort, what: str) -> str:
-    return f"{STICKY_PREFIX}{sticky.number}-{what}"
+def _chain_name(sticky: StickyPort, traffic_class: str) -> str:
+    return f"{STICKY_PREFIX}{sticky.number}-{traffic_class}"
 
 
 def _chains(
     plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
 ) -> Iterator[Chain]:
-    """Yield the chains of a sticky port: two for each class of traffic, and one for external traffic."""
-    for what, endpoints in (("cluster", plan.endpoints.cluster), ("local", plan.endpoints.local)):
-        behind = sorted(pool.name for pool in pools if pool.kind.local == (what == "local"))
-        if behind:
-            listed = _targets_by_index(sticky, endpoints)
+    """Yield the chains of a sticky port: two for each traffic class (cluster, local), and one for external traffic."""
+    for traffic_class, endpoints in (("cluster", plan.endpoints.cluster), ("local", plan.endpoints.local)):
+        pool_names = sorted(pool.name for pool in pools if pool.kind.local == (traffic_class == "local"))
+        if pool_names:
+            targets = _targets_by_index(sticky, endpoints)
             known = Chain(
-                _chain_name(sticky, f"{what}-known"), tuple(_remembered_client_rules(plan, sticky, listed, family))
+                _chain_name(sticky, f"{traffic_class}-known"),
+                tuple(_remembered_client_rules(plan, sticky, targets, family)),
             )
             yield known
             to_known = nft.Jump(known.name)
             yield Chain(
-                _chain_name(sticky, what),
+                _chain_name(sticky, traffic_class),
                 (
                     nft.Rule((to_known,)),
-                    *(nft.Rule((*pick, to_known)) for pick in _pick_statements(plan, sticky, sorted(listed), family)),
-                    *(nft.Rule((nft.Jump(name),)) for name in behind),
+                    *(nft.Rule((*pick, to_known)) for pick in _pick_statements(plan, sticky, sorted(targets), family)),
+                    *(nft.Rule((nft.Jump(name),)) for name in pool_names),
                 ),
             )
     if plan.external is not TrafficAction.REJECT and not all(map(frontends.is_internal, plan.frontends)):
@@ -164,7 +167,7 @@ def _chains(
 
 
 def _targets_by_index(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
-    """Return the endpoints of one class of traffic by index, sorted."""
+    """Return the endpoints of one traffic class by index, sorted."""
     indexes = sticky.indexes()
     targets = ((endpoint.address, endpoint.port) for endpoint in endpoints)
     return dict(sorted((indexes[target], target) for target in targets))
@@ -179,10 +182,10 @@ def _update_affinity(
 
 
 def _remembered_client_rules(
-    plan: ServicePlan, sticky: StickyPort, listed: Mapping[int, Target], family: Family
+    plan: ServicePlan, sticky: StickyPort, targets: Mapping[int, Target], family: Family
 ) -> Iterator[nft.Rule]:
     protocol = nft.Match(nft.Meta("l4proto"), NFT_PROTOCOLS[plan.port.protocol])
-    for index, target in listed.items():
+    for index, target in targets.items():
         renew = _update_affinity(plan, sticky, nft.Constant(index), family)
         remembered = nft.Match(renew.key, nft.Reference(names.AFFINITY))
         yield nft.Rule((remembered, renew, protocol, nft.Dnat(family.nft, *target)))
@@ -195,11 +198,11 @@ def _pick_statements(
 
     If the set is full, the update ends its rule, and the packet continues with the next rule.
     """
-    left = len(indexes)
+    remaining = len(indexes)
     for run in _runs(indexes):
         update = _update_affinity(plan, sticky, nft.RandomNumber(len(run), run.start), family)
-        yield (nft.Chance(len(run), left), update) if len(run) < left else (update,)
-        left -= len(run)
+        yield (nft.Chance(len(run), remaining), update) if len(run) < remaining else (update,)
+        remaining -= len(run)
 
 
 def _runs(indexes: Sequence[int]) -> list[range]:

@@ -1,1 +1,1 @@
-"""The BoundedFrequencyRunner decides when to sync. It does not know what it runs."""
+"""The BoundedFrequencyRunner: calls a function on request, between a minimum and a maximum interval."""

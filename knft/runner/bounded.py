@@ -1,4 +1,6 @@
-"""BoundedFrequencyRunner: limits how often and how rarely a function runs (docs/behaviour/node.md#runner).
+"""BoundedFrequencyRunner: runs a function at intervals between a minimum and a maximum.
+
+See docs/behaviour/node.md#runner.
 
     request() ──▶ queue of one ──▶ run ──▶ cool down (minimum) ──▶ wait for request, retry or maximum ──▶ run …
 
@@ -28,7 +30,7 @@ class Intervals(Struct, frozen=True):
             raise ValueError(msg)
 
     def next_delay(self, *, succeeded: bool, jitter: float = 0.0) -> float:
-        """Return the delay until the next run without a request. ``jitter``, 0 to 1, adds up to a fifth to a retry."""
+        """Return the delay until the next run without a request. ``jitter``, 0 to 1, adds up to 20 % to a retry."""
         return self.maximum if succeeded else min(self.retry * (1 + jitter / 5), self.maximum)
 
 
@@ -59,7 +61,7 @@ class BoundedFrequencyRunner:
         self._wake.set()
 
     def request_within(self, seconds: float) -> None:
-        """During a run, request the next one so many seconds after its end, at the latest."""
+        """Call this during a run: the next run starts at most ``seconds`` after this one ends."""
         self._max_delay = min(self._max_delay, seconds)
 
     def stop(self) -> None:
@@ -82,4 +84,5 @@ class BoundedFrequencyRunner:
             ended = self._clock.now()
             delay = self._intervals.next_delay(succeeded=succeeded, jitter=self._jitter())
             due = ended + min(delay, self._max_delay)
+            # Only stop() ends the minimum interval: ``_wake`` is set too if a request is waiting.
             self._clock.wait(self._stop, ended + self._intervals.minimum)

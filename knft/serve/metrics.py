@@ -49,7 +49,7 @@ class ScrapeValues(Struct, frozen=True):
     service_changes: int = 0
     services_pending: int = 0
     endpoint_changes: int = 0
-    slices_pending: int = 0
+    endpoint_changes_pending: int = 0
     foreign_changes: dict[Family, int] = {}
     audit_differences: dict[Family, int] = {}
     service_ports: dict[Family, int] = {}
@@ -210,7 +210,7 @@ class SyncMetrics:
             "knft_quarantined_service_ports", "Service ports without rules because the kernel refuses them"
         )
         self.contested = gauge("knft_contested_frontends", "Claims of an address and port that another Service owns")
-        self.orphaned = gauge(
+        self.removal_refused = gauge(
             "knft_removal_refused", "1 while the table contains stale objects that the kernel refuses to delete"
         )
 
@@ -231,7 +231,9 @@ def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
         f"{rules}endpoint_changes_total", "EndpointSlice changes of both families", value=values.endpoint_changes
     )
     yield GaugeMetricFamily(
-        f"{rules}endpoint_changes_pending", "EndpointSlice changes that are not synced yet", value=values.slices_pending
+        f"{rules}endpoint_changes_pending",
+        "EndpointSlice changes that are not synced yet",
+        value=values.endpoint_changes_pending,
     )
     yield CounterMetricFamily(
         "knft_libnftables_starts_total", "Started libnftables processes", value=values.libnftables_starts

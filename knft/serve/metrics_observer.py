@@ -75,7 +75,7 @@ class MetricsObserver(SyncObserver):
         metrics.chains_written(family).inc(report.chains_written)
         metrics.quarantined(family).set(len(report.quarantined))
         metrics.contested(family).set(len(report.losing_claims))
-        metrics.orphaned(family).set(bool(report.orphan_error))
+        metrics.removal_refused(family).set(bool(report.orphan_error))
         self._set_no_local_endpoints(report, state)
 
     def _observe_latency(self, times: TriggerTimes, family: str, now: float) -> None:
@@ -84,7 +84,7 @@ class MetricsObserver(SyncObserver):
             self._metrics.programming_latency(family).observe(seconds)
         if latencies:
             latency_log.debug(
-                "%s: programmed %d endpoint changes; latency of the newest %.3f s, of the oldest %.3f s",
+                "%s: programmed %d endpoint changes; latency: newest change %.3f s, oldest change %.3f s",
                 family, len(latencies), min(latencies), max(latencies),
             )  # fmt: skip
 
@@ -108,7 +108,7 @@ def read_scrape_values(daemon: Daemon, service_health: ServiceHealth, libnftable
         service_changes=sum(each.service_changes for each in tracked),
         services_pending=max(each.services_pending for each in tracked),
         endpoint_changes=sum(each.endpoint_changes for each in tracked),
-        slices_pending=max(each.slices_pending for each in tracked),
+        endpoint_changes_pending=max(each.endpoint_changes_pending for each in tracked),
         foreign_changes={family: daemon.foreign_changes[family] for family in daemon.states},
         audit_differences={family: daemon.audit_differences[family] for family in daemon.states},
         service_ports={family: state.service_port_count() for family, state in daemon.states.items()},

@@ -1,4 +1,4 @@
-"""Constructors of daemons: for a live node, and for rendering without a kernel."""
+"""Factories of Daemons: for a live node, and for rendering without a kernel."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_GC_SECONDS, Proxier
 from knft.sync.state import ServiceState
-from knft.sync.table_port import TransactionRecorder
+from knft.sync.table_interface import TransactionRecorder
 
 
 def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[SyncObserver] = ()) -> Daemon:
@@ -44,7 +44,7 @@ def _open_audit_table(family: Family) -> Iterator[KernelTable]:
         yield KernelTable(library, family, TABLE)
 
 
-def recording_daemon(config: Config) -> tuple[Daemon, dict[Family, TransactionRecorder]]:
+def rendering_daemon(config: Config) -> tuple[Daemon, dict[Family, TransactionRecorder]]:
     """Return a daemon that reads and changes nothing on this machine, and the recorders of its transactions."""
     start = datetime.fromtimestamp(0, UTC)
     recorders = {family: TransactionRecorder() for family in Family}

@@ -1,6 +1,6 @@
 """The audit: compare the kernel's table with what was committed, without blocking syncs.
 
-A sync may commit while the table is listed. The comparison ignores what such a sync touches.
+A sync may commit while the table is listed. The comparison ignores the elements and chains that such a sync changes.
 """
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from knft.sync.table_snapshot import discard_foreign_contents, up_to_date_chains
 
 
 class CommittedContents(Struct, frozen=True):
-    """What was committed: the contents of the table by owner, and the names of the chains without an owner."""
+    """What was committed: the contents of all owners, merged, and the names of the chains without an owner."""
 
     contents: Contents
     chains: frozenset[str]
@@ -43,9 +43,9 @@ def touched_positions(transaction: Transaction) -> set[TablePosition]:
 
 def _is_listed(chain: Chain, listing: TableListing) -> bool:
     if chain.rules:
-        return listing.rules.get(chain.name) == expected_digest(chain.rules)
-    # One that was found and is kept: it is not known what its rules should say.
-    return bool(listing.chains.get(chain.name))
+        return listing.rule_digests.get(chain.name) == expected_digest(chain.rules)
+    # A chain that was found in the kernel and kept: its expected rules are unknown.
+    return bool(listing.rule_counts.get(chain.name))
 
 
 def find_differences(
@@ -64,9 +64,9 @@ def find_differences(
     changes = diff_contents(
         found, Contents(committed.contents.entries, committed.contents.arrays, committed.contents.members)
     )
-    found_places = {(name, key) for name, keys in changes.removed.items() for key in keys}
-    found_places |= {(name, key) for name, added in changes.added.items() for key in added}
+    differences = {(name, key) for name, keys in changes.removed.items() for key in keys}
+    differences |= {(name, key) for name, added in changes.added.items() for key in added}
     expected = set(up_to_date_chains(listing, family, config))
-    found_places |= {(name, ()) for name in committed.chains - expected}
-    found_places |= {(name, ()) for name, chain in owned.items() if not _is_listed(chain, listing)}
-    return found_places | {(name, ()) for name in listing.unreadable & declared}
+    differences |= {(name, ()) for name in committed.chains - expected}
+    differences |= {(name, ()) for name, chain in owned.items() if not _is_listed(chain, listing)}
+    return differences | {(name, ()) for name in listing.unreadable & declared}

@@ -22,22 +22,23 @@ from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_GC_SECONDS, Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
-from knft.sync.table_port import TablePort
+from knft.sync.table_interface import TableInterface
 
 log = logging.getLogger("knft")
 
-RECEIVE_TIMEOUT_SECONDS = 60.0
+POLL_SECONDS = 60.0
+"""Longest delay until a thread that watches the kernel or the library notices that knft stops."""
 REOPEN_SECONDS = 10.0
 """Delay before failed notifications of foreign changes are opened again."""
 DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_GC_SECONDS)
 MAX_LOGGED_NAMES = 5
-"""How many chains and sets of a foreign change one log line names."""
+"""Most names of chains and sets in the log line of a foreign change."""
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
 """Delay before an audit that a sync prevented is repeated."""
 
-AuditTableOpener = Callable[[Family], AbstractContextManager[TablePort]]
+AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
 
 
@@ -76,14 +77,14 @@ class Daemon:
         return {proxier.family: proxier.state for proxier in self._proxiers}
 
     def handle(self, changes: Iterable[ObjectChange]) -> None:
-        """Handle changed objects, and queue a sync if they matter; from any thread."""
+        """Handle changed objects, and queue a sync if one is due; from any thread."""
         with self._dispatch_lock:
             due = self._dispatcher.handle(changes)
         if due:
             self._queue_sync()
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
-        """Replace the addresses of the machine's interfaces, and queue a sync if they matter; from any thread."""
+        """Replace the addresses of the machine's interfaces, and queue a sync if one is due; from any thread."""
         with self._dispatch_lock:
             due = self._dispatcher.update_local_addresses(local_addresses)
         if due:
@@ -139,7 +140,7 @@ class Daemon:
             self._runner.request_within(report.next_sync_within)
 
     def _log_new_problems(self, report: SyncReport) -> None:
-        """Log the problems of a sync that the last report did not have."""
+        """Log the problems in a report that are not in the previous report."""
         problems = {str(claim) for claim in report.losing_claims}
         problems |= {f"{name} is quarantined and will be retried: {why}" for name, why in report.quarantined.items()}
         problems |= {
@@ -157,7 +158,7 @@ class Daemon:
         """Queue a full sync after each foreign change of knft's tables, until ``stop`` is set. Needs its own thread."""
         while not stop.is_set():
             try:
-                for change in monitor.receive(RECEIVE_TIMEOUT_SECONDS):
+                for change in monitor.receive(POLL_SECONDS):
                     self._record_foreign_change(change)
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
@@ -182,10 +183,10 @@ class Daemon:
     def watch_library_process(self, library: LibraryProcess, stop: threading.Event) -> None:
         """Queue a sync if the idle libnftables process dies, until ``stop`` is set. Needs its own thread.
 
-        Until then, any process may change the table that it owned.
+        Until that sync, the table has no owner, and any process may change it.
         """
         while not stop.is_set():
-            died = library.has_died_within(RECEIVE_TIMEOUT_SECONDS)
+            died = library.replace_if_died_within(POLL_SECONDS)
             if stop.is_set():  # The shutdown of knft closes the library.
                 return
             if died:
@@ -217,18 +218,20 @@ class Daemon:
     def audit(self) -> bool:
         """Compare every family's table with what was committed, and queue a sync if they differ; from any thread.
 
-        Returns False if a running or failed sync prevented a comparison.
+        Returns False if a running or failed sync prevented a comparison, which the caller repeats soon. Returns True
+        also if a table could not be read, which is logged; the next regular audit reads it again.
         """
         if self._open_audit_table is None:
             return True
-        done = [self._audit_table(proxier, self._open_audit_table) for proxier in self._proxiers]
-        return all(done)
+        compared = [self._audit_table(proxier, self._open_audit_table) for proxier in self._proxiers]
+        return all(compared)
 
     def _audit_table(self, proxier: Proxier, open_audit_table: AuditTableOpener) -> bool:
+        """Audit one family; return False if a sync prevented it."""
         family = proxier.family.value
         try:
-            with open_audit_table(proxier.family) as port:
-                count = proxier.audit(port)
+            with open_audit_table(proxier.family) as table:
+                count = proxier.audit(table)
         except KernelError as error:
             log.warning("%s: audit failed: %s", family, error)
             return True
@@ -241,17 +244,17 @@ class Daemon:
         return count is not None
 
     def _audit_periodically(self, stop: threading.Event) -> None:
-        pause = AUDIT_SECONDS
-        while not stop.wait(pause):
-            pause = AUDIT_SECONDS
+        delay = AUDIT_SECONDS
+        while not stop.wait(delay):
+            delay = AUDIT_SECONDS
             try:
                 if not self.audit():
-                    pause = AUDIT_RETRY_SECONDS
+                    delay = AUDIT_RETRY_SECONDS
             except Exception:
                 log.exception("the audit failed unexpectedly; please report this")
 
     def run(self, stop: threading.Event) -> None:
-        """Sync now and after every change, until ``stop`` is set; for one call only."""
+        """Sync now and after every change, until ``stop`` is set. Call this once."""
         for proxier in self._proxiers:
             self._notify(lambda observer, family=proxier.family: observer.loop_started(family))  # type: ignore[misc]
         self._runner.request()

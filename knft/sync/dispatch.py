@@ -1,4 +1,4 @@
-"""Dispatcher: passes changed objects to the states of both families, and node information to the node views."""
+"""Dispatcher: passes changed objects and NodeViews to the ServiceStates of both families."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,7 +11,7 @@ from knft.sync.state import ServiceState
 
 
 class Dispatcher:
-    """Passes changes on. Only one thread may call it at a time."""
+    """Passes changes to ServiceStates. Only one thread may call it at a time."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Dispatcher:
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
     def handle(self, changes: Iterable[ObjectChange]) -> bool:
-        """Pass changes on; return whether a sync is due."""
+        """Pass changes to every state; return whether a sync is due."""
         due = False
         for change in changes:
             due |= self._handle_one(change)
@@ -45,10 +45,10 @@ class Dispatcher:
             case Node():
                 self._node = current  # type: ignore[assignment]
                 return self.refresh_node()
-            case ServiceCIDR() as found:
-                self._service_cidrs.pop(found.key, None)
+            case ServiceCIDR() as service_cidr:
+                self._service_cidrs.pop(service_cidr.key, None)
                 if current is not None:
-                    self._service_cidrs[found.key] = found
+                    self._service_cidrs[service_cidr.key] = service_cidr
                 return self.refresh_node()
             case _:
                 return False
@@ -59,7 +59,7 @@ class Dispatcher:
         return self.refresh_node()
 
     def refresh_node(self) -> bool:
-        """Pass the node's current view to every family; return whether a sync is due."""
+        """Pass the current NodeView of each family to its state; return whether a sync is due."""
         local = self._local_addresses
         addresses = frozenset(node_addresses(self._node)) if local is None else local
         cidrs = tuple(self._service_cidrs.values())

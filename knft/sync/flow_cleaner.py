@@ -2,8 +2,10 @@
 
     sync ──changed ports──▶ UdpFrontends ◀──is it stale?── own thread: dump, wait until up to date, delete
 
-UdpFrontends learns of new endpoints only after their rules are in force. An entry that was dumped in between may lead
-to a new endpoint. So stale entries are checked again after a sync that started before the dump has succeeded.
+A pass (in kube-proxy: a reconciliation) dumps a family's UDP entries and deletes the stale ones. In code, an entry is a
+Flow. UdpFrontends gets new endpoints only when their rules are in force, at the end of a sync. An entry that is dumped
+during a sync may already lead to a new endpoint. If a sync runs during the dump, the pass therefore waits for the end
+of the sync and checks the stale entries again.
 """
 
 import logging
@@ -39,13 +41,13 @@ NO_DELETED_FLOWS = DeletedFlows(0, "")
 
 
 class _FamilyState:
-    """What the observer learned of one family's syncs, and the state of its passes."""
+    """The state of one family's syncs, as observed, and of its passes."""
 
     def __init__(self) -> None:
         self.frontends = UdpFrontends()
         self.nodeport_ips: frozenset[str] = frozenset()
         self.is_due = False
-        """Whether flows may have become stale since the last pass."""
+        """Whether entries may have become stale since the last pass."""
         self.is_current = False
         """Whether ``frontends`` equals the rules in force: no sync is running, and the last one succeeded."""
         self.is_failed = False
@@ -57,12 +59,12 @@ class _FamilyState:
         self.is_after_change = False
         """Whether the running pass is the first after a change, and not a repetition."""
         self.unanswered: dict[Flow, float] = {}
-        """Stale flows without a reply, and when they were first seen."""
+        """Stale entries without a reply, and when they were first seen."""
 
     def due_for_deletion(self, stale: list[Flow], now: float, grace: float) -> list[Flow]:
-        """Return the stale flows to delete now, and schedule a repetition for the others.
+        """Return the stale entries to delete now, and schedule a repetition for the others.
 
-        In a repetition, flows that are seen for the first time are deleted at once. Otherwise a client that keeps
+        In a repetition, entries that are seen for the first time are deleted at once. Otherwise a client that keeps
         sending to a removed endpoint would cause passes forever.
         """
         first_seen = now if self.is_after_change else -math.inf
@@ -73,7 +75,7 @@ class _FamilyState:
         return [flow for flow in stale if flow not in self.unanswered]
 
     def is_pass_due(self, now: float) -> bool:
-        """Whether to check the family's flows."""
+        """Whether to check the family's entries."""
         return (self.is_due or now >= self.retry_at) and not self.is_failed
 
     def start_pass(self) -> None:
@@ -192,7 +194,7 @@ class FlowCleaner(SyncObserver):
         self._last_errors[family] = message
 
     def reconcile(self, family: Family) -> int:
-        """Delete the stale entries in the calling thread's network namespace; return how many.
+        """Run one pass in the calling thread's network namespace; return how many stale entries were deleted.
 
         If the last sync failed, nothing is deleted until the next success. If some entries could not be checked or
         deleted, another pass is scheduled. Raises KernelError, at the end if only some deletions were refused.

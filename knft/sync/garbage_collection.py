@@ -16,7 +16,10 @@ def tune_garbage_collector() -> None:
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Disable the collector in a block: in a sync of 100 000 endpoints it takes a tenth of the time for nothing."""
+    """Disable the collector during a ``with`` block.
+
+    In a sync of 100 000 endpoints, it takes 10 % of the time and frees nothing.
+    """
     gc.disable()
     try:
         yield

@@ -1,6 +1,6 @@
 """Invalidations: reasons to assume that the kernel no longer holds what was committed.
 
-Any thread may add one; the next sync takes all and compares the table with them in mind.
+Any thread may add one. The next sync takes all of them, reads the table back, and rewrites what they name.
 """
 
 import threading
@@ -17,7 +17,7 @@ class Invalidation(Struct, frozen=True):
     every_chain: bool = False
 
     def merged_with(self, other: "Invalidation") -> "Invalidation":
-        """Return an invalidation of everything that either names."""
+        """Return an invalidation of everything that one of both names."""
         return Invalidation(
             self.chains | other.chains,
             self.declarations or other.declarations,

@@ -1,4 +1,4 @@
-"""Observer: who wants to hear of syncs without having a part in them: health, metrics, conntrack, events."""
+"""SyncObserver: the interface of code that is notified of syncs: health, metrics, conntrack, events."""
 
 from knft.families import Family
 from knft.sync.report import SyncReport
@@ -6,22 +6,25 @@ from knft.sync.state import ServiceState
 
 
 class SyncObserver:
-    """Hears of each family's syncs, and does nothing of itself; what it raises is reported, and holds nobody up.
+    """Base class of observers, with empty methods. The Daemon logs an observer's exception and continues.
 
-    It is called by the thread that syncs, but for ``queued``, which comes from any; each call must be quick.
+    The sync thread calls the methods, so each must return quickly. Any thread may call ``sync_queued``.
     """
 
     def loop_started(self, family: Family) -> None:
-        """Hear that the loop begins: nothing is late so far."""
+        """Handle the start of the sync loop: from now on, a sync may be overdue."""
 
     def sync_queued(self, family: Family) -> None:
-        """Hear that something has changed and a sync is due."""
+        """Handle a change that makes a sync due."""
 
     def sync_started(self, family: Family) -> None:
-        """Hear that a sync begins: until it has succeeded, what is in the kernel may be newer than what was heard."""
+        """Handle the start of a sync.
+
+        Until ``sync_succeeded``, the kernel may contain rules that the observer does not know.
+        """
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
-        """Hear that a sync succeeded; ``state`` is what it has made of the cluster, to be read during the call."""
+        """Handle a successful sync; ``state`` is the state that was synced, valid only during the call."""
 
     def sync_failed(self, family: Family, seconds: float) -> None:
-        """Hear that a sync failed after so many seconds; it is tried again."""
+        """Handle a failed sync, which took ``seconds``; the Daemon retries it."""

@@ -14,7 +14,7 @@ from knft.nft.objects import Chain, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.render.fragment import EndpointOrders, Fragment, render_node, render_plan
-from knft.render.numbering import Numbering, StickyPort, identity
+from knft.render.numbering import Numbering, StickyPort, sticky_hash_id
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_target_pools
 from knft.render.sticky import sticky_port_record
 from knft.sync.state import ServiceState
@@ -26,8 +26,8 @@ Fragments = Mapping[Owner, Fragment | None]
 class PreparedTransaction(Struct, frozen=True):
     """A transaction, and what it was computed from.
 
-    ``sticky`` are the affected sticky ports by identity, None if the record is removed. ``without_affinity`` are
-    Service ports that go without session affinity, because all numbers are in use; ``render_errors`` those that could
+    ``sticky`` are the affected sticky Service ports by hash ID, None if the record is removed. ``without_affinity``
+    are Service ports that get no session affinity, because all numbers are in use; ``render_errors`` those that could
     not be rendered. ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be
     deleted in a separate transaction after it, which the kernel refuses if a foreign rule refers to one of them.
     """
@@ -57,17 +57,17 @@ def prepare_transaction(
         snapshot.claim_unchanged_sticky_chains(desired)
     diff = snapshot.programmed.diff(_contents(desired))
     missing_shared = _missing_shared_chains(snapshot, desired)
-    prepared = _goto_targets(diff)
+    goto_targets = _goto_targets(diff)
     transaction = Transaction(
         family.nft,
         names.TABLE,
         prepared_chains=(
             *(shared_chain(spec, family, config) for spec in missing_shared),
-            *(chain for chain in diff.new_chains if chain.name in prepared),
+            *(chain for chain in diff.new_chains if chain.name in goto_targets),
         ),
         chains=(
-            *_missing_skeleton(snapshot, state, config),
-            *(chain for chain in diff.new_chains if chain.name not in prepared),
+            *_missing_constant_chains(snapshot, state, config),
+            *(chain for chain in diff.new_chains if chain.name not in goto_targets),
             *diff.changed_chains,
             *(Chain(name) for name in diff.emptied_chains),
         ),
@@ -116,13 +116,13 @@ class _Rendering:
         desired = self._render_owners(sorted(self._snapshot.owners, key=_sort_key), self.numbering)
         preserved = self._preserved()
         if self._snapshot.is_full:
-            self.numbering.retire_unassigned(preserved.identities | set(map(identity, self.render_errors)))
+            self.numbering.retire_unassigned(preserved.hash_ids | set(map(sticky_hash_id, self.render_errors)))
         elif self._snapshot.sticky_gc:
             self.numbering.remove_expired()
         desired |= _sticky_records(self.numbering, desired)
         found = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
         if found is not None:
-            kept = found.without(found.without(preserved.contents)) if self.removes_unclaimed else found
+            kept = _common(found, preserved.contents) if self.removes_unclaimed else found
             merged = _merged(desired)
             unclaimed = kept.without(merged)
             unclaimed.members -= _superseded_ranges(unclaimed, merged)
@@ -156,16 +156,21 @@ class _Rendering:
         self.render_errors = failed  # Errors of Service ports that this sync does not commit do not count.
         desired |= _sticky_records(numbering, desired)
         contents = Contents.merged((_merged(desired), self._snapshot.last_known))
-        return _Preserved(contents, frozenset(numbering.changed) | set(map(identity, self._snapshot.preserved)))
+        return _Preserved(contents, frozenset(numbering.changed) | set(map(sticky_hash_id, self._snapshot.preserved)))
 
 
 class _Preserved(Struct, frozen=True):
     contents: Contents
-    identities: frozenset[str]
+    hash_ids: frozenset[str]
 
 
 def _merged(desired: Fragments) -> Contents:
     return Contents.merged(fragment.contents for fragment in desired.values() if fragment is not None)
+
+
+def _common(contents: Contents, other: Contents) -> Contents:
+    """Return the part of ``contents`` whose names and keys ``other`` has too."""
+    return contents.without(contents.without(other))
 
 
 def _superseded_ranges(found: Contents, desired: Contents) -> set[tuple[str, Key]]:
@@ -182,7 +187,7 @@ def _sort_key(owner: Owner) -> tuple[str, ...]:
         case SpecialOwner():
             return (owner.value,)
         case StickyPortRecord():
-            return (owner.identity,)
+            return (owner.hash_id,)
         case _:
             return tuple(owner)  # str(owner) lacks the protocol.
 
@@ -207,9 +212,9 @@ def _sticky_port(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:
 
 
 def _sticky_records(numbering: Numbering, desired: Fragments) -> dict[Owner, Fragment | None]:
-    """Return the records of the sticky ports that a sync affects, None if a record is removed."""
+    """Return the records of the sticky Service ports that a sync affects, None if a record is removed."""
     chains = {
-        fragment.sticky.identity: fragment.contents.chains
+        fragment.sticky.hash_id: fragment.contents.chains
         for fragment in desired.values()
         if fragment is not None and fragment.sticky is not None
     }
@@ -221,10 +226,10 @@ def _sticky_records(numbering: Numbering, desired: Fragments) -> dict[Owner, Fra
     }
 
 
-def _missing_skeleton(snapshot: TableSnapshot, state: ServiceState, config: Config) -> tuple[Chain, ...]:
+def _missing_constant_chains(snapshot: TableSnapshot, state: ServiceState, config: Config) -> tuple[Chain, ...]:
     if not snapshot.is_full:
         return ()
-    chains = layout.skeleton(state.node.family, config)
+    chains = layout.constant_chains_with_markers(state.node.family, config)
     return tuple(chain for chain in chains if chain.name not in snapshot.programmed.chains)
 
 

@@ -1,4 +1,4 @@
-"""PreviousState: the contents that Service ports had before a sync, and keep if they cannot be changed."""
+"""PreviousState: the contents of Service ports before a sync; they stay if the kernel refuses new ones."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from knft.model.names import ServicePortName
 from knft.nft.objects import COMMENT_BYTES, Array, ArrayName, Contents, Key
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
-from knft.render.numbering import identity
+from knft.render.numbering import sticky_hash_id
 from knft.sync.table_snapshot import Owner, StickyPortRecord
 
 _FRONTENDS = {names.SERVICE_IPS, names.NO_ENDPOINT_SERVICES}
@@ -23,14 +23,17 @@ class PreviousState(Struct, frozen=True):
     found: Contents = field(default_factory=Contents.empty)
 
     def last_known(self, name: ServicePortName) -> Contents:
-        """Return the contents that a Service port had; after a start, those that comments in the kernel name."""
-        stored = (self.programmed.get(name), self.programmed.get(StickyPortRecord(identity(name))))
+        """Return the contents that a Service port had.
+
+        After a start, they are those whose comments in the kernel contain its name.
+        """
+        stored = (self.programmed.get(name), self.programmed.get(StickyPortRecord(sticky_hash_id(name))))
         known = [contents for contents in stored if contents is not None]
         return Contents.merged(known) if known else _contents_by_comment(name, self.found)
 
 
 def _contents_by_comment(name: ServicePortName, found: Contents) -> Contents:
-    """Return the entries whose comments name a Service port, and the endpoints and set members that belong to them.
+    """Return the entries whose comments contain a Service port's name, with their endpoints and set members.
 
     A comment that was cut may match another Service port too, whose contents are then kept for a while as well.
     """
@@ -70,8 +73,8 @@ def _members(
 
 
 def _sticky_contents(name: ServicePortName, found: Contents) -> Contents:
-    """Return a sticky port's record, endpoints and chains."""
-    contents, prefix = Contents.empty(), f"{identity(name)} "
+    """Return the record, endpoints and chains of a sticky Service port."""
+    contents, prefix = Contents.empty(), f"{sticky_hash_id(name)} "
     for (container, key), entry in found.entries.items():
         if container == names.STICKY_PORTS and entry.comment.startswith(prefix):
             array = ArrayName(names.STICKY_ENDPOINTS, key)

@@ -22,12 +22,12 @@ from knft.sync.previous_state import PreviousState
 from knft.sync.quarantine import Quarantine, RetryState, bisect
 from knft.sync.report import SyncCounters, SyncReport
 from knft.sync.state import PendingChanges, ServiceState
-from knft.sync.table_port import TablePort
+from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import Owner, SpecialOwner, SyncScope, TableSnapshot, TableState, snapshot_from_listing
 from knft.sync.table_writer import TableWriter
 
 STICKY_GC_SECONDS = 3600.0
-"""How often records of sticky ports that are not needed any more are removed."""
+"""Interval between two removals of expired records of sticky Service ports."""
 
 
 class Proxier:
@@ -38,35 +38,38 @@ class Proxier:
         family: Family,
         config: Config,
         state: ServiceState,
-        port: TablePort,
-        timer: Callable[[], float],
+        table: TableInterface,
+        clock: Callable[[], float],
     ) -> None:
-        """``timer`` returns seconds since a moment before the table was created, the same moment after a restart."""
+        """``clock`` returns the host's monotonic time in seconds, which survives a restart of knft but not of the host.
+
+        (Records of sticky Service ports in the kernel contain such times.)
+        """
         self.family = family
         self.state = state
         self._config = config
-        self._port = port
-        self._timer = timer
-        self._writer = TableWriter(config, state, port, timer)
-        self._last_sticky_gc = timer()
+        self._table = table
+        self._clock = clock
+        self._writer = TableWriter(config, state, table, clock)
+        self._last_sticky_gc = clock()
         self._invalidations = PendingInvalidations()
         self._unreported_changes: PendingChanges | None = None
         self._quarantine = Quarantine(config.sync_period)
         self._last_known: dict[ServicePortName, Contents] = {}
         """The last known contents of quarantined Service ports."""
         self._orphan_retry: RetryState | None = None
-        """Set while the kernel refuses to remove unclaimed contents."""
+        """Set while the kernel refuses to remove orphans, i.e. unclaimed contents."""
         self._counters = SyncCounters()
         self._cleanups_reported = 0
-        """How many refused cleanups former reports included."""
+        """How many refused cleanups were in earlier reports."""
 
     def sync(self) -> SyncReport:
-        """Bring the table up to date. Raises KernelError if that fails; the next sync then does everything again.
+        """Bring the table up to date. Raises KernelError if that fails; the next sync is then a full one.
 
         If the kernel refuses only some Service ports, the others are in force, and the report names the quarantined
         ones.
         """
-        started = self._timer()
+        started = self._clock()
         self._counters = SyncCounters()
         try:
             changes = self.state.drain()
@@ -76,7 +79,7 @@ class Proxier:
         except BaseException as error:
             self._writer.detach_programmed()
             if isinstance(error, LibraryDiedError):
-                self._port.ensure_working()  # Raises an error that says why, if the library always dies.
+                self._table.ensure_working()  # Raises an error with the reason if the library always dies.
             raise
         self._unreported_changes = None
         refused_before, self._cleanups_reported = self._cleanups_reported, self._writer.refused_cleanups
@@ -87,7 +90,7 @@ class Proxier:
             elements_added=self._counters.elements_added,
             elements_removed=self._counters.elements_removed,
             chains_written=self._counters.chains_written,
-            seconds=self._timer() - started,
+            seconds=self._clock() - started,
             kernel_seconds=self._counters.kernel_seconds,
             changed_service_ports=reported.service_ports,
             without_affinity=tuple(self._counters.without_affinity),
@@ -102,7 +105,7 @@ class Proxier:
 
     def _next_sync_within(self) -> float | None:
         """Return the seconds until a retry or a deletion is due, None if nothing is waiting."""
-        now, programmed = self._timer(), self._writer.programmed
+        now, programmed = self._clock(), self._writer.programmed
         times = (
             [waiting.deletable_at - now + 0.1 for waiting in programmed.emptied_chains.values()]
             if programmed is not None
@@ -114,7 +117,9 @@ class Proxier:
 
     def _sync_table(self, changes: PendingChanges, now: float) -> bool:
         """Commit the changes, or everything that differs; return whether it was a full sync."""
-        due = self._is_full_sync_due(changes, now)
+        released = self._release_deleted_service_ports()
+        self._quarantine.reset_delay(changes.service_ports)
+        due = released or self._is_full_sync_due(now)
         programmed = self._writer.detach_programmed()
         if not due and programmed is not None and self._commit_changes(programmed, changes, now):
             return False
@@ -125,34 +130,42 @@ class Proxier:
         """Make the next sync a full one; from any thread."""
         self._invalidations.add(invalidation)
 
-    def audit(self, port: TablePort) -> int | None:
+    def audit(self, table: TableInterface) -> int | None:
         """Compare what was committed with the table as read through ``port``; from any thread but the sync thread.
 
         Returns the number of elements and chains that differ, which the next sync repairs. Returns None, without
         comparing, if a sync is running or failed. Raises KernelError if the table cannot be read.
         """
-        found = self._writer.audit(port)
+        found = self._writer.audit(table)
         if found:
             self.invalidate(Invalidation(frozenset(name for name, key in found if not key)))
         return None if found is None else len(found)
 
-    def _is_full_sync_due(self, changes: PendingChanges, now: float) -> bool:
-        """Tell whether an incremental sync is not enough: the kernel may hold contents that knft does not know."""
-        gone = [name for name in self._quarantine.names() if not self.state.has_service_port(name)]
-        self._release_from_quarantine(frozenset(gone))
-        self._quarantine.reset_delay(changes.service_ports)
+    def _release_deleted_service_ports(self) -> bool:
+        """Release Service ports that no longer exist from quarantine; return whether there were any."""
+        deleted = frozenset(name for name in self._quarantine.names() if not self.state.has_service_port(name))
+        self._release_from_quarantine(deleted)
+        return bool(deleted)
+
+    def _is_full_sync_due(self, now: float) -> bool:
+        """Tell whether a partial sync is not enough: a retry is due, or the kernel's contents are uncertain."""
         orphan_retry_due = self._orphan_retry is not None and self._orphan_retry.retry_at <= now
-        return bool(gone or self._quarantine.due(now) or orphan_retry_due or self._invalidations)
+        return bool(self._quarantine.due(now) or orphan_retry_due or self._invalidations)
 
     def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
-        """Commit the changes; return False if the kernel refuses them, since it holds other contents than assumed."""
+        """Commit the changes; return False if the kernel refuses them, so that a full sync is needed."""
         changed = changes.service_ports - self._quarantine.names()
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
-        tidy = now - self._last_sticky_gc >= STICKY_GC_SECONDS
+        sticky_gc = now - self._last_sticky_gc >= STICKY_GC_SECONDS
         snapshot = TableSnapshot(
-            programmed, TableState.READY, changed | node, self._writer.sticky, SyncScope.INCREMENTAL, sticky_gc=tidy
+            programmed,
+            TableState.READY,
+            changed | node,
+            self._writer.sticky,
+            SyncScope.PARTIAL,
+            sticky_gc=sticky_gc,
         )
-        self._last_sticky_gc = now if tidy else self._last_sticky_gc
+        self._last_sticky_gc = now if sticky_gc else self._last_sticky_gc
         try:
             self._commit(snapshot, PreviousState(programmed), now)
         except KernelError:
@@ -167,10 +180,10 @@ class Proxier:
         except BaseException:
             self._invalidations.add(invalidation)
             raise
-        # After the table was created anew, the reason for the refusal may be gone: a foreign change, for example.
+        # If the table was created or replaced, the reason for the refusal may be gone: a foreign change, for example.
         retried = (
             sorted(quarantined_before & self._quarantine.names())
-            if self._counters.table_replaced
+            if self._counters.table_created
             else self._quarantine.due(now)
         )
         self._commit_service_ports(retried, previous, now)
@@ -195,7 +208,7 @@ class Proxier:
                 raise
             except KernelError as refusal:
                 if isinstance(refusal, LibraryDiedError):
-                    self._port.ensure_working()
+                    self._table.ensure_working()
                 self._commit_with_bisect(snapshot, refusal, previous, now)
         return previous
 
@@ -203,7 +216,7 @@ class Proxier:
         """Read the table back and return it as a snapshot."""
         quarantined = self._quarantine.names()
         names = [name for name in self.state.service_ports() if name not in quarantined]
-        found = snapshot_from_listing(self._port.read(), self.family, self._config, names, now)
+        found = snapshot_from_listing(self._table.read(), self.family, self._config, names, now)
         last_known = Contents.merged(self._last_known.values())
         snapshot = structs.replace(
             found, sticky=self._writer.current_sticky_ports(found.sticky), preserved=quarantined, last_known=last_known
@@ -211,7 +224,7 @@ class Proxier:
         if snapshot.table is not TableState.READY or not invalidation.declarations:
             return snapshot.invalidated(invalidation)
         try:
-            self._port.declare(layout.declarations(self.family))
+            self._table.declare(layout.declarations(self.family))
         except UnavailableError:
             raise
         except KernelError:
@@ -248,16 +261,16 @@ class Proxier:
     def _commit_service_ports(self, names: Sequence[ServicePortName], previous: PreviousState, now: float) -> None:
         """Commit these Service ports, and quarantine those that are refused even alone."""
         for name, error in bisect(
-            names, lambda batch: self._commit(self._incremental_snapshot(frozenset(batch)), previous, now)
+            names, lambda batch: self._commit(self._partial_snapshot(frozenset(batch)), previous, now)
         ).items():
             self._quarantine_service_port(name, str(error), previous, now)
             if isinstance(error, UnavailableError):
                 self.invalidate(Invalidation())  # It may have been committed nevertheless.
 
     def _remove_orphans(self, now: float) -> None:
-        """Remove unclaimed contents; if the kernel refuses that, retry with backoff."""
+        """Remove orphans, i.e. unclaimed contents; if the kernel refuses that, retry with backoff."""
         cleanup = structs.replace(
-            self._incremental_snapshot(frozenset()),
+            self._partial_snapshot(frozenset()),
             scope=SyncScope.CLEANUP,
             preserved=self._quarantine.names(),
             last_known=Contents.merged(self._last_known.values()),
@@ -268,7 +281,7 @@ class Proxier:
             if isinstance(error, UnavailableError):
                 if not isinstance(error, LibraryDiedError):
                     raise
-                self._port.ensure_working()
+                self._table.ensure_working()
                 self.invalidate(Invalidation())  # It may have been committed nevertheless.
             self._writer.refused_cleanups += 1
             first = RetryState(str(error), now, self._config.sync_period)
@@ -278,8 +291,8 @@ class Proxier:
         else:
             self._orphan_retry = None
 
-    def _incremental_snapshot(self, names: frozenset[ServicePortName]) -> TableSnapshot:
-        """Return the snapshot for a change of only these Service ports, on top of the last commit."""
+    def _partial_snapshot(self, names: frozenset[ServicePortName]) -> TableSnapshot:
+        """Return the snapshot for a partial sync of only these Service ports."""
         if self._writer.programmed is None:
             msg = "nothing was committed before"
             raise RuntimeError(msg)
@@ -288,7 +301,7 @@ class Proxier:
             TableState.READY,
             frozenset[Owner](names),
             self._writer.sticky,
-            SyncScope.INCREMENTAL,
+            SyncScope.PARTIAL,
         )
 
     def _quarantine_service_port(self, name: ServicePortName, reason: str, previous: PreviousState, now: float) -> None:
@@ -299,7 +312,7 @@ class Proxier:
     def _commit(self, snapshot: TableSnapshot, previous: PreviousState, now: float) -> None:
         """Commit the owners of a snapshot; raise KernelError if the kernel refuses the transaction."""
         prepared, seconds = self._writer.commit(snapshot, now)
-        self._counters.add(prepared, seconds, table_replaced=snapshot.table is not TableState.READY)
+        self._counters.add(prepared, seconds, table_created=snapshot.table is not TableState.READY)
         self._release_from_quarantine(snapshot.owners - prepared.render_errors.keys())
         for name, error in prepared.render_errors.items():
             self._quarantine_service_port(name, f"rendering failed, please report this: {error!r}", previous, now)

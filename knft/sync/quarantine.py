@@ -1,4 +1,4 @@
-"""Quarantine: Service ports that the kernel refuses are found by bisection, left out, and retried with backoff."""
+"""Quarantine: Service ports that the kernel refuses are found by bisection, excluded, and retried with backoff."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
@@ -10,19 +10,19 @@ from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.model.names import ServicePortName
 
 MAX_LIBRARY_DEATHS = 50
-"""How often the library's process may die in one search: enough to find 3 bad ones among 30 000 (15 halvings each)."""
+"""How often the library's process may die in one search: enough to find 3 refused names of 30 000 (15 steps each)."""
 
 
 Name = TypeVar("Name", ServicePortName, str)
 
 
 def bisect(names: Sequence[Name], commit: Callable[[Sequence[Name]], None]) -> dict[Name, KernelError]:
-    """Commit all ``names`` except those that are refused even alone; return these, with the errors.
+    """Commit all ``names`` except those that are refused even alone; return the refused names and their errors.
 
-    ``commit`` raises KernelError if the kernel refuses the batch, or if the library dies of it. k bad names among n
+    ``commit`` raises KernelError if the kernel refuses the batch, or if the library dies of it. k refused names among n
     take about k log n more commits. After ``MAX_LIBRARY_DEATHS`` deaths of the library, each of which costs a new
-    process, batches that kill it are returned whole. An UnavailableError other than the library's death does not depend
-    on the names, and is raised.
+    process, all names of a batch that kills it count as refused. An UnavailableError other than the library's death
+    does not depend on the names, and is raised.
     """
     deaths = 0
     refused: dict[Name, KernelError] = {}
@@ -83,12 +83,12 @@ class Quarantine:
 
     def add(self, name: ServicePortName, reason: str, now: float) -> None:
         """Quarantine a Service port, with twice the last delay if it is quarantined already; ``now`` is in seconds."""
-        before = self._waiting.get(name)
+        previous = self._waiting.get(name)
         first = RetryState(reason, now, self._first_delay)
-        self._waiting[name] = before.after_refusal(reason, now) if before is not None else first
+        self._waiting[name] = previous.after_refusal(reason, now) if previous is not None else first
 
     def reset_delay(self, names: Collection[ServicePortName]) -> None:
-        """Reset the backoff of Service ports that have changed, since the change may have mended them."""
+        """Reset the backoff of Service ports that have changed, since the change may have fixed the cause."""
         for name in self._waiting.keys() & names:
             self._waiting[name] = structs.replace(self._waiting[name], delay=self._first_delay)
 

@@ -10,19 +10,19 @@ from knft.track.endpoints import TriggerTimes
 
 
 class SyncCounters:
-    """What a sync has committed so far, in one or more transactions."""
+    """Counts of what a sync has committed so far, in one or more transactions."""
 
     def __init__(self) -> None:
         """Start at zero."""
         self.service_ports = self.elements_added = self.elements_removed = self.chains_written = 0
         self.kernel_seconds = 0.0
         self.without_affinity: list[ServicePortName] = []
-        self.table_replaced = False
-        """Whether the table was made, or replaced."""
+        self.table_created = False
+        """Whether the sync created or replaced the table."""
 
-    def add(self, prepared: PreparedTransaction, kernel_seconds: float, *, table_replaced: bool) -> None:
+    def add(self, prepared: PreparedTransaction, kernel_seconds: float, *, table_created: bool) -> None:
         """Count a committed transaction."""
-        self.table_replaced |= table_replaced
+        self.table_created |= table_created
         self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.desired)
         self.elements_added += prepared.transaction.added_count
         self.elements_removed += prepared.transaction.removed_count
@@ -34,17 +34,17 @@ class SyncCounters:
 class SyncReport(Struct, frozen=True):
     """Counts and times of a successful sync.
 
-    ``is_full`` tells whether everything was compared with the kernel's contents. ``service_ports`` is how many were
-    planned. ``seconds`` is the whole sync, ``kernel_seconds`` the part in libnftables and the kernel.
-    ``changed_service_ports`` are those that objects changed or removed since the last successful sync.
-    ``losing_claims`` are the claims to contested frontends that lose, ``without_affinity`` the Service ports of this
-    sync that go without session affinity. ``trigger_times`` and ``conntrack_cleanup_required`` include those of failed
-    syncs since the last success.
+    ``is_full`` tells whether the sync read the table back and compared everything (a full sync; others are partial
+    syncs). ``service_ports`` is how many were planned. ``seconds`` is the whole sync, ``kernel_seconds`` the part in
+    libnftables and the kernel. ``changed_service_ports`` are those that changed since the last successful sync,
+    including deleted ones. ``losing_claims`` are the claims to contested frontends that lose, ``without_affinity`` the
+    Service ports of this sync that get no session affinity. ``trigger_times`` and ``conntrack_cleanup_required``
+    include those of failed syncs since the last success.
 
     ``quarantined`` are the Service ports that the kernel refuses, with the reason. ``orphan_error`` is why it refuses
     to remove orphans, "" if none are left. ``refused_cleanups`` counts refused transactions that only remove orphans or
-    emptied chains, since the last success. The next sync should start ``next_sync_within`` so many seconds, if not
-    None.
+    emptied chains, since the last success. The next sync should start within ``next_sync_within``
+    seconds; None means no limit.
     """
 
     family: Family
@@ -67,7 +67,7 @@ class SyncReport(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return the report as one line for a log."""
-        kind = "full sync" if self.is_full else "sync"
+        kind = "full sync" if self.is_full else "partial sync"
         return (
             f"{self.family.value}: {kind} of {self.service_ports} Service ports in {self.seconds * 1e3:.1f} ms "
             f"({self.kernel_seconds * 1e3:.1f} ms in the kernel): {self.elements_added} elements added, "

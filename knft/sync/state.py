@@ -1,4 +1,4 @@
-"""ServiceState: one family's Services, endpoints and node, and what of it changed since the last sync.
+"""ServiceState: one family's Services, endpoints and node, and their changes since the last sync.
 
 Any thread may pass objects in; ``drain`` and ``plan`` belong to the sync thread.
 """
@@ -26,7 +26,7 @@ MAX_TRIGGER_TIMES = 16
 
 
 class PendingChanges(Struct, frozen=True):
-    """The Service ports to plan again, and the node's new view (None: unchanged)."""
+    """The Service ports to plan again, and the new NodeView (None: unchanged)."""
 
     service_ports: frozenset[ServicePortName]
     node: NodeView | None
@@ -49,19 +49,23 @@ class PendingChanges(Struct, frozen=True):
 
 
 class TrackerCounts(Struct, frozen=True):
-    """How many changes one family's trackers received, and how many objects wait for a sync."""
+    """Counts of one family's trackers.
+
+    ``service_changes`` and ``endpoint_changes`` are all changes since the start. ``services_pending`` is the number of
+    Services that wait for a sync; ``endpoint_changes_pending`` is the number of EndpointSlice changes that do.
+    """
 
     service_changes: int
     services_pending: int
     endpoint_changes: int
-    slices_pending: int
+    endpoint_changes_pending: int
 
 
 class ServiceState:
     """The change trackers of one family, and the merged state."""
 
     def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
-        """``start_time`` is the current time, in UTC."""
+        """Trigger times before ``start_time``, which is in UTC, are ignored."""
         self._lock = threading.Lock()
         self._service_tracker = ServiceChangeTracker(family)
         self._endpoints_tracker = EndpointsChangeTracker(family, node_name, start_time)
@@ -72,9 +76,9 @@ class ServiceState:
         self._pending_claims: set[ServicePortName] = set()
         """Service ports whose claims to frontends are not updated yet."""
         self._affected_by_claims: set[ServicePortName] = set()
-        """Service ports that updated claims affect, not returned yet."""
+        """Service ports that updated claims affect, and that ``drain`` has not returned yet."""
         self._drained: PendingChanges | None = None
-        """What the trackers handed out, not returned yet: kept until all claims are made, in case of an exception."""
+        """Changes taken from the trackers; kept so that an exception in ``drain`` does not lose them."""
         self.node = NodeView(family, node_name)
 
     def handle_service(self, previous: Service | None, current: Service | None) -> bool:
@@ -87,13 +91,13 @@ class ServiceState:
         with self._lock:
             due = False
             if previous is not None and (current is None or _belongs_elsewhere(previous, current)):
-                due = self._endpoints_tracker.endpoint_slice_update(previous, remove=True)
+                due = self._endpoints_tracker.record_slice(previous, remove=True)
             if current is not None:
-                due |= self._endpoints_tracker.endpoint_slice_update(current, remove=False)
+                due |= self._endpoints_tracker.record_slice(current, remove=False)
             return due
 
     def handle_node(self, node: NodeView) -> bool:
-        """Record the node's new view; return whether a sync is due."""
+        """Record a new NodeView; return whether a sync is due."""
         with self._lock:
             if node == (self._next_node or self.node):
                 return False
@@ -101,26 +105,28 @@ class ServiceState:
             return True
 
     def drain(self) -> PendingChanges:
-        """Merge the trackers' pending changes, and return what must be planned again."""
+        """Merge the trackers' pending changes, and return the Service ports to plan again."""
         with self._lock:
             changed_services = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
             previous, node = self.node, self._next_node
             if node is not None:
                 self.node, self._next_node = node, None
-        dirty = set(changed_services | endpoints.changed_ports)
+        changed = set(changed_services | endpoints.changed_ports)
         if node is not None and _plans_differ(previous, node):
-            dirty.update(self._services)
-        work = PendingChanges(frozenset(dirty), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required)
-        # Kept in case of an exception below: the trackers do not hand it out again.
-        self._drained = work if self._drained is None else self._drained.merged_with(work)
+            changed.update(self._services)
+        drained = PendingChanges(
+            frozenset(changed), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required
+        )
+        # Kept in case of an exception below: the trackers no longer have these changes.
+        self._drained = drained if self._drained is None else self._drained.merged_with(drained)
         self._pending_claims |= changed_services
         for name in sorted(self._pending_claims):
             self._affected_by_claims |= self._frontends.claim(name, self._services.get(name))
             self._pending_claims.discard(name)
-        done = structs.replace(self._drained, service_ports=self._drained.service_ports | self._affected_by_claims)
+        result = structs.replace(self._drained, service_ports=self._drained.service_ports | self._affected_by_claims)
         self._drained, self._affected_by_claims = None, set()
-        return done
+        return result
 
     def service_ports(self) -> Iterator[ServicePortName]:
         """Iterate over the names of all Service ports."""
@@ -156,7 +162,9 @@ class ServiceState:
     def tracker_counts(self) -> TrackerCounts:
         """Return the trackers' counts; from any thread."""
         services, endpoints = self._service_tracker, self._endpoints_tracker
-        return TrackerCounts(services.changes_total, services.pending, endpoints.changes_total, endpoints.pending)
+        return TrackerCounts(
+            services.changes_total, services.pending, endpoints.changes_total, endpoints.changes_pending
+        )
 
     def losing_claims(self) -> tuple[LosingClaim, ...]:
         """Return the claims to frontends that another Service owns."""

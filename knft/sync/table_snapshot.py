@@ -1,4 +1,4 @@
-"""TableSnapshot: what the table holds before a transaction, by the last commit or by a listing of the kernel."""
+"""TableSnapshot: the contents of the table before a transaction, known from the last commit or from a listing."""
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,14 +25,14 @@ class SpecialOwner(enum.Enum):
     """Owners of contents that are not Service ports."""
 
     NODE = "node"
-    UNCLAIMED = "found"
+    UNCLAIMED = "unclaimed"
     """Contents that a listing found and that no other owner has claimed yet."""
 
 
 class StickyPortRecord(Struct, frozen=True):
-    """The owner of a sticky port's record in the kernel, which is kept for a while after the Service port is gone."""
+    """The owner of the kernel's record of a sticky Service port, which outlives the Service port for a while."""
 
-    identity: str
+    hash_id: str
 
 
 Owner = ServicePortName | SpecialOwner | StickyPortRecord
@@ -44,28 +44,29 @@ class TableState(enum.Enum):
     READY = "ready"
     MISSING = "missing"
     INCOMPATIBLE = "incompatible"
-    """It has other containers or hooks (another version of knft), or a foreign change in it: it is replaced."""
+    """It has other containers or hooks (another version of knft), or a foreign change that changing elements and
+    chains cannot repair: it is replaced."""
 
 
 class SyncScope(enum.Enum):
     """What a transaction covers in addition to the contents of its owners."""
 
     FULL = "full"
-    """The skeleton, records of removed sticky ports, and unclaimed contents, which are removed."""
+    """The constant chains, records of removed sticky Service ports, and unclaimed contents, which are removed."""
     BASE_ONLY = "base only"
     """As FULL, but unclaimed contents stay."""
-    INCREMENTAL = "incremental"
-    """Nothing."""
+    PARTIAL = "partial"
+    """Nothing in addition."""
     CLEANUP = "cleanup"
-    """Unclaimed contents, which are removed."""
+    """Only unclaimed contents, which are removed."""
 
 
 class TableSnapshot(Struct, frozen=True):
     """The known state of the table, and what a sync may change in it.
 
-    ``owners`` are those whose contents may change; ``sticky`` are the sticky ports by identity. The contents of
-    ``preserved`` Service ports, and their ``last_known`` contents, are not removed. With ``sticky_gc``, records of
-    sticky ports that are no longer needed are looked for.
+    ``owners`` are those whose contents may change; ``sticky`` are the sticky Service ports by hash ID. The contents of
+    ``preserved`` Service ports, and their ``last_known`` contents, are not removed. With ``sticky_gc``, the
+    sync removes expired records of sticky Service ports.
 
     For a table that was read back, ``rule_digests`` are the digests of each chain's rules, ``stale_shared_chains``
     those whose rules are not as expected, and ``outdated_chains`` markers of older versions of knft, which are deleted.
@@ -86,7 +87,7 @@ class TableSnapshot(Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether the table was read back, so that the skeleton is compared too."""
+        """Whether the table was read back, so that the constant chains are compared too."""
         return self.scope in (SyncScope.FULL, SyncScope.BASE_ONLY)
 
     @property
@@ -107,7 +108,9 @@ class TableSnapshot(Struct, frozen=True):
     def invalidated(self, invalidation: Invalidation) -> "TableSnapshot":
         """Return the snapshot with the invalidated chains unknown, so that they are written again."""
         chains = (
-            self.listing.chains.keys() if invalidation.every_chain and self.listing is not None else invalidation.chains
+            self.listing.rule_counts.keys()
+            if invalidation.every_chain and self.listing is not None
+            else invalidation.chains
         )
         self.programmed.chains.difference_update(chains)
         shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
@@ -116,18 +119,18 @@ class TableSnapshot(Struct, frozen=True):
             self, rule_digests=rules, stale_shared_chains=tuple(dict.fromkeys((*self.stale_shared_chains, *shared)))
         )
 
-    def claim_unchanged_sticky_chains(self, wanted: Mapping[Owner, Fragment | None]) -> None:
-        """Treat the chains of a sticky port as up to date if its record in the kernel and their rules say so.
+    def claim_unchanged_sticky_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
+        """Treat the chains of a sticky Service port as up to date if its record and their rules are as desired.
 
-        The record contains a digest of the chains. So a restart on an unchanged cluster sends nothing.
+        The record, in the kernel, contains a digest of the chains. So a restart on an unchanged cluster sends nothing.
         """
         found = self.programmed.get(SpecialOwner.UNCLAIMED)
-        for fragment in wanted.values():
+        for fragment in desired.values():
             if found is None or fragment is None or fragment.sticky is None:
                 continue
-            note = wanted.get(StickyPortRecord(fragment.sticky.identity))
-            place = (STICKY_PORTS, (fragment.sticky.number,))
-            if note is not None and found.entries.get(place) == note.contents.entries[place]:
+            record = desired.get(StickyPortRecord(fragment.sticky.hash_id))
+            position = (STICKY_PORTS, (fragment.sticky.number,))
+            if record is not None and found.entries.get(position) == record.contents.entries[position]:
                 chains = fragment.contents.chains
                 found.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
 
@@ -145,26 +148,28 @@ def snapshot_from_listing(
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners, {})
     declared = {container.name for container in layout.containers(family)}
-    if layout_marker not in listing.chains or _must_be_replaced(listing, declared, layout.skeleton(family, config)):
+    if layout_marker not in listing.rule_counts or _must_be_replaced(
+        listing, declared, layout.constant_chains_with_markers(family, config)
+    ):
         sticky = read_sticky_ports(listing.contents, now)
         return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, sticky, listing=listing)
     discard_foreign_contents(listing.contents, family)
-    owned = [name for name in listing.chains if name.startswith(STICKY_PREFIX)]
-    listing.contents.chains.update((name, Chain(name)) for name in owned if listing.chains[name])
-    # A former process of knft emptied these, perhaps just now, and was to delete them a little later.
-    programmed.emptied_chains.update((name, EmptiedChain(now)) for name in owned if not listing.chains[name])
-    if rules_marker in listing.chains:
+    owned = [name for name in listing.rule_counts if name.startswith(STICKY_PREFIX)]
+    listing.contents.chains.update((name, Chain(name)) for name in owned if listing.rule_counts[name])
+    # A previous knft process emptied these chains and did not delete them yet.
+    programmed.emptied_chains.update((name, EmptiedChain(now)) for name in owned if not listing.rule_counts[name])
+    if rules_marker in listing.rule_counts:
         programmed.chains.update(up_to_date_chains(listing, family, config))
     programmed.containers.update(listing.containers)
     programmed.apply(_by_owner(listing.contents))
-    shared = (parse_shared_chain(name) for name in sorted(listing.chains.keys() - programmed.chains))
-    outdated = (name for name in listing.chains if name.startswith(layout.RULES_MARKER) and name != rules_marker)
+    shared = (parse_shared_chain(name) for name in sorted(listing.rule_counts.keys() - programmed.chains))
+    outdated = (name for name in listing.rule_counts if name.startswith(layout.RULES_MARKER) and name != rules_marker)
     return TableSnapshot(
         programmed,
         TableState.READY,
         owners,
         read_sticky_ports(listing.contents, now),
-        rule_digests=listing.rules,
+        rule_digests=listing.rule_digests,
         stale_shared_chains=tuple(spec for spec in shared if spec is not None),
         outdated_chains=tuple(sorted(outdated)),
         listing=listing,
@@ -172,9 +177,10 @@ def snapshot_from_listing(
 
 
 def _by_owner(found: Contents) -> dict[Owner, Contents | None]:
-    """Return the found contents of the node, which new ones replace at once, and all others as unclaimed.
+    """Return the found contents by owner: those of the node belong to NODE, all others to UNCLAIMED.
 
-    A range of the node that is not removed in the same transaction would conflict with a new range that overlaps it.
+    Unclaimed contents may be removed later than new ones are added. The node's ranges must be removed in the same
+    transaction, because an old range would conflict with a new range that overlaps it.
     """
     node = {member for member in found.members if member[0] in NODE_SETS}
     return {
@@ -183,7 +189,7 @@ def _by_owner(found: Contents) -> dict[Owner, Contents | None]:
     }
 
 
-def _must_be_replaced(listing: TableListing, declared: Collection[str], skeleton: Iterable[Chain]) -> bool:
+def _must_be_replaced(listing: TableListing, declared: Collection[str], constant_chains: Iterable[Chain]) -> bool:
     """Tell whether a foreign change cannot be repaired by changing elements and chains."""
     if (
         listing.must_be_replaced
@@ -191,24 +197,26 @@ def _must_be_replaced(listing: TableListing, declared: Collection[str], skeleton
         or not listing.unreadable.isdisjoint(declared)
     ):
         return True
-    return any(chain.name in listing.chains and chain.hook != listing.hooks.get(chain.name) for chain in skeleton)
+    return any(
+        chain.name in listing.rule_counts and chain.hook != listing.hooks.get(chain.name) for chain in constant_chains
+    )
 
 
 def discard_foreign_contents(contents: Contents, family: Family) -> None:
     """Remove the elements of sets and maps that knft does not declare from a listing's contents."""
     declared = {container.name for container in layout.containers(family)}
-    for place in [place for place in contents.entries if place[0] not in declared]:
-        del contents.entries[place]
+    for position in [place for place in contents.entries if place[0] not in declared]:
+        del contents.entries[position]
     for name in [name for name in contents.arrays if name.container not in declared]:
         del contents.arrays[name]
     contents.members.difference_update([member for member in contents.members if member[0] not in declared])
 
 
 def up_to_date_chains(listing: TableListing, family: Family, config: Config) -> Iterator[str]:
-    """Yield the skeleton's and shared chains whose rules are as expected; foreign changes affect the others."""
-    skeleton = {chain.name: chain for chain in layout.skeleton(family, config)}
-    for name, rules in listing.rules.items():
-        chain, spec = skeleton.get(name), parse_shared_chain(name)
+    """Yield the constant and shared chains whose rules are as expected; foreign changes affect the others."""
+    constant_chains = {chain.name: chain for chain in layout.constant_chains_with_markers(family, config)}
+    for name, rules in listing.rule_digests.items():
+        chain, spec = constant_chains.get(name), parse_shared_chain(name)
         if chain is None and spec is not None:
             chain = shared_chain(spec, family, config)
         if chain is not None and expected_digest(chain.rules) == rules:

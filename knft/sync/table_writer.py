@@ -16,19 +16,19 @@ from knft.sync.audit import CommittedContents, TablePosition, find_differences, 
 from knft.sync.prepare import PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
-from knft.sync.table_port import TablePort
+from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
 
 
 class TableWriter:
-    """Commits transactions and remembers what they left; after a failed commit, the table must be read back first."""
+    """Commits transactions and records the resulting contents; after a failed commit, the table must be read back."""
 
-    def __init__(self, config: Config, state: ServiceState, port: TablePort, timer: Callable[[], float]) -> None:
-        """Start without knowing the table; ``timer`` returns seconds, as the Proxier's."""
+    def __init__(self, config: Config, state: ServiceState, table: TableInterface, clock: Callable[[], float]) -> None:
+        """Start without known contents; ``clock`` returns seconds, as the Proxier's."""
         self._config = config
         self._state = state
-        self._port = port
-        self._timer = timer
+        self._table = table
+        self._clock = clock
         self.programmed: ProgrammedContents[Owner] | None = None
         self.sticky: dict[str, StickyPort] = {}
         self.orphans_removed = True
@@ -36,7 +36,7 @@ class TableWriter:
         self.refused_cleanups = 0
         """How many transactions that remove orphans or emptied chains were refused."""
         self._sticky_is_current = False
-        """Whether ``sticky`` equals the kernel's records, foreign changes apart."""
+        """Whether ``sticky`` equals the kernel's records, except for foreign changes."""
         self._audit_lock = threading.Lock()
         self._touched_by_syncs: set[TablePosition] | None = None
         self._unexpected_rules: dict[str, str] = {}
@@ -48,18 +48,20 @@ class TableWriter:
         return programmed
 
     def current_sticky_ports(self, found: dict[str, StickyPort]) -> dict[str, StickyPort]:
-        """Return the remembered sticky ports; merged with ``found`` if a commit may have changed them."""
+        """Return the recorded sticky Service ports; merged with ``found`` if a commit may have changed them."""
         return dict(self.sticky) if self._sticky_is_current else merge_remembered(found, self.sticky)
 
     def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
 
-        Raises KernelError if the kernel refuses it; the state before is then known again. Raises UnavailableError if it
-        is unknown whether it was committed; the next commit assumes it was not, which is most likely. If only the
-        deferred removals are refused, the rest is in force, and what they should have removed becomes orphaned.
+        Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains of a prepare phase that
+        was committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown whether it was
+        committed; the next commit assumes it was not, which is most likely. Raises KernelError also if only the
+        deferred removals are refused: the rest is then in force and recorded, and the elements that they should have
+        removed become orphans.
         """
         prepared = prepare_transaction(snapshot, self._state, self._config, now)
-        started = self._timer()
+        started = self._clock()
         previous = self.detach_programmed()
         # Only after detach_programmed: an audit that starts from here on finds no contents, and ends.
         with self._audit_lock:
@@ -79,7 +81,7 @@ class TableWriter:
         finally:
             self.programmed = snapshot.programmed
         self._delete_emptied_chains(snapshot.programmed, prepared, now)
-        return prepared, self._timer() - started
+        return prepared, self._clock() - started
 
     def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> None:
         family, transaction = self._state.node.family, prepared.transaction
@@ -88,14 +90,14 @@ class TableWriter:
                 if transaction.prepared_chains:
                     # A packet that entered the base chain before a commit sees new map elements but old rules. If a
                     # chain were created in the same commit as the element that leads to it, it would have none (6.18).
-                    self._port.commit(transaction.prepare_phase())
-                self._port.commit(transaction.main_phase())
+                    self._table.commit(transaction.prepare_phase())
+                self._table.commit(transaction.main_phase())
             case TableState.MISSING:
-                self._port.declare(layout.declarations(family))
-                self._port.commit(transaction)
+                self._table.declare(layout.declarations(family))
+                self._table.commit(transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
-                self._port.replace(layout.whole_table(declared, transaction, snapshot.remembered_clients()))
+                self._table.replace(layout.whole_table(declared, transaction, snapshot.remembered_clients()))
 
     def _record_commit(self, snapshot: TableSnapshot, prepared: PreparedTransaction, now: float) -> None:
         programmed, transaction = snapshot.programmed, prepared.transaction
@@ -121,13 +123,13 @@ class TableWriter:
         if not transaction.deferred_removals or snapshot.table is not TableState.READY:
             return
         try:
-            self._port.commit(transaction.cleanup_phase())
+            self._table.commit(transaction.cleanup_phase())
         except KernelError:
-            left = Contents.empty()
-            left.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
+            refused = Contents.empty()
+            refused.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
             found = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
-                {SpecialOwner.UNCLAIMED: left if found is None else Contents.merged((found, left))}
+                {SpecialOwner.UNCLAIMED: refused if found is None else Contents.merged((found, refused))}
             )
             self.orphans_removed = False
             raise
@@ -139,14 +141,14 @@ class TableWriter:
         nothing = Transaction(prepared.transaction.family, prepared.transaction.table)
 
         def delete_chains(names: Sequence[str]) -> None:
-            self._port.commit(structs.replace(nothing, deleted_chains=tuple(names)))
+            self._table.commit(structs.replace(nothing, deleted_chains=tuple(names)))
             programmed.record_deleted(names)
 
-        kept = bisect(prepared.deletable_chains, delete_chains)
-        self.refused_cleanups += bool(kept)
-        programmed.record_kept(kept, now)
+        refused = bisect(prepared.deletable_chains, delete_chains)
+        self.refused_cleanups += bool(refused)
+        programmed.record_refused_deletions(refused, now)
 
-    def audit(self, port: TablePort) -> set[TablePosition] | None:
+    def audit(self, table: TableInterface) -> set[TablePosition] | None:
         """Compare the kernel, as read through ``port``, with what was committed; return the differences. Any thread.
 
         Returns None, without comparing, if a sync is running or failed. Raises KernelError if the table cannot be read.
@@ -156,18 +158,25 @@ class TableWriter:
         try:
             if not self._has_known_contents():
                 return None
-            listing, snapshot = port.read(), self._committed_contents()
+            listing, snapshot = table.read(), self._committed_contents()
         finally:
             with self._audit_lock:
                 touched, self._touched_by_syncs = self._touched_by_syncs, None
         if snapshot is None:
             return None
-        found = find_differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
-        # If a chain was repaired and is listed as before, this version of the library lists its rules differently.
-        listed = {name: listing.rules.get(name, "") for name, key in found if not key} if listing is not None else {}
-        usual = {name for name, rules in listed.items() if rules and self._unexpected_rules.get(name) == rules}
+        differences = find_differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
+        # ``_unexpected_rules`` are the differing rules of the last audit. If a chain was repaired since, and is listed
+        # with the same digest again, then the rules are right, and this version of libnftables lists them differently.
+        listed = (
+            {name: listing.rule_digests.get(name, "") for name, key in differences if not key}
+            if listing is not None
+            else {}
+        )
+        listed_differently = {
+            name for name, rules in listed.items() if rules and self._unexpected_rules.get(name) == rules
+        }
         self._unexpected_rules = listed
-        return {(name, key) for name, key in found if key or name not in usual}
+        return {(name, key) for name, key in differences if key or name not in listed_differently}
 
     def _has_known_contents(self) -> bool:
         return self.programmed is not None
@@ -176,6 +185,7 @@ class TableWriter:
         programmed = self.programmed
         if programmed is None:
             return None
-        # Unclaimed contents are expected in the kernel only if they were kept on purpose.
-        but = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
-        return CommittedContents(programmed.all_contents(but), frozenset(programmed.chains))
+        # Unclaimed contents are expected in the kernel only if a sync kept them (preserved Service ports). Orphans are
+        # not.
+        excluded = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
+        return CommittedContents(programmed.all_contents(excluded), frozenset(programmed.chains))

@@ -37,9 +37,10 @@ class EndpointsChangeTracker:
         self._cache = EndpointSliceCache(node_name)
         self._trigger_times: dict[NamespacedName, list[datetime]] = {}
         self.changes_total = 0
-        self.pending = 0
+        self.changes_pending = 0
+        """How many recorded changes await the next ``drain``; a slice that changes twice counts twice."""
 
-    def endpoint_slice_update(self, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
+    def record_slice(self, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Record a changed or removed slice; return whether that changes anything."""
         label = endpoint_slice.metadata.proxy_labels.service_name
         if endpoint_slice.address_type != self._family.value or not label:
@@ -48,7 +49,7 @@ class EndpointsChangeTracker:
         self.changes_total += 1
         if not self._cache.update_pending(service, endpoint_slice, remove=remove):
             return False
-        self.pending += 1
+        self.changes_pending += 1
         if remove:
             self._trigger_times.pop(service, None)
         else:
@@ -63,14 +64,14 @@ class EndpointsChangeTracker:
 
     def local_ready_endpoints(self, service: NamespacedName) -> int:
         """Return how many distinct addresses of a Service are local and ready, as of the last ``drain``."""
-        every = itertools.chain.from_iterable(self._cache.current(service).values())
-        return len({endpoint.address for endpoint in every if endpoint.is_local and endpoint.ready})
+        endpoints = itertools.chain.from_iterable(self._cache.current(service).values())
+        return len({endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready})
 
     def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
-        """Return the pending changes and their trigger times, and start anew."""
-        times = {service: tuple(moments) for service, moments in self._trigger_times.items()}
+        """Return the pending changes and their trigger times, and clear them."""
+        times = {service: tuple(service_times) for service, service_times in self._trigger_times.items()}
         self._trigger_times = {}
-        self.pending = 0
+        self.changes_pending = 0
         return self._cache.drain(), times
 
 
@@ -112,8 +113,8 @@ def _by_service_port(
     service: NamespacedName, endpoints: EndpointsByPort
 ) -> dict[ServicePortName, tuple[Endpoint, ...]]:
     return {
-        ServicePortName(service.namespace, service.name, port.name, port.protocol): found
-        for port, found in endpoints.items()
+        ServicePortName(service.namespace, service.name, port.name, port.protocol): of_port
+        for port, of_port in endpoints.items()
     }
 
 

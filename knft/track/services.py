@@ -11,7 +11,9 @@ from knft.model.service_port import ServicePort
 from knft.track.expand import ServicePorts, expand_service
 
 
-class _Pending(Struct):
+class _PendingChange(Struct):
+    """The ports of one Service at the last ``drain`` and now; None without a cluster IP in the family."""
+
     previous: ServicePorts | None
     current: ServicePorts | None
 
@@ -22,33 +24,33 @@ class ServiceChangeTracker:
     def __init__(self, family: Family) -> None:
         """Track the cluster IPs of ``family``."""
         self._family = family
-        self._items: dict[NamespacedName, _Pending] = {}
+        self._changes: dict[NamespacedName, _PendingChange] = {}
         self.changes_total = 0
 
     @property
     def pending(self) -> int:
         """How many Services differ from the last ``drain``."""
-        return len(self._items)
+        return len(self._changes)
 
     def update(self, previous: Service | None, current: Service | None) -> bool:
-        """Record a changed Service; return whether any change at all is pending, as kube-proxy does."""
-        named = current or previous
-        if named is None:
+        """Record a changed Service; return whether a change of any Service is pending, as kube-proxy does."""
+        service = current or previous
+        if service is None:
             return False
         self.changes_total += 1
-        item = self._items.get(named.key)
-        if item is None:
-            item = _Pending(expand_service(previous, self._family), None)
-            self._items[named.key] = item
-        item.current = expand_service(current, self._family)
-        if item.previous == item.current:
-            del self._items[named.key]
-        return bool(self._items)
+        change = self._changes.get(service.key)
+        if change is None:
+            change = _PendingChange(expand_service(previous, self._family), None)
+            self._changes[service.key] = change
+        change.current = expand_service(current, self._family)
+        if change.previous == change.current:
+            del self._changes[service.key]
+        return bool(self._changes)
 
-    def drain(self) -> dict[NamespacedName, _Pending]:
-        """Return the pending changes, and start anew."""
-        items, self._items = self._items, {}
-        return items
+    def drain(self) -> dict[NamespacedName, _PendingChange]:
+        """Return the pending changes, and clear them."""
+        changes, self._changes = self._changes, {}
+        return changes
 
 
 class ServicePortMap(Mapping[ServicePortName, ServicePort]):
@@ -60,10 +62,9 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
 
     def update(self, tracker: ServiceChangeTracker) -> frozenset[ServicePortName]:
         """Merge the pending changes of ``tracker``; return the Service ports that are new, different or deleted."""
-        items = tracker.drain()
         changed: set[ServicePortName] = set()
-        for item in items.values():
-            previous, current = item.previous or {}, item.current or {}
+        for change in tracker.drain().values():
+            previous, current = change.previous or {}, change.current or {}
             changed |= {name for name, port in current.items() if previous.get(name) != port}
             changed |= previous.keys() - current.keys()
             for name in previous.keys() - current.keys():

@@ -29,6 +29,12 @@ class _PendingSlice(Struct, frozen=True):
 
 
 class _ServiceSlices(Struct):
+    """The slices of one Service, by slice name.
+
+    ``applied`` are the slices as of the last ``drain`` and ``expanded`` their endpoints; ``current`` are these
+    endpoints merged. ``pending`` are the slices that changed since.
+    """
+
     applied: dict[str, EndpointSlice]
     pending: dict[str, _PendingSlice]
     expanded: dict[str, EndpointsByPort]
@@ -43,13 +49,13 @@ class EndpointsChange(NamedTuple):
 
 
 class EndpointSliceCache:
-    """The slices of every Service, as one node sees them."""
+    """The slices of every Service; endpoints are local or not with respect to one node."""
 
     def __init__(self, node_name: str) -> None:
         """Endpoints whose ``nodeName`` is ``node_name`` are local."""
         self._node_name = node_name
         self._services: dict[NamespacedName, _ServiceSlices] = {}
-        self._touched: dict[NamespacedName, None] = {}
+        self._changed_services: dict[NamespacedName, None] = {}
 
     def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Record a changed or removed slice; return whether that changes anything."""
@@ -63,7 +69,7 @@ class EndpointSliceCache:
         if not _differs(slices, name, record):
             return False
         slices.pending[name] = record
-        self._touched[service] = None
+        self._changed_services[service] = None
         return True
 
     def current(self, service: NamespacedName) -> EndpointsByPort:
@@ -74,8 +80,8 @@ class EndpointSliceCache:
     def drain(self) -> dict[NamespacedName, EndpointsChange]:
         """Apply the pending changes; return the endpoints of each changed Service before and after."""
         changes = {}
-        touched, self._touched = self._touched, {}
-        for service in touched:
+        changed_services, self._changed_services = self._changed_services, {}
+        for service in changed_services:
             slices = self._services[service]
             previous = slices.current
             self._apply(slices)
@@ -106,7 +112,7 @@ def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:
 
 def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPort:
     """Return the endpoints of one slice by port, without unusable ports and endpoints."""
-    found: EndpointsByPort = {}
+    by_port: EndpointsByPort = {}
     for port in endpoint_slice.ports or ():
         if port.name is None or not port.port:
             continue
@@ -117,8 +123,8 @@ def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPo
             if endpoint.addresses
         )
         # Two ports of a slice may have the same name and different numbers.
-        found[key] = found.get(key, ()) + endpoints
-    return found
+        by_port[key] = by_port.get(key, ()) + endpoints
+    return by_port
 
 
 def _endpoint(endpoint: SliceEndpoint, port: int, node_name: str) -> Endpoint:
@@ -147,8 +153,9 @@ def _shared_names(names: tuple[str, ...]) -> frozenset[str]:
 def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
     """Merge the endpoints of several slices, sorted by ``ip:port``.
 
-    If several slices contain an ``ip:port``, the later wins unless it is terminating; a terminating one never replaces
-    another. (A pod that restarts may be in two slices for a while.)
+    ``parts`` are in the order of the slices' names. If several slices contain an ``ip:port``, the last one wins unless
+    that endpoint is terminating: a terminating endpoint never replaces another. (A pod that restarts may be in two
+    slices for a while.)
     """
     merged: dict[PortKey, dict[str, Endpoint]] = {}
     for part in parts:

@@ -11,7 +11,7 @@ from knft.families import Family
 from knft.kernel.process import LibraryProcess
 from knft.model.objects import ObjectChange
 from knft.nft.codec.tables import declarations_text, transaction_json
-from knft.sync.assemble import live_daemon, recording_daemon
+from knft.sync.assemble import live_daemon, rendering_daemon
 from knft.sync.garbage_collection import tune_garbage_collector
 from tests.bench.cluster import CLUSTER_CIDR, NODE_IP, SERVICE_CIDR
 from tests.bench.measure import CollectorClock, process_cpu_seconds, resident_mib
@@ -94,7 +94,7 @@ class TimedKnft:
 
 def bare_commit(changes: Sequence[ObjectChange]) -> tuple[str, str]:
     """Return the input of libnftables for a first sync of IPv4: the declarations, and the transaction."""
-    daemon, recorders = recording_daemon(CONFIG)
+    daemon, recorders = rendering_daemon(CONFIG)
     daemon.update_local_addresses(frozenset({NODE_IP}))
     daemon.handle(changes)
     daemon.sync()

@@ -39,7 +39,7 @@ def _listed_from_text(family: Family, config: Config) -> str:
 def _listed_from_transaction(family: Family, config: Config) -> str:
     namespace = Namespace.create("golden")
     with namespace.entered():
-        port = KernelHarness(namespace, config).ports[family]
+        port = KernelHarness(namespace, config).checked_tables[family]
         port.declare(layout.declarations(family))
         port.commit(Transaction(family.nft, TABLE, chains(family, config)))
     return _listed(namespace)

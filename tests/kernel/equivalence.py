@@ -22,7 +22,7 @@ from knft.nft.objects import ArrayName, Contents, Entry, Target
 from knft.nft.transaction import Transaction
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
 from knft.render.pools import parse_shared_chain, shared_chain, with_target_pools
-from knft.sync.assemble import recording_daemon
+from knft.sync.assemble import rendering_daemon
 from knft.sync.state import ServiceState
 
 Facts = dict[str, Any]
@@ -42,7 +42,7 @@ def rendered(
 
     Service ports in ``without`` keep their frontends but have no plan.
     """
-    daemon, recorders = recording_daemon(config)
+    daemon, recorders = rendering_daemon(config)
     for proxier in daemon._proxiers:
         _remove_plans(proxier.state, without.get(proxier.family, ()))
     if addresses is not None:
@@ -81,7 +81,7 @@ def _contents(sent: Transaction) -> Contents:
     return contents
 
 
-class _Numbers:
+class _StickyNumbers:
     """The numbers of a table's sticky ports, and the indexes of their endpoints."""
 
     def __init__(self, listing: TableListing, sticky_now: frozenset[str]) -> None:
@@ -97,7 +97,7 @@ class _Numbers:
             for number in self.ports
         }
 
-    def neutral(self, name: str) -> str:
+    def with_identity(self, name: str) -> str:
         """Return a chain's name with the port's identity instead of its number."""
         found = _STICKY_CHAIN.fullmatch(name)
         if found is None or int(found[1]) not in self.ports:
@@ -113,7 +113,7 @@ def sticky_ports(listing: TableListing) -> frozenset[str]:
 
 def facts(listing: TableListing, sticky_now: frozenset[str], family: Family, config: Config) -> Facts:
     """Return the facts of a table; ``sticky_now`` are the identities of the ports that are sticky now."""
-    numbers = _Numbers(listing, sticky_now)
+    numbers = _StickyNumbers(listing, sticky_now)
     return {
         **dict(_elements(listing.contents, numbers)),
         **dict(_chains(listing, numbers, family, config)),
@@ -122,11 +122,13 @@ def facts(listing: TableListing, sticky_now: frozenset[str], family: Family, con
     }
 
 
-def _elements(contents: Contents, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
+def _elements(contents: Contents, numbers: _StickyNumbers) -> Iterator[tuple[str, Any]]:
     for (container, key), entry in contents.entries.items():
         if container != STICKY_PORTS:
             verdict = entry.verdict
-            target = numbers.neutral(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
+            target = (
+                numbers.with_identity(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
+            )
             yield f"{container} {key}", (target, entry.comment)
     for container, key in contents.members:
         yield f"{container} {key}", True
@@ -136,11 +138,13 @@ def _elements(contents: Contents, numbers: _Numbers) -> Iterator[tuple[str, Any]
             yield f"{name.container} {name.prefix}", (len(array), sorted(target for target in array if target))
 
 
-def _chains(listing: TableListing, numbers: _Numbers, family: Family, config: Config) -> Iterator[tuple[str, Any]]:
+def _chains(
+    listing: TableListing, numbers: _StickyNumbers, family: Family, config: Config
+) -> Iterator[tuple[str, Any]]:
     needed = _needed(listing.contents)
-    for name in needed - listing.chains.keys():
+    for name in needed - listing.rule_counts.keys():
         yield f"chain {name}", "missing"
-    for name, count in listing.chains.items():
+    for name, count in listing.rule_counts.items():
         shared, sticky = parse_shared_chain(name), _STICKY_CHAIN.fullmatch(name)
         if shared is not None:
             # Unused chains may be needed later, so they must be complete, too.
@@ -162,13 +166,13 @@ def _needed(contents: Contents) -> set[str]:
     return pools | {part.name for spec in specs for part in with_target_pools(spec)}
 
 
-def _sticky(listing: TableListing, numbers: _Numbers) -> Iterator[tuple[str, Any]]:
+def _sticky(listing: TableListing, numbers: _StickyNumbers) -> Iterator[tuple[str, Any]]:
     for number, identity in numbers.ports.items():
         yield f"sticky {identity} records", numbers.records[identity]
-        for what in _ROLES:
-            count = listing.chains.get(f"sticky-{number}-{what}", 0)
+        for role in _ROLES:
+            count = listing.rule_counts.get(f"sticky-{number}-{role}", 0)
             # The number of rules that pick an index depends on the gaps between indexes.
-            yield f"sticky {identity} {what}", bool(count) if what in _CLASSES else count
+            yield f"sticky {identity} {role}", bool(count) if role in _CLASSES else count
         yield (
             f"sticky {identity} endpoints",
             sorted(target for target in numbers.targets[number].values() if target is not None),
@@ -177,15 +181,17 @@ def _sticky(listing: TableListing, numbers: _Numbers) -> Iterator[tuple[str, Any
 
 def rules(text: str, listing: TableListing, sticky_now: frozenset[str]) -> Facts:
     """Return the facts about rules: those of reachable chains."""
-    numbers, needed = _Numbers(listing, sticky_now), _needed(listing.contents)
+    numbers, needed = _StickyNumbers(listing, sticky_now), _needed(listing.contents)
     found: dict[str, list[dict[str, Any]]] = {}
     for item in json.loads(text)["nftables"]:
         if "rule" in item and _is_comparable(item["rule"]["chain"], numbers, needed):
             found.setdefault(item["rule"]["chain"], []).append(item["rule"])
-    return {f"rules {numbers.neutral(chain)}": _rule_texts(chain, rules, numbers) for chain, rules in found.items()}
+    return {
+        f"rules {numbers.with_identity(chain)}": _rule_texts(chain, rules, numbers) for chain, rules in found.items()
+    }
 
 
-def _is_comparable(chain: str, numbers: _Numbers, needed: set[str]) -> bool:
+def _is_comparable(chain: str, numbers: _StickyNumbers, needed: set[str]) -> bool:
     """Return whether a chain must be the same in both tables."""
     found = _STICKY_CHAIN.fullmatch(chain)
     if found is None:
@@ -193,7 +199,7 @@ def _is_comparable(chain: str, numbers: _Numbers, needed: set[str]) -> bool:
     return int(found[1]) in numbers.ports
 
 
-def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> list[str]:
+def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _StickyNumbers) -> list[str]:
     """Return the rules of a chain as text, with endpoints instead of indexes."""
     found = _STICKY_CHAIN.fullmatch(chain)
     if found is None:
@@ -201,30 +207,30 @@ def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _Numbers) -> l
     number = int(found[1])
     targets = numbers.targets[number]
     if found[2] not in _CLASSES:
-        texts = [_rule({**rule, "expr": _neutral(rule["expr"], number, targets)}) for rule in rules]
-        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in texts)
+        texts = [_rule({**rule, "expr": _with_placeholders(rule["expr"], number, targets)}) for rule in rules]
+        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.with_identity(name[0]), text) for text in texts)
     updates = [index for index, rule in enumerate(rules) if any("set" in statement for statement in rule["expr"])]
     if not updates:
         return [_rule(rule) for rule in rules]
     first, last = updates[0], updates[-1] + 1
     around = [_rule(rule) for rule in (*rules[:first], *rules[last:])]
     picks = f"picks {_probabilities(rules[first:last], number, targets)}"
-    return [*(_STICKY_CHAIN.sub(lambda name: numbers.neutral(name[0]), text) for text in around), picks]
+    return [*(_STICKY_CHAIN.sub(lambda name: numbers.with_identity(name[0]), text) for text in around), picks]
 
 
 def _rule(rule: dict[str, Any]) -> str:
     return json.dumps([rule["expr"], rule.get("comment", "")])
 
 
-def _neutral(expression: Any, number: int, targets: Mapping[int, Target | None]) -> Any:
+def _with_placeholders(expression: Any, number: int, targets: Mapping[int, Target | None]) -> Any:
     """Return an expression with placeholders for number and index in keys of client, number and index."""
     match expression:
         case {"concat": [client, {"numgen": {"mod": 1, "offset": int(port)}}, {"numgen": {"mod": 1, "offset": index}}]}:
             return {"concat": [client, "own number" if port == number else port, f"{targets.get(index)}"]}
         case dict():
-            return {name: _neutral(part, number, targets) for name, part in expression.items()}
+            return {name: _with_placeholders(part, number, targets) for name, part in expression.items()}
         case list():
-            return [_neutral(part, number, targets) for part in expression]
+            return [_with_placeholders(part, number, targets) for part in expression]
         case _:
             return expression
 
@@ -254,20 +260,26 @@ def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[in
 
 def stale_chains(listing: TableListing, sticky_now: frozenset[str]) -> list[str]:
     """Return the chains of retired sticky ports; knft deletes them a second after it has emptied them."""
-    numbers = _Numbers(listing, sticky_now).ports
-    sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.chains) if found is not None)
+    numbers = _StickyNumbers(listing, sticky_now).ports
+    sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.rule_counts) if found is not None)
     return [found[0] for found in sticky if int(found[1]) not in numbers]
 
 
-def difference_except_quarantined(expected: Facts, without: Facts, found: Facts, before: Collection[str]) -> list[str]:
+def difference_except_quarantined(
+    expected: Facts, expected_without_quarantined: Facts, found: Facts, names_before: Collection[str]
+) -> list[str]:
     """Return a line for each fact that differs from ``expected`` and that no quarantined Service port explains.
 
     Facts that differ ``without`` the quarantined Service ports belong to those. They keep their elements, so
     superfluous facts are accepted if they were there ``before``.
     """
-    of_quarantined = {name for name in {*expected, *without} if expected.get(name) != without.get(name)}
-    kept = {name for name in found if not expected.get(name) and (name in before or "sticky" in name)}
-    ignored = of_quarantined | kept
+    quarantined_names = {
+        name
+        for name in {*expected, *expected_without_quarantined}
+        if expected.get(name) != expected_without_quarantined.get(name)
+    }
+    kept = {name for name in found if not expected.get(name) and (name in names_before or "sticky" in name)}
+    ignored = quarantined_names | kept
     return difference(
         {name: fact for name, fact in expected.items() if name not in ignored},
         {name: fact for name, fact in found.items() if name not in ignored},

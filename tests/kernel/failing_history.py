@@ -35,13 +35,13 @@ class FailingHistory(History):
                 msg = "refused for the test"
                 raise error(msg)
 
-        self._harness.ports[family].on_commit = refuse
+        self._harness.checked_tables[family].on_commit = refuse
         self._is_settled = False
 
     def stop_refusing(self, _: Random) -> None:
         """Stop all failures."""
         self._log_step("stop refusing")
-        for port in self._harness.ports.values():
+        for port in self._harness.checked_tables.values():
             port.stop_failing()
 
     def fail_repeatedly(self, rng: Random) -> None:
@@ -52,7 +52,7 @@ class FailingHistory(History):
             rng.randint(1, MAX_FAILURES),
         )
         self._log_step(f"fail {times} times {family.value}: {failure}")
-        setattr(self._harness.ports[family], failure, times)
+        setattr(self._harness.checked_tables[family], failure, times)
         self._is_settled = False
 
     def change_table_while_monitored(self, rng: Random) -> None:
@@ -71,7 +71,7 @@ class FailingHistory(History):
         """Let another program delete the chain that marks the table's layout; knft then replaces the table."""
         family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
-        for name in listing.chains if listing is not None else ():
+        for name in listing.rule_counts if listing is not None else ():
             if name.startswith("layout-"):
                 self._foreign_change(family, f"delete chain {family.nft} {TABLE} {name}", frozenset({name}))
 

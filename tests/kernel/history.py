@@ -151,9 +151,9 @@ class History:
         self._log_step(f"pass {seconds} s")
         self._now += seconds
 
-    def fail(self, rng: Random) -> None:
+    def fail_next_requests(self, rng: Random) -> None:
         """Let the next kernel requests of a family fail, in one or two ways."""
-        port = self._harness.ports[rng.choice(tuple(Family))]
+        port = self._harness.checked_tables[rng.choice(tuple(Family))]
         for _ in range(rng.randint(1, 2)):
             failure = rng.choice(("refused_commits", "misreported_commits", "refused_reads"))
             self._log_step(f"fail: {failure}")
@@ -175,7 +175,7 @@ class History:
         if self._is_settled:
             self.compare_rules()
 
-    def damage(self, rng: Random) -> None:
+    def damage_table(self, rng: Random) -> None:
         """Let another program flush or replace a part of a table, then restart knft, which has to repair it."""
         family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
@@ -185,7 +185,7 @@ class History:
         self._log_step(f"another program flushes {family.value} {part}")
         verb, _, name = part.partition(" ")
         place = f"{family.nft} {TABLE} {name}"
-        replaced = listing.chains[name] if verb == "chain" and rng.random() < 0.5 else 0
+        replaced = listing.rule_counts[name] if verb == "chain" and rng.random() < 0.5 else 0
         self._run_foreign_commands("\n".join([f"flush {verb} {place}", *[f"add rule {place} continue"] * replaced]))
         self._is_settled = False
         self.restart(rng)
@@ -250,14 +250,14 @@ class History:
 
     def _check_nothing_sent(self) -> None:
         """A restart on an unchanged cluster sends no elements, except records of sticky ports."""
-        for family, port in self._harness.ports.items():
+        for family, port in self._harness.checked_tables.items():
             sent = port.transactions[-1]
             names = [name for name in (*sent.removed, *sent.added) if "sticky" not in name]
             self._compare(family, {}, {f"sent after a restart: {name}": True for name in names})
 
     def finish(self) -> None:
         """Sync until nothing is left to do; then the deferred chain deletions are complete, too."""
-        for port in self._harness.ports.values():
+        for port in self._harness.checked_tables.values():
             port.stop_failing()
         # Until quarantined Service ports are retried.
         self._now += 2 * MAX_DELAY_SECONDS
@@ -308,9 +308,9 @@ def _is_degraded(report: SyncReport) -> bool:
 
 def flushable_objects(listing: TableListing) -> list[list[str]]:
     """Return what can be flushed, in groups that are equally likely."""
-    sticky = [f"chain {name}" for name in sorted(listing.chains) if name.startswith(STICKY_PREFIX)]
-    shared = [f"chain {name}" for name in sorted(listing.chains) if parse_shared_chain(name)]
-    skeleton = [f"chain {name}" for name in sorted(listing.chains)]
+    sticky = [f"chain {name}" for name in sorted(listing.rule_counts) if name.startswith(STICKY_PREFIX)]
+    shared = [f"chain {name}" for name in sorted(listing.rule_counts) if parse_shared_chain(name)]
+    skeleton = [f"chain {name}" for name in sorted(listing.rule_counts)]
     containers = [f"{_kind_of(name)} {name}" for name in sorted(listing.containers)]
     return [group for group in (skeleton, shared, sticky, containers) if group]
 

@@ -6,7 +6,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.codec.listing import TableListing
 from knft.render.names import STICKY_PORTS
-from tests.support.kernel_harness import FOREIGN_OBJECTS, CheckedPort, harness_with_service, service, slices
+from tests.support.kernel_harness import FOREIGN_OBJECTS, CheckedTable, harness_with_service, service, slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -30,7 +30,11 @@ def test_audit_finds_damage_and_next_sync_repairs_it(namespace: Namespace, damag
     harness = harness_with_service(namespace)
     harness.apply(service("sticky", 30, sessionAffinity="ClientIP"), *slices("sticky", [21, 22]))
     harness.sync()
-    proxier, port, second = (harness.proxiers[Family.IPV4], harness.ports[Family.IPV4], harness.tables[Family.IPV4])
+    proxier, port, second = (
+        harness.proxiers[Family.IPV4],
+        harness.checked_tables[Family.IPV4],
+        harness.tables[Family.IPV4],
+    )
     before, reads = harness.listing(), port.reads
     assert proxier.audit(second) == 0
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
@@ -39,7 +43,7 @@ def test_audit_finds_damage_and_next_sync_repairs_it(namespace: Namespace, damag
     assert reads == port.reads
     assert harness.sync()[Family.IPV4].is_full
     after = harness.listing()
-    assert (before.chains, before.contents, before.hooks) == (after.chains, after.contents, after.hooks)
+    assert (before.rule_counts, before.contents, before.hooks) == (after.rule_counts, after.contents, after.hooks)
     assert proxier.audit(second) == 0
 
 
@@ -48,7 +52,7 @@ def test_audit_ignores_concurrent_syncs(namespace: Namespace) -> None:
     harness = harness_with_service(namespace)
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
 
-    class SyncingPort(CheckedPort):
+    class SyncingPort(CheckedTable):
         def read(self) -> TableListing | None:
             harness.apply(*slices("web", range(12, 17)))
             harness.sync()
@@ -71,14 +75,18 @@ def test_audit_ignores_foreign_objects(namespace: Namespace) -> None:
 def test_audit_during_commit_is_skipped(namespace: Namespace) -> None:
     """An audit that cannot read the table does not affect later ones."""
     harness = harness_with_service(namespace)
-    proxier, table, port = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4], harness.ports[Family.IPV4]
+    proxier, table, port = (
+        harness.proxiers[Family.IPV4],
+        harness.tables[Family.IPV4],
+        harness.checked_tables[Family.IPV4],
+    )
     found: list[int | None] = []
     port.on_commit = lambda _: found.append(proxier.audit(table))
     harness.apply(*slices("web", [21, 22]))
     harness.sync()
     assert set(found) == {None}
     port.on_commit = lambda _: None
-    failing = CheckedPort(table)
+    failing = CheckedTable(table)
     failing.refused_reads = 1
     with pytest.raises(KernelError):
         proxier.audit(failing)

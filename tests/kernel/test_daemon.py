@@ -13,14 +13,14 @@ from knft.kernel.notifications import ForeignChange
 from knft.nft.codec.listing import TableListing
 from knft.runner.bounded import Intervals
 from knft.sync.daemon import AUDIT_RETRY_SECONDS, AUDIT_SECONDS, Daemon
-from tests.support.kernel_harness import CheckedPort, KernelHarness, service, slices
+from tests.support.kernel_harness import CheckedTable, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 TIMEOUT = 30.0
 
 
-class _SlowPort(CheckedPort):
+class _SlowPort(CheckedTable):
     """A port whose read takes until the test sets an event."""
 
     def __init__(self, harness: KernelHarness, family: Family) -> None:
@@ -33,9 +33,9 @@ class _SlowPort(CheckedPort):
         return super().read()
 
 
-def _daemon_with_ports(harness: KernelHarness, ports: dict[Family, CheckedPort]) -> Daemon:
+def _daemon_with_ports(harness: KernelHarness, ports: dict[Family, CheckedTable]) -> Daemon:
     @contextmanager
-    def auditor(family: Family) -> Iterator[CheckedPort]:
+    def auditor(family: Family) -> Iterator[CheckedTable]:
         yield ports[family]
 
     return Daemon(tuple(harness.proxiers.values()), harness.dispatcher, auditor)
@@ -73,11 +73,11 @@ def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.Monk
     """Every hour; more often in this test. A failing audit does not end them."""
     monkeypatch.setattr("knft.sync.daemon.AUDIT_SECONDS", 0.01)
     monkeypatch.setattr("knft.sync.daemon.AUDIT_RETRY_SECONDS", 0.01)
-    ports = {family: CheckedPort(filled.tables[family]) for family in Family}
+    ports = {family: CheckedTable(filled.tables[family]) for family in Family}
     stop, often = threading.Event(), threading.Event()
 
     @contextmanager
-    def auditor(family: Family) -> Iterator[CheckedPort]:
+    def auditor(family: Family) -> Iterator[CheckedTable]:
         if ports[family].reads > 3:
             often.set()
         if ports[family].reads == 1 and not often.is_set():
@@ -106,10 +106,10 @@ def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.Monk
 
 def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not after an hour only."""
-    daemon = _daemon_with_ports(filled, {family: CheckedPort(filled.tables[family]) for family in Family})
+    daemon = _daemon_with_ports(filled, {family: CheckedTable(filled.tables[family]) for family in Family})
     assert daemon.audit()
     compared: list[bool] = []
-    filled.ports[Family.IPV4].on_commit = lambda _: compared.append(daemon.audit())
+    filled.checked_tables[Family.IPV4].on_commit = lambda _: compared.append(daemon.audit())
     filled.apply(*slices("web", [13]))
     filled.sync()
     assert set(compared) == {False}
@@ -130,7 +130,7 @@ def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monke
 
 
 def test_unreadable_table_is_logged_by_audit(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
-    ports = {family: CheckedPort(filled.tables[family]) for family in Family}
+    ports = {family: CheckedTable(filled.tables[family]) for family in Family}
     ports[Family.IPV4].refused_reads = 1
     with caplog.at_level(logging.WARNING, "knft"):
         _daemon_with_ports(filled, ports).audit()

@@ -17,7 +17,7 @@ from tests.kernel.failing_history import FailingHistory
 pytestmark = pytest.mark.kernel
 
 HISTORIES, STEPS = 45, 50
-AT_LEAST = 2000
+MIN_STEPS = 2000
 """The required number of steps, out of 2 250: hypothesis abandons a history that draws too much data."""
 
 RNG = st.randoms(use_true_random=False)
@@ -61,7 +61,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(rng=RNG)
     def fail(self, rng: Random) -> None:
-        self.history.fail(rng)
+        self.history.fail_next_requests(rng)
 
     @rule(rng=RNG)
     def restart(self, rng: Random) -> None:
@@ -69,7 +69,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(rng=RNG)
     def damage(self, rng: Random) -> None:
-        self.history.damage(rng)
+        self.history.damage_table(rng)
 
     @rule(rng=RNG)
     def refuse_cluster_ips(self, rng: Random) -> None:
@@ -127,7 +127,7 @@ def test_any_history_ends_with_the_tables_of_a_fresh_start(caplog: pytest.LogCap
     )
     run_state_machine_as_test(Histories, settings=chosen)
 
-    assert Histories.steps >= AT_LEAST
-    assert Histories.syncs >= AT_LEAST // 4
+    assert Histories.steps >= MIN_STEPS
+    assert Histories.syncs >= MIN_STEPS // 4
     print(f"{Histories.degraded_syncs} of {Histories.syncs} syncs were degraded")
-    assert Histories.degraded_syncs >= AT_LEAST // 200
+    assert Histories.degraded_syncs >= MIN_STEPS // 200

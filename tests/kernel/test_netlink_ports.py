@@ -12,15 +12,15 @@ pytestmark = pytest.mark.kernel
 CODE = """
 import socket
 from knft.kernel.libnftables import Library
-from knft.kernel.netlink_ports import netlink_ports
+from knft.kernel.netlink_port_ids import netlink_port_ids
 
 route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
 route.bind((0, 0))
-print(len(netlink_ports()))
+print(len(netlink_port_ids()))
 library = Library()
-ports = netlink_ports()
+ports = netlink_port_ids()
 library.run("add table ip knft")
-print(len(ports), ports == netlink_ports())
+print(len(ports), ports == netlink_port_ids())
 """
 
 

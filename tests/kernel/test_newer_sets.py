@@ -26,7 +26,7 @@ from tests.support.library_version import CAN_READ_NEWER_SETS
 pytestmark = pytest.mark.kernel
 
 MESSAGE = (
-    "it cannot read sets made by a newer nftables, in inet other (mine); give knft "
+    "it cannot read sets made by a newer libnftables, in inet other (mine); give knft "
     "libnftables 1.1 or newer, or delete these sets with the nft that made them"
 )
 OWN = """
@@ -69,7 +69,7 @@ def test_start_names_sets_and_remedy(namespace: Namespace, tmp_path: Path) -> No
         assert "does not support" not in started.stderr
 
 
-def test_later_newer_set_quarantines_no_service_port(
+def test_newer_set_created_after_the_start_quarantines_no_service_port(
     namespace: Namespace, library: LibraryProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """knft does not bisect, and recovers once the set is gone."""

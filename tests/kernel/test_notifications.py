@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kernel
 TIMEOUT = 30.0
 """Seconds after which a test is considered hung."""
 # In other user namespaces libnftables may not enlarge its send buffer, so a transaction must fit into the default.
-BIG = 50_000 if Path("/proc/self/uid_map").read_text().split()[2] == str(2**32 - 1) else 1000
+LARGE_TRANSACTION_ELEMENTS = 50_000 if Path("/proc/self/uid_map").read_text().split()[2] == str(2**32 - 1) else 1000
 """The number of elements of a big transaction, in the initial user namespace and in others."""
 ADDRESSES = {"ip": ("ipv4_addr", "10.0.0.1", "10.0.0.2"), "ip6": ("ipv6_addr", "fd00::1", "fd00::2")}
 
@@ -167,11 +167,11 @@ def test_transactions_are_reported_separately(node: Node) -> None:
     assert node.next_changes() == ()
 
 
-def test_process_is_reported(node: Node) -> None:
+def test_changing_process_is_named(node: Node) -> None:
     """With the host's process id, which differs in a container."""
     node.nft("flush chain ip knft services")
     node.libnftables.run("add table ip foreign")
-    node.changes.set_own_ports(frozenset())
+    node.changes.set_own_port_ids(frozenset())
     node.libnftables.run("flush chain ip knft other")
     processes = [change.process for _ in range(2) for change in node.changes.receive(TIMEOUT)]
     assert [re.sub(r"\(pid [1-9][0-9]*\)", "(pid N)", process) for process in processes] == [
@@ -180,17 +180,19 @@ def test_process_is_reported(node: Node) -> None:
     ]
 
 
-def test_change_after_change_of_other_table_is_reported(node: Node) -> None:
+def test_change_of_knft_table_in_a_transaction_with_another_table_is_reported(node: Node) -> None:
     """The kernel puts both into one buffer, or the filter drops the first and passes the second."""
     node.nft(f"{_table('ip', 'foreign')}\nflush chain ip knft services")
     assert [change.chains for change in node.changes.receive(TIMEOUT)] == [{"services"}]
-    node.nft(f"{_many(BIG // 10, 'ip foreign')}\nflush chain ip knft other\nadd chain ip foreign more")
+    node.nft(
+        f"{_many(LARGE_TRANSACTION_ELEMENTS // 10, 'ip foreign')}\nflush chain ip knft other\nadd chain ip foreign more"
+    )
     assert [change.chains for change in node.changes.receive(TIMEOUT)] == [{"other"}]
     assert node.next_changes() == ()
 
 
-def test_big_change_is_reported_once(node: Node) -> None:
-    node.nft(_many(BIG))
+def test_large_change_is_reported_once(node: Node) -> None:
+    node.nft(_many(LARGE_TRANSACTION_ELEMENTS))
     (change,) = node.changes.receive(TIMEOUT)
     assert (set(change.sets), change.overrun) == ({"members"}, False)
     assert node.next_changes() == ()
@@ -216,7 +218,11 @@ def test_destroyed_table_is_reported(node: Node) -> None:
 
 def test_own_changes_are_dropped_in_the_kernel(node: Node) -> None:
     """So they cannot overrun the buffer; foreign changes are reported afterwards."""
-    for command in ("add element ip knft members { 10.0.0.9 }", "flush chain ip6 knft services", _many(BIG)):
+    for command in (
+        "add element ip knft members { 10.0.0.9 }",
+        "flush chain ip6 knft services",
+        _many(LARGE_TRANSACTION_ELEMENTS),
+    ):
         node.libnftables.run(command)
     node.libnftables.run("delete table ip6 knft")
     assert node.queued_kinds() == []
@@ -232,7 +238,7 @@ def test_changes_of_new_worker_are_ignored_once_its_port_is_set(node: Node) -> N
         assert [change.sets for change in node.changes.receive(TIMEOUT)] == [{"members"}]
 
         second.run("add element ip knft members { 10.0.0.10 }")
-        node.changes.set_own_ports(ports)
+        node.changes.set_own_port_ids(ports)
         assert node.next_changes() == ()
         second.run(_many(1000))
         assert node.queued_kinds() == []
@@ -326,7 +332,7 @@ def test_overrun_is_reported_for_both_families(
     with Node(namespace) as node:
         changes = node.changes
         changes._transaction._touched[Family.IPV4] = notifications._TouchedObjects()
-        node.nft(_many(BIG))
+        node.nft(_many(LARGE_TRANSACTION_ELEMENTS))
         assert changes.receive(TIMEOUT) == tuple(ForeignChange(family, overrun=True) for family in Family)
         assert node.queued_kinds() == []
         node.nft(change)
@@ -342,7 +348,7 @@ def test_overrun_is_reported_for_both_families(
 def test_ignored_changes_do_not_overrun_the_buffer(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications, "BUFFER_BYTES", 0)
     with Node(namespace) as node:
-        node.libnftables.run(_many(BIG))
+        node.libnftables.run(_many(LARGE_TRANSACTION_ELEMENTS))
         assert node.next_changes() == ()
         for _ in range(20):
             node.nft("table ip foreign; flush table ip foreign")

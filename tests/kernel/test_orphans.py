@@ -24,7 +24,7 @@ def _elements(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]
     listing = harness.listing()
     places = {*listing.contents.entries, *listing.contents.members}
     places |= {(name.container, name.prefix) for name in listing.contents.arrays}
-    places |= {(name, ()) for name, rules in listing.chains.items() if name.startswith(STICKY_PREFIX) and rules}
+    places |= {(name, ()) for name, rules in listing.rule_counts.items() if name.startswith(STICKY_PREFIX) and rules}
     return {place for place in places if address in place[1]} if address else places
 
 
@@ -32,12 +32,12 @@ def _elements(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]
 def test_refused_removal_of_service_is_retried(namespace: Namespace, *, others: bool) -> None:
     """A deleted Service must not stay in the table because the kernel refused its removal once."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     if others:
         apply_many_services(harness)
     harness.apply(service("gone", 77), *slices("gone", [11]))
     harness.sync()
-    port = harness.ports[V4]
+    port = harness.checked_tables[V4]
     harness.delete("Service", "gone")
     port.on_commit = refuse_address("10.96.0.77")
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
@@ -53,11 +53,11 @@ def test_refused_removal_of_service_is_retried(namespace: Namespace, *, others: 
 
 def test_orphans_are_logged_once(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("gone", 77), *slices("gone", [11]))
     harness.daemon.sync()
     harness.delete("Service", "gone")
-    harness.ports[V4].on_commit = refuse_address("10.96.0.77")
+    harness.checked_tables[V4].on_commit = refuse_address("10.96.0.77")
     for _ in range(3):
         assert harness.daemon.sync()
         clock.now += 4000
@@ -66,31 +66,31 @@ def test_orphans_are_logged_once(namespace: Namespace, caplog: pytest.LogCapture
 
 
 def test_audit_reports_orphans(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
     harness.sync()
     harness.delete("Service", "web-7")
-    harness.ports[V4].on_commit = refuse_address("10.96.0.7")
+    harness.checked_tables[V4].on_commit = refuse_address("10.96.0.7")
     harness.sync()
     assert harness.proxiers[V4].audit(harness.tables[V4]) == len(_elements(harness, "10.96.0.7")) + 1  # Two endpoints.
-    harness.ports[V4].on_commit = lambda _: None
+    harness.checked_tables[V4].on_commit = lambda _: None
     harness.sync()
     assert harness.proxiers[V4].audit(harness.tables[V4]) == 0
     assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
 def test_audit_accepts_elements_of_quarantined_service_port(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
     harness.sync()
     harness.apply(*slices("web-7", [51]))
-    harness.ports[V4].on_commit = refuse_address("10.96.0.7")
+    harness.checked_tables[V4].on_commit = refuse_address("10.96.0.7")
     assert harness.sync()[V4].quarantined
     assert harness.proxiers[V4].audit(harness.tables[V4]) == 0
 
 
 STICKY = {"sessionAffinity": "ClientIP"}
-FORMS = {
+SERVICE_KINDS = {
     "plain": service("web", 7, node_port=30080, externalIPs=["203.0.113.7"]),
     "sticky": service("web", 7, node_port=30080, **STICKY),
     "with source ranges": service("web", 7, type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/24"])
@@ -98,21 +98,26 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SERVICE_KINDS)
 @pytest.mark.parametrize("start", [True, False], ids=["at a start", "later"])
 @pytest.mark.parametrize("numbers", [[11, 12], []], ids=["with endpoints", "without"])
 def test_service_port_with_rendering_error_keeps_its_elements(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, form: str, numbers: list[int], *, start: bool
+    namespace: Namespace,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    endpoint_numbers: list[int],
+    *,
+    after_restart: bool,
 ) -> None:
     """All of them, also after comparisons; other Services' stale elements are removed meanwhile."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
-    harness.apply(FORMS[form], *slices("web", numbers, local=numbers[:1]))
+    harness = KernelHarness(namespace, clock=clock)
+    harness.apply(SERVICE_KINDS[kind], *slices("web", endpoint_numbers, local=endpoint_numbers[:1]))
     harness.apply(service("gone", 77), *slices("gone", [21]), service("plain", 8), *slices("plain", [22]))
     harness.sync()
     before = _elements(harness) - _elements(harness, "10.96.0.77")
     harness.delete("Service", "gone")
-    if start:
+    if after_restart:
         harness = restarted(harness)
 
     def broken(plan: ServicePlan, *others: object) -> fragment.Fragment:

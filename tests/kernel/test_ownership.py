@@ -92,10 +92,10 @@ def test_audit_can_read_owned_tables(daemon: Daemon, caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("how", ["killed", "replaced after a large answer"])
-def test_next_worker_claims_the_tables(
-    daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, how: str
+def test_next_worker_takes_ownership_of_the_tables(
+    daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
-    if how == "killed":
+    if cause == "killed":
         assert library.pid is not None
         os.kill(library.pid, signal.SIGKILL)
         with pytest.raises(KernelError):
@@ -108,7 +108,7 @@ def test_next_worker_claims_the_tables(
     assert _flags() == _expected_flags()
 
 
-def test_tables_are_claimed_when_an_idle_worker_dies(
+def test_new_worker_takes_ownership_when_an_idle_worker_dies(
     daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although there is nothing to sync, so that no other program can claim them."""
@@ -129,7 +129,7 @@ def test_tables_are_claimed_when_an_idle_worker_dies(
     assert not guard.is_alive()
 
 
-def test_daemon_claims_the_tables_of_a_killed_one(daemon: Daemon, library: LibraryProcess) -> None:
+def test_daemon_takes_ownership_of_a_killed_daemons_tables(daemon: Daemon, library: LibraryProcess) -> None:
     """It sends nothing else if nothing has changed."""
     del daemon  # It has created the tables.
     library.close()

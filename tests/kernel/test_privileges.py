@@ -15,11 +15,11 @@ from tests.support.lab.namespace import Namespace
 from tests.support.processes import library_processes
 
 pytestmark = pytest.mark.kernel
-ONLY = f"{1 << CAP_NET_ADMIN:016x}"
-NONE = f"{0:016x}"
-SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+NET_ADMIN_ONLY = f"{1 << CAP_NET_ADMIN:016x}"
+NO_CAPABILITY = f"{0:016x}"
+CAPABILITY_SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
-USERS = {
+COMMANDS_BY_USER = {
     "root": [],
     # As in a container: the only capability of a user other than root.
     "another user": ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--net", "--keep-caps"],
@@ -38,10 +38,10 @@ def _status(file: Path) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in file.read_text().splitlines() if ":\t" in line)
 
 
-@pytest.fixture(params=USERS)
+@pytest.fixture(params=COMMANDS_BY_USER)
 def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KnftRun]:
     namespace = Namespace.create("privileges")
-    with KnftRun(namespace, tmp_path, USERS[request.param]) as started:
+    with KnftRun(namespace, tmp_path, COMMANDS_BY_USER[request.param]) as started:
         yield started
     namespace.close()
 
@@ -51,7 +51,7 @@ def _assert_only_net_admin(daemon: KnftRun) -> None:
     assert any(name.startswith("library") for name in statuses)
     assert len(statuses) > 5
     for name, status in statuses.items():
-        assert {kind: status[kind] for kind in SETS} == dict.fromkeys(SETS, ONLY), name
+        assert {kind: status[kind] for kind in CAPABILITY_SETS} == dict.fromkeys(CAPABILITY_SETS, NET_ADMIN_ONLY), name
         assert status["NoNewPrivs"] == "1", name
 
 
@@ -108,6 +108,8 @@ def test_other_sets_are_dropped_if_the_bounding_set_is_fixed() -> None:
     done = _python(code, "setpriv", "--bounding-set=-setpcap", "--inh-caps=-setpcap")
     assert done.returncode == 0, done.stderr
     status = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
-    assert {kind: status[kind] for kind in SETS if kind != "CapBnd"} == dict.fromkeys(set(SETS) - {"CapBnd"}, ONLY)
-    assert status["CapBnd"] not in {ONLY, NONE}
+    assert {kind: status[kind] for kind in CAPABILITY_SETS if kind != "CapBnd"} == dict.fromkeys(
+        set(CAPABILITY_SETS) - {"CapBnd"}, NET_ADMIN_ONLY
+    )
+    assert status["CapBnd"] not in {NET_ADMIN_ONLY, NO_CAPABILITY}
     assert status["NoNewPrivs"] == "1"

@@ -63,7 +63,7 @@ def test_single_conflict_is_resolved_by_comparison(namespace: Namespace, what: s
     if what == "deleted":
         harness.sync()
         harness.delete("Service", "web-7")
-    harness.ports[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)], times=1)
+    harness.checked_tables[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)], times=1)
     report = harness.sync()[Family.IPV4]
     assert report.is_full
     assert report.quarantined == {}
@@ -77,7 +77,7 @@ def test_repeatedly_refused_service_ports_are_quarantined_alone(namespace: Names
     if restarted:
         harness = KernelHarness(namespace)
     apply_many_services(harness)
-    harness.ports[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7), _frontend(23)])
+    harness.checked_tables[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7), _frontend(23)])
     report = harness.sync()[Family.IPV4]
     assert {str(name) for name in report.quarantined} == {"default/web-7:http", "default/web-23:http"}
     assert all("Could not process rule" in reason for reason in report.quarantined.values())
@@ -86,9 +86,9 @@ def test_repeatedly_refused_service_ports_are_quarantined_alone(namespace: Names
 
 def test_quarantined_service_port_is_retried_with_backoff(namespace: Namespace) -> None:
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     port.on_commit = _conflicting_changes(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         report = harness.sync()[Family.IPV4]
@@ -108,7 +108,7 @@ def test_other_service_ports_are_updated_during_quarantine(namespace: Namespace)
     """Including those that share elements with the quarantined one, and without listing the table at each sync."""
     harness = KernelHarness(namespace)
     apply_many_services(harness)
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     port.on_commit = _conflicting_changes(namespace, [_frontend(7)])
     harness.sync()
     reads = port.reads
@@ -123,14 +123,14 @@ def test_other_service_ports_are_updated_during_quarantine(namespace: Namespace)
 def test_changed_service_port_is_retried_after_first_delay(namespace: Namespace) -> None:
     """The change may have fixed it, but frequent changes must not cause frequent retries."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
-    harness.ports[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)])
+    harness.checked_tables[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         assert harness.sync()[Family.IPV4].next_sync_within == pause
         clock.now += pause
     harness.sync()
-    harness.ports[Family.IPV4].on_commit = lambda _: None
+    harness.checked_tables[Family.IPV4].on_commit = lambda _: None
     clock.now += PAUSE - 1
     harness.apply(*slices("web-7", [50]))
     assert harness.sync()[Family.IPV4].next_sync_within == 1
@@ -142,12 +142,12 @@ def test_changed_service_port_is_retried_after_first_delay(namespace: Namespace)
 def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> None:
     """They stay unchanged, also after comparisons, until the Service is deleted."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
     before = harness.listing().contents
     harness.apply(*slices("web-7", [51, 52, 53]))
-    harness.ports[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)])
+    harness.checked_tables[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)])
     assert set(map(str, harness.sync()[Family.IPV4].quarantined)) == {"default/web-7:http"}
     arrays = {name for name in before.arrays if name.prefix[0] == "10.96.0.7"}
     assert arrays
@@ -157,7 +157,7 @@ def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> No
         assert (CLUSTER_IPS, ("10.96.0.7",)) in contents.members
         clock.now += 3601
         harness.sync()
-    harness.ports[Family.IPV4].on_commit = lambda _: None
+    harness.checked_tables[Family.IPV4].on_commit = lambda _: None
     harness.delete("Service", "web-7")
     assert harness.sync()[Family.IPV4].quarantined == {}
     assert contents_of_fresh_start(harness) == harness.listing().contents
@@ -165,7 +165,7 @@ def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> No
 
 def test_planning_error_quarantines_one_service_port(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     state = harness.proxiers[Family.IPV4].state
     plan = state.plan
 
@@ -197,30 +197,30 @@ def _elements_of(harness: KernelHarness, address: str) -> tuple[object, object]:
 def test_quarantined_service_port_keeps_all_elements_when_it_becomes_sticky(namespace: Namespace) -> None:
     """Not only those that it still needs: a verdict without endpoints would break it."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
     before = _elements_of(harness, "10.96.0.7")
     harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
-    harness.ports[Family.IPV4].on_commit = refuse_address("10.96.0.7")
+    harness.checked_tables[Family.IPV4].on_commit = refuse_address("10.96.0.7")
     assert harness.sync()[Family.IPV4].quarantined
     for _ in range(3):
         assert before == _elements_of(harness, "10.96.0.7")
         clock.now += 3601
         harness.proxiers[Family.IPV4].invalidate(Invalidation())
         harness.sync()
-    harness.ports[Family.IPV4].on_commit = lambda _: None
+    harness.checked_tables[Family.IPV4].on_commit = lambda _: None
     clock.now += 7200
     assert harness.sync()[Family.IPV4].quarantined == {}
     assert before != _elements_of(harness, "10.96.0.7")
 
 
 def test_quarantined_sticky_port_keeps_its_chains(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
     harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
     harness.sync()
-    before = {name: count for name, count in harness.listing().chains.items() if name.startswith("sticky-")}
+    before = {name: count for name, count in harness.listing().rule_counts.items() if name.startswith("sticky-")}
     assert before
 
     def refuse(transaction: Transaction) -> None:
@@ -228,17 +228,19 @@ def test_quarantined_sticky_port_keeps_its_chains(namespace: Namespace) -> None:
             msg = "refused for the test"
             raise KernelError(msg)
 
-    harness.ports[Family.IPV4].on_commit = refuse
+    harness.checked_tables[Family.IPV4].on_commit = refuse
     harness.apply(*slices("web-7", [7]))
     assert harness.sync()[Family.IPV4].quarantined
-    assert before == {name: count for name, count in harness.listing().chains.items() if name.startswith("sticky-")}
+    assert before == {
+        name: count for name, count in harness.listing().rule_counts.items() if name.startswith("sticky-")
+    }
 
 
 def test_new_table_ends_quarantine(namespace: Namespace) -> None:
     """The objects that caused the conflict are gone with the old table."""
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     port.on_commit = refuse_address("10.96.0.7")
     assert harness.sync()[Family.IPV4].quarantined
     port.on_commit = lambda _: None
@@ -249,9 +251,9 @@ def test_new_table_ends_quarantine(namespace: Namespace) -> None:
 
 
 def test_service_port_that_crashes_the_library_is_quarantined(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
-    harness.ports[Family.IPV4].on_commit = refuse_address("10.96.0.7", LibraryDiedError)
+    harness.checked_tables[Family.IPV4].on_commit = refuse_address("10.96.0.7", LibraryDiedError)
     assert set(map(str, harness.sync()[Family.IPV4].quarantined)) == {"default/web-7:http"}
     assert _served(harness) == set(range(1, SERVICE_COUNT + 1)) - {7}
 
@@ -259,10 +261,10 @@ def test_service_port_that_crashes_the_library_is_quarantined(namespace: Namespa
 def test_state_is_correct_after_table_replacement(namespace: Namespace) -> None:
     """A Service port is quarantined, then even the base rules are refused: knft replaces the table."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     port.on_commit = refuse_address("10.96.0.7")
     harness.apply(*slices("web-7", [50]))
     assert harness.sync()[Family.IPV4].quarantined
@@ -278,7 +280,7 @@ def test_state_is_correct_after_table_replacement(namespace: Namespace) -> None:
 
 def test_overlapping_ranges_are_replaced_during_quarantine(namespace: Namespace) -> None:
     """Source ranges and Service CIDRs: libnftables would merge or refuse overlapping intervals."""
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
 
     def with_source_range(source: str) -> dict[str, Any]:
@@ -290,7 +292,7 @@ def test_overlapping_ranges_are_replaced_during_quarantine(namespace: Namespace)
     harness.apply(with_source_range("192.0.2.0/24"), *slices("web-7", [50]))
     cidrs = {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.96.0.0/12", "fd00:10:96::/112"]}}
     harness.apply({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"} | cidrs)
-    harness.ports[Family.IPV4].on_commit = refuse_address("10.96.0.7")
+    harness.checked_tables[Family.IPV4].on_commit = refuse_address("10.96.0.7")
     assert set(map(str, harness.sync()[Family.IPV4].quarantined)) == {"default/web-7:http"}
     members = harness.listing().contents.members
     ranges = {(container, key[-1]) for container, key in members if container in (SOURCE_RANGES, SERVICE_CIDRS)}

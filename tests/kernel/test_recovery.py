@@ -27,13 +27,13 @@ from tests.support.kernel_harness import (
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
-EVERY = 1000
+EVERY_COMMIT = 1000
 
 
-def test_refused_change_is_made_by_comparison(namespace: Namespace) -> None:
+def test_refused_change_is_made_by_a_full_sync(namespace: Namespace) -> None:
     """In the same sync, with a delta from the table that was read back."""
     harness = harness_with_service(namespace)
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     port.refused_commits = 1
     harness.apply(service("late", 20), *slices("late", [15]))
     assert harness.sync()[Family.IPV4].is_full
@@ -45,8 +45,8 @@ def test_refused_change_is_made_by_comparison(namespace: Namespace) -> None:
 def test_no_change_is_lost_while_all_commits_are_refused(namespace: Namespace) -> None:
     """The next successful sync makes both changes and requests the conntrack cleanup."""
     harness = harness_with_service(namespace)
-    port = harness.ports[Family.IPV4]
-    port.refused_commits = EVERY
+    port = harness.checked_tables[Family.IPV4]
+    port.refused_commits = EVERY_COMMIT
     udp = [item | {"ports": [{"name": "http", "port": 53, "protocol": "UDP"}]} for item in slices("late", [15])]
     harness.apply(service("late", 20), *udp)
     with pytest.raises(KernelError, match="refused for the test"):
@@ -63,7 +63,7 @@ def test_bug_in_one_sync_stops_neither_daemon_nor_other_family(
     namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = harness_with_service(namespace)
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     harness.apply(service("late", 20), *slices("late", [15]))
     commit, port.commit = port.commit, None  # type: ignore[assignment,method-assign]
     with caplog.at_level(logging.ERROR, "knft"):
@@ -96,17 +96,17 @@ def test_bug_before_sync_loses_no_change(
 def test_failure_of_one_family_does_not_stop_the_other(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged with its duration, the daemon will retry, and the other family's rules are in force."""
     harness = harness_with_service(namespace)
-    harness.ports[Family.IPV4].refused_commits = EVERY
+    harness.checked_tables[Family.IPV4].refused_commits = EVERY_COMMIT
     harness.apply(service("late", 20), *slices("late", [15]))
     with caplog.at_level(logging.DEBUG, "knft"):
         assert not harness.daemon.sync()
     warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert warnings == ["IPv4: sync failed: refused for the test"]
     assert re.search(r"^IPv4: the failed sync took \d+\.\d ms$", "\n".join(caplog.messages), re.MULTILINE)
-    assert re.search(r"^IPv6: sync of 1 Service ports in \d+\.\d ms", "\n".join(caplog.messages), re.MULTILINE)
+    assert re.search(r"^IPv6: partial sync of 1 Service ports in \d+\.\d ms", "\n".join(caplog.messages), re.MULTILINE)
     assert ("cluster-ips", ("fd00:10:96::20",)) in harness.listing(Family.IPV6).contents.members
     assert ("cluster-ips", ("10.96.0.20",)) not in harness.listing().contents.members
-    harness.ports[Family.IPV4].refused_commits = 0
+    harness.checked_tables[Family.IPV4].refused_commits = 0
     assert harness.daemon.sync()
     assert ("cluster-ips", ("10.96.0.20",)) in harness.listing().contents.members
 
@@ -131,7 +131,7 @@ def test_restart_repairs_damage(namespace: Namespace, damage: str) -> None:
     before, text = harness.listing(), namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     namespace.run(["nft", "-f", "-"], stdin=damage)
     restarted(harness).sync()
-    assert (before.chains, before.contents) == (harness.listing().chains, harness.listing().contents)
+    assert (before.rule_counts, before.contents) == (harness.listing().rule_counts, harness.listing().contents)
     assert sorted_words(text) == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
@@ -168,14 +168,14 @@ def test_replacing_another_layout_keeps_affinity(namespace: Namespace, family: F
     before = harness.listing(family)
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
-    marker = next(name for name in before.chains if name.startswith("layout-"))
+    marker = next(name for name in before.rule_counts if name.startswith("layout-"))
     edit = affinity_edit.format(protocol=protocol, client=client, number=number)
     namespace.run(["nft", "-f", "-"], stdin=f"delete chain {protocol} knft {marker}\n{edit}")
 
     restarted(harness).sync()
 
     after = harness.listing(family)
-    assert (before.chains, before.contents) == (after.chains, after.contents)
+    assert (before.rule_counts, before.contents) == (after.rule_counts, after.contents)
     ((key, memory),) = after.dynamic_elements()[AFFINITY].items()
     assert key == (client, number, 2)
     assert isinstance(memory, ElementTimeout)
@@ -199,7 +199,7 @@ def test_affinity_survives_deleted_records(namespace: Namespace, damage: str) ->
     namespace.run(["nft", "-f", "-"], stdin=damage.format(number=number))
     harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
     harness.sync()
-    assert (before.chains, before.contents) == (harness.listing().chains, harness.listing().contents)
+    assert (before.rule_counts, before.contents) == (harness.listing().rule_counts, harness.listing().contents)
 
 
 @pytest.mark.parametrize("name", ["sticky-ports", "sticky-endpoints", "service-nodeports"])
@@ -233,27 +233,27 @@ def test_affinity_survives_refused_replacement(namespace: Namespace) -> None:
     harness.sync()
     before = harness.listing()
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
-    marker = next(name for name in before.chains if name.startswith("layout-"))
+    marker = next(name for name in before.rule_counts if name.startswith("layout-"))
     client = f"affinity {{ 10.250.0.1 . {number} . 2 timeout 3h expires 2h }}"
     edit = f"delete chain ip knft {marker}\nadd element ip knft {client}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     second = restarted(harness)
-    second.ports[Family.IPV4].refused_commits = 2
+    second.checked_tables[Family.IPV4].refused_commits = 2
     assert second.sync()[Family.IPV4].quarantined == {}
     after = second.listing()
-    assert (before.chains, before.contents) == (after.chains, after.contents)
+    assert (before.rule_counts, before.contents) == (after.rule_counts, after.contents)
     assert list(after.dynamic_elements()[AFFINITY]) == [("10.250.0.1", number, 2)]
 
 
 def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace) -> None:
     """The previous process may just have emptied it, and kernels before 6.2 would refuse its deletion."""
     now = 100.0
-    harness = KernelHarness(namespace, timer=lambda: now)
+    harness = KernelHarness(namespace, clock=lambda: now)
     for node_port in (30080, 0):
         harness.apply(service("web", sessionAffinity="ClientIP", node_port=node_port), *slices("web", [11, 12]))
         report = harness.sync()[Family.IPV4]
     assert report.next_sync_within is not None
-    second = KernelHarness(namespace, timer=lambda: now)
+    second = KernelHarness(namespace, clock=lambda: now)
     second.change((kind, name, item) for (kind, name), item in harness.objects.items())
     again_within = second.sync()[Family.IPV4].next_sync_within
     assert second.last_transaction().is_empty
@@ -268,7 +268,7 @@ def test_new_chains_are_sent_before_verdicts(namespace: Namespace) -> None:
     """Otherwise a packet processed during the commit could enter a chain without rules."""
     harness = KernelHarness(namespace)
     harness.sync()
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     local: dict[str, Any] = {"externalTrafficPolicy": "Local"}
     for step, numbers in enumerate(([11, 12], range(11, 90), range(11, 30))):
         port.transactions.clear()
@@ -288,7 +288,7 @@ def test_invalidation_survives_failed_sync(namespace: Namespace) -> None:
     edit = "flush chain ip knft reject-chain\nadd rule ip knft reject-chain drop"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     harness.proxiers[Family.IPV4].invalidate(Invalidation(frozenset({"reject-chain"}), declarations=True))
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     port.refused_reads = 1000
     with pytest.raises(KernelError):
         harness.sync()

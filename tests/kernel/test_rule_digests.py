@@ -24,7 +24,7 @@ MORE_CONFIGS = (
 )
 
 
-def _served(namespace: Namespace, config: Config = CONFIG) -> KernelHarness:
+def _harness_with_services(namespace: Namespace, config: Config = CONFIG) -> KernelHarness:
     harness = KernelHarness(namespace, config)
     harness.apply(service("web", 7, node_port=30080, **LOCAL), *slices("web", [11, 12, 13], local=[11]))
     harness.apply(service("kept", 8, node_port=30081, **STICKY, **LOCAL), *slices("kept", [11, 12, 13], local=[11, 12]))
@@ -39,7 +39,7 @@ def _served(namespace: Namespace, config: Config = CONFIG) -> KernelHarness:
     return harness
 
 
-def _replaced(chain: str, count: int) -> str:
+def _replace_rules(chain: str, count: int) -> str:
     return "\n".join([f"flush chain ip knft {chain}", *[f"add rule ip knft {chain} accept"] * count])
 
 
@@ -47,15 +47,15 @@ def _replaced(chain: str, count: int) -> str:
 @pytest.mark.parametrize("config", [*CONFIGS, *MORE_CONFIGS])
 def test_all_rules_are_listed_with_expected_digest(namespace: Namespace, family: Family, config: Config) -> None:
     """For each configuration. If this fails with a new libnftables, ``_normalized`` lacks a form."""
-    harness = _served(namespace, config)
-    chains = {chain.name: chain for chain in layout.skeleton(family, config)}
+    harness = _harness_with_services(namespace, config)
+    chains = {chain.name: chain for chain in layout.constant_chains_with_markers(family, config)}
     programmed = harness.proxiers[family]._writer.programmed
     assert programmed is not None
     chains |= programmed.all_contents().chains
     listing = harness.listing(family)
-    specs = {name: spec for name in listing.chains if (spec := parse_shared_chain(name)) is not None}
+    specs = {name: spec for name in listing.rule_counts if (spec := parse_shared_chain(name)) is not None}
     chains |= {name: shared_chain(spec, family, config) for name, spec in specs.items()}
-    assert {name: expected_digest(chain.rules) for name, chain in chains.items()} == listing.rules
+    assert {name: expected_digest(chain.rules) for name, chain in chains.items()} == listing.rule_digests
     assert len([name for name in chains if name.startswith("sticky-")]) > 5
 
 
@@ -73,20 +73,20 @@ CHAINS = (
 @pytest.mark.parametrize("how", ["restart", "audit"])
 def test_replaced_rules_are_rewritten(namespace: Namespace, how: str) -> None:
     """Also without a notification, which is lost while knft is down or its buffer overruns."""
-    harness = _served(namespace)
+    harness = _harness_with_services(namespace)
     before = harness.listing()
-    (number,) = {name.split("-")[1] for name in before.chains if name.endswith("-local") and "sticky" in name}
+    (number,) = {name.split("-")[1] for name in before.rule_counts if name.endswith("-local") and "sticky" in name}
     chains = [name.format(number) for name in CHAINS]
-    edit = "\n".join(_replaced(name, before.chains[name]) for name in chains)
+    edit = "\n".join(_replace_rules(name, before.rule_counts[name]) for name in chains)
     namespace.run(["nft", "-f", "-"], stdin=edit)
-    assert harness.listing().chains == before.chains
+    assert harness.listing().rule_counts == before.rule_counts
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
     if how == "restart":
         harness = restarted(harness)
     else:
         assert proxier.audit(table) == len(chains)
     harness.sync()
-    assert harness.listing().rules == before.rules
+    assert harness.listing().rule_digests == before.rule_digests
     assert harness.proxiers[Family.IPV4].audit(table) == 0
     last = restarted(harness)
     last.sync()
@@ -97,7 +97,7 @@ def test_digest_of_rewritten_rules_is_accepted_from_unknown_library(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If rewritten rules are listed as before, knft accepts their digest; later changes are still found."""
-    harness = _served(namespace)
+    harness = _harness_with_services(namespace)
     expected = rule_digests.expected_digest
 
     def other_form(rules: tuple[Rule, ...]) -> str:
@@ -109,5 +109,5 @@ def test_digest_of_rewritten_rules_is_accepted_from_unknown_library(
     for _ in range(3):
         harness.sync()
         assert proxier.audit(table) == 0
-    namespace.run(["nft", "-f", "-"], stdin=_replaced("services", harness.listing().chains["services"]))
+    namespace.run(["nft", "-f", "-"], stdin=_replace_rules("services", harness.listing().rule_counts["services"]))
     assert proxier.audit(table) == 1

@@ -39,7 +39,7 @@ def _shared_specs() -> list[SharedChain]:
 
 def _chains(family: Family, config: Config) -> tuple[Chain, ...]:
     shared = (shared_chain(spec, family, config) for spec in _shared_specs())
-    return (*layout.skeleton(family, config), *shared)
+    return (*layout.constant_chains_with_markers(family, config), *shared)
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
@@ -47,7 +47,7 @@ def _chains(family: Family, config: Config) -> tuple[Chain, ...]:
 def test_every_rule_loads_and_is_listed(harness: KernelHarness, family: Family, config: Config) -> None:
     """Both ways of listing return all rules of each chain."""
     chains = _chains(family, config)
-    table, port = harness.tables[family], harness.ports[family]
+    table, port = harness.tables[family], harness.checked_tables[family]
     table.declare(layout.declarations(family))
     port.commit(Transaction(family.nft, TABLE, chains))
 
@@ -101,7 +101,7 @@ def test_table_without_marker_is_replaced(harness: KernelHarness, family: Family
     foreign = f"table {nft_family} knft {{ set cluster-ips {{ type inet_service; elements = {{ 80 }}\n}}\n}}"
     harness.namespace.run(["nft", "-f", "-"], stdin=foreign)
     harness.sync()
-    assert set(layout.markers(family, Config("node-1"))) & harness.listing(family).chains.keys()
+    assert set(layout.markers(family, Config("node-1"))) & harness.listing(family).rule_counts.keys()
     fresh = KernelHarness(harness.namespace)
     fresh.sync()
     assert fresh.last_transaction(family).is_empty

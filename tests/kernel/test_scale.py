@@ -43,7 +43,7 @@ def test_one_change_among_many_services_plans_one_service_port(harness: KernelHa
     harness.apply(*CHANGES[change]())
     reports = harness.sync()
     assert {family: report.service_ports for family, report in reports.items()} == dict.fromkeys(Family, 1)
-    assert {family: port.reads for family, port in harness.ports.items()} == dict.fromkeys(Family, 1)
+    assert {family: port.reads for family, port in harness.checked_tables.items()} == dict.fromkeys(Family, 1)
     address = "10.96.7.208" if change == "a Service added" else "10.96.0.5"
     sent = harness.last_transaction()
     keys: Iterable[tuple[Any, ...]] = (
@@ -68,17 +68,17 @@ def test_scaling_a_service_of_1000_endpoints_touches_three_elements(harness: Ker
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_python_steps_of_one_change_do_not_depend_on_the_number_of_services(
+def test_instructions_of_one_change_do_not_depend_on_the_number_of_services(
     harness: KernelHarness, change: str
 ) -> None:
     """Counts the bytecode instructions from the event to the commit."""
-    few = _steps(harness, FEW, change)
-    many = _steps(KernelHarness(harness.namespace), MANY, change)
+    few = _instructions(harness, FEW, change)
+    many = _instructions(KernelHarness(harness.namespace), MANY, change)
     # Longer names and numbers, and resized dictionaries, account for 5 %.
     assert many < few * 1.05
 
 
-def _steps(harness: KernelHarness, count: int, change: str) -> int:
+def _instructions(harness: KernelHarness, count: int, change: str) -> int:
     _fill(harness, count)
     # Warms up caches and compiled patterns.
     for warming in CHANGES.values():

@@ -9,7 +9,7 @@ import pytest
 
 from knft.families import Family
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
-from knft.render.numbering import MAX_LEFT_INDEXES
+from knft.render.numbering import MAX_RESERVED_INDEXES_PER_ENDPOINT
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
@@ -23,13 +23,13 @@ STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 
 def _sticky_chains(harness: KernelHarness) -> dict[str, int]:
     """Return the sticky port's chains, without its number, with their number of rules."""
-    chains = harness.listing().chains
+    chains = harness.listing().rule_counts
     return {name.split("-", 2)[2]: count for name, count in chains.items() if name.startswith("sticky-")}
 
 
 def _restart(harness: KernelHarness, clock: ManualClock) -> KernelHarness:
     """Return a new process on the same kernel with the same objects, before its first sync."""
-    second = KernelHarness(harness.namespace, timer=clock)
+    second = KernelHarness(harness.namespace, clock=clock)
     second.change((kind, name, item) for (kind, name), item in harness.objects.items())
     return second
 
@@ -61,7 +61,7 @@ def _slots(harness: KernelHarness) -> int:
 
 def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namespace) -> None:
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", node_port=30080, **STICKY), *slices("web", [11, 12, 13]))
     harness.sync()
     assert _sticky_chains(harness) == {"cluster-known": 3, "cluster": 4, "external": 1}
@@ -87,7 +87,7 @@ def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namesp
 
 def test_reused_chain_is_not_deleted(namespace: Namespace) -> None:
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     for numbers in ([11, 12], [], [11, 12]):
         harness.apply(service("web", **STICKY), *slices("web", numbers))
         harness.sync()
@@ -105,7 +105,7 @@ def test_port_that_becomes_sticky_again_gets_new_indexes(
 ) -> None:
     """The kernel still holds affinity entries with the old indexes, so these stay reserved."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     sticky = [service("web", **STICKY), *slices("web", [11, 12])]
     harness.apply(*sticky)
     harness.sync()
@@ -127,7 +127,7 @@ def test_port_that_becomes_sticky_again_gets_new_indexes(
 def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) -> None:
     """At the first comparison afterwards; until then the record stays, also over a restart."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11, 12]))
     harness.sync()
     harness.delete("Service", "web")
@@ -148,7 +148,7 @@ def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) 
 def test_repeated_rollouts_reuse_indexes(namespace: Namespace, *, restarted: bool) -> None:
     """Hourly comparisons and restarts do not prolong the reservation of an index."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     for rollout in range(8):
         harness.apply(service("web", **STICKY), *slices("web", [2 * rollout + 1, 2 * rollout + 2]))
         harness.sync()
@@ -169,10 +169,10 @@ def test_new_chains_are_sent_first_if_goto_verdicts_lead_to_them(
     namespace: Namespace, external: dict[str, Any], prepared: set[str]
 ) -> None:
     """Chains that only jumps lead to need no transaction of their own, which would double the time."""
-    harness = KernelHarness(namespace, timer=ManualClock())
+    harness = KernelHarness(namespace, clock=ManualClock())
     harness.apply(service("plain", 20, node_port=30020), *slices("plain", [12]))
     harness.sync()
-    sent = harness.ports[Family.IPV4].transactions
+    sent = harness.checked_tables[Family.IPV4].transactions
     sent.clear()
     harness.apply(service("web", **STICKY, **external), *slices("web", [11, 12]))
     harness.sync()
@@ -184,20 +184,20 @@ def test_new_chains_are_sent_first_if_goto_verdicts_lead_to_them(
 
 def test_flapping_endpoint_gets_an_old_index_back(namespace: Namespace) -> None:
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY))
     for _ in range(100):
         for numbers in ([11, 12], [12]):
             harness.apply(*slices("web", numbers))
             harness.sync()
             clock.now += 10
-    assert _slots(harness) <= MAX_LEFT_INDEXES + 2
+    assert _slots(harness) <= MAX_RESERVED_INDEXES_PER_ENDPOINT + 2
 
 
 def test_index_is_free_when_all_clients_have_expired(namespace: Namespace) -> None:
     """Earlier, the new endpoint would inherit clients of the removed one."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     short = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
     harness.apply(service("web", **short), *slices("web", [11, 12]))
     harness.sync()
@@ -239,11 +239,11 @@ def test_restart_restores_numbers_and_indexes(namespace: Namespace, family: Fami
 def test_affinity_set_of_wrong_type_is_replaced_with_the_table(namespace: Namespace, how: str) -> None:
     """The other program had to empty the chains that use the set."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11]), service("plain", 20), *slices("plain", [12]))
     harness.sync()
     before = harness.listing()
-    chains = [name for name in before.chains if name.startswith("sticky-")]
+    chains = [name for name in before.rule_counts if name.startswith("sticky-")]
     edit = [f"flush chain ip knft {name}" for name in chains]
     edit += [
         "delete set ip knft affinity",
@@ -256,21 +256,21 @@ def test_affinity_set_of_wrong_type_is_replaced_with_the_table(namespace: Namesp
         harness = _restart(harness, clock)
     report = harness.sync()[Family.IPV4]
     assert (report.quarantined, report.next_sync_within) == ({}, None)
-    assert (before.chains, before.contents) == (harness.listing().chains, harness.listing().contents)
+    assert (before.rule_counts, before.contents) == (harness.listing().rule_counts, harness.listing().contents)
 
 
 def test_chain_used_by_a_foreign_rule_is_kept_without_comparison(namespace: Namespace) -> None:
     """Its deletion is retried with backoff; other chains are deleted."""
     clock = ManualClock()
-    harness = KernelHarness(namespace, timer=clock)
+    harness = KernelHarness(namespace, clock=clock)
     local: dict[str, Any] = {"externalTrafficPolicy": "Local", "node_port": 30080}
     harness.apply(service("web", **STICKY, **local), *slices("web", [11, 12]))
     harness.sync()
-    (needed,) = [name for name in harness.listing().chains if name.endswith("-external") and "sticky" in name]
+    (needed,) = [name for name in harness.listing().rule_counts if name.endswith("-external") and "sticky" in name]
     namespace.run(["nft", "-f", "-"], stdin=f"add chain ip knft debug\nadd rule ip knft debug goto {needed}")
     harness.apply(service("web", **STICKY), *slices("web", []))
     harness.sync()
-    port, pauses = harness.ports[Family.IPV4], []
+    port, pauses = harness.checked_tables[Family.IPV4], []
     reads = port.reads
     for _ in range(5):
         again_within = harness.sync()[Family.IPV4].next_sync_within

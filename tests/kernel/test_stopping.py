@@ -29,15 +29,15 @@ def daemon(tmp_path: Path) -> Iterator[KnftRun]:
 
 
 @pytest.mark.parametrize("how", SIGNALS)
-def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, how: signal.Signals) -> None:
-    daemon.process.send_signal(how)
+def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, signal_number: signal.Signals) -> None:
+    daemon.process.send_signal(signal_number)
     assert daemon.process.wait(TIMEOUT) == 0
-    assert daemon.log_text().endswith("stopped, rules stay in place\n")
+    assert daemon.log_text().endswith("knft stopped; its rules stay in the kernel\n")
     assert daemon.has_cluster_ip(1)
 
 
 @pytest.mark.parametrize("how", SIGNALS)
-def test_daemon_stops_during_a_commit(daemon: KnftRun, how: signal.Signals) -> None:
+def test_daemon_stops_during_a_commit(daemon: KnftRun, signal_number: signal.Signals) -> None:
     """The worker may take five minutes to answer; it is killed with the daemon."""
     daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
     (library,) = library_processes(daemon.process.pid)
@@ -45,7 +45,7 @@ def test_daemon_stops_during_a_commit(daemon: KnftRun, how: signal.Signals) -> N
     daemon.write_service(2)
     # The commands are in the pipe, which the worker does not read.
     daemon.wait_until(lambda: _has_pending_request(library))
-    daemon.process.send_signal(how)
+    daemon.process.send_signal(signal_number)
     assert daemon.process.wait(TIMEOUT) == 0
     assert daemon.has_cluster_ip(1)
     assert not daemon.has_cluster_ip(2)

@@ -93,7 +93,7 @@ def test_the_table_is_not_listed_on_the_sync_path(harness: KernelHarness) -> Non
     """It is read once at the start."""
     for count in range(1, 6):
         _sync_web_service(harness, range(count))
-    assert {family: port.reads for family, port in harness.ports.items()} == dict.fromkeys(Family, 1)
+    assert {family: port.reads for family, port in harness.checked_tables.items()} == dict.fromkeys(Family, 1)
 
 
 def test_a_restart_on_an_unchanged_cluster_sends_nothing(harness: KernelHarness) -> None:
@@ -142,7 +142,7 @@ def test_hairpin_elements_are_removed_in_the_cleanup_phase(harness: KernelHarnes
     """A packet that was sent back to its own sender before the commit is still masqueraded after it."""
     harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
     harness.sync()
-    sent = harness.ports[Family.IPV4].transactions
+    sent = harness.checked_tables[Family.IPV4].transactions
     sent.clear()
     harness.apply(*slices("web", [11]))
     report = harness.sync()[Family.IPV4]
@@ -157,7 +157,7 @@ def test_failed_deferred_removal_is_repeated_by_comparison(harness: KernelHarnes
     """The main phase stays committed, so no Service port is quarantined."""
     harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
     harness.sync()
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
     refusals = [error]
 
     def refuse(transaction: Transaction) -> None:
@@ -176,10 +176,10 @@ def test_failed_deferred_removal_is_repeated_by_comparison(harness: KernelHarnes
 def test_refused_deferred_removal_quarantines_no_service_port(namespace: Namespace) -> None:
     """The element stays, which is harmless, and its removal is retried."""
     now = 100.0
-    harness = KernelHarness(namespace, timer=lambda: now)
+    harness = KernelHarness(namespace, clock=lambda: now)
     harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
     harness.sync()
-    port = harness.ports[Family.IPV4]
+    port = harness.checked_tables[Family.IPV4]
 
     def refuse(transaction: Transaction) -> None:
         if HAIRPIN in transaction.removed:
@@ -210,7 +210,7 @@ def test_hairpin_element_removed_by_another_program(harness: KernelHarness) -> N
         if HAIRPIN in transaction.removed and edits:
             harness.namespace.run(["nft", "-f", "-"], stdin=edits.pop())
 
-    harness.ports[Family.IPV4].on_commit = remove_first
+    harness.checked_tables[Family.IPV4].on_commit = remove_first
     harness.apply(*slices("web", [11]))
     report = harness.sync()[Family.IPV4]
     assert not edits

@@ -58,7 +58,7 @@ class ProgrammedNode:
     def apply_refused(self, objects: Sequence[dict[str, Any]]) -> None:
         """Add or change objects, and have the kernel refuse the commit in both families."""
         self._deliver(objects)
-        ports = self._harness.ports.values()
+        ports = self._harness.checked_tables.values()
         for port in ports:
             port.refused_commits = EVERY
         with self.namespace.entered():

@@ -39,8 +39,8 @@ class MonitoredNode(KernelHarness):
     """A Daemon with the Proxiers of both families, and the observers and servers of a process; a context manager."""
 
     def __init__(self, namespace: Namespace, config: Config = CONFIG, **settings: Any) -> None:
-        self.timer = ManualClock()
-        super().__init__(namespace, config, timer=self.timer)
+        self.sync_clock = ManualClock()
+        super().__init__(namespace, config, clock=self.sync_clock)
         self.clock = FakeClock()
         self.events: list[Event] = []
         self.eligible = True

@@ -33,16 +33,16 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 def _set_every_metric(node: MonitoredNode) -> None:
     """Give every labelled metric a value."""
-    node.ports[V4].on_commit = refuse_address("10.96.0.77")
+    node.checked_tables[V4].on_commit = refuse_address("10.96.0.77")
     node.apply_and_sync(service("web"), *slices_changed_ago(node, "web", [1], 1))
     node.apply_and_sync(service("web", 11))
-    node.ports[V4].refused_commits = node.ports[V4].refused_reads = 1000
+    node.checked_tables[V4].refused_commits = node.checked_tables[V4].refused_reads = 1000
     node.apply(service("more", 20))
     node.daemon.sync()
-    node.ports[V4].stop_failing()
+    node.checked_tables[V4].stop_failing()
     node.apply_and_sync(service("gone", 77))
     node.delete("Service", "gone")
-    node.ports[V4].on_commit = refuse_address("10.96.0.77")
+    node.checked_tables[V4].on_commit = refuse_address("10.96.0.77")
     node.apply_and_sync()
     node.get(HEALTH, "/healthz")
     node.get(HEALTH, "/livez")

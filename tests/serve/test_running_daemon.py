@@ -45,7 +45,7 @@ def test_running_daemon_is_observed(node: MonitoredNode) -> None:
     wait_until(lambda: not refuses_connections(LOOPBACK, HEALTH) and b'"IPv6":{' in node.get(HEALTH, "/livez").body)
     node.apply(load_balancer_service("web", PORT), *slices("web", [1], local=[1]))
     wait_until(lambda: not refuses_connections(LOOPBACK, PORT) and node.get(PORT).status == 200)
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.refused_commits = port.refused_reads = 10**9
     node.apply(*slices("web", [1, 2], local=[1, 2]))
     failures = 'kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"}'
@@ -54,7 +54,7 @@ def test_running_daemon_is_observed(node: MonitoredNode) -> None:
     node.clock.pass_time(60)
     assert node.get(HEALTH, "/livez").status == 503
     assert node.get(PORT).status == 503
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.stop_failing()
     wait_until(lambda: node.get(HEALTH, "/livez").status == 200)
     wait_until(lambda: node.get(PORT).headers["x-load-balancing-endpoint-weight"] == "2")

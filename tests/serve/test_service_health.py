@@ -197,7 +197,7 @@ def test_node_port_cidrs_select_interface_addresses(namespace: Namespace) -> Non
 
 
 REASON = "0.0.0.0 port 30100: Address already in use"
-MESSAGE = f"node node-1 cannot serve health checks of Service default/web at {REASON}"
+MESSAGE = f"node node-1 cannot serve health checks of Service default/web at {REASON}; retrying every 30 s"
 
 
 def test_port_in_use_is_retried_by_the_next_sync(node: MonitoredNode, caplog: pytest.LogCaptureFixture) -> None:
@@ -283,13 +283,13 @@ def test_open_connection_of_a_closed_service_gets_an_empty_response(
 def test_failed_syncs_lose_no_changes(node: MonitoredNode) -> None:
     """Changes during failed syncs take effect with the first successful sync, and not before."""
     node.apply_and_sync()
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.refused_commits = port.refused_reads = 1000
     node.apply(load_balancer_service("web", PORT), *slices("web", [1, 2], local=[1]))
     assert not node.daemon.sync()
     node.wait_for_http_thread()
     assert _gone(PORT)
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.stop_failing()
     node.apply_and_sync()
     _expect(PORT, "web", 1)

@@ -84,7 +84,7 @@ def test_quarantined_service_ports(node: MonitoredNode) -> None:
         ]
 
     node.apply_and_sync()
-    node.ports[V4].on_commit = refuse_address("10.96.0.7")
+    node.checked_tables[V4].on_commit = refuse_address("10.96.0.7")
     node.apply_and_sync(service("bad", 7), *slices("bad", [1]), service("good", 8))
     node.apply_and_sync()
     assert [value(node, "knft_quarantined_service_ports", family) for family in Family] == [1, 0]
@@ -95,8 +95,8 @@ def test_quarantined_service_ports(node: MonitoredNode) -> None:
         ("Service", "bad", True, "FailedToProgramService", note),
     ]
     assert reported() == first
-    node.ports[V4].stop_failing()
-    node.timer.now += 40
+    node.checked_tables[V4].stop_failing()
+    node.sync_clock.now += 40
     node.apply_and_sync(*slices("bad", [2]))
     assert value(node, "knft_quarantined_service_ports", V4) == 0
     recovery = f"Service default/bad is no longer quarantined in {rules}"
@@ -108,11 +108,11 @@ def test_quarantined_service_ports(node: MonitoredNode) -> None:
 
 def test_deleting_a_quarantined_service_sends_no_event(node: MonitoredNode) -> None:
     node.apply_and_sync()
-    node.ports[V4].on_commit = refuse_address("10.96.0.7")
+    node.checked_tables[V4].on_commit = refuse_address("10.96.0.7")
     node.apply_and_sync(service("bad", 7), *slices("bad", [1]), service("good", 8))
     node.delete("Service", "bad")
-    node.ports[V4].stop_failing()
-    node.timer.now += 40
+    node.checked_tables[V4].stop_failing()
+    node.sync_clock.now += 40
     node.apply_and_sync()
     assert value(node, "knft_quarantined_service_ports", V4) == 0
     assert [event.reason for event in node.events] == ["Starting", "FailedToProgramService"]

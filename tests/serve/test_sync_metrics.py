@@ -21,8 +21,8 @@ V4, V6 = Family.IPV4, Family.IPV6
 )
 def test_sync_durations(node: MonitoredNode) -> None:
     """The first sync is full, the others are partial. Time passes only during kernel calls."""
-    for port in node.ports.values():
-        port.on_commit = lambda _: setattr(node.timer, "now", node.timer.now + 0.003)
+    for port in node.checked_tables.values():
+        port.on_commit = lambda _: setattr(node.sync_clock, "now", node.sync_clock.now + 0.003)
     node.apply_and_sync(service("web"), *slices("web", [1]))
     node.apply_and_sync(*slices("web", [2]))
     node.apply_and_sync(*slices("web", [3]))
@@ -62,7 +62,7 @@ def test_last_sync_timestamps(node: MonitoredNode) -> None:
         assert value(node, f"{RULES}last_queued_timestamp_seconds", family) == began + 10
         assert value(node, f"{RULES}last_timestamp_seconds", family) == began + 15.5
     node.clock.pass_time(100)
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.refused_commits = port.refused_reads = 1000
     node.apply(service("more", 20))
     assert not node.daemon.sync()
@@ -75,12 +75,12 @@ def test_network_programming_latency(node: MonitoredNode) -> None:
     """Latency starts at the trigger time in the slice; changes of failed syncs count when a sync succeeds."""
     name = "kubeproxy_network_programming_duration_seconds"
     node.apply_and_sync(service("web"), *slices_changed_ago(node, "web", [1], 0.4))
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.refused_commits = port.refused_reads = 1000
     node.apply(*slices_changed_ago(node, "web", [1, 2], 1))
     node.clock.pass_time(61)
     assert not node.daemon.sync()
-    for port in node.ports.values():
+    for port in node.checked_tables.values():
         port.stop_failing()
     node.apply_and_sync()
     for family in Family:
@@ -99,7 +99,7 @@ def test_programming_latency_is_logged(node: MonitoredNode, caplog: pytest.LogCa
         *slices_changed_ago(node, "more", [1], 3),
     )
     node.apply_and_sync(service("web", 5))
-    message = "programmed 2 endpoint changes; latency of the newest 0.400 s, of the oldest 3.000 s"
+    message = "programmed 2 endpoint changes; latency: newest change 0.400 s, oldest change 3.000 s"
     assert caplog.messages == [f"IPv4: {message}", f"IPv6: {message}"]
 
 
@@ -111,7 +111,7 @@ def test_programming_latency_is_logged(node: MonitoredNode, caplog: pytest.LogCa
 def test_failed_syncs(node: MonitoredNode) -> None:
     """Failed syncs count for their family, and their duration too."""
     node.apply_and_sync(service("web"))
-    node.ports[V4].refused_commits = node.ports[V4].refused_reads = 1000
+    node.checked_tables[V4].refused_commits = node.checked_tables[V4].refused_reads = 1000
     node.apply(*slices("web", [1]))
     assert not node.daemon.sync()
     assert not node.daemon.sync()
@@ -120,7 +120,7 @@ def test_failed_syncs(node: MonitoredNode) -> None:
     assert f'{name}{{ip_family="IPv6"}}' not in node.scrape()
     assert value(node, f"{RULES}duration_seconds_count", V4) == 3
     assert value(node, "kubeproxy_sync_full_proxy_rules_duration_seconds_count", V4) == 3
-    node.ports[V4].stop_failing()
+    node.checked_tables[V4].stop_failing()
     node.apply_and_sync()
     assert value(node, name, V4) == 2
 
@@ -131,7 +131,7 @@ def test_orphaned_objects(node: MonitoredNode) -> None:
     name = f"{RULES}nftables_cleanup_failures_total"
     node.apply_and_sync(service("gone", 77), *slices("gone", [11]), service("web", 8))
     node.delete("Service", "gone")
-    node.ports[V4].on_commit = refuse_address("10.96.0.77")
+    node.checked_tables[V4].on_commit = refuse_address("10.96.0.77")
     node.apply_and_sync()
     assert (
         value(node, name, V4),
@@ -140,11 +140,11 @@ def test_orphaned_objects(node: MonitoredNode) -> None:
     ) == (1, 1, 0)
     node.apply_and_sync(*slices("web", [1]))
     assert value(node, name, V4) == 1
-    node.timer.now += 40
+    node.sync_clock.now += 40
     node.apply_and_sync()
     assert (value(node, name, V4), value(node, "knft_removal_refused", V4)) == (2, 1)
-    node.ports[V4].stop_failing()
-    node.timer.now += 4000
+    node.checked_tables[V4].stop_failing()
+    node.sync_clock.now += 4000
     node.apply_and_sync()
     assert (value(node, name, V4), value(node, "knft_removal_refused", V4)) == (2, 0)
 
@@ -152,11 +152,11 @@ def test_orphaned_objects(node: MonitoredNode) -> None:
 def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) -> None:
     """A foreign rule jumps to the chain of a deleted sticky Service port."""
     node.apply_and_sync(service("web", sessionAffinity="ClientIP"), *slices("web", [1]))
-    chain = next(name for name in node.listing().chains if name.startswith("sticky-"))
+    chain = next(name for name in node.listing().rule_counts if name.startswith("sticky-"))
     node.namespace.run(["nft", f"add chain ip knft theirs; add rule ip knft theirs jump {chain}"])
     node.delete("Service", "web")
     node.apply_and_sync()
-    node.timer.now += 2
+    node.sync_clock.now += 2
     node.apply_and_sync()
     assert value(node, f"{RULES}nftables_cleanup_failures_total", V4) == 1
     assert f'{RULES}nftables_cleanup_failures_total{{ip_family="IPv6"}}' not in node.scrape()

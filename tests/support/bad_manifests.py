@@ -8,7 +8,7 @@ import yaml
 from knft.config import Config
 from knft.nft.codec.tables import transaction_json
 from knft.source.directory import DirectorySource
-from knft.sync.assemble import recording_daemon
+from knft.sync.assemble import rendering_daemon
 from tests.support.kernel_harness import check_schema
 
 VALID_CLUSTER_IPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
@@ -75,7 +75,7 @@ def write_among_valid_documents(folder: Path, bad: str) -> None:
 def scan_and_render(source: DirectorySource) -> ScannedManifests:
     """Scan, and render what is found: each transaction must be of known forms."""
     scan = source.scan()
-    daemon, recorders = recording_daemon(CONFIG)
+    daemon, recorders = rendering_daemon(CONFIG)
     daemon.handle(scan.changes)
     assert daemon.sync()
     sent = [recorder.first_sync()[1] for recorder in recorders.values()]

@@ -29,7 +29,7 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
-from knft.sync.table_port import TablePort
+from knft.sync.table_interface import TableInterface
 from tests.support.lab.namespace import Namespace
 from tests.support.library_process import library_in
 
@@ -60,7 +60,7 @@ _check_command_once = lru_cache(maxsize=1 << 12)(_check_command)
 DEATH_MESSAGE = "the library died for the test"
 
 
-class CheckedPort:
+class CheckedTable:
     """A port that validates each transaction against the schema, keeps the last ones, and passes them on.
 
     It can also fail: it refuses commits (``refused_commits``), carries them out and reports a failure
@@ -69,7 +69,7 @@ class CheckedPort:
     transaction before it is passed on.
     """
 
-    def __init__(self, inner: TablePort) -> None:
+    def __init__(self, inner: TableInterface) -> None:
         self._inner = inner
         # Limited, because a soak test sends a hundred thousand.
         self.transactions: deque[Transaction] = deque(maxlen=100)
@@ -162,17 +162,17 @@ class KernelHarness:
         self,
         namespace: Namespace,
         config: Config = CONFIG,
-        timer: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.perf_counter,
         table: type[KernelTable] = KernelTable,
     ) -> None:
         self.namespace = namespace
         library = library_in(namespace)
         self.tables = {family: table(library, family, TABLE) for family in Family}
-        self.ports = {family: CheckedPort(table) for family, table in self.tables.items()}
+        self.checked_tables = {family: CheckedTable(table) for family, table in self.tables.items()}
         start = datetime(2026, 1, 1, tzinfo=UTC)
         states = {family: ServiceState(family, config.node_name, start) for family in Family}
         self.proxiers = {
-            family: Proxier(family, config, states[family], self.ports[family], timer) for family in Family
+            family: Proxier(family, config, states[family], self.checked_tables[family], clock) for family in Family
         }
         self.dispatcher = Dispatcher(config, tuple(states.values()))
         self.daemon = Daemon(tuple(self.proxiers.values()), self.dispatcher)
@@ -201,7 +201,7 @@ class KernelHarness:
 
     def last_transaction(self, family: Family = Family.IPV4) -> Transaction:
         """Return the last transaction of a family."""
-        return self.ports[family].transactions[-1]
+        return self.checked_tables[family].transactions[-1]
 
     def listing(self, family: Family = Family.IPV4) -> TableListing:
         """Return the kernel's table."""

@@ -1,4 +1,4 @@
-"""TablePort: the operations on the kernel's table that a sync needs."""
+"""TableInterface: the operations on the kernel's table that a sync needs."""
 
 from typing import Protocol
 
@@ -7,8 +7,8 @@ from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
 
 
-class TablePort(Protocol):
-    """One family's table.
+class TableInterface(Protocol):
+    """One family's table in the kernel, or a substitute for it.
 
     Methods raise KernelError if the kernel refuses a request, which then has no effect; or UnavailableError if it is
     unknown whether it had an effect.
@@ -18,7 +18,7 @@ class TablePort(Protocol):
         """Return the contents of the table, or None if there is no table."""
 
     def ensure_working(self) -> None:
-        """Raise UnavailableError if the library's process dies of any request, and not only of some."""
+        """Raise UnavailableError if the library's process dies even of a harmless request."""
 
     def declare(self, table: Table) -> None:
         """Create the table and its containers, where missing."""
@@ -31,7 +31,7 @@ class TablePort(Protocol):
 
 
 class TransactionRecorder:
-    """A TablePort without a kernel, for rendering: records the transactions."""
+    """A TableInterface without a kernel, for rendering: records the transactions."""
 
     def __init__(self) -> None:
         """Start without a table."""
