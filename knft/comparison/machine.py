@@ -1,4 +1,4 @@
-"""Reads the rules, sets and virtual servers in force on this machine, as text, without changing or loading anything."""
+"""Reads this machine's rules, sets and virtual servers as text, without changing rules or loading kernel modules."""
 
 import re
 from typing import TypeVar
@@ -9,12 +9,12 @@ from knft.errors import CaptureError, KernelError
 from knft.families import Family, IpVersion
 from knft.kernel import ipvs, xtables
 from knft.kernel.addresses import local_addresses
-from knft.kernel.features import has_nf_tables
+from knft.kernel.features import may_have_nf_tables
 from knft.kernel.listings import list_table_json
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table_flags import table_flags
+from knft.leftovers.names import DEVICE, DEVICE_KIND, TABLES
 from knft.render.names import TABLE
-from knft.takeover.names import DEVICE, DEVICE_KIND, TABLES
 
 Key = TypeVar("Key")
 
@@ -33,33 +33,33 @@ _JSON_COUNTERS = re.compile(r'"(?:packets|bytes|expires)": ?\d+')
 
 
 class MachineState(Struct, frozen=True):
-    """What was in force at one time.
+    """The kernel's rules, sets, virtual servers and addresses at one time.
 
-    ``saved_rules`` holds the output of iptables-save by backend, ``kube_proxy`` and ``knft`` their nftables tables as
+    ``saved_rules`` holds the output of iptables-save by backend, ``left`` and ``knft`` their nftables tables as
     JSON, ``device`` the addresses of kube-proxy's IPVS device, ``addresses`` those of all interfaces.
     ``unread_tables`` names nftables tables of other programs, ``missing_programs`` tools that are not installed.
     """
 
     saved_rules: dict[str, str]
-    sets: str
-    servers: str
-    device: tuple[str, ...]
-    kube_proxy: dict[IpVersion, str]
-    knft: dict[IpVersion, str]
+    ipsets: str
+    virtual_servers: str
+    ipvs_addresses: tuple[str, ...]
+    kube_proxy_tables: dict[IpVersion, str]
+    knft_tables: dict[IpVersion, str]
     addresses: frozenset[str]
     unread_tables: tuple[str, ...] = ()
     missing_programs: tuple[str, ...] = ()
 
     @property
     def without_counters(self) -> "MachineState":
-        """The same state without what packets change: counters, and when affinity entries expire."""
+        """The same state without values that packets change: counters, and expiry times of affinity entries."""
         return MachineState(
             _strip_counters(_COUNTERS, self.saved_rules),
-            _COUNTERS.sub("", self.sets),
-            self.servers,
-            self.device,
-            _strip_counters(_JSON_COUNTERS, self.kube_proxy),
-            _strip_counters(_JSON_COUNTERS, self.knft),
+            _COUNTERS.sub("", self.ipsets),
+            self.virtual_servers,
+            self.ipvs_addresses,
+            _strip_counters(_JSON_COUNTERS, self.kube_proxy_tables),
+            _strip_counters(_JSON_COUNTERS, self.knft_tables),
             self.addresses,
             self.unread_tables,
             self.missing_programs,
@@ -71,7 +71,7 @@ def _strip_counters(counted: re.Pattern[str], texts: dict[Key, str]) -> dict[Key
 
 
 def read_machine(library: LibraryProcess) -> MachineState:
-    """Return what is in force; raise CaptureError."""
+    """Return the kernel's rules, sets, virtual servers and addresses; raise CaptureError."""
     try:
         return _read_all(library)
     except KernelError as error:
@@ -79,8 +79,8 @@ def read_machine(library: LibraryProcess) -> MachineState:
         raise CaptureError(msg) from error
 
 
-def poll_unnotified(*, with_sets: bool) -> tuple[str, ...]:
-    """Return the texts of what changes without a netlink notification, without counters; raise CaptureError.
+def read_state_without_notifications(*, with_sets: bool) -> tuple[str, ...]:
+    """Return the state whose changes send no netlink notification, as texts without counters; raise CaptureError.
 
     ``with_sets`` includes ipsets; callers set it if rules name some.
     """
@@ -97,24 +97,24 @@ def poll_unnotified(*, with_sets: bool) -> tuple[str, ...]:
 def read_knft_tables(library: LibraryProcess) -> tuple[dict[IpVersion, str], frozenset[str]]:
     """Return knft's tables as JSON, and the machine's addresses; raise CaptureError."""
     try:
-        return (_tables(library, TABLE) if has_nf_tables() else {}), local_addresses()
+        return (_tables(library, TABLE) if may_have_nf_tables() else {}), local_addresses()
     except KernelError as error:
         msg = f"cannot read knft's tables: {error}"
         raise CaptureError(msg) from error
 
 
 def _read_all(library: LibraryProcess) -> MachineState:
-    nf_tables = has_nf_tables()
+    nf_tables = may_have_nf_tables()
     missing: list[str] = []
     saved = _saved(missing, nf_tables=nf_tables)
     device = ipvs.read_device(DEVICE)
     return MachineState(
         saved_rules=saved,
-        sets=_sets(saved, missing),
-        servers=_servers(missing),
-        device=tuple(sorted(device.addresses)) if device is not None and device.kind == DEVICE_KIND else (),
-        kube_proxy=_tables(library, TABLES[0][1]) if nf_tables else {},
-        knft=_tables(library, TABLE) if nf_tables else {},
+        ipsets=_sets(saved, missing),
+        virtual_servers=_servers(missing),
+        ipvs_addresses=tuple(sorted(device.addresses)) if device is not None and device.kind == DEVICE_KIND else (),
+        kube_proxy_tables=_tables(library, TABLES[0][1]) if nf_tables else {},
+        knft_tables=_tables(library, TABLE) if nf_tables else {},
         addresses=local_addresses(),
         unread_tables=_unread_tables(saved) if nf_tables else (),
         missing_programs=tuple(missing),

@@ -69,10 +69,10 @@ class AddressMonitor:
             try:
                 with open_notifications() as notifications:
                     self._report_if_changed(on_change)
-                    self._log_state("")
+                    self._log_recovery()
                     self._watch(notifications, stop, on_change)
             except KernelError as error:
-                self._log_state(f"{error}; reading the interface addresses every {POLL_SECONDS:g} s instead")
+                self._log_problem(f"{error}; reading the interface addresses every {POLL_SECONDS:g} s instead")
                 # Without notifications a change is still found by reading.
                 with suppress(KernelError):
                     self._report_if_changed(on_change)
@@ -96,12 +96,15 @@ class AddressMonitor:
             on_change(found)
             self._reported = found
 
-    def _log_state(self, warning: str) -> None:
-        if warning and warning != self._warning:
+    def _log_problem(self, warning: str) -> None:
+        if warning != self._warning:
             log.warning("%s", warning)
-        if self._warning and not warning:
-            log.info("netlink notifications of address changes work again")
         self._warning = warning
+
+    def _log_recovery(self) -> None:
+        if self._warning:
+            log.info("netlink notifications of address changes work again")
+        self._warning = ""
 
 
 def open_notifications() -> socket.socket:

@@ -1,6 +1,6 @@
 """Lists and deletes the kernel's UDP conntrack entries, through pyroute2's netlink socket.
 
-Another thread that syncs waits a few milliseconds at most: this module releases the GIL after each dump buffer (150
+The sync thread waits a few milliseconds at most: this module releases the GIL after each dump buffer (150
 messages) and once for each batch of deletions. With pyroute2's own dump a sync waited for more than 100 ms.
 """
 

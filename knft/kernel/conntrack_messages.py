@@ -38,10 +38,11 @@ _STATUS_BITS = struct.Struct(">I")
 class Flow(Struct, frozen=True, gc=False):
     """One UDP conntrack entry.
 
-    ``original_destination`` and ``reply_source`` are an address and a port as bytes: what the client's first packet was
-    sent to, and who replies, which is the endpoint if the packet was translated. ``reply_attribute`` (CTA_TUPLE_REPLY)
-    and ``id_attribute`` (CTA_ID) identify the entry in a deletion request; an entry that the same client creates later
-    has others. ``has_reply`` is IPS_SEEN_REPLY: the endpoint has replied at least once.
+    ``original_destination`` and ``reply_source`` are each an address and a port as bytes: the destination of the
+    client's first packet, and the address that replies, which is the endpoint's if the packet was translated.
+    ``reply_attribute`` (CTA_TUPLE_REPLY) and ``id_attribute`` (CTA_ID) identify the entry in a deletion request; an
+    entry that the same client creates later has others. ``has_reply`` is IPS_SEEN_REPLY: the endpoint has replied at
+    least once.
     """
 
     original_destination: bytes
@@ -92,7 +93,7 @@ def flow_pattern(family: int) -> re.Pattern[bytes]:
         size, source, destination = 16, 3, 4  # CTA_IP_V6_...
     address, port, padding = b".{%d}" % size, b"..", b".."
 
-    def ends(kind: int, source_end: tuple[bytes, bytes], destination_end: tuple[bytes, bytes]) -> bytes:
+    def tuple_pattern(kind: int, source_end: tuple[bytes, bytes], destination_end: tuple[bytes, bytes]) -> bytes:
         addresses = (
             _attribute_head_pattern(source, size)
             + source_end[0]
@@ -116,25 +117,28 @@ def flow_pattern(family: int) -> re.Pattern[bytes]:
             + transport
         )
 
-    anyone, kept = (address, port), (b"(%b)" % address, b"(%b)" % port)
-    opened, answered = ends(_ORIGINAL, anyone, kept), ends(_REPLY, kept, anyone)
-    return re.compile(b".{%d}%b(?P<reply>%b)" % (_HEADER.size, opened, answered), re.DOTALL)
+    any_socket, captured_socket = (address, port), (b"(%b)" % address, b"(%b)" % port)
+    original, reply = (
+        tuple_pattern(_ORIGINAL, any_socket, captured_socket),
+        tuple_pattern(_REPLY, captured_socket, any_socket),
+    )
+    return re.compile(b".{%d}%b(?P<reply>%b)" % (_HEADER.size, original, reply), re.DOTALL)
 
 
 def parse_flow(buffer: bytes, start: int, found: re.Match[bytes]) -> Iterator[Flow]:
     """Yield the flow of the message at that offset, matched by ``flow_pattern``; nothing if it is in another zone."""
     end = start + _LENGTH.unpack_from(buffer, start)[0]
-    place, number, is_answered = found.end(), b"", True
-    while place + _ATTRIBUTE.size <= end:
-        size, kind = _ATTRIBUTE.unpack_from(buffer, place)
+    offset, id_attribute, has_reply = found.end(), b"", True
+    while offset + _ATTRIBUTE.size <= end:
+        size, kind = _ATTRIBUTE.unpack_from(buffer, offset)
         if kind == _ZONE:
             return
         if kind == _ID:
-            number = buffer[place : place + size]
+            id_attribute = buffer[offset : offset + size]
         if kind == _STATUS:
-            is_answered = bool(_STATUS_BITS.unpack_from(buffer, place + _ATTRIBUTE.size)[0] & _SEEN_REPLY)
-        place += max(_ATTRIBUTE.size, (size + 3) & ~3)
-    yield Flow(found[1] + found[2], found[4] + found[5], found["reply"], number, is_answered)
+            has_reply = bool(_STATUS_BITS.unpack_from(buffer, offset + _ATTRIBUTE.size)[0] & _SEEN_REPLY)
+        offset += max(_ATTRIBUTE.size, (size + 3) & ~3)
+    yield Flow(found[1] + found[2], found[4] + found[5], found["reply"], id_attribute, has_reply)
 
 
 def _request(kind: int, flags: int, sequence: int, family: int, attributes: bytes) -> bytes:

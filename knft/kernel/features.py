@@ -7,8 +7,8 @@ _MODULE = Path("/sys/module/nf_tables")
 _CHUNK = 1 << 20
 
 
-def has_nf_tables(module: Path = _MODULE, symbols: Path = _SYMBOLS) -> bool:
-    """Return whether nf_tables is loaded or built in; True if that cannot be determined.
+def may_have_nf_tables(module: Path = _MODULE, symbols: Path = _SYMBOLS) -> bool:
+    """Return False if nf_tables is neither loaded nor built in; True if it is, or if that cannot be determined.
 
     A netlink request would load the module.
     """

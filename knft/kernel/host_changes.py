@@ -8,7 +8,7 @@ import time
 from typing import Self
 
 from knft.kernel import addresses, netlink_filter
-from knft.kernel.features import has_nf_tables
+from knft.kernel.features import may_have_nf_tables
 from knft.kernel.notifications import open_notifications
 
 
@@ -18,7 +18,7 @@ class HostChangeMonitor:
     def __init__(self) -> None:
         """Subscribe; raise KernelError if the kernel refuses. Transactions are ignored if nf_tables is not loaded."""
         self._sockets = [addresses.open_notifications()]
-        if has_nf_tables():
+        if may_have_nf_tables():
             self._sockets.append(open_notifications(netlink_filter.generation_filter()))
         self._wake, woken = socket.socketpair(type=socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._sockets.append(woken)

@@ -1,8 +1,9 @@
-"""A socket filter (classic BPF) for nf_tables notifications, so that other programs' changes cost knft no CPU time.
+"""A socket filter (classic BPF) for nf_tables notifications: drops those of knft itself and of other tables.
 
-The kernel runs it on each buffer before queueing it. It has no loops, so it checks the first message of a buffer only.
-It therefore passes all buffers with several messages. All messages of a buffer are of one transaction, so the port id
-of the first message is that of all.
+So these changes cost knft no CPU time, except changes of other tables in buffers with several messages. The kernel runs
+the filter on each buffer before queueing it. The filter has no loops, so it checks only the first message of a buffer;
+it therefore passes other programs' buffers with several messages. All messages of a buffer are of one transaction, so
+the port id of the first message is that of all.
 """
 
 import ctypes
@@ -37,14 +38,14 @@ Instruction = tuple[int, int, int, int]
 """Operation, instructions to skip if a comparison is true and if it is false, and a constant."""
 
 
-def table_filter(table: str, own_ports: Iterable[int], byte_order: str = sys.byteorder) -> Iterator[Instruction]:
-    """Yield a filter that drops changes made by ``own_ports`` and messages about other tables than ``table``.
+def table_filter(table: str, own_port_ids: Iterable[int], byte_order: str = sys.byteorder) -> Iterator[Instruction]:
+    """Yield a filter that drops changes made by ``own_port_ids`` and messages about other tables than ``table``.
 
     It passes other programs' NEW_GENERATION messages, messages about ``table`` in family ip or ip6, and buffers with
     several messages.
     """
     yield (_LOAD_WORD, 0, 0, _PORT)
-    for port in sorted(own_ports):
+    for port in sorted(own_port_ids):
         yield from _if_equal(_as_loaded(port, 4, byte_order), _DROP)
     yield from _pass_several_messages(byte_order)
     yield (_LOAD_HALF, 0, 0, _KIND)
@@ -76,8 +77,8 @@ def attach(netlink: socket.socket, instructions: Iterable[Instruction]) -> None:
 
 def _as_loaded(value: int, size: int, byte_order: str) -> int:
     # BPF loads in network byte order, but netlink headers are in host order: swap the constant instead.
-    turned = value.to_bytes(size, "little" if byte_order == "little" else "big")
-    return int.from_bytes(turned, "big")
+    in_host_order = value.to_bytes(size, "little" if byte_order == "little" else "big")
+    return int.from_bytes(in_host_order, "big")
 
 
 def _if_equal(value: int, verdict: int) -> Iterator[Instruction]:

@@ -1,7 +1,7 @@
 """Finds sets made by a newer libnftables, which crash an older libnftables, through netlink.
 
-The user data of a set store the expression with which its key was declared. Version 1.1.3 also stores it for plain
-types, which 1.0.6 cannot resolve, and crashes. Most commands make the library read the sets of all tables.
+The user data of a set store the expression with which its key was declared. libnftables 1.1.3 also stores it for plain
+types. 1.0.6 cannot resolve these, and crashes. Most commands make libnftables read the sets of all tables.
 """
 
 import struct
@@ -48,7 +48,7 @@ def named_sets() -> list[NamedSet]:
 
 
 def library_death_error(error: LibraryDiedError) -> UnavailableError:
-    """Return the error for a library that dies even of a harmless command, with the sets that cause it."""
+    """Return the error for a libnftables that crashes even on a harmless command; it names the sets that cause it."""
     return UnavailableError(f"libnftables crashes on every command ({error}){_describe_cause()}")
 
 
@@ -58,9 +58,9 @@ def _describe_cause() -> str:
     except KernelError:
         newer = []
     if not newer:
-        return "; no set made by a newer nftables was found: please report this"
+        return "; no set made by a newer libnftables was found: please report this"
     return (
-        f": it cannot read sets made by a newer nftables, in {_describe_sets(newer)}; give knft "
+        f": it cannot read sets made by a newer libnftables, in {_describe_sets(newer)}; give knft "
         "libnftables 1.1 or newer, or delete these sets with the nft that made them"
     )
 

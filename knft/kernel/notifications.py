@@ -47,18 +47,18 @@ class ForeignChange(Struct, frozen=True):
 class ForeignChangeMonitor:
     """Receives other programs' changes to ``table``, IPv4 and IPv6, in the network namespace of the creating thread.
 
-    One thread calls ``receive``, ``reopen`` and at the end ``close``. Any thread may call ``set_own_ports`` and
+    One thread calls ``receive``, ``reopen`` and at the end ``close``. Any thread may call ``set_own_port_ids`` and
     ``stop``.
     """
 
-    def __init__(self, table: str, own_ports: frozenset[int] = frozenset()) -> None:
-        """Subscribe, but ignore changes made by sockets with ``own_ports``; raise KernelError if the kernel refuses."""
+    def __init__(self, table: str, own_port_ids: frozenset[int] = frozenset()) -> None:
+        """Subscribe, but ignore changes of sockets with ``own_port_ids``; raise KernelError if the kernel refuses."""
         self._table = table
         self._lock = threading.Lock()
         """Held while the socket or its filter is replaced."""
-        self._own_ports = own_ports
+        self._own_port_ids = own_port_ids
         self._transaction = _Transaction(table)
-        self._socket = open_notifications(netlink_filter.table_filter(table, own_ports))
+        self._socket = open_notifications(netlink_filter.table_filter(table, own_port_ids))
         # Closing one end wakes the thread that polls the other.
         self._stop, self._stopped = socket.socketpair()
         self._poll = select.poll()
@@ -71,16 +71,16 @@ class ForeignChangeMonitor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def set_own_ports(self, ports: frozenset[int]) -> None:
+    def set_own_port_ids(self, port_ids: frozenset[int]) -> None:
         """Replace the port ids of the sockets whose changes are ignored; raise KernelError if the kernel refuses.
 
         Call this before a new worker process makes its first change, and with an empty set when the old one is gone:
         another program may get its port id.
         """
         with self._lock:
-            self._own_ports = ports
+            self._own_port_ids = port_ids
             try:
-                netlink_filter.attach(self._socket, netlink_filter.table_filter(self._table, ports))
+                netlink_filter.attach(self._socket, netlink_filter.table_filter(self._table, port_ids))
             except OSError as error:
                 raise _refused(error) from error
 
@@ -91,7 +91,7 @@ class ForeignChangeMonitor:
         lost.
         """
         with self._lock:
-            fresh = open_notifications(netlink_filter.table_filter(self._table, self._own_ports))
+            fresh = open_notifications(netlink_filter.table_filter(self._table, self._own_port_ids))
             self._poll.unregister(self._socket)
             self._poll.register(fresh, select.POLLIN)
             self._socket.close()
@@ -127,7 +127,7 @@ class ForeignChangeMonitor:
 
     def _read_transaction(self) -> tuple[ForeignChange, ...]:
         try:
-            return self._transaction.add_buffer(self._socket.recv(_READ_BYTES), self._own_ports)
+            return self._transaction.add_buffer(self._socket.recv(_READ_BYTES), self._own_port_ids)
         except BlockingIOError:
             return ()
         except OSError as error:
@@ -181,7 +181,7 @@ class _Transaction:
         self._attribute = nftables_messages.table_attribute(table)
         self._touched: dict[Family, _TouchedObjects] = {}
 
-    def add_buffer(self, buffer: bytes, own_ports: frozenset[int]) -> tuple[ForeignChange, ...]:
+    def add_buffer(self, buffer: bytes, own_port_ids: frozenset[int]) -> tuple[ForeignChange, ...]:
         """Return the changes if ``buffer`` ends a transaction that touched the table."""
         # The filter passes all buffers with several messages; most of them are about other tables.
         if not self._touched and self._attribute not in buffer:
@@ -189,7 +189,7 @@ class _Transaction:
         changes: tuple[ForeignChange, ...] = ()
         for message in nftables_messages.split(buffer):
             # Checked again for messages that were queued before the filter was replaced.
-            if message.port in own_ports:
+            if message.port in own_port_ids:
                 continue
             if message.kind == nftables_messages.NEW_GENERATION:
                 changes += self._finish(_process_text(message))

@@ -38,7 +38,7 @@ class Ownership:
         """Claim tables that a previous worker process owned; raise KernelError if the kernel refuses."""
         if not self.is_supported or self._claimed_by == self._library.start_count:
             return
-        left = [family for family in self._families if flags_of(family.nft, self._name) == {"persist"}]
-        for family in left:
+        unowned = [family for family in self._families if flags_of(family.nft, self._name) == {"persist"}]
+        for family in unowned:
             self._library.run(f"table {family.nft} {self._name} {{\nflags owner,persist\n}}\n")
         self._claimed_by = self._library.start_count

@@ -49,7 +49,7 @@ def drop_privileges() -> None:
 
 
 def keep_net_admin() -> None:
-    """Do the same for the calling thread only; raise UnsupportedError if it has no CAP_NET_ADMIN."""
+    """Keep only CAP_NET_ADMIN in the calling thread, as in drop_privileges; raise UnsupportedError if it is missing."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         _reduce_bounding_set(libc)

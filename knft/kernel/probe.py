@@ -27,9 +27,9 @@ def _probe_commands(family: Family, chain_type: str, rule: str) -> str:
     return f"table {table} {{ chain probe {{\n{_HOOKS[chain_type]}\n{rule}\n}}\n}}\ndelete table {table}\n"
 
 
-def require_working_library(kernel: CommandRunner, family: Family) -> None:
+def require_working_library(library: CommandRunner, family: Family) -> None:
     """Run a harmless command; raise LibraryDiedError if libnftables crashes even on that."""
-    kernel.run(_probe_commands(family, "filter", "counter"))
+    library.run(_probe_commands(family, "filter", "counter"))
 
 
 def require_privilege(process_status: str | None = None) -> None:
@@ -44,7 +44,7 @@ def require_privilege(process_status: str | None = None) -> None:
         raise UnsupportedError(_NO_PRIVILEGE)
 
 
-def probe(kernel: CommandRunner) -> None:
+def probe(library: CommandRunner) -> None:
     """Raise UnsupportedError if the kernel rejects a feature that knft needs, in either family.
 
     Also raised if libnftables crashes, which does not depend on the kernel.
@@ -52,7 +52,7 @@ def probe(kernel: CommandRunner) -> None:
     for family in Family:
         for feature, option, chain_type, rule in _FEATURES:
             try:
-                kernel.run(_probe_commands(family, chain_type, rule))
+                library.run(_probe_commands(family, chain_type, rule))
             except LibraryDiedError as error:
                 raise UnsupportedError(str(library_death_error(error))) from error
             except KernelError as error:

@@ -1,4 +1,4 @@
-"""LibraryProcess: runs libnftables in a worker process, which may die without harm to knft.
+"""LibraryProcess: runs libnftables in a worker process, so that a crash of libnftables does not stop knft.
 
 See docs/design/library-process.md.
 """
@@ -27,7 +27,8 @@ EXIT_TIMEOUT_SECONDS = 10.0
 """How long a worker may take to exit after its pipes are closed, before it is killed."""
 
 RECYCLE_BYTES = 1 << 20
-"""A worker is replaced after commands or answers of this size, since libnftables 1.0.6 keeps fifty times the memory."""
+"""A worker is replaced after commands or answers of this size, since libnftables 1.0.6 keeps fifty times their size
+in memory."""
 
 
 class LibraryProcess:
@@ -36,20 +37,20 @@ class LibraryProcess:
     If a worker dies during a call, that call raises LibraryDiedError, and the next call uses a new worker.
     """
 
-    def __init__(self, on_ports: Callable[[frozenset[int]], None] = lambda _: None) -> None:
+    def __init__(self, on_port_ids: Callable[[frozenset[int]], None] = lambda _: None) -> None:
         """Start a worker without waiting for it.
 
-        ``on_ports`` is called with the port ids of the worker's netlink sockets before its first command, and with an
-        empty set when the worker is gone.
+        ``on_port_ids`` is called with the port ids of the worker's netlink sockets before its first command, and with
+        an empty set when the worker is gone.
         """
         self._lock = threading.Lock()
-        self._on_ports = on_ports
+        self._on_port_ids = on_port_ids
         self.start_count = 0
         """How many workers have been started."""
         self._worker: _Worker | None = self._start()
 
     def _start(self) -> "_Worker":
-        worker = _Worker(self._on_ports)
+        worker = _Worker(self._on_port_ids)
         self.start_count += 1
         return worker
 
@@ -71,21 +72,21 @@ class LibraryProcess:
             try:
                 answer = worker.request(commands)
             except BaseException as error:
-                self._on_ports(frozenset())
+                self._on_port_ids(frozenset())
                 if isinstance(error, LibraryDiedError):
                     self._start_next()
                 raise
             self._worker = worker
             if len(commands) + len(answer.output) >= RECYCLE_BYTES:
-                self._on_ports(frozenset())
+                self._on_port_ids(frozenset())
                 worker.close()
                 self._start_next()
         if answer.error:
             raise KernelError(answer.error, answer.detail)
         return answer.output
 
-    def has_died_within(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for an idle worker to die; if it did, start another and return True.
+    def replace_if_died_within(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for an idle worker to exit; if it did, start another and return True.
 
         Returns False at once if there is no worker. A worker that dies during a call is reported by that call.
         """
@@ -95,7 +96,7 @@ class LibraryProcess:
         with self._lock:
             if self._worker is not worker:
                 return False
-            self._on_ports(frozenset())
+            self._on_port_ids(frozenset())
             worker.close()
             self._start_next()
         return True
@@ -125,19 +126,19 @@ class LibraryProcess:
 class _Worker:
     """One worker process, used until it exits."""
 
-    def __init__(self, on_ports: Callable[[frozenset[int]], None]) -> None:
-        self._on_ports = on_ports
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+    def __init__(self, on_port_ids: Callable[[frozenset[int]], None]) -> None:
+        self._on_port_ids = on_port_ids
+        with contextlib.ExitStack() as worker_ends, contextlib.ExitStack() as daemon_ends:
             try:
-                requests, self._requests = _pipe(theirs, ours)
-                self._answers, answers = _pipe(ours, theirs)
+                requests, self._requests = _pipe(worker_ends, daemon_ends)
+                self._answers, answers = _pipe(daemon_ends, worker_ends)
                 arguments = [str(number) for number in (requests, answers, os.getpid())]
                 command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
             except OSError as error:
                 msg = f"cannot start the libnftables process: {error}"
                 raise UnavailableError(msg) from error
-            ours.pop_all()
+            daemon_ends.pop_all()
         os.set_blocking(self._requests, False)
         self._finalizer = weakref.finalize(self, _shut_down, self._process, self._requests, self._answers)
         self._has_hello = False
@@ -175,7 +176,7 @@ class _Worker:
         hello = msgspec.msgpack.decode(pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS), type=Hello)
         if hello.error:
             raise UnsupportedError(hello.error)
-        self._on_ports(hello.ports)
+        self._on_port_ids(hello.port_ids)
         self._has_hello = True
 
     def has_exited_within(self, seconds: float) -> bool:

@@ -1,7 +1,7 @@
 """Sets conntrack's kernel parameters: computes the desired values, then compares and writes them.
 
-See docs/behaviour/conntrack.md#sysctls. kube-proxy's nftables mode sets no others: it needs neither route_localnet nor
-the bridge sysctls (docs/behaviour/nftables.md#start).
+See docs/behaviour/conntrack.md#sysctls. kube-proxy's nftables mode sets no other sysctls: it needs neither
+route_localnet nor the bridge sysctls (docs/behaviour/nftables.md#start).
 """
 
 import math

@@ -24,7 +24,8 @@ _NOT_PERMITTED = "Operation not permitted"
 class KernelTable:
     """The table ``name`` of ``family``.
 
-    Every method raises KernelError, and then nothing has changed, or UnavailableError, and then the result is unknown.
+    If a method raises UnavailableError (but not TableOwnedError), it is unknown whether the change was committed. If it
+    raises any other KernelError, nothing has changed.
     """
 
     def __init__(self, library: CommandRunner, family: Family, name: str, ownership: Ownership | None = None) -> None:

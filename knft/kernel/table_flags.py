@@ -1,7 +1,7 @@
 """Reads the names and flags of all tables through netlink, without their contents.
 
 libnftables 1.0.6 reads all elements of all tables to list their names. That takes a second for 100 000 endpoints, and
-crashes on sets made by a newer version.
+crashes on sets made by a newer libnftables.
 """
 
 from typing import Any

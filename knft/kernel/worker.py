@@ -1,8 +1,8 @@
 """The worker process of LibraryProcess: ``python -m knft.kernel.worker`` runs libnftables.
 
-libnftables may crash: on its own bugs, on sets made by another version (1.0.6 on those of 1.1.3), or if its socket is
-the 1024th open file or later, since it uses select(). It also keeps the memory of its largest transaction. A process of
-its own keeps the daemon alive and small.
+libnftables may crash: on its own bugs, on sets made by a newer libnftables (1.0.6 on those of 1.1.3), or if its socket
+is the 1024th open file or later, since it uses select(). It also keeps the memory of its largest transaction. In a
+separate process, neither affects the daemon.
 """
 
 import contextlib
@@ -16,19 +16,19 @@ from msgspec import Struct
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel import pipe_framing
 from knft.kernel.libnftables import Library
-from knft.kernel.netlink_ports import netlink_ports
+from knft.kernel.netlink_port_ids import netlink_port_ids
 from knft.kernel.privileges import die_with_parent, keep_net_admin
 
 
 class Hello(Struct):
     """The worker's first message: the port ids of its netlink sockets, or the error that prevents it from working."""
 
-    ports: frozenset[int] = frozenset()
+    port_ids: frozenset[int] = frozenset()
     error: str = ""
 
 
 class Answer(Struct):
-    """The result of one text of commands: ``error`` is the first line of the library's message, ``detail`` all."""
+    """The result of one command string: ``error`` is the first line of the library's message, ``detail`` all."""
 
     output: str = ""
     error: str = ""
@@ -36,14 +36,15 @@ class Answer(Struct):
 
 
 def main(requests: int, answers: int, parent: int) -> int:
-    """Run each text of commands until the parent closes the pipe; return the exit status."""
+    """Run each command string until the parent closes the pipe; return the exit status."""
     # The daemon handles interrupts. If it is killed, this process must not make another change for it.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
     if os.getppid() != parent:
         return 1
-    # As root's child it has all capabilities of the bounding set. The library itself reports a missing CAP_NET_ADMIN.
+    # A child process of root gets all capabilities of the bounding set. libnftables itself reports a missing
+    # CAP_NET_ADMIN.
     with contextlib.suppress(UnsupportedError):
         keep_net_admin()
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -57,7 +58,7 @@ def _serve(requests: int, answers: int) -> int:
     except UnsupportedError as error:
         pipe_framing.send(answers, msgspec.msgpack.encode(Hello(error=str(error))))
         return 1
-    pipe_framing.send(answers, msgspec.msgpack.encode(Hello(netlink_ports())))
+    pipe_framing.send(answers, msgspec.msgpack.encode(Hello(netlink_port_ids())))
     while True:
         commands = pipe_framing.receive(requests).decode()
         pipe_framing.send(answers, msgspec.msgpack.encode(_answer(library, commands)))

@@ -41,7 +41,7 @@ def _backend(name: str) -> Backend | None:
 
 
 def save(backend: Backend, seconds: float = CHANGE_SECONDS) -> str:
-    """Return all rules. It names no table, since that would create the table. Raises KernelError."""
+    """Return all rules; raise KernelError on failure. The command names no table, since that would create the table."""
     return programs.run([backend.save], seconds)
 
 

@@ -1,6 +1,6 @@
-"""Expressions and statements, the parts of rules. Only the forms that knft uses exist.
+"""Expressions and statements, the parts of rules. The module defines only the forms that knft uses.
 
-libnftables 1.0.6 and 1.1.3 list each of them as it was sent.
+libnftables 1.0.6 and 1.1.3 list each of them as it was sent, except for those in ``codec.rule_digests._normalized``.
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from msgspec import Struct
 from knft.families import NftFamily
 
 Comparison = Literal["==", "!=", "in"]
-"""``in`` tests a bit field, as ``ct state new`` does; nft text has no operator for ``==`` and ``in``."""
+"""``in`` tests a bit field, as ``ct state new`` does; nft text omits the operator for ``==`` and ``in``."""
 
 
 class Payload(Struct, frozen=True, tag=True):
@@ -57,7 +57,7 @@ class Concat(Struct, frozen=True, tag=True):
     parts: tuple[Payload | Meta | RandomNumber | Constant, ...]
 
 
-Key = Payload | Meta | Concat
+KeyExpression = Payload | Meta | Concat
 
 
 class Reference(Struct, frozen=True, tag=True):
@@ -138,7 +138,7 @@ class Masquerade(Struct, frozen=True, tag=True):
 class VerdictMap(Struct, frozen=True, tag=True):
     """Apply the map's verdict for the key; continue if the map does not contain it."""
 
-    key: Key
+    key: KeyExpression
     map: str
 
 
@@ -146,7 +146,7 @@ class DnatFromMap(Struct, frozen=True, tag=True):
     """Replace destination address and port by the map's value for the key; continue if the map does not contain it."""
 
     family: NftFamily
-    key: Key
+    key: KeyExpression
     map: str
 
 
@@ -162,7 +162,7 @@ class Update(Struct, frozen=True, tag=True):
     """Add a key to a dynamic set, or restart its timeout of ``seconds``."""
 
     set: str
-    key: Key
+    key: KeyExpression
     seconds: int
 
 

@@ -1,4 +1,13 @@
-"""The objects of a table: chains, containers (sets and maps), and the elements of containers."""
+"""The objects of a table: chains, containers, and the elements of containers.
+
+container  a set or a map of nftables
+element    a key in a container, with a value if the container is a map
+member     an element of a set: only a key
+entry      the value of an element of a verdict map: verdict and comment
+target     the value of an element of an endpoint map: address and port
+array      the elements of one endpoint map that belong to one frontend: the frontend is the beginning of their
+           keys, and an index from 0 is the end
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -17,7 +26,10 @@ Target = tuple[str, int]
 
 
 COMMENT_BYTES = 128
-"""The maximum length of a comment in libnftables (NFTNL_UDATA_COMMENT_MAXLEN)."""
+"""The maximum length of a comment in libnftables (NFTNL_UDATA_COMMENT_MAXLEN).
+
+knft's comments are ASCII (``codec.elements.comment_text``), so bytes and characters are the same.
+"""
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -33,6 +45,7 @@ class Entry(Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         """Truncate the comment to the length that the kernel stores."""
         if len(self.comment) > COMMENT_BYTES:
+            # The struct is frozen, so an assignment would raise.
             force_setattr(self, "comment", self.comment[:COMMENT_BYTES])
 
 
@@ -55,7 +68,7 @@ class ArrayName(Struct, frozen=True, gc=False):
 
 
 Array = tuple[Target | None, ...]
-"""The targets of an array by index; None where the kernel has no element with that index."""
+"""The targets of one array by index; None where the kernel has no element with that index."""
 
 
 class Hook(Struct, frozen=True):
@@ -74,7 +87,7 @@ class Chain(Struct, frozen=True):
     hook: Hook | None = None
 
     def target_chains(self) -> tuple[str, ...]:
-        """Return the chains that its rules jump or go to, without those that its verdict maps lead to."""
+        """Return the chains that its rules jump or go to, without those in verdicts of the maps that they use."""
         statements = (statement for rule in self.rules for statement in rule.statements)
         return tuple(statement.chain for statement in statements if isinstance(statement, Goto | Jump))
 
@@ -103,7 +116,8 @@ class Container(Struct, frozen=True):
 class Contents(Struct):
     """The elements of a table's containers, or a subset of them, and the chains that belong to Service ports.
 
-    ``entries`` are elements of verdict maps, ``arrays`` those of endpoint maps, and ``members`` those of sets.
+    ``entries`` are elements of verdict maps, ``arrays`` those of endpoint maps, and ``members`` those of sets. The keys
+    of ``entries``, and ``members``, are pairs of a container's name and an element's key.
     """
 
     entries: dict[tuple[str, Key], Entry]
@@ -134,7 +148,7 @@ class Contents(Struct):
     def without(self, other: "Contents") -> "Contents":
         """Return the contents without those that ``other`` has under the same names and keys."""
         return Contents(
-            {place: entry for place, entry in self.entries.items() if place not in other.entries},
+            {position: entry for position, entry in self.entries.items() if position not in other.entries},
             {name: array for name, array in self.arrays.items() if name not in other.arrays},
             self.members - other.members,
             {name: chain for name, chain in self.chains.items() if name not in other.chains},

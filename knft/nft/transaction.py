@@ -1,4 +1,4 @@
-"""A transaction: changes of one table that the kernel applies atomically."""
+"""Transaction: the changes that one sync makes to one table."""
 
 from collections.abc import Mapping
 
@@ -9,19 +9,20 @@ from knft.nft.objects import Chain, Key, Value
 
 
 class Transaction(Struct, frozen=True):
-    """Changes of one table, in the order in which they are sent.
+    """Changes of one table, in the order in which they are applied if they are sent as a whole.
 
-    1. ``prepared_chains``: new chains that no rule and no element leads to yet.
+    1. ``prepared_chains``: new chains that must have their rules before an element or a rule refers to them.
     2. ``chains``: created or rewritten; afterwards they contain exactly these rules.
     3. ``removed`` elements, then ``added`` ones. A verdict needs its chain, and an element's value is replaced by
        removing and adding its key.
     4. ``deferred_removals``: elements that packets in flight may still look up after the change.
     5. ``deleted_chains``, which nothing may refer to any more.
 
-    A transaction may be sent as a whole or in three phases, each a transaction of its own: prepare, main and cleanup.
-    The kernel applies a transaction atomically, but a packet that is processed meanwhile may read one map before the
-    commit and another one after it. The phases make all orders safe: a new verdict leads to a chain that already has
-    its rules, and an element stays until no packet can need it. See docs/design/transaction-phases.md.
+    knft can send the changes as a whole, or in up to three phases: prepare (1), main (2, 3 and 5) and cleanup (4). Each
+    phase is a Transaction too, and the kernel applies each atomically. But a packet that is processed during a commit
+    may read one map before it and another map after it. With the phases, every interleaving is safe: a new verdict
+    refers to a chain that already has its rules, and an element stays until no packet can need it. See
+    docs/design/transaction-phases.md.
     """
 
     family: NftFamily
@@ -46,7 +47,7 @@ class Transaction(Struct, frozen=True):
         )
 
     def prepare_phase(self) -> "Transaction":
-        """Return the first phase: chains that no packet can reach yet."""
+        """Return the first phase: new chains, which no packet can reach yet."""
         return Transaction(self.family, self.table, prepared_chains=self.prepared_chains)
 
     def main_phase(self) -> "Transaction":

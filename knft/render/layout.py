@@ -1,8 +1,8 @@
-"""The containers, base chains and rules that do not depend on Services.
+"""The sets, maps, chains and rules that do not depend on Services.
 
-See docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. Hooks are rows of a table. knft's nat
-chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's postrouting (100), so that knft's
-rules decide while leftovers of kube-proxy exist.
+See docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. The tuple ``_HOOKS`` lists
+the base chains. knft's nat chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's
+postrouting (100), so that knft's rules take effect first while leftovers of kube-proxy exist.
 """
 
 import hashlib
@@ -101,8 +101,8 @@ def _endpoint_map(kind: PoolKind, protocol: str) -> Container:
     return Container(kind.map, key, target, by_expression=True)
 
 
-def base_chains(family: Family, config: Config) -> tuple[Chain, ...]:
-    """Return the chains that do not depend on Services, base chains last."""
+def constant_chains(family: Family, config: Config) -> tuple[Chain, ...]:
+    """Return the chains that do not depend on Services: regular chains, then base chains (those with a hook)."""
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
         Chain("firewall-check", _firewall_rules(family)),
@@ -174,11 +174,11 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
 
 
 def _in_flight_rules(family: Family) -> Iterator[nft.Rule]:
-    """Yield rules for packets that a verdict led to a chain before it had rules.
+    """Yield rules for packets that were sent to a chain before the chain had rules.
 
-    Verdicts of cluster IPs jump to the chains of sticky ports, so such a packet returns. The rules send it to the first
-    endpoint, which exists as long as there is any, in the local pool first: a cluster IP has one only with policy
-    Local.
+    Verdicts of cluster IPs jump to the chains of sticky Service ports, so a packet returns from an empty chain. The
+    rules send it to endpoint 0, which exists if the pool is not empty. They try the local pool first: a cluster IP has
+    a local pool only with internal traffic policy Local.
     """
     for kind in sorted(pool_kinds(), key=lambda kind: not kind.local):
         if not kind.nodeport:
@@ -194,18 +194,18 @@ def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
 
 
 def _cluster_ips_rules(family: Family) -> tuple[nft.Rule, ...]:
-    live = nft.Match(_daddr(family), nft.Reference(names.CLUSTER_IPS))
+    allocated = nft.Match(_daddr(family), nft.Reference(names.CLUSTER_IPS))
     unallocated = nft.Match(_daddr(family), nft.Reference(names.SERVICE_CIDRS))
     return (
-        nft.Rule((live, nft.Reject()), "undefined ports of cluster IPs"),
+        nft.Rule((allocated, nft.Reject()), "undefined ports of cluster IPs"),
         nft.Rule((unallocated, nft.Drop()), "unallocated cluster IPs"),
     )
 
 
 def _masquerading_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     mask = config.masquerade_mark
-    ends = (nft.Payload(family.nft, "saddr"), _daddr(family))
-    connection = nft.Concat((*ends, *_SERVICE_PORT))
+    addresses = (nft.Payload(family.nft, "saddr"), _daddr(family))
+    connection = nft.Concat((*addresses, *_SERVICE_PORT))
     hairpin = nft.Match(connection, nft.Reference(names.HAIRPIN))
     translated = nft.Match(nft.Ct("status"), "dnat", "in")
     return (
@@ -224,7 +224,7 @@ def markers(family: Family, config: Config) -> tuple[str, str]:
     A table with another layout (containers, hooks) must be replaced. In a table with other rules, all rules are
     rewritten. Comments of containers do not count.
     """
-    chains = base_chains(family, config)
+    chains = constant_chains(family, config)
     hooks = tuple((chain.name, chain.hook) for chain in chains)
     declared = tuple(structs.replace(container, comment="") for container in containers(family))
     shared = tuple(shared_chain(spec, family, config) for spec in _shared_chain_samples())
@@ -252,13 +252,13 @@ def _table(family: Family, chains: tuple[Chain, ...]) -> Table:
     return Table(family.nft, names.TABLE, names.COMMENT, containers(family), chains, {})
 
 
-def skeleton(family: Family, config: Config) -> tuple[Chain, ...]:
-    """Return all chains that do not depend on Services, with the markers."""
-    return (*base_chains(family, config), *(Chain(name) for name in markers(family, config)))
+def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain, ...]:
+    """Return all chains that do not depend on Services, followed by the marker chains."""
+    return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
 def declarations(family: Family) -> Table:
-    """Return the table with its containers only, which are declared as text before the first sync."""
+    """Return the table with only its sets and maps; knft declares them, as nft text, before the first sync."""
     return _table(family, ())
 
 

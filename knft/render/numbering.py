@@ -1,9 +1,10 @@
-"""Assigns numbers to sticky ports and indexes to their endpoints.
+"""Assigns numbers to sticky Service ports and indexes to their endpoints.
 
-The kernel remembers a client under the port's number and the endpoint's index, and knft never deletes such an entry. If
-an index were reassigned too early, the new endpoint would inherit clients of the old one. So an index stays reserved
-until its last client has expired. A port that loses session affinity keeps its number for that time, with all indexes
-reserved, so that its clients start afresh if it becomes sticky again.
+A sticky Service port is one with session affinity, called a sticky port in this module. The kernel stores affinity by
+client, number of the sticky port and index of the endpoint, and knft never deletes such an entry. If an index were
+reassigned too early, clients of the old endpoint would be sent to the new one. So an index stays reserved until the
+affinity of its last client has expired. A Service port that loses session affinity keeps its number for that time, with
+all indexes reserved, so that old entries have no effect if it becomes sticky again.
 """
 
 import base64
@@ -19,8 +20,11 @@ from knft.nft.objects import Array, Target
 NUMBERS = 1 << 16
 """The maximum number of sticky ports, and of indexes per port: both are 16-bit parts of the kernel's keys."""
 
-MAX_LEFT_INDEXES = 8
-"""After leaving that many reserved indexes, an endpoint gets its oldest one back, so that flapping uses up no more."""
+MAX_RESERVED_INDEXES_PER_ENDPOINT = 8
+"""An endpoint that was removed and added again this often gets its oldest reserved index back.
+
+This limits the indexes that a flapping endpoint reserves.
+"""
 
 
 class Slot(Struct, frozen=True):
@@ -36,11 +40,11 @@ class Slot(Struct, frozen=True):
 class StickyPort(Struct, frozen=True):
     """A sticky port: its number, its endpoints by index, and the longest affinity timeout it has had, in seconds.
 
-    ``name`` is the Service port's, for logs; ``identity`` identifies it in the kernel. ``retired`` means that it has
-    lost session affinity.
+    ``name`` is the Service port's, for logs; ``hash_id`` identifies it in the kernel. ``number`` is its part of the
+    affinity set's keys. ``retired`` means that it has lost session affinity.
     """
 
-    identity: str
+    hash_id: str
     name: str
     number: int
     slots: tuple[Slot, ...] = ()
@@ -60,15 +64,15 @@ class StickyPort(Struct, frozen=True):
         return math.ceil(max((slot.free_at for slot in self.slots if slot.free_at is not None), default=0))
 
 
-def identity(name: ServicePortName) -> str:
-    """Return the identity of a sticky port in the kernel: the beginning of a hash of its name, in base32."""
+def sticky_hash_id(name: ServicePortName) -> str:
+    """Return the id of a sticky port in the kernel: the beginning of a hash of its name, in base32."""
     full = f"{name.namespace}/{name.name}/{name.protocol.lower()}/{name.port}"
     return base64.b32encode(hashlib.sha256(full.encode()).digest()).decode()[:16]
 
 
-def free_number(port_identity: str, taken: Collection[int]) -> int | None:
-    """Return a number for a new sticky port, derived from its identity if that one is free; None if all are taken."""
-    first = int.from_bytes(hashlib.sha256(port_identity.encode()).digest()[:2])
+def free_number(port_hash_id: str, taken: Collection[int]) -> int | None:
+    """Return a number for a new sticky port, derived from its hash id if that one is free; None if all are taken."""
+    first = int.from_bytes(hashlib.sha256(port_hash_id.encode()).digest()[:2])
     candidates = ((first + step) % NUMBERS for step in range(NUMBERS))
     return next((number for number in candidates if number not in taken), None)
 
@@ -90,27 +94,27 @@ def assign(previous: StickyPort, targets: Iterable[Target], timeout: int, now: f
             del unassigned[slot.target]
     while slots and _is_free(slots[-1], now):
         slots.pop()
-    _assign_newcomers(unassigned, slots, now)
-    return StickyPort(previous.identity, previous.name, previous.number, tuple(slots), longest)
+    _assign_new_targets(unassigned, slots, now)
+    return StickyPort(previous.hash_id, previous.name, previous.number, tuple(slots), longest)
 
 
 def retire(previous: StickyPort, now: float) -> StickyPort | None:
-    """Return a port without session affinity, with all its indexes reserved; None once all its clients have expired."""
-    left = assign(previous, (), 0, now)
-    return structs.replace(left, retired=True) if left.slots else None
+    """Return a sticky port without affinity and with all indexes reserved; None once all its clients have expired."""
+    retired = assign(previous, (), 0, now)
+    return structs.replace(retired, retired=True) if retired.slots else None
 
 
 def _is_free(slot: Slot, now: float) -> bool:
     return slot.free_at is not None and slot.free_at <= now
 
 
-def _assign_newcomers(newcomers: Iterable[Target], slots: list[Slot], now: float) -> None:
+def _assign_new_targets(new_targets: Iterable[Target], slots: list[Slot], now: float) -> None:
     """Assign an index to each new target, in place."""
-    left = _left_indexes(slots)
+    reserved = _reserved_indexes(slots)
     free = iter([index for index, slot in enumerate(slots) if _is_free(slot, now)])
-    for target in newcomers:
-        own = [index for index in left.get(target, ()) if slots[index].free_at is not None]
-        if len(own) >= MAX_LEFT_INDEXES:
+    for target in new_targets:
+        own = [index for index in reserved.get(target, ()) if slots[index].free_at is not None]
+        if len(own) >= MAX_RESERVED_INDEXES_PER_ENDPOINT:
             index = _first_free(own, slots)
         else:
             index = next((number for number in free if slots[number].free_at is not None), len(slots))
@@ -119,17 +123,18 @@ def _assign_newcomers(newcomers: Iterable[Target], slots: list[Slot], now: float
         elif index < NUMBERS:
             slots.append(Slot(target))
         else:
-            # Rather send some clients to another endpoint than leave this endpoint without clients.
+            # All indexes are reserved. Take the one that is free first: some clients of its old endpoint may reach this
+            # one, but without an index this endpoint would get no clients at all.
             slots[_first_free(range(NUMBERS), slots)] = Slot(target)
 
 
-def _left_indexes(slots: Sequence[Slot]) -> dict[Target, list[int]]:
-    """Return the indexes that each endpoint has left."""
-    left: dict[Target, list[int]] = {}
+def _reserved_indexes(slots: Sequence[Slot]) -> dict[Target, list[int]]:
+    """Return the reserved indexes that each endpoint had."""
+    reserved: dict[Target, list[int]] = {}
     for index, slot in enumerate(slots):
         if slot.free_at is not None and slot.target is not None:
-            left.setdefault(slot.target, []).append(index)
-    return left
+            reserved.setdefault(slot.target, []).append(index)
+    return reserved
 
 
 def _first_free(indexes: Iterable[int], slots: Sequence[Slot]) -> int:
@@ -145,12 +150,12 @@ def _first_free(indexes: Iterable[int], slots: Sequence[Slot]) -> int:
 class Numbering:
     """Assigns numbers and indexes during one sync.
 
-    ``changed`` holds the sticky ports that the sync changes, by identity, None for those it removes. ``refused`` are
-    the Service ports for which no number was left.
+    ``changed`` holds the sticky ports that the sync changes, by hash id, None for those it removes. ``without_number``
+    are the Service ports for which no number was left.
     """
 
     def __init__(self, previous: Mapping[str, StickyPort], now: float) -> None:
-        """Start from the sticky ports ``known`` before the sync, by identity; ``now`` is in seconds."""
+        """Start from the sticky ports before the sync, ``previous``, by hash id; ``now`` is in seconds."""
         self._previous = previous
         self._now = now
         self._taken: set[int] | None = None
@@ -158,53 +163,53 @@ class Numbering:
         self.without_number: list[ServicePortName] = []
 
     def assign(self, name: ServicePortName, targets: Iterable[Target], timeout: int) -> StickyPort | None:
-        """Return the sticky port of that name with these endpoints; None if no number is left."""
-        port_identity = identity(name)
-        previous = self._previous.get(port_identity)
+        """Return the sticky port of the Service port ``name`` with these endpoints; None if no number is left."""
+        port_hash_id = sticky_hash_id(name)
+        previous = self._previous.get(port_hash_id)
         if previous is None:
-            number = self._new_number(port_identity)
+            number = self._new_number(port_hash_id)
             if number is None:
                 self.without_number.append(name)
                 return None
-            previous = StickyPort(port_identity, str(name), number)
+            previous = StickyPort(port_hash_id, str(name), number)
         assigned = assign(previous, targets, timeout, self._now)
-        self.changed[port_identity] = assigned
+        self.changed[port_hash_id] = assigned
         return assigned
 
     def retire(self, name: ServicePortName) -> None:
         """Retire the sticky port of a Service port that was deleted or lost session affinity."""
         if self._previous:
-            self._retire(identity(name))
+            self._retire(sticky_hash_id(name))
 
     def retire_unassigned(self, preserved: Collection[str] = ()) -> None:
-        """Retire all ports that were not assigned, except ``preserved`` identities."""
-        for port_identity in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
-            self._retire(port_identity)
+        """Retire all sticky ports that were not assigned, except those whose hash ids are ``preserved``."""
+        for port_hash_id in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
+            self._retire(port_hash_id)
 
     def remove_expired(self) -> None:
-        """Remove retired ports whose clients have all expired."""
-        for port_identity, port in self._previous.items():
-            if port_identity not in self.changed and port.retired and port.free_at() <= self._now:
-                self.changed[port_identity] = None
+        """Remove retired sticky ports whose clients have all expired."""
+        for port_hash_id, port in self._previous.items():
+            if port_hash_id not in self.changed and port.retired and port.free_at() <= self._now:
+                self.changed[port_hash_id] = None
 
-    def _retire(self, port_identity: str) -> None:
-        previous = self._previous.get(port_identity)
+    def _retire(self, port_hash_id: str) -> None:
+        previous = self._previous.get(port_hash_id)
         if previous is not None:
-            self.changed[port_identity] = retire(previous, self._now)
+            self.changed[port_hash_id] = retire(previous, self._now)
 
-    def _new_number(self, port_identity: str) -> int | None:
+    def _new_number(self, port_hash_id: str) -> int | None:
         if self._taken is None:
             self._taken = {sticky.number for sticky in self._previous.values()}
-        number = free_number(port_identity, self._taken)
+        number = free_number(port_hash_id, self._taken)
         if number is not None:
             self._taken.add(number)
         return number
 
 
 def merge_remembered(found: Mapping[str, StickyPort], remembered: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
-    """Return the sticky ports found in the kernel, each replaced by the remembered one if both are the same.
+    """Return the sticky ports found in the kernel, by hash id, each replaced by the equal one in ``remembered``.
 
-    The kernel stores one time for all reserved indexes of a port; the process remembers one for each.
+    The kernel stores one time for all reserved indexes of a sticky port; the process remembers one for each index.
     """
     return {name: _prefer_remembered(port, remembered.get(name)) for name, port in found.items()}
 

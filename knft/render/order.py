@@ -8,9 +8,9 @@ from knft.nft.objects import Array, Target
 def stable_order(previous: Array, targets: Sequence[Target]) -> tuple[Target, ...]:
     """Return ``targets`` in an order that differs from ``previous`` at as few indexes as possible.
 
-    A target keeps its index if the array is still long enough. Free indexes go first to targets whose index no longer
-    exists, the last one first, then to new targets in order. So adding, removing or replacing one target changes one
-    index, or two if the last target moves to the index of a removed one.
+    A target keeps its index if the array is still long enough. If the array got shorter, the targets beyond its end get
+    the free indexes first, starting with the last target. New targets get the other free indexes, in order. So adding,
+    removing or replacing one target changes one index, or two if the last target moves to the index of a removed one.
     """
     if previous == targets:
         return tuple(targets)

@@ -109,8 +109,8 @@ def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
         size, timeout = int(written["size"]), int(written["timeout"])
         targets = contents.arrays.get(ArrayName(STICKY_ENDPOINTS, key), ())
         padded = (*targets, *[None] * (size - len(targets)))
-        # The clock counts from the boot, and the table does not survive a reboot. So knft has written no time later than
-        # now + timeout; such a time comes from another program.
+        # The clock counts from the boot, and the table does not survive a reboot. So knft has not written a time later
+        # than now + timeout; such a time comes from another program.
         free_at = min(int(written["free_at"]), math.ceil(now + timeout))
         slots = tuple(Slot(target, None if target is not None else free_at) for target in padded)
         port = StickyPort(written["hash_id"], written["name"], int(key[0]), slots, timeout)

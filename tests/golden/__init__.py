@@ -45,7 +45,7 @@ def _shared() -> tuple[SharedChain, ...]:
 
 def chains(family: Family, config: Config) -> tuple[Chain, ...]:
     """Return the chains that the files contain."""
-    return (*layout.base_chains(family, config), *(shared_chain(spec, family, config) for spec in _shared()))
+    return (*layout.constant_chains(family, config), *(shared_chain(spec, family, config) for spec in _shared()))
 
 
 def texts(family: Family) -> dict[str, str]:

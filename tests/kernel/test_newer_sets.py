@@ -42,7 +42,7 @@ OWN = """
 
 @pytest.fixture
 def library(namespace: Namespace) -> Iterator[LibraryProcess]:
-    del namespace  # The fixture has put this thread into it.
+    del namespace  # The fixture has moved this thread into the namespace.
     with LibraryProcess() as started:
         yield started
 
@@ -58,7 +58,7 @@ def test_sets_of_newer_library_are_identified(namespace: Namespace) -> None:
 
 
 def test_start_names_sets_and_remedy(namespace: Namespace, tmp_path: Path) -> None:
-    """The message does not blame the kernel."""
+    """The message names the sets instead of an unsupported kernel."""
     add_newer_set("inet", "other", "mine")
     started = knft(namespace, "run", "--once", "--manifests", str(tmp_path), "--node", "node-1", check=False)
     if CAN_READ_NEWER_SETS:
@@ -87,7 +87,7 @@ def test_newer_set_created_after_the_start_quarantines_no_service_port(
     )
     assert daemon.sync() is CAN_READ_NEWER_SETS
     if not CAN_READ_NEWER_SETS:
-        assert library.start_count - started <= 2 * 5  # A change, two comparisons, and a harmless command.
+        assert library.start_count - started <= 2 * 5  # A change, two full syncs, and a harmless command.
         assert [MESSAGE in line for line in caplog.messages if "sync failed" in line] == [True, True]
     assert "quarantined" not in caplog.text
     delete_table("inet", "other")

@@ -46,7 +46,7 @@ def _replace_rules(chain: str, count: int) -> str:
 @pytest.mark.parametrize("family", list(Family))
 @pytest.mark.parametrize("config", [*CONFIGS, *MORE_CONFIGS])
 def test_all_rules_are_listed_with_expected_digest(namespace: Namespace, family: Family, config: Config) -> None:
-    """For each configuration. If this fails with a new libnftables, ``_normalized`` lacks a form."""
+    """If this fails with a new libnftables, ``_normalized`` in knft/nft/codec/rule_digests.py lacks a form."""
     harness = _harness_with_services(namespace, config)
     chains = {chain.name: chain for chain in layout.constant_chains_with_markers(family, config)}
     programmed = harness.proxiers[family]._writer.programmed

@@ -1,7 +1,7 @@
-"""A cluster whose endpoints change all the time: they are added and removed at random, each with its own target port.
+"""A cluster whose endpoints are added and removed at random, each with its own target port.
 
-``SERVICES`` has the Services, ``Churn`` draws the next change. A Service always has an endpoint, and a local one if a
-policy is Local. Apart from that any change can happen in one sync, also that all endpoints but one are replaced.
+``SERVICES`` has the Services, ``Churn`` chooses the next change. A Service always has an endpoint, and a local one if a
+policy is Local. Apart from that one sync can make any change, such as replacing all endpoints except one.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from knft.render.numbering import MAX_LEFT_INDEXES
+from knft.render.numbering import MAX_RESERVED_INDEXES_PER_ENDPOINT
 from tests.packets.many_clients import STICKY
 from tests.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 
@@ -126,10 +126,15 @@ class Churn:
         after = tuple(dict.fromkeys((*after, *self._permanent)))
         if churning.is_sticky:
             removals = self._removals[churning.name]
-            # After FLAPS removals an endpoint gets an old index again, and with it clients that have moved elsewhere.
+            # After MAX_RESERVED_INDEXES_PER_ENDPOINT removals an endpoint gets a former index again, and with it
+            # clients that have moved to other endpoints since.
             after = (
                 *after,
-                *(backend for backend in before if backend not in after and removals[backend] >= MAX_LEFT_INDEXES - 1),
+                *(
+                    backend
+                    for backend in before
+                    if backend not in after and removals[backend] >= MAX_RESERVED_INDEXES_PER_ENDPOINT - 1
+                ),
             )
         if not any(backend.is_local for backend in after):
             after = (*after, self._rng.choice([backend for backend in before if backend.is_local] or LOCAL_BACKENDS))

@@ -1,6 +1,6 @@
-"""The contents of knft's tables in the kernel, without what may differ between two histories of one cluster.
+"""The contents of knft's tables in the kernel, without the parts that depend on the history of the cluster.
 
-That is the order of endpoints in pools, pools and chains that no rule leads to, and numbers, indexes and leftovers of
+These parts are the order of endpoints in pools, pools and chains that no rule leads to, and numbers, indexes and leftovers of
 sticky Service ports (docs/verification.md#equivalence).
 """
 
@@ -49,7 +49,7 @@ def _facts(listing: TableListing) -> Facts:
         if place[0] != STICKY_PORTS or _key(place) in sticky
     }
     facts |= {(name.container, name.prefix): _targets(array) for name, array in contents.arrays.items() if any(array)}
-    facts |= {("chain", name): rules for name, rules in listing.chains.items() if _is_constant(name)}
+    facts |= {("chain", name): rules for name, rules in listing.rule_counts.items() if _is_constant(name)}
     return facts
 
 

@@ -7,16 +7,16 @@ from knft.nft.expressions import Drop
 from knft.nft.objects import Contents, Entry, Target
 from knft.render.names import STICKY_PORTS
 from knft.render.numbering import (
-    MAX_LEFT_INDEXES,
+    MAX_RESERVED_INDEXES_PER_ENDPOINT,
     NUMBERS,
     Numbering,
     Slot,
     StickyPort,
     assign,
     free_number,
-    identity,
     merge_remembered,
     retire,
+    sticky_hash_id,
 )
 from knft.render.sticky import read_sticky_ports, sticky_port_record
 
@@ -60,16 +60,16 @@ def test_free_indexes_at_the_end_are_removed() -> None:
 
 def test_flapping_endpoint_gets_its_oldest_index_back() -> None:
     port = assign(NEW, [A], TIMEOUT, 0)
-    for second in range(MAX_LEFT_INDEXES - 1):
+    for second in range(MAX_RESERVED_INDEXES_PER_ENDPOINT - 1):
         port = assign(assign(port, [], TIMEOUT, second), [A], TIMEOUT, second)
-    assert port.indexes() == {A: MAX_LEFT_INDEXES - 1}
+    assert port.indexes() == {A: MAX_RESERVED_INDEXES_PER_ENDPOINT - 1}
     port = assign(assign(port, [B], TIMEOUT, 50), [A, B], TIMEOUT, 50)
-    assert port.indexes() == {A: 0, B: MAX_LEFT_INDEXES}
+    assert port.indexes() == {A: 0, B: MAX_RESERVED_INDEXES_PER_ENDPOINT}
 
 
 def test_flapping_endpoint_takes_no_index_of_another_endpoint() -> None:
-    live, *newcomers = _targets(*range(10, 10 + MAX_LEFT_INDEXES + 1))
-    slots = (*(Slot(A, 10.0) for _ in range(MAX_LEFT_INDEXES)), Slot(live))
+    live, *newcomers = _targets(*range(10, 10 + MAX_RESERVED_INDEXES_PER_ENDPOINT + 1))
+    slots = (*(Slot(A, 10.0) for _ in range(MAX_RESERVED_INDEXES_PER_ENDPOINT)), Slot(live))
     assigned = assign(StickyPort("WEB", "", 7, slots, 10), [live, *newcomers, A], 10, 100)
     assert set(assigned.indexes()) == {live, *newcomers, A}
 
@@ -151,11 +151,11 @@ def test_remove_expired_removes_retired_ports_only() -> None:
 
 
 def test_only_ports_without_affinity_are_retired() -> None:
-    known = {identity(WEB): assign(NEW, [A], TIMEOUT, 0), "OTHER": assign(NEW, [B], TIMEOUT, 0)}
+    known = {sticky_hash_id(WEB): assign(NEW, [A], TIMEOUT, 0), "OTHER": assign(NEW, [B], TIMEOUT, 0)}
     numbering = Numbering(known, 10)
     numbering.assign(WEB, [A], TIMEOUT)
     numbering.retire_unassigned()
-    kept, other = numbering.changed[identity(WEB)], numbering.changed["OTHER"]
+    kept, other = numbering.changed[sticky_hash_id(WEB)], numbering.changed["OTHER"]
     assert kept is not None
     assert other is not None
     assert (kept.free_at(), other.free_at()) == (0, 70)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from knft.app.feeds import ApiServerFeed
+from knft.app.object_sources import ApiServerObjectSource
 from knft.configuration.settings import ClientSettings, Settings
 from knft.errors import ApiServerError, ApiStatusError
 from knft.families import Family
@@ -86,14 +86,14 @@ def test_requests_to_an_api_server(node: MonitoredNode) -> None:
     """One request succeeds, one is refused, and one gets no connection."""
     with FakeApiServer() as server:
         settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
-        feed = ApiServerFeed(settings)
+        feed = ApiServerObjectSource(settings)
         feed.count_requests(node.monitoring.metrics)
-        feed._connection.request("GET", "/api/v1/services")
+        feed._client.request("GET", "/api/v1/services")
         server.respond_next("", respond_status(403, "no"))
         with pytest.raises(ApiStatusError):
-            feed._connection.request("GET", "/api/v1/services")
+            feed._client.request("GET", "/api/v1/services")
     with pytest.raises(ApiServerError):
-        feed._connection.request("POST", "/api/v1/services")
+        feed._client.request("POST", "/api/v1/services")
     host = server.url.removeprefix("http://")
     answers = {("200", "GET"): 1, ("403", "GET"): 1, ("<error>", "POST"): 1}
     for (code, method), count in answers.items():
@@ -145,7 +145,7 @@ def test_libnftables_process_starts(node: MonitoredNode) -> None:
     assert library.pid is not None
     os.kill(library.pid, signal.SIGKILL)
     with node.namespace.entered():
-        assert library.has_died_within(20)
+        assert library.replace_if_died_within(20)
     assert value(node, "knft_libnftables_starts_total") == before + 1
 
 

@@ -8,8 +8,8 @@ from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import COMMENT_BYTES, ElementTimeout, Entry, Key, Value
 from knft.protocols import PROTOCOL_NAMES, PROTOCOL_NUMBERS
 
-UNREADABLE = Entry(Goto(""), "")
-"""Stands for a verdict that knft never writes. It differs from every desired entry."""
+FOREIGN_VERDICT = Entry(Goto(""), "")
+"""Stands for a listed verdict that knft never writes. It differs from every desired entry."""
 
 
 def comment_text(comment: str) -> str:
@@ -92,8 +92,8 @@ def dynamic_element_from_json(written: Any, types: list[str]) -> tuple[Key, Elem
     """Return an element of a dynamic set; None if it is about to expire or malformed."""
     try:
         element = written["elem"]
-        memory = ElementTimeout(int(element["timeout"]), int(element["expires"]))
-        return (key_from_json(written, types), memory) if memory.expires else None
+        timeout = ElementTimeout(int(element["timeout"]), int(element["expires"]))
+        return (key_from_json(written, types), timeout) if timeout.expires else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -104,7 +104,7 @@ def entry_from_json(written: Any, verdict: Any) -> Entry:  # noqa: ANN401 - JSON
     if isinstance(written, dict) and "elem" in written:
         comment = written["elem"].get("comment", "")
     found = _verdict_from_json(verdict)
-    return UNREADABLE if found is None else Entry(found, comment)
+    return FOREIGN_VERDICT if found is None else Entry(found, comment)
 
 
 def _verdict_from_json(verdict: Any) -> Verdict | None:  # noqa: ANN401 - JSON has every type

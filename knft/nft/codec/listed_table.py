@@ -1,4 +1,4 @@
-"""Encodes a table as libnftables would list it, for readers of listings when no kernel has loaded the table."""
+"""Encodes a table as libnftables would list it, so that ``interpret`` can read a table that is not loaded."""
 
 from collections.abc import Iterator
 from typing import Any

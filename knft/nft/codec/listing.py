@@ -13,18 +13,18 @@ Json = dict[str, Any]
 
 
 class TableListing(Struct, frozen=True):
-    """The contents of a table in the kernel, without the elements that rules add.
+    """The contents of a table in the kernel; elements that rules have added are in ``dynamic`` only.
 
-    ``chains`` maps each chain to its number of rules, and ``rules`` to their digest. ``unreadable`` are containers with
-    elements that knft never writes. ``dynamic`` are the dynamic sets as they were listed. ``hooks`` are the hooks of
-    base chains, None if knft never writes such a hook. ``must_be_replaced`` is set for a table that no transaction can
-    repair, such as a dormant one.
+    ``rule_counts`` maps each chain to its number of rules, ``rule_digests`` to the digest of its rules. ``unreadable``
+    are containers with elements that knft never writes. ``dynamic`` are the dynamic sets as they were listed. ``hooks``
+    are the hooks of base chains, None if knft never writes such a hook. ``must_be_replaced`` is set for a table that no
+    transaction can repair, such as a dormant one.
     """
 
-    chains: dict[str, int]
+    rule_counts: dict[str, int]
     containers: frozenset[str]
     contents: Contents
-    rules: dict[str, str] = {}
+    rule_digests: dict[str, str] = {}
     unreadable: frozenset[str] = frozenset()
     dynamic: dict[str, Json] = {}
     hooks: dict[str, Hook | None] = {}

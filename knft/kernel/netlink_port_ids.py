@@ -10,16 +10,16 @@ _NETFILTER = 12  # NETLINK_NETFILTER
 _OPEN_FILES = Path("/proc/self/fd")
 
 
-def netlink_ports() -> frozenset[int]:
+def netlink_port_ids() -> frozenset[int]:
     """Return the port ids of this process's NETLINK_NETFILTER sockets.
 
     A socket without a port id, such as libnftables' before its first command, gets one. It equals the process id only
     if no other socket in the network namespace uses that number, such as one of another container's process.
     """
-    return frozenset(port for port in _ports() if port)
+    return frozenset(port for port in _port_ids() if port)
 
 
-def _ports() -> Iterator[int]:
+def _port_ids() -> Iterator[int]:
     for entry in _OPEN_FILES.iterdir():
         # Ignores descriptors that are closed meanwhile, such as the one of this directory listing.
         with suppress(OSError):
