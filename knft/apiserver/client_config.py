@@ -10,7 +10,7 @@ from msgspec import Struct
 from knft.source.files import Signature
 
 FileSignatures = dict[str, Signature | None]
-"""Files by path, as they were before they were read; None for a file that does not exist."""
+"""Signatures of files by path, taken before reading; None for a file that does not exist."""
 
 
 class PemSource(Struct, frozen=True):
@@ -47,8 +47,9 @@ class ExecPlugin(Struct, frozen=True):
 
 
 class ClientConfig(Struct, frozen=True):
-    """One configuration; messages about it, and about its credentials, begin with ``source`` or ``credentials_source``.
+    """One configuration.
 
+    Messages about it begin with ``source``, and messages about its credentials with ``credentials_source``.
     ``authorization`` is the value of the Authorization header, "" for none; ``plugin`` is set if a plugin gives the
     credentials instead. ``files`` are all files that were read.
     """

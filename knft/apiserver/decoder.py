@@ -1,8 +1,8 @@
 """Decodes the events of a watch and the pages of a list into the structs of ``knft.model.objects``.
 
 Data that fits the types, as nearly all does, is decoded as a whole. Otherwise each item is decoded alone, so that the
-invalid ones are named and the others are used. An object that no decoder accepts is skipped by its name: what one
-tenant writes must not hide what all others write.
+invalid ones are named and the others are used. If an object does not fit the types, knft reads only its name and skips
+it: an invalid object must not hide other objects.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streaming list."""
 _OBJECT_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 MAX_DEPTH = 64
-"""msgspec refuses data that is nested about 1 000 levels deep. It is decoded again without the values below this level;
-knft reads none of them."""
+"""msgspec refuses data that is nested about 1 000 levels deep. Such data is decoded again without the values below this
+level; knft reads none of them."""
 _DecodeErrors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -74,7 +74,7 @@ class _RawEvent(Struct, frozen=True):
 
 class _ListMetadata(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
-    continues: str = msgspec.field(name="continue", default="")
+    continue_token: str = msgspec.field(name="continue", default="")
 
 
 class _RawPage(Struct, frozen=True):
@@ -83,7 +83,7 @@ class _RawPage(Struct, frozen=True):
 
 
 class ObjectEvent(Struct, frozen=True):
-    """An object as it is now: None if it was deleted, or if it is invalid; then ``warnings`` say why."""
+    """The current object; None if it was deleted, or if it is invalid, and then ``warnings`` tell why."""
 
     key: NamespacedName | None
     object: KubeObject | None
@@ -113,7 +113,7 @@ class ListPage(Struct, frozen=True):
 
 
 class WatchEvents(Struct, frozen=True):
-    """Events in their order; ``resource_version`` is that of the last one, "" if it is not an object's."""
+    """Events in their order; ``resource_version`` is that of the last one, "" if it is a bookmark or an error."""
 
     items: tuple[ObjectEvent | Bookmark | WatchError, ...]
     resource_version: str = ""
@@ -123,7 +123,7 @@ class ObjectDecoder:
     """Decodes one kind of object."""
 
     def __init__(self, kind: type[KubeObject]) -> None:
-        """Create the decoders once: that is slower than to use them."""
+        """Create the decoders once, because creation is slow."""
         self._kind = kind
         event = msgspec.defstruct(f"{kind.__name__}Event", [("type", str), ("object", kind)], frozen=True)
         page = msgspec.defstruct(
@@ -147,7 +147,7 @@ class ObjectDecoder:
         except _DecodeErrors:
             return self._decode_page_items(bytes(data))
         return ListPage(
-            tuple(map(self._checked, page.items or ())), page.metadata.resource_version, page.metadata.continues
+            tuple(map(self._checked, page.items or ())), page.metadata.resource_version, page.metadata.continue_token
         )
 
     def _decode_page_items(self, data: bytes) -> ListPage:
@@ -164,7 +164,7 @@ class ObjectDecoder:
                 msg = f"cannot decode the list: {error}"
                 raise ApiServerError(msg) from error
             items = list(lenient_json.list_items(whole["items"]))
-        return ListPage(tuple(map(self._decode_object, items)), metadata.resource_version, metadata.continues)
+        return ListPage(tuple(map(self._decode_object, items)), metadata.resource_version, metadata.continue_token)
 
     def decode_events(self, lines: bytes) -> WatchEvents:
         """Decode complete lines of a watch, one event each; raise ApiServerError if one is not an event."""
@@ -212,7 +212,7 @@ class ObjectDecoder:
 
     @staticmethod
     def _decode_pruned(decoder: Any, data: bytes) -> Any:  # noqa: ANN401 - any of the decoders
-        """Decode; remove what is nested too deep if that is needed."""
+        """Decode; if the data is nested too deep, decode it without the values below MAX_DEPTH."""
         try:
             return decoder.decode(data)
         except RecursionError:

@@ -11,11 +11,11 @@ MAX_CHARACTERS = 300
 """How much of a text of the server is shown."""
 
 
-def one_line(text: str, longest: int = MAX_CHARACTERS) -> str:
+def one_line(text: str, max_characters: int = MAX_CHARACTERS) -> str:
     """Return an untrusted text as a message may show it: in one line, printable, and cut after ``longest``."""
     line = " ".join(text.split())
     line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
-    return line if len(line) <= longest else f"{line[:longest]}..."
+    return line if len(line) <= max_characters else f"{line[:max_characters]}..."
 
 
 def describe_error(error: Exception) -> str:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.error_text import one_line
 from knft.apiserver.limits import TokenBucket
 from knft.errors import ApiServerError, ApiStatusError
@@ -27,7 +27,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 CONTROLLER = "knft"
-"""The reporting controller. Reasons and actions are kube-proxy's."""
+"""The reporting controller."""
 MAX_NOTE = 1000
 """The longest note in bytes; the API accepts 1 024."""
 REPEAT_SECONDS = 600.0
@@ -39,7 +39,7 @@ _MAX_NAME_PREFIX = 230
 
 
 class EventCorrelator:
-    """Limits repeated events, as client-go's EventCorrelator does. Pure: callers pass the time."""
+    """Limits repeated events, as client-go's EventCorrelator does. It performs no I/O: callers pass the time."""
 
     def __init__(self) -> None:
         """Start without events."""
@@ -48,7 +48,7 @@ class EventCorrelator:
         self._total_bucket = TokenBucket(qps=0.2, burst=50)
 
     def correlate(self, event: Event, now: float) -> Event | None:
-        """Return the event as it has to be sent, None if it is not sent."""
+        """Return the event as it has to be sent, None if it must not be sent."""
         sent_at, suppressed = self._sent.get(event, (float("-inf"), 0))
         bucket = self._object_buckets.setdefault(event.regarding, TokenBucket(qps=1 / 300, burst=10))
         _mark_recent(self._sent, event)
@@ -70,7 +70,7 @@ def _mark_recent(remembered: "OrderedDict[Key, Value]", key: Key) -> None:
 
 
 def _truncate(note: str, max_bytes: int) -> str:
-    """Return a note in one line of at most so many bytes."""
+    """Return a note in one line of at most ``max_bytes``."""
     return one_line(note, MAX_NOTE).encode()[:max_bytes].decode(errors="ignore")
 
 
@@ -105,9 +105,9 @@ def _namespace(event: Event) -> str:
 class EventPoster:
     """Sends events; ``post`` may be called from any thread, and never waits."""
 
-    def __init__(self, connection: Connection, node_name: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: ApiClient, node_name: str, now: Callable[[], float] = time.monotonic) -> None:
         """Send nothing yet; ``now`` returns seconds."""
-        self._connection = connection
+        self._client = client
         self._node_name = node_name
         self._now = now
         self._correlator = EventCorrelator()
@@ -145,7 +145,7 @@ class EventPoster:
         path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._connection.request("POST", path, body=data)
+                self._client.request("POST", path, body=data)
             except ApiServerError as error:
                 log.debug("cannot send event %s: %s", event.reason, error)
                 if not _is_retriable(error) or stop.wait(_RETRY_SECONDS * attempt):

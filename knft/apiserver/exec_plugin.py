@@ -24,7 +24,7 @@ _CONFIG_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class PluginCredentials(Struct, frozen=True):
-    """What a plugin gave: a token or a certificate with its key; ``expires`` is None if it does not say."""
+    """The credentials from a plugin: a token, or a certificate with its key; ``expires`` is None if it is not given."""
 
     token: str = ""
     certificate: PemSource = PemSource()
@@ -36,7 +36,7 @@ class PluginCredentials(Struct, frozen=True):
         return bool(self.token) and self.expires is not None and self.expires - _EXPIRY_MARGIN <= now
 
     def __repr__(self) -> str:
-        """Return nothing of the credentials."""
+        """Hide the credentials."""
         return "PluginCredentials()"
 
 
@@ -118,6 +118,6 @@ def _parse_time(text: str | None) -> datetime | None:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        # The token is good all the same: the plugin runs again when the server refuses it.
+        # The token is still usable: the plugin runs again when the server refuses it.
         return None
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)

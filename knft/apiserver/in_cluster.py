@@ -1,4 +1,4 @@
-"""Reads what Kubernetes gives to a pod to reach the API server: a ServiceAccount's token, the CA, and two variables."""
+"""Reads how a pod reaches the API server: its ServiceAccount's token, the CA, and two environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ HOST_VARIABLE, PORT_VARIABLE = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PO
 
 
 class InCluster(NamedTuple):
-    """Where a pod has them; tests use other places."""
+    """Paths and environment variables of a pod's ServiceAccount; tests use others."""
 
     token_file: str = f"{_FOLDER}/token"
     ca_file: str = f"{_FOLDER}/ca.crt"
@@ -57,7 +57,7 @@ def _source(path: str) -> str:
 
 
 def _read(place: InCluster, path: str, files: FileSignatures) -> bytes:
-    """Return the contents of a file; record the signature that it has before."""
+    """Return the contents of a file; record its signature, taken before it is read."""
     files[path] = file_signature(Path(path))
     try:
         data = read_manifest(Path(path))

@@ -1,7 +1,6 @@
 """Finds values in JSON that no decoder accepts, without decoding it.
 
-Pure, and without recursion, so that any nesting is possible. It is much slower than a decoder, and only used after one
-has failed.
+It uses no recursion, so any nesting is possible. It is much slower than a decoder, and only used after one has failed.
 """
 
 import re

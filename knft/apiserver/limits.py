@@ -1,14 +1,14 @@
 """Rate limit, backoff and idle timeout of a client of the API server.
 
-Pure: callers pass the time, in seconds of a monotonic clock, and the random generator.
+It performs no I/O: callers pass the time, in seconds of a monotonic clock, and the random generator.
 """
 
 from collections.abc import Callable
 
 INITIAL_DELAY, MAX_DELAY = 0.8, 30.0
-"""The delays of client-go's reflector, in seconds. The actual delay is between half of that and all of it."""
+"""The delays of client-go's reflector, in seconds. The actual delay is between 50 % and 100 % of it, at random."""
 RESET_AFTER_SECONDS = 120.0
-"""After so long without a failure, the next failure is followed by the initial delay."""
+"""After this time without a failure, the next failure is followed by the initial delay."""
 
 
 class TokenBucket:
@@ -77,14 +77,14 @@ class IdleTimeout:
     """
 
     def __init__(self, max_gap: float) -> None:
-        """Call a server regular if it has left no gap longer than ``max_gap`` seconds, for at least that long."""
+        """Call a server regular if data has arrived at least every ``max_gap`` seconds, for ``max_gap`` seconds."""
         self._max_gap = max_gap
         self._regular_since: float | None = None
         self._last_data = 0.0
         self.is_regular = False
 
     def watch_started(self, now: float) -> None:
-        """Record that a new watch starts; whether the server is regular stays known."""
+        """Record that a new watch starts; ``is_regular`` stays as it is."""
         self._regular_since, self._last_data = now, now
 
     def data_received(self, now: float) -> bool:

@@ -1,8 +1,8 @@
-"""ListWatch: decides which request comes next for one resource, after all responses so far.
+"""ListWatch: decides which request comes next for one resource, from the responses so far.
 
-Pure: no sockets and no clock; the random generator is injected. A resource is listed once, as a streaming list if the
-server supports it and in pages otherwise, and then watched from that resource version on. Each response advances the
-resource version from which the next watch continues.
+It performs no I/O and reads no clock; the random generator is injected. A resource is listed once, as a streaming list
+if the server supports it and in pages otherwise, and then watched from that resource version on. Each response advances
+the resource version from which the next watch continues.
 """
 
 import enum
@@ -20,28 +20,28 @@ PAGE_SIZE = 500
 """The number of objects in a page, client-go's default."""
 _JITTER = 0.2
 _WARN_AT = 2
-"""The number of consecutive expiries, or of consecutive empty and short watches, that is logged."""
+"""After this many consecutive expiries, or consecutive empty and short watches, knft logs a warning."""
 
 
 class WatchTimeouts(Struct, frozen=True):
-    """Timeouts of lists and watches, in seconds.
-
-    Each watch is requested for a random time between ``min_watch`` and ``max_watch``, so that clients spread; it counts
-    as hung if it is silent for ``idle_grace`` longer than that, or for ``regular_idle`` if the server sends bookmarks
-    regularly. A list counts as hung if it is silent for ``list_idle``. A resource that the API does not have is
-    requested again after ``missing_resource_retry``. A watch that ends within ``short_lived`` counts as a failure,
-    since client and server would loop otherwise; one that breaks off later is requested again soon. If a resource
-    version expires again within ``repeated_expiry``, the next list waits for a backoff.
-    """
+    """Timeouts of lists and watches, in seconds."""
 
     min_watch: float = 300.0
+    """The shortest duration of a watch. It is random, so that not all clients renew their watches at the same time."""
     max_watch: float = 600.0
+    """The longest duration of a watch."""
     idle_grace: float = 30.0
+    """A watch counts as hung if it is silent for this much longer than its duration."""
     list_idle: float = 30.0
+    """A list counts as hung if it is silent for this long."""
     missing_resource_retry: float = 600.0
+    """When to request a resource again that the API does not have."""
     short_lived: float = 5.0
+    """A watch that ends within this time counts as a failure, since client and server would loop otherwise."""
     regular_idle: float = 180.0
+    """A watch counts as hung if it is silent for this long, if the server sends bookmarks regularly."""
     repeated_expiry: float = 120.0
+    """If a resource version expires again within this time, the next list waits for a backoff."""
 
 
 class RequestKind(enum.Enum):
@@ -75,7 +75,7 @@ class RetryWhen(enum.Enum):
 
 
 class RetryDecision(NamedTuple):
-    """What follows on a response: when to send the next request, and the problem, "" if there is none."""
+    """The reaction to a response: when to send the next request, and the problem, "" if there is none."""
 
     when: RetryWhen
     problem: str = ""
@@ -83,7 +83,7 @@ class RetryDecision(NamedTuple):
     affects_server: bool = True
     """Whether the problem is the server's as a whole, not this resource's alone."""
     problem_kind: str = ""
-    """Problems of the same kind are not logged again: the status, or else the problem's text."""
+    """Problems of the same kind are not logged again: the kind is the HTTP status, or "" if ``problem`` is the kind."""
     resets_backoff: bool = False
     """Whether the next backoff starts with the initial delay, because requests have worked for a while."""
     warning: str = ""
@@ -179,7 +179,7 @@ class ListWatch:
             self._resource_version = resource_version
 
     def on_stream_end(self, request: Request, lasted: float, *, empty: bool = False) -> RetryDecision:
-        """Decide what follows when the server ends a stream without an error after ``lasted`` seconds.
+        """Decide on the next request after the server has ended a stream without an error after ``lasted`` seconds.
 
         ``empty`` tells that nothing was received.
         """
@@ -263,7 +263,7 @@ class ListWatch:
         self._has_listed, self._resource_version, self._continue_token = False, None, ""
 
     def _not_supported(self, request: Request, error: ApiStatusError) -> RetryDecision:
-        """Leave out what an old server does not support: streaming lists, then the field selector."""
+        """Stop using what an old server does not support: first streaming lists, then the field selector."""
         message = error.server_message.lower()
         about_fields = "field label" in message or "field selector" in message or "fieldselector" in message
         about_streams = "sendinitialevents" in message or "resourceversionmatch" in message

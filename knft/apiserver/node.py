@@ -1,7 +1,7 @@
 """OwnNode: the Node object of this machine.
 
-knft waits for it at the start. Rules depend on the Node's addresses and pod CIDRs, which a running process cannot
-exchange: when they change, the process exits with the reason, and its supervisor starts a new one, which finds the
+knft waits for it at the start. Rules depend on the Node's addresses and pod CIDRs, which cannot change at run
+time: when they change, the process exits with the reason. The kubelet or systemd starts a new process, which finds the
 rules in place (docs/behaviour/node.md#node).
 """
 
@@ -83,14 +83,17 @@ class OwnNode:
     """The current Node; safe to use from any thread."""
 
     def __init__(self, name: str, *, needs_pod_cidrs: bool, request_restart: Callable[[str], None]) -> None:
-        """Call ``request_restart`` once, with the reason, when the process has to exit; the rules have to stay then."""
+        """Call ``request_restart`` once, with the reason, when the process has to exit.
+
+        The caller must leave the rules in place.
+        """
         self._name = name
         self._needs_pod_cidrs = needs_pod_cidrs
         self._request_restart = request_restart
         self._changed = threading.Condition()
         self._node: Node | None = None
         self._initial: Node | None = None
-        """The Node that the process started with; None before."""
+        """The Node that the process started with; None before it is ready, and again while the process exits."""
         self._is_exiting = False
 
     def current(self) -> Node | None:
@@ -142,7 +145,7 @@ class OwnNode:
     ) -> Node | None:
         """Wait until the Node has all that knft needs; return it, or None if ``stop`` is set before.
 
-        Raises ClusterError with the missing requirement after ``timeout`` seconds. ``connection_problem`` returns why
+        Raises ApiServerError with the missing requirement after ``timeout`` seconds. ``connection_problem`` returns why
         the Node is unknown, "" if it is known: such time does not count, because knft waits for the API server without
         a limit.
         """

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from knft.apiserver.conditions import Conditions
-from knft.apiserver.connection import MAX_RETRY_AFTER, Connection, Status, Stream
+from knft.apiserver.api_client import MAX_RETRY_AFTER, ApiClient, Status, Stream
 from knft.apiserver.decoder import Bookmark, ObjectDecoder, ObjectEvent, WatchError, WatchEvents
 from knft.apiserver.error_text import one_line
 from knft.apiserver.limits import Backoff, IdleTimeout
@@ -27,6 +26,7 @@ from knft.apiserver.list_watch import (
 )
 from knft.apiserver.resources import Resource
 from knft.apiserver.store import Store
+from knft.apiserver.watch_problems import WatchProblems
 from knft.errors import ApiServerError, ApiStatusError
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
@@ -39,7 +39,7 @@ MAX_WARNINGS = 50
 """How many warnings about objects are logged at once."""
 
 OnInvalidObject = Callable[[NamespacedName, str], None]
-"""Called with the name of an invalid object and the text that the log has."""
+"""Called with the name of an invalid object and the logged text."""
 
 
 def ignore_invalid_object(_: NamespacedName, __: str) -> None:
@@ -56,11 +56,11 @@ class Reflector:
     def __init__(
         self,
         resource: Resource,
-        connection: Connection,
+        client: ApiClient,
         store: Store,
         *,
         handle_changes: Callable[[list[ObjectChange]], None],
-        conditions: Conditions,
+        problems: WatchProblems,
         random_fraction: Callable[[], float],
         now: Callable[[], float],
         timeouts: WatchTimeouts | None = None,
@@ -72,11 +72,11 @@ class Reflector:
         """Set once the resource has been listed."""
         self.listed_or_unavailable = threading.Event()
         """Set once the resource has been listed, or is known to be missing or forbidden."""
-        self._connection = connection
+        self._client = client
         self._store = store
         self._handle_changes = handle_changes
         self._on_invalid_object = on_invalid_object
-        self._conditions = conditions
+        self._problems = problems
         self._random_fraction = random_fraction
         self._now = now
         self._decoder = ObjectDecoder(resource.kind)
@@ -91,10 +91,13 @@ class Reflector:
         self._received_events = False
         """Whether the current stream has brought anything."""
         self._ended_early = False
-        """Whether the last stream failed soon: then a response that starts does not show that all is well."""
+        """Whether the last stream failed within ``short_lived``, or watches repeatedly end that early.
+
+        Then the problem is cleared only when events arrive, not already when a response starts.
+        """
 
     def run(self, stop: threading.Event) -> None:
-        """List and watch until ``stop`` is set and the connection closed."""
+        """List and watch until ``stop`` is set and the client is closed."""
         while not stop.is_set():
             delay = self._step(stop)
             if delay:
@@ -127,7 +130,7 @@ class Reflector:
         decision = self._list_watch.on_stream_end(request, lasted, empty=not self._received_events)
         self._ended_early = bool(decision.problem)
         if decision.problem:
-            self._conditions.set_problem(self.resource.name, decision)
+            self._problems.set_problem(self.resource.name, decision)
         return decision
 
     def _failed(self, request: Request, error: ApiServerError) -> RetryDecision:
@@ -143,7 +146,7 @@ class Reflector:
         failed_soon = lasted is None or lasted < self._list_watch.timeouts.short_lived
         self._ended_early = failed_soon and started_at is not None
         if decision.problem and (failed_soon or isinstance(error, ApiStatusError)):
-            self._conditions.set_problem(self.resource.name, decision)
+            self._problems.set_problem(self.resource.name, decision)
         if not decision.affects_server and self.resource.optional:
             self._record_unavailable(error)
         return decision
@@ -151,7 +154,7 @@ class Reflector:
     def _record_unavailable(self, error: ApiServerError) -> None:
         """Let the start continue without an optional resource."""
         is_known = self.listed.is_set() or self._reported_missing
-        if not is_known and not self._conditions.problem(self.resource.name):
+        if not is_known and not self._problems.problem(self.resource.name):
             self._reported_missing = True
             log.info("the API server has no %s (%s); continuing without them", self.resource.name, error)
         self.listed_or_unavailable.set()
@@ -161,7 +164,7 @@ class Reflector:
             self._receive_page(request)
             return
         timeout = request.idle_timeout if self._is_listing else self._idle_timeout.seconds(request.idle_timeout)
-        with self._connection.stream(request.path, request.query, timeout) as stream:
+        with self._client.stream(request.path, request.query, timeout) as stream:
             self._record_response()
             self._idle_timeout.watch_started(self._now())
             if self._is_listing:
@@ -172,11 +175,11 @@ class Reflector:
         self._response_started_at = self._now()
         self._list_watch.on_response()
         if not self._ended_early:
-            self._conditions.clear_problem(self.resource.name)
+            self._problems.clear_problem(self.resource.name)
 
     def _receive_page(self, request: Request) -> None:
         is_first = self._list_watch.begins_list
-        page = self._decoder.decode_page(self._connection.request("GET", request.path, request.query))
+        page = self._decoder.decode_page(self._client.request("GET", request.path, request.query))
         self._record_response()
         if is_first:
             self._store.begin_list()
@@ -208,7 +211,7 @@ class Reflector:
             self._set_watch_timeout(request, stream)
         if self._ended_early:
             self._ended_early = False
-            self._conditions.clear_problem(self.resource.name)
+            self._problems.clear_problem(self.resource.name)
         batch: list[ObjectEvent] = []
         for item in events.items:
             if isinstance(item, ObjectEvent):

@@ -9,8 +9,8 @@ class Resource(Struct, frozen=True):
     """One resource of the API.
 
     ``paths`` are its URL paths, one for each version of the API, in the order in which they are tried. An ``optional``
-    resource may be missing. The selectors are sent to the server; an old one may not support the field selector, so
-    ``source.select`` selects too.
+    resource may be missing. The selectors are sent to the server; an old server may not support the field selector,
+    so ``source.select`` selects too.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""ClusterSource: the API server as a source of objects; one thread lists and watches each resource."""
+"""ApiServerSource: the API server as a source of objects, as DirectorySource is; one thread watches each resource."""
 
 import random
 import threading
@@ -6,23 +6,23 @@ import time
 from collections.abc import Callable, Iterable
 
 from knft.apiserver import resources
-from knft.apiserver.conditions import Conditions
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.list_watch import WatchTimeouts
 from knft.apiserver.reflector import OnInvalidObject, Reflector, ignore_invalid_object
 from knft.apiserver.store import Store
+from knft.apiserver.watch_problems import WatchProblems
 from knft.model.objects import ObjectChange
 
 HandleChanges = Callable[[Iterable[ObjectChange]], None]
 """Receives changes; several threads call it."""
 
 
-class ClusterSource:
+class ApiServerSource:
     """The Services, EndpointSlices and ServiceCIDRs of a cluster, and its Node ``node_name``."""
 
     def __init__(
         self,
-        connection: Connection,
+        client: ApiClient,
         node_name: str,
         handle_changes: HandleChanges,
         *,
@@ -34,20 +34,21 @@ class ClusterSource:
     ) -> None:
         """Send nothing yet; ``random_fraction`` returns numbers from 0 to 1, ``now`` seconds.
 
-        ``on_failure`` is called with an unexpected error, before ``stop`` is set: a proxy that stopped watching has to
-        exit. ``on_invalid_service`` is called once for each problem of an invalid Service, with the logged text.
+        ``on_failure`` is called with an unexpected error, and ``stop`` is set after that, because a proxy that stopped
+        watching has to exit. ``on_invalid_service`` is called once for each problem of an invalid Service, with the
+        logged text.
         """
-        self._connection = connection
+        self._client = client
         self._on_failure = on_failure
-        self._conditions = Conditions(now)
+        self._problems = WatchProblems(now)
         self._synced_or_stopped = threading.Event()
         self._reflectors = {
             resource.name: Reflector(
                 resource,
-                connection,
+                client,
                 Store(node_name),
                 handle_changes=handle_changes,
-                conditions=self._conditions,
+                problems=self._problems,
                 random_fraction=random_fraction,
                 now=now,
                 timeouts=timeouts,
@@ -75,7 +76,7 @@ class ClusterSource:
         thread.start()
 
     def wait_synced(self, timeout: float | None = None) -> bool:
-        """Wait until ``synced``; return whether it is.
+        """Wait until all resources are listed; return whether they are (``synced``).
 
         Returns False after ``timeout`` seconds, or when ``stop`` is set before.
         """
@@ -86,7 +87,7 @@ class ClusterSource:
     def synced(self) -> bool:
         """Whether all resources that rules depend on have been listed.
 
-        ServiceCIDRs may be missing from the API, or forbidden: then it is enough to know that.
+        ServiceCIDRs may be missing from the API, or forbidden; once the server has answered so, they count as listed.
         """
         return all(event.is_set() for event in self._listed_events())
 
@@ -99,7 +100,7 @@ class ClusterSource:
 
     def problem(self, name: str) -> str:
         """Return why a resource (``services``, ``nodes``, ...) cannot be watched now, "" if it can."""
-        return self._conditions.problem(name)
+        return self._problems.problem(name)
 
     def has_listed(self, name: str) -> bool:
         """Tell whether a resource has been listed once."""
@@ -129,5 +130,5 @@ class ClusterSource:
 
     def _close(self, stop: threading.Event) -> None:
         stop.wait()
-        self._connection.close()
+        self._client.close()
         self._synced_or_stopped.set()

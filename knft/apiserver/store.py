@@ -1,6 +1,6 @@
 """Store: the local copy of one resource's objects, and the changes that events make to it.
 
-Pure. An event for an object whose fields that knft reads are unchanged makes no change.
+It performs no I/O. An event for an object whose fields that knft reads are unchanged makes no change.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ class Store:
         self._listed_with_warnings: set[NamespacedName] = set()
         self.unreported_warnings: list[str] = []
         self.unreported_invalid: list[tuple[NamespacedName, str]] = []
-        """Invalid objects that have not been reported, each with the text that the log has."""
+        """Invalid objects that have not been reported, each with the logged text."""
 
     @property
     def objects(self) -> dict[NamespacedName, KubeObject]:

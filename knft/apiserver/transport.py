@@ -1,4 +1,4 @@
-"""Transport: the URL, the credentials and the connection pools for one API server, as they are now.
+"""Transport: the current URL, credentials and connection pools for one API server.
 
 Files that are replaced while knft runs (kubeconfig, token, CA, client certificate) are read again. If one of them is
 invalid then, the previous configuration stays in use.
@@ -33,7 +33,7 @@ _POOL_SIZE = 8
 """The number of idle connections that are kept: one for each watched resource, for events, and some more."""
 
 
-class Endpoint(NamedTuple):
+class RequestTarget(NamedTuple):
     """What a request needs: the server's URL without a trailing slash, headers, and connection pools.
 
     ``generation`` counts how often the configuration was read again.
@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
 
 
 class Transport:
-    """What is needed to send requests to one API server; safe to use from any thread."""
+    """Keeps the configuration and connection pools for one API server current; safe to use from any thread."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Transport:
         in_cluster: InCluster | None = None,
     ) -> None:
         """Read the configuration; raise UsageError if it is invalid. Nothing is sent."""
-        # urllib3's warnings repeat what its errors say, and knft logs those.
+        # urllib3's warnings repeat the text of its errors, which knft logs.
         logging.getLogger("urllib3").setLevel(logging.ERROR)
         self._settings = settings
         self._sockets = sockets
@@ -76,8 +76,8 @@ class Transport:
         """The server's URL."""
         return self._loaded.server
 
-    def endpoint(self) -> Endpoint:
-        """Return what the next request needs; read files that were replaced.
+    def request_target(self) -> RequestTarget:
+        """Return the target of the next request; read files that were replaced.
 
         Raises ApiServerError if a plugin gives a token that cannot be sent, or takes too long.
         """
@@ -85,9 +85,9 @@ class Transport:
             if self._loaded.config.files != _signatures(self._loaded.config.files):
                 self._reload()
             self._refresh_token()
-            return Endpoint(self._loaded.server, self._loaded.headers, self._pool_manager, self._generation)
+            return RequestTarget(self._loaded.server, self._loaded.headers, self._pool_manager, self._generation)
 
-    def reload(self, refused: Endpoint) -> None:
+    def reload(self, refused: RequestTarget) -> None:
         """Read the configuration again because the server refused the credentials of ``refused``.
 
         Does nothing if another thread has done so since ``refused`` was made.

@@ -7,11 +7,11 @@ from typing import TypeVar
 from knft.errors import KernelError
 from knft.kernel import ipvs, xtables
 from knft.kernel.addresses import local_addresses
-from knft.takeover.chains import ChainPlan, plan_chains
-from knft.takeover.names import DEVICE, DEVICE_KIND, SERVER_SETS, Mode
-from knft.takeover.saved import SavedRules, parse_saved
-from knft.takeover.servers import ServerPlan, parse_servers, plan_servers
-from knft.takeover.sets import SetPlan, plan_sets
+from knft.leftovers.chains import ChainPlan, plan_chains
+from knft.leftovers.names import DEVICE, DEVICE_KIND, SERVER_SETS, Mode
+from knft.leftovers.saved import SavedRules, parse_saved
+from knft.leftovers.servers import ServerPlan, parse_servers, plan_servers
+from knft.leftovers.sets import SetPlan, plan_sets
 
 Value = TypeVar("Value")
 
@@ -34,7 +34,7 @@ class KubeProxyLeftovers:
         return tuple((backend, parse_saved(text)) for backend, text in texts if text is not None)
 
     def chain_plans(self, modes: Collection[Mode]) -> tuple[tuple[xtables.Backend, ChainPlan], ...]:
-        """Return what to remove of some modes, by backend."""
+        """Return the chains and rules to remove that belong to ``modes``, by backend."""
         return tuple((backend, plan_chains(saved, modes)) for backend, saved in self.saved_rules)
 
     @cached_property
@@ -43,7 +43,7 @@ class KubeProxyLeftovers:
         return self._read(partial(xtables.list_sets, self._timeout_seconds), None)
 
     def set_plan(self, in_use: Collection[str]) -> SetPlan:
-        """Return which ipsets to destroy; remaining rules use the sets ``in_use``."""
+        """Return which ipsets to destroy: not the sets ``in_use``, which remaining rules refer to."""
         return plan_sets(self.ipset_names or "", in_use)
 
     @cached_property
@@ -53,7 +53,7 @@ class KubeProxyLeftovers:
 
     @property
     def has_ipvs_device(self) -> bool:
-        """Whether that link is kube-proxy's: it has the right kind."""
+        """Whether the link kube-ipvs0 exists and is a dummy device, as kube-proxy creates it."""
         return self.ipvs_device is not None and self.ipvs_device.kind == DEVICE_KIND
 
     @cached_property

@@ -7,8 +7,8 @@ import threading
 
 from msgspec import Struct
 
-from knft.app.feeds import ApiServerFeed, DirectoryFeed, Feed
 from knft.app.leftover_warnings import warn_of_leftovers, warn_of_leftovers_in_child
+from knft.app.object_sources import ApiServerObjectSource, ManifestObjectSource, ObjectSource
 from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
 from knft.configuration.settings import Settings
@@ -33,7 +33,7 @@ log = logging.getLogger("knft")
 SHUTDOWN_GRACE_SECONDS = 0.4
 """How long a sync may continue after SIGTERM, so that the process exits within a second.
 
-With 100 000 endpoints the thread that exits waits another 0.3 s for the global interpreter lock, twice.
+With 100 000 endpoints the exiting thread may wait 0.3 s for the GIL, twice, in addition to this time.
 """
 EVENT_DELIVERY_SECONDS = 0.5
 """How long to wait for the delivery of the event with the reason of a shutdown."""
@@ -56,38 +56,40 @@ class RunOptions(Struct, frozen=True):
 def run(settings: Settings, options: RunOptions) -> None:
     """Set up the host and sync: once if ``options.once`` is set, otherwise until SIGTERM or SIGINT."""
     tune_garbage_collector()
-    feed = DirectoryFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
+    source = (
+        ManifestObjectSource(options.manifests) if options.manifests is not None else ApiServerObjectSource(settings)
+    )
     require_privilege()
-    configures_host = feed.configures_host or options.init_only
+    configures_host = source.configures_host or options.init_only
     if configures_host:
         # Before the process of libnftables starts: a child inherits the OOM score adjustment.
-        _protect_from_oom(settings.oom_score_adj)
+        _set_oom_score_adj(settings.oom_score_adj)
     warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child()
     foreign_changes = ForeignChangeMonitor(TABLE)
-    with LibraryProcess(foreign_changes.set_own_ports) as library:
+    with LibraryProcess(foreign_changes.set_own_port_ids) as library:
         probe(library)
         if configures_host:
-            # The probe has loaded conntrack: it made a rule that translates addresses.
+            # The NAT rule of the probe made the kernel load conntrack, so that its sysctls exist.
             for message in set_conntrack(settings.conntrack):
                 log.info("%s", message)
         if options.init_only:
-            log.info("initialized the host; exiting because of --init-only")
-        elif options.once and isinstance(feed, DirectoryFeed):
-            _sync_once(settings, feed, library)
+            log.info("set the conntrack sysctls; exiting (--init-only)")
+        elif options.once and isinstance(source, ManifestObjectSource):
+            _sync_once(settings, source, library)
         else:
-            _run_until_stopped(settings, options, feed, library, foreign_changes, warning_process=warning_process)
+            _run_until_stopped(settings, options, source, library, foreign_changes, warning_process=warning_process)
 
 
-def _protect_from_oom(oom_score_adj: int | None) -> None:
+def _set_oom_score_adj(oom_score_adj: int | None) -> None:
     error = set_oom_score_adj(oom_score_adj)
     if error:
         log.debug("%s", error)
 
 
-def _sync_once(settings: Settings, feed: DirectoryFeed, library: LibraryProcess) -> None:
+def _sync_once(settings: Settings, source: ManifestObjectSource, library: LibraryProcess) -> None:
     daemon = live_daemon(settings.config, library)
     daemon.update_local_addresses(local_addresses())
-    feed.handle_initial_objects(daemon)
+    source.handle_initial_objects(daemon)
     succeeded = daemon.sync()
     warn_of_leftovers()
     sys.exit(0 if succeeded else 1)
@@ -96,7 +98,7 @@ def _sync_once(settings: Settings, feed: DirectoryFeed, library: LibraryProcess)
 def _run_until_stopped(
     settings: Settings,
     options: RunOptions,
-    feed: Feed,
+    source: ObjectSource,
     library: LibraryProcess,
     foreign_changes: ForeignChangeMonitor,
     *,
@@ -108,32 +110,32 @@ def _run_until_stopped(
     if warning_process is not None:
         threading.Thread(target=os.waitpid, args=[warning_process, 0], name="leftovers", daemon=True).start()
     config = settings.config
-    serving = Monitoring(
+    monitoring = Monitoring(
         settings,
-        node_eligible=feed.is_eligible,
-        on_event=feed.record_event,
+        node_eligible=source.is_eligible,
+        on_event=source.record_event,
         on_hard_failure=lambda message: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(message)),
         flags=options.flags,
     )
-    flow_cleaner = FlowCleaner(config, local_addresses, serving.metrics.observe_conntrack_reconcile)
-    daemon = live_daemon(config, library, (*serving.observers, flow_cleaner))
+    flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
+    daemon = live_daemon(config, library, (*monitoring.observers, flow_cleaner))
     daemon.update_local_addresses(local_addresses())
-    serving.observe(daemon, library)
-    feed.count_requests(serving.metrics)
-    serving.start()
+    monitoring.observe(daemon, library)
+    source.count_requests(monitoring.metrics)
+    monitoring.start()
     if options.config_path is not None:
         path, content = options.config_path, options.config_content
         shutdown.start_thread("configuration", lambda: wait_for_change(path, content, shutdown.stop))
     try:
-        feed.start(daemon, shutdown)
+        source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
             _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown)
             daemon.run(shutdown.stop)
     finally:
         shutdown.stop.set()
-        serving.stop()
+        monitoring.stop()
     shutdown.raise_failure()
-    log.info("stopped, rules stay in place")
+    log.info("knft stopped; its rules stay in the kernel")
 
 
 def _start_threads(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 log = logging.getLogger("knft")
 
 FAILED_EXIT_STATUS = 1
-"""Exit status of a process that a hanging sync keeps from stopping after an error."""
+"""Exit status after an error if a sync hangs."""
 
 
 class Shutdown:

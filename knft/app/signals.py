@@ -27,7 +27,7 @@ def stop_on_signals(wake: Callable[[], None] = lambda: None, grace_seconds: floa
 
     A thread waits for the signals, so that no handler interrupts a sync. Call it in the main thread before other
     threads start: it blocks the signals for all of them. The process exits with status 0 after ``grace_seconds``, or
-    at a second signal: the kernel carries out a transaction as a whole even if no process waits for it.
+    at a second signal: the kernel completes a transaction that it has received, even if the process exits.
     """
     stop = threading.Event()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)

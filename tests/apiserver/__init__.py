@@ -1,1 +1,1 @@
-"""Tests of the client of the API server, against a fake server that fails on demand."""
+"""Tests of the API server's client, and of ``knft run``, against a fake API server that fails on request."""

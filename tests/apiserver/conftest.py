@@ -1,4 +1,4 @@
-"""Fixtures for several test modules."""
+"""Fixtures: certificate authorities, a fake API server, and a ``knft run`` process in its network namespace."""
 
 import logging
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def other_authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuth
 
 
 @pytest.fixture
-def info(caplog: pytest.LogCaptureFixture) -> None:
+def capture_info_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "knft")
 
 

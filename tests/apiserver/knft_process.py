@@ -12,7 +12,7 @@ from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT, LoggedProcess
 
 NODE = "node-1"
-# nf_conntrack_max applies to the whole machine.
+# nf_conntrack_max applies to the whole host, so tests do not change it.
 KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-close-wait=0s")
 
 
@@ -38,7 +38,7 @@ class KnftProcess(LoggedProcess):
         self.process.kill()
         self.process.wait()
 
-    def wait_programmed(self) -> None:
+    def wait_until_programmed(self) -> None:
         self.wait_until(lambda: self.log_text().count("full sync") == 2)
 
     def table_contains(self, words: str) -> bool:

@@ -1,4 +1,4 @@
-"""A ClusterSource that watches a test's server, with shortened delays."""
+"""An ApiServerSource that watches a test's server, with shortened delays."""
 
 import threading
 import time
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.in_cluster import InCluster
 from knft.apiserver.list_watch import WatchTimeouts
 from knft.apiserver.sockets import Timeouts
-from knft.apiserver.source import ClusterSource
+from knft.apiserver.source import ApiServerSource
 from knft.configuration.settings import ClientSettings
 from knft.model.names import NamespacedName
 from knft.model.objects import KubeObject, ObjectChange
@@ -23,7 +23,7 @@ SPEEDUP = 40.0
 """The factor by which delays are shortened."""
 
 
-class FastStop(threading.Event):
+class AcceleratedStopEvent(threading.Event):
     """A stop event that shortens waits and records them."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class FastStop(threading.Event):
 
 
 class ChangeRecorder:
-    """Applies changes to a copy of the objects, and checks that each follows on the one before."""
+    """Applies changes to a copy of the objects, and checks that each starts from the current object."""
 
     def __init__(self) -> None:
         self.condition = threading.Condition()
@@ -56,10 +56,10 @@ class ChangeRecorder:
         with self.condition:
             self.batches.append(len(taken))
             for change in taken:
-                self._take(change)
+                self._check_and_apply(change)
             self.condition.notify_all()
 
-    def _take(self, change: ObjectChange) -> None:
+    def _check_and_apply(self, change: ObjectChange) -> None:
         found = change.current or change.previous
         assert found is not None
         key = (type(found).__name__, found.key)
@@ -76,9 +76,11 @@ class ChangeRecorder:
         with self.condition:
             return {key.name for sort, key in self.objects if sort == kind}
 
-    def wait(self, met: Callable[[], bool], what: str) -> None:
+    def wait(self, condition: Callable[[], bool], description: str) -> None:
         with self.condition:
-            assert self.condition.wait_for(met, TEST_TIMEOUT), f"never: {what}; there is {list(self.objects)}"
+            assert self.condition.wait_for(condition, TEST_TIMEOUT), (
+                f"timeout: {description}; objects: {list(self.objects)}"
+            )
 
     def wait_names(self, *names: str, kind: str = "Service") -> None:
         self.wait(lambda: self.names(kind) == set(names), f"{names}")
@@ -89,28 +91,28 @@ class RunningSource:
 
     def __init__(
         self,
-        source: ClusterSource,
-        connection: Connection,
-        stop: FastStop,
+        source: ApiServerSource,
+        client: ApiClient,
+        stop: AcceleratedStopEvent,
         recorder: ChangeRecorder,
         times: WatchTimeouts,
     ) -> None:
         self.source = source
         self.timeouts = times
-        self.connection = connection
+        self.client = client
         self.stop = stop
         self.changes = recorder
 
-    def wait_until(self, met: Callable[[], Any], what: str) -> None:
+    def wait_until(self, condition: Callable[[], Any], description: str) -> None:
         """Wait until a condition holds."""
-        wait_until(met, what)
+        wait_until(condition, description)
 
 
-def wait_until(met: Callable[[], Any], what: str) -> None:
+def wait_until(condition: Callable[[], Any], description: str) -> None:
     """Wait until a condition holds; fail if it never does."""
     deadline = time.monotonic() + TEST_TIMEOUT
-    while not met():
-        assert time.monotonic() < deadline, f"never: {what}"
+    while not condition():
+        assert time.monotonic() < deadline, f"timeout: {description}"
         time.sleep(0.005)
 
 
@@ -131,13 +133,16 @@ def running_source(
     random_fraction: Callable[[], float] = lambda: 0.5,
     handle_changes: Callable[[Iterable[ObjectChange]], None] | None = None,
 ) -> Iterator[RunningSource]:
-    """List and watch a server during the block; check afterwards that all threads ended and changes were chained."""
+    """List and watch a server during the block; check afterwards that all threads have ended.
+
+    ``ChangeRecorder`` has checked that the previous object of each change was the current one.
+    """
     url = server if isinstance(server, str) else server.url
     default = ClientSettings(server="" if in_cluster else url, qps=0)
-    connection = Connection(settings or default, timeouts=timeouts, in_cluster=in_cluster)
-    recorder, stop, failures = ChangeRecorder(), FastStop(), list[Exception]()
-    source = ClusterSource(
-        connection,
+    client = ApiClient(settings or default, timeouts=timeouts, in_cluster=in_cluster)
+    recorder, stop, failures = ChangeRecorder(), AcceleratedStopEvent(), list[Exception]()
+    source = ApiServerSource(
+        client,
         NODE,
         handle_changes or recorder.handle,
         on_failure=failures.append,
@@ -146,7 +151,7 @@ def running_source(
     )
     source.start(stop)
     try:
-        yield RunningSource(source, connection, stop, recorder, watch_timeouts)
+        yield RunningSource(source, client, stop, recorder, watch_timeouts)
     finally:
         stop.set()
         assert source.join(TEST_TIMEOUT), "threads are still running after stop was set"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.proxy import proxy_for
 from knft.configuration.settings import ClientSettings
 from knft.errors import UsageError
@@ -24,8 +24,8 @@ def _no_proxy_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def connect(path: Path) -> Connection:
-    return Connection(ClientSettings(kubeconfig=str(path)))
+def connect(path: Path) -> ApiClient:
+    return ApiClient(ClientSettings(kubeconfig=str(path)))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,9 @@ def connect(path: Path) -> Connection:
         ("*", "https://example.org", False),
     ],
 )
-def test_no_proxy(no_proxy: str, server: str, is_proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - a row
+def test_hosts_in_no_proxy_bypass_the_proxy(
+    no_proxy: str, server: str, is_proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # noqa: FBT001 - a row
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert proxy_for(server, "http://proxy:1") == ("http://proxy:1" if is_proxied else "")
 
@@ -60,42 +62,42 @@ def test_proxy_of_the_environment_depends_on_the_scheme(monkeypatch: pytest.Monk
 def test_requests_use_the_proxy_of_the_kubeconfig(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as proxy:
         cluster = {"server": "http://192.0.2.1:1", "proxy-url": proxy.url}
-        connection = connect(write_kubeconfig(tmp_path, cluster=cluster))
-        connection.request("GET", "/api/v1/services")
+        client = connect(write_kubeconfig(tmp_path, cluster=cluster))
+        client.request("GET", "/api/v1/services")
         assert proxy.requests[0].headers["Host"] == "192.0.2.1:1"
-        connection.close()
+        client.close()
 
 
-def test_basic_auth(tmp_path: Path) -> None:
+def test_basic_auth_is_sent(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         user = {"username": "me", "password": "secret"}
-        connection = connect(write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user))
-        connection.request("GET", "/api/v1/services")
+        client = connect(write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user))
+        client.request("GET", "/api/v1/services")
         encoded = base64.b64encode(b"me:secret").decode()
         assert server.requests[0].headers["Authorization"] == f"Basic {encoded}"
-        connection.close()
+        client.close()
 
 
 def test_token_has_precedence_over_plugin_and_basic_auth(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         plugin = {"apiVersion": PLUGIN_VERSION, "command": "false"}
         user = {"token": "t", "exec": plugin, "username": "me", "password": "secret"}
-        connection = connect(write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user))
-        connection.request("GET", "/api/v1/services")
+        client = connect(write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user))
+        client.request("GET", "/api/v1/services")
         assert server.requests[0].headers["Authorization"] == "Bearer t"
-        connection.close()
+        client.close()
 
 
-def test_tls_server_name(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_tls_server_name_is_verified(tmp_path: Path, authority: CertificateAuthority) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
         cluster = {
             "server": server.url,
             "certificate-authority": str(authority.path),
             "tls-server-name": "elsewhere",
         }
-        connection = connect(write_kubeconfig(tmp_path, cluster=cluster))
-        connection.request("GET", "/api/v1/services")
-        connection.close()
+        client = connect(write_kubeconfig(tmp_path, cluster=cluster))
+        client.request("GET", "/api/v1/services")
+        client.close()
 
 
 def test_plugin_gets_environment_folder_and_cluster(tmp_path: Path) -> None:
@@ -120,12 +122,12 @@ def test_plugin_gets_environment_folder_and_cluster(tmp_path: Path) -> None:
     )
 
 
-def test_ipv6_address_of_the_service_in_a_pod(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_ipv6_service_host_gets_brackets_in_the_url(tmp_path: Path, authority: CertificateAuthority) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         in_cluster = write_in_cluster_files(tmp_path, server, authority, "token")
     environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     in_cluster = in_cluster._replace(environment=environment)
-    assert Connection(ClientSettings(), in_cluster=in_cluster).server == "https://[fd00::1]:443"
+    assert ApiClient(ClientSettings(), in_cluster=in_cluster).server == "https://[fd00::1]:443"
 
 
 def test_several_yaml_documents_are_refused(tmp_path: Path) -> None:

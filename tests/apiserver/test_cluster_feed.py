@@ -1,4 +1,4 @@
-"""The API server as the source of objects of ``knft run``: when its start is complete."""
+"""ApiServerObjectSource, the source of ``knft run``: what has happened when ``start`` returns."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from knft.app.feeds import ApiServerFeed
+from knft.app.object_sources import ApiServerObjectSource
 from knft.app.shutdown import Shutdown
 from knft.configuration.load import load_settings
 from knft.model.objects import Node, ObjectChange
@@ -32,10 +32,12 @@ class SlowDaemon:
 
 
 def test_node_reaches_the_daemon_before_start_returns() -> None:
-    """A first sync without the node's addresses and zone would change the rules in place, and change them back."""
+    """Otherwise a first sync without the node's addresses and zone would change existing rules and change them back."""
     with FakeApiServer() as server:
         server.cluster.put("nodes", node(NODE, "192.0.2.11"))
-        feed = ApiServerFeed(load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file))
+        feed = ApiServerObjectSource(
+            load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file)
+        )
         daemon: Any = SlowDaemon()
         shutdown = Shutdown(threading.Event(), grace_seconds=0, exit_process=lambda _: None)
         try:
@@ -50,7 +52,9 @@ def test_start_waits_for_the_server_while_the_node_is_unknown(caplog: pytest.Log
     caplog.set_level(logging.INFO, "knft")
     with FakeApiServer() as server:
         server.respond_next("nodes", never_respond, times=100)
-        feed = ApiServerFeed(load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file))
+        feed = ApiServerObjectSource(
+            load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file)
+        )
         shutdown = Shutdown(threading.Event(), grace_seconds=0, exit_process=lambda _: None)
         daemon: Any = SlowDaemon()
         starting = threading.Thread(target=feed.start, args=[daemon, shutdown])

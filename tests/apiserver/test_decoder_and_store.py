@@ -15,10 +15,10 @@ from tests.support.fake_api.cluster import Object, endpoint_slice, node, service
 WEB = NamespacedName("default", "web")
 
 
-def line(kind: str, found: Any, version: int = 0) -> bytes:
+def event_line(event_type: str, document: Any, version: int = 0) -> bytes:
     if version:
-        found = {**found, "metadata": {**found["metadata"], "resourceVersion": str(version)}}
-    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
+        document = {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
+    return json.dumps({"type": event_type, "object": document}).encode() + b"\n"
 
 
 def page(*items: Any, **metadata: str) -> bytes:
@@ -32,7 +32,7 @@ def test_every_kind_is_decoded() -> None:
         (Node, node("web", "192.0.2.1")),
         (ServiceCIDR, service_cidr("web", "10.96.0.0/16")),
     ):
-        events = ObjectDecoder(kind).decode_events(line("ADDED", found, 7))
+        events = ObjectDecoder(kind).decode_events(event_line("ADDED", found, 7))
         (item,) = events.items
         assert isinstance(item, ObjectEvent)
         assert type(item.object) is kind
@@ -42,14 +42,14 @@ def test_every_kind_is_decoded() -> None:
 
 def test_events_keep_their_order() -> None:
     events = ObjectDecoder(Service).decode_events(
-        line("ADDED", service("web"), 5)
-        + line("BOOKMARK", {"metadata": {"resourceVersion": "8", "creationTimestamp": None}, "spec": {}})
+        event_line("ADDED", service("web"), 5)
+        + event_line("BOOKMARK", {"metadata": {"resourceVersion": "8", "creationTimestamp": None}, "spec": {}})
         + b"\n"
-        + line("DELETED", service("web"), 9)
-        + line("SOMETHING", service("web"), 10)
-        + line("MODIFIED", service("web", ports=[{"port": 0}]), 11)
-        + line("ERROR", {"kind": "Status", "code": 410})
-        + line(
+        + event_line("DELETED", service("web"), 9)
+        + event_line("SOMETHING", service("web"), 10)
+        + event_line("MODIFIED", service("web", ports=[{"port": 0}]), 11)
+        + event_line("ERROR", {"kind": "Status", "code": 410})
+        + event_line(
             "BOOKMARK", {"metadata": {"resourceVersion": "12", "annotations": {"k8s.io/initial-events-end": "true"}}}
         )
     )
@@ -69,14 +69,14 @@ def test_events_keep_their_order() -> None:
     assert events.resource_version == ""
 
 
-def test_bookmark_with_a_whole_object_is_a_bookmark() -> None:
-    events = ObjectDecoder(Service).decode_events(line("BOOKMARK", service("web"), 8))
+def test_object_in_a_bookmark_is_ignored() -> None:
+    events = ObjectDecoder(Service).decode_events(event_line("BOOKMARK", service("web"), 8))
     assert events.items == (Bookmark("8"),)
 
 
-def test_deleted_object_may_be_invalid() -> None:
+def test_deletion_of_an_invalid_object_is_decoded() -> None:
     found = service("web", ports=[{"port": 70000}])
-    assert ObjectDecoder(Service).decode_events(line("DELETED", found, 3)).items == (ObjectEvent(WEB, None),)
+    assert ObjectDecoder(Service).decode_events(event_line("DELETED", found, 3)).items == (ObjectEvent(WEB, None),)
 
 
 @pytest.mark.parametrize("found", [[], "text", 5, None, {}, {"metadata": {}}])
@@ -95,7 +95,7 @@ def test_nulls_are_missing_fields() -> None:
     assert item.object.spec.type == "ClusterIP"
 
 
-def test_page_and_continue_token() -> None:
+def test_page_returns_objects_and_continue_token() -> None:
     reader = ObjectDecoder(Service)
     assert reader.decode_page(b'{"metadata":{"resourceVersion":"5"},"items":null}') == ListPage((), "5", "")
     assert reader.decode_page(b'{"metadata":{"resourceVersion":"5","continue":"more"},"items":[]}') == ListPage(
@@ -114,7 +114,7 @@ def test_invalid_list_is_an_error(data: bytes) -> None:
 )
 def test_invalid_event_is_an_error(data: bytes) -> None:
     with pytest.raises(ApiServerError, match="cannot decode a watch event"):
-        ObjectDecoder(Service).decode_events(line("ADDED", service("web"), 5) + data)
+        ObjectDecoder(Service).decode_events(event_line("ADDED", service("web"), 5) + data)
 
 
 def listed(*found: Object) -> tuple[ObjectEvent, ...]:

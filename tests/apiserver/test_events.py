@@ -8,37 +8,37 @@ from typing import Any
 
 import pytest
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.events import MAX_NOTE, REPEAT_SECONDS, EventCorrelator, EventPoster
 from knft.configuration.settings import ClientSettings
 from knft.model.events import Event, ObjectReference
-from tests.apiserver.running_source import FastStop, wait_until
+from tests.apiserver.running_source import AcceleratedStopEvent, wait_until
 from tests.support.fake_api.responses import TEST_TIMEOUT, never_respond, respond_status
 from tests.support.fake_api.server import FakeApiServer
 
 
-class Posting:
+class PosterAndServer:
     """A fake server, and a poster that sends to it."""
 
     def __init__(self) -> None:
         self.server = FakeApiServer()
-        self.connection = Connection(ClientSettings(server=self.server.url, qps=0))
-        self.stop = FastStop()
+        self.connection = ApiClient(ClientSettings(server=self.server.url, qps=0))
+        self.stop = AcceleratedStopEvent()
         self.poster = EventPoster(self.connection, "node-1")
         self.poster.start(self.stop)
 
-    def sent(self, count: int) -> list[dict[str, Any]]:
-        return sent(self.server, count)
+    def received_events(self, count: int) -> list[dict[str, Any]]:
+        return received_events(self.server, count)
 
 
-def sent(server: FakeApiServer, count: int) -> list[dict[str, Any]]:
+def received_events(server: FakeApiServer, count: int) -> list[dict[str, Any]]:
     wait_until(lambda: len(server.requests) >= count, f"{count} events")
     return [json.loads(request.body) for request in server.requests]
 
 
 @pytest.fixture
-def posting() -> Iterator[Posting]:
-    made = Posting()
+def posting() -> Iterator[PosterAndServer]:
+    made = PosterAndServer()
     try:
         yield made
     finally:
@@ -57,16 +57,16 @@ def failed_service(name: str, note: str) -> Event:
 STARTING = Event(ObjectReference("Node", "node-1"), "Starting", "StartKubeProxy", warning=False)
 
 
-def test_note_is_printable_and_short_enough(posting: Posting) -> None:
+def test_event_note_is_printable_and_below_1024_bytes(posting: PosterAndServer) -> None:
     posting.poster.post(failed_service("web", "a\nb\x1b[31m\x00" + "ä" * 5000))
-    (found,) = posting.sent(1)
+    (found,) = posting.received_events(1)
     assert found["note"].startswith("a b\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}ää")
     assert len(found["note"].encode()) <= MAX_NOTE < 1024
 
 
-def test_event_name_is_short_enough(posting: Posting) -> None:
+def test_event_name_has_at_most_253_characters(posting: PosterAndServer) -> None:
     posting.poster.post(Event(ObjectReference("Node", "n" * 253), "Starting", "StartKubeProxy"))
-    assert len(posting.sent(1)[0]["metadata"]["name"]) <= 253
+    assert len(posting.received_events(1)[0]["metadata"]["name"]) <= 253
 
 
 def test_repeated_event_is_counted_and_not_sent() -> None:
@@ -96,24 +96,24 @@ def test_events_of_many_objects_are_limited() -> None:
     assert len(correlator._object_buckets) <= 4097
 
 
-def test_failed_event_is_retried_and_then_dropped(posting: Posting, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_event_is_retried_and_then_dropped(posting: PosterAndServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "knft")
     posting.server.respond_next("post", respond_status(503, "not now"), times=3)
     posting.poster.post(STARTING)
     posting.poster.post(Event(ObjectReference("Node", "node-2"), "Starting", "StartKubeProxy"))
-    found = posting.sent(4)
+    found = posting.received_events(4)
     assert [item["regarding"]["name"] for item in found] == ["node-1"] * 3 + ["node-2"]
     assert all(record.levelno == logging.DEBUG for record in caplog.records if record.name == "knft")
 
 
-def test_forbidden_event_is_dropped(posting: Posting) -> None:
+def test_forbidden_event_is_dropped(posting: PosterAndServer) -> None:
     posting.server.respond_next("post", respond_status(403, "no"))
     posting.poster.post(STARTING)
     posting.poster.post(Event(ObjectReference("Node", "node-2"), "Starting", "StartKubeProxy"))
-    assert [item["regarding"]["name"] for item in posting.sent(2)] == ["node-1", "node-2"]
+    assert [item["regarding"]["name"] for item in posting.received_events(2)] == ["node-1", "node-2"]
 
 
-def test_post_does_not_wait_for_a_hanging_server(posting: Posting) -> None:
+def test_post_does_not_wait_for_a_hanging_server(posting: PosterAndServer) -> None:
     posting.server.respond_next("", never_respond, times=1000)
     for number in range(500):
         posting.poster.post(Event(ObjectReference("Service", f"s{number}", "shop"), "Reason", "Action"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.sockets import Timeouts
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
@@ -24,7 +24,7 @@ from tests.apiserver.running_source import running_source, wait_until
 from tests.support.fake_api.responses import respond_status
 from tests.support.fake_api.server import FakeApiServer, Handler
 
-pytestmark = pytest.mark.usefixtures("info")
+pytestmark = pytest.mark.usefixtures("capture_info_log")
 
 
 def test_renewed_token_with_two_lines_is_refused(tmp_path: Path) -> None:
@@ -40,12 +40,12 @@ def test_renewed_token_with_two_lines_is_refused(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "now")]}}
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
         (tmp_path / "later").rename(tmp_path / "now")
         with pytest.raises(ApiServerError, match=f"user.exec: 'cat': {MULTI_LINE_ERROR}") as raised:
-            connection.request("GET", "/api/v1/services")
+            client.request("GET", "/api/v1/services")
         assert "-secret" not in str(raised.value)
-        connection.close()
+        client.close()
 
 
 def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", script]}}
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
-        connection = Connection(ClientSettings(kubeconfig=str(path), qps=0))
+        client = ApiClient(ClientSettings(kubeconfig=str(path), qps=0))
         server.required_bearer = "t2"
         all_asked = threading.Barrier(4)
 
@@ -64,7 +64,7 @@ def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
             return True
 
         server.respond_next("", refused, times=4)
-        threads = [threading.Thread(target=connection.request, args=["GET", "/api/v1/services"]) for _ in range(4)]
+        threads = [threading.Thread(target=client.request, args=["GET", "/api/v1/services"]) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -72,11 +72,11 @@ def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
         assert [request.headers["Authorization"] for request in server.requests] == ["Bearer t1"] * 4 + [
             "Bearer t2"
         ] * 4
-        connection.close()
+        client.close()
 
 
 def slow_plugin(folder: Path, url: str) -> Path:
-    """Write a kubeconfig with a plugin that records its runs, and waits until the file ``go`` exists."""
+    """Write a kubeconfig with a plugin that records each run and then waits for the file ``go``."""
     credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
     script = f"echo >> runs; while [ ! -e go ]; do sleep 0.05; done; printf '%s' '{json.dumps(credential)}'"
     plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", f"cd {folder}; {script}"]}
@@ -93,20 +93,20 @@ def hung_plugin(folder: Path, url: str) -> Path:
     return write_kubeconfig(folder, cluster={"server": url}, user={"exec": plugin})
 
 
-def left_of(folder: Path) -> list[int]:
+def running_plugin_processes(folder: Path) -> list[int]:
     """Return the processes of hanging plugins that still run."""
-    return [int(word) for word in (folder / "left").read_text().split() if runs(int(word))]
+    return [int(word) for word in (folder / "left").read_text().split() if is_running(int(word))]
 
 
-def runs(process: int) -> bool:
+def is_running(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def end_what_is_left_of(folder: Path) -> None:
-    for process in left_of(folder):
+def kill_plugin_processes(folder: Path) -> None:
+    for process in running_plugin_processes(folder):
         os.kill(process, signal.SIGKILL)
 
 
@@ -117,25 +117,25 @@ def test_plugin_timeout_kills_its_processes(tmp_path: Path, caplog: pytest.LogCa
         try:
             (tmp_path / "hang").touch()
             with pytest.raises(UsageError, match=r"user\.exec: 'sh' did not finish within 0.5 s"):
-                Connection(ClientSettings(kubeconfig=str(path)), timeouts=timing)
-            wait_until(lambda: not left_of(tmp_path), "no process is left")
+                ApiClient(ClientSettings(kubeconfig=str(path)), timeouts=timing)
+            wait_until(lambda: not running_plugin_processes(tmp_path), "no process is left")
             (tmp_path / "hang").unlink()
-            connection = Connection(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=20))
-            connection._transport._plugin_runner._timeout = 0.5
+            client = ApiClient(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=20))
+            client._transport._plugin_runner._timeout = 0.5
             (tmp_path / "hang").touch()
             for _ in range(2):
                 server.respond_next("", respond_status(401, "who?"))
-                connection.request("GET", "/api/v1/services")
-                wait_until(lambda: not left_of(tmp_path), "no process is left")
-                wait_until(lambda: not plugins_waited_for(), "no thread waits for the plugin")
+                client.request("GET", "/api/v1/services")
+                wait_until(lambda: not running_plugin_processes(tmp_path), "no process is left")
+                wait_until(lambda: not unreaped_plugins(), "no thread waits for the plugin")
             assert len((tmp_path / "left").read_text().splitlines()) == 3
             assert len([line for line in warnings(caplog) if "stays in use" in line]) == 1
-            connection.close()
+            client.close()
         finally:
-            end_what_is_left_of(tmp_path)
+            kill_plugin_processes(tmp_path)
 
 
-def plugins_waited_for() -> list[threading.Thread]:
+def unreaped_plugins() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "plugin"]
 
 
@@ -143,15 +143,15 @@ def test_close_kills_a_hanging_plugin(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         path = hung_plugin(tmp_path, server.url)
         try:
-            connection = Connection(ClientSettings(kubeconfig=str(path)))
+            client = ApiClient(ClientSettings(kubeconfig=str(path)))
             (tmp_path / "hang").touch()
             server.respond_next("", respond_status(401, "who?"))
-            threading.Timer(0.5, connection.close).start()
+            threading.Timer(0.5, client.close).start()
             with pytest.raises(ApiServerError, match="knft is shutting down"):
-                connection.request("GET", "/api/v1/services")
-            wait_until(lambda: not left_of(tmp_path), "no process is left")
+                client.request("GET", "/api/v1/services")
+            wait_until(lambda: not running_plugin_processes(tmp_path), "no process is left")
         finally:
-            end_what_is_left_of(tmp_path)
+            kill_plugin_processes(tmp_path)
 
 
 def test_plugin_does_not_delay_shutdown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 import pytest
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.sockets import Timeouts
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError
@@ -34,7 +34,7 @@ NEVER = Timeouts(
 BRIEF_WATCHES = msgspec.structs.replace(SHORT_WATCH_TIMEOUTS, min_watch=1.0, max_watch=1.0, idle_grace=0.3)
 
 
-def one() -> FakeCluster:
+def one_service() -> FakeCluster:
     cluster = FakeCluster()
     cluster.put("services", service("web", 1))
     return cluster
@@ -51,7 +51,7 @@ def _info(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("waiting_for", ["an answer", "an event", "the rest of a list"])
 def test_stop_ends_waiting_requests(waiting_for: str) -> None:
-    with FakeApiServer(one()) as server:
+    with FakeApiServer(one_service()) as server:
         if waiting_for == "an answer":
             server.respond_next("", never_respond, times=100)
         elif waiting_for == "the rest of a list":
@@ -63,17 +63,17 @@ def test_stop_ends_waiting_requests(waiting_for: str) -> None:
             assert not run.source.wait_synced(TEST_TIMEOUT) or waiting_for == "an event"
 
 
-def test_closed_connection_sends_nothing() -> None:
-    with FakeApiServer(one()) as server:
-        connection = Connection(ClientSettings(server=server.url))
-        connection.close()
+def test_closed_client_sends_nothing() -> None:
+    with FakeApiServer(one_service()) as server:
+        client = ApiClient(ClientSettings(server=server.url))
+        client.close()
         with pytest.raises(ApiServerError, match="knft is shutting down"):
-            connection.request("GET", "/api/v1/services")
+            client.request("GET", "/api/v1/services")
         assert not server.requests
 
 
 def test_hanging_watch_is_restarted() -> None:
-    with FakeApiServer(one()) as server:
+    with FakeApiServer(one_service()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(then="hang"))
         with running_source(server, watch_timeouts=BRIEF_WATCHES) as run:
@@ -87,16 +87,16 @@ def test_watch_without_bookmarks_is_restarted_early() -> None:
     """The watch itself would last five minutes."""
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"200"}}}\n'
 
-    def falls_silent(handler: Handler, _: object) -> bool:
+    def send_bookmarks_for_two_seconds(handler: Handler, _: object) -> bool:
         handler.begin_stream()
         for _ in range(20):
             handler.chunk(bookmark)
             time.sleep(0.1)
         return never_respond(handler, _)  # type: ignore[arg-type]
 
-    with FakeApiServer(one()) as server:
+    with FakeApiServer(one_service()) as server:
         server.supports_streaming_lists = False
-        server.respond_next("watch services", falls_silent)
+        server.respond_next("watch services", send_bookmarks_for_two_seconds)
         with running_source(
             server, watch_timeouts=msgspec.structs.replace(SHORT_WATCH_TIMEOUTS, regular_idle=1.0)
         ) as run:
@@ -105,7 +105,7 @@ def test_watch_without_bookmarks_is_restarted_early() -> None:
 
 
 @contextmanager
-def paused_at_will() -> Iterator[subprocess.Popen[str]]:
+def pausable_server() -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.support.fake_api"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -123,8 +123,8 @@ def put(process: "subprocess.Popen[str]", name: str) -> None:
     process.stdin.flush()
 
 
-def test_paused_server(caplog: pytest.LogCaptureFixture) -> None:
-    with paused_at_will() as process:
+def test_watch_continues_after_the_server_is_paused(caplog: pytest.LogCaptureFixture) -> None:
+    with pausable_server() as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         put(process, "web")
@@ -142,8 +142,8 @@ def test_paused_server(caplog: pytest.LogCaptureFixture) -> None:
     assert len(lines(caplog, "cannot watch the API server")) == len(lines(caplog, "watching the API server again"))
 
 
-def test_objects_stay_while_the_server_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = one()
+def test_objects_are_kept_while_the_server_is_down(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = one_service()
     server = FakeApiServer(cluster)
     port = server.server_port
     with running_source(server.url) as run:
@@ -164,7 +164,7 @@ def test_objects_stay_while_the_server_is_away(caplog: pytest.LogCaptureFixture)
     assert len(lines(caplog, "watching the API server again")) == 1
 
 
-def test_unresolvable_name_and_refused_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_unresolvable_name_and_refused_connection_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with running_source("http://no-such-host.invalid:6443") as run:
         run.wait_until(lambda: lines(caplog, "no-such-host.invalid:6443: cannot resolve the host name"), "a warning")
     with unused_address() as url, running_source(url) as run:
@@ -177,7 +177,7 @@ def test_half_open_connection_is_detected() -> None:
     namespace = Namespace.create("half-open")
     try:
         namespace.run(["ip", "link", "set", "lo", "up"])
-        with namespace.entered(), FakeApiServer(one()) as server, running_source(server) as run:
+        with namespace.entered(), FakeApiServer(one_service()) as server, running_source(server) as run:
             assert run.source.wait_synced(TEST_TIMEOUT)
             drop = f"tcp dport {server.server_port} drop; tcp sport {server.server_port} drop;"
             rules = f"table inet lost {{ chain in {{ type filter hook input priority 0; {drop} }}; }}"
@@ -193,32 +193,32 @@ def test_half_open_connection_is_detected() -> None:
         namespace.close()
 
 
-def test_socket_options() -> None:
-    with FakeApiServer(one()) as server:
-        connection = Connection(ClientSettings(server=server.url))
+def test_connections_have_keepalive_and_user_timeout() -> None:
+    with FakeApiServer(one_service()) as server:
+        connection = ApiClient(ClientSettings(server=server.url))
         with connection.stream("/api/v1/services", [("watch", "true")]) as stream:
-            wire = stream._tracked.raw_socket
-            assert wire is not None
+            raw_socket = stream._tracked.raw_socket
+            assert raw_socket is not None
             import socket
 
             timing = Timeouts()
-            assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            found = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert raw_socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            found = raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
             assert found == timing.unacknowledged * 1000 <= 60000
             idle, interval, count = (
-                wire.getsockopt(socket.IPPROTO_TCP, option)
+                raw_socket.getsockopt(socket.IPPROTO_TCP, option)
                 for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             )
             assert idle + interval * count <= 60
         connection.close()
 
 
-def test_watch_timeout_after_the_list() -> None:
-    with FakeApiServer(one()) as server, running_source(server) as run:
+def test_watch_socket_timeout_exceeds_the_server_timeout() -> None:
+    with FakeApiServer(one_service()) as server, running_source(server) as run:
         assert run.source.wait_synced(TEST_TIMEOUT)
-        # Four watches, which end after 450 s, and count as hung 30 s later.
+        # The server ends each of the four watches after 450 s; knft considers a watch hung 30 s later.
         run.wait_until(
-            lambda: {item.gettimeout() for item in run.connection._sockets._open} == {480.0},
+            lambda: {item.gettimeout() for item in run.client._sockets._open} == {480.0},
             "the timeout of each socket",
         )
 
@@ -227,36 +227,36 @@ def test_unexpected_error_stops_the_source() -> None:
     stop, failures = threading.Event(), list[Exception]()
 
     def handle(_: object) -> None:
-        msg = "a mistake"
+        msg = "bug for the test"
         raise RuntimeError(msg)
 
-    with FakeApiServer(one()) as server:
-        from knft.apiserver.source import ClusterSource
+    with FakeApiServer(one_service()) as server:
+        from knft.apiserver.source import ApiServerSource
 
-        source = ClusterSource(
-            Connection(ClientSettings(server=server.url)), "node-1", handle, on_failure=failures.append
+        source = ApiServerSource(
+            ApiClient(ClientSettings(server=server.url)), "node-1", handle, on_failure=failures.append
         )
         source.start(stop)
         wait_until(stop.is_set, "stop is set")
         assert source.join(TEST_TIMEOUT)
-        assert [str(error) for error in failures] == ["a mistake"]
+        assert [str(error) for error in failures] == ["bug for the test"]
         assert not source.wait_synced(TEST_TIMEOUT)
 
 
 def test_requests_obey_qps_and_burst() -> None:
-    with FakeApiServer(one()) as server:
-        connection = Connection(ClientSettings(server=server.url, qps=50, burst=2))
+    with FakeApiServer(one_service()) as server:
+        client = ApiClient(ClientSettings(server=server.url, qps=50, burst=2))
         for _ in range(7):
-            connection.request("GET", "/api/v1/services")
-        # Two at once, then five at 50 per second; a slow machine makes it longer, never shorter.
+            client.request("GET", "/api/v1/services")
+        # Two requests at once, then five at 50 per second; a slow machine takes longer.
         assert server.requests[-1].received_at - server.requests[0].received_at >= 5 / 50 - 0.02
-        connection.close()
+        client.close()
 
 
 def test_gzip_response() -> None:
     import gzip
 
-    with FakeApiServer(one()) as server:
+    with FakeApiServer(one_service()) as server:
         data = gzip.compress(b'{"metadata":{"resourceVersion":"7"},"items":[]}')
 
         def zipped(handler: object, _: object) -> bool:
@@ -264,7 +264,7 @@ def test_gzip_response() -> None:
             return True
 
         server.respond_next("list services", zipped)
-        connection = Connection(ClientSettings(server=server.url))
-        assert b'"7"' in connection.request("GET", "/api/v1/services")
+        client = ApiClient(ClientSettings(server=server.url))
+        assert b'"7"' in client.request("GET", "/api/v1/services")
         assert server.requests[0].headers["Accept-Encoding"] == "gzip"
-        connection.close()
+        client.close()

@@ -18,8 +18,8 @@ from tests.support.processes import library_processes
 pytestmark = pytest.mark.kernel
 
 
-def test_rules_probes_metrics_and_events(knft: KnftProcess, server: FakeApiServer) -> None:
-    knft.wait_programmed()
+def test_running_knft_serves_rules_probes_metrics_and_events(knft: KnftProcess, server: FakeApiServer) -> None:
+    knft.wait_until_programmed()
     assert knft.table_contains("10.96.0.7")
     assert knft.table_contains("10.244.1.5")
     server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.6"))
@@ -59,7 +59,7 @@ def test_requests_need_only_the_cluster_role(knft: KnftProcess, server: FakeApiS
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     server.wait_for_request("post")
     request = {_rbac_attributes(each) for each in server.requests}
     assert request <= allowed
@@ -75,7 +75,7 @@ def _rbac_attributes(request: ReceivedRequest) -> tuple[str, str, str]:
 
 
 def test_udp_entry_of_a_removed_endpoint_is_deleted(knft: KnftProcess, server: FakeApiServer) -> None:
-    """It is counted; the entry of an endpoint that stays is kept."""
+    """The deletion is counted in a metric, and entries of other endpoints are kept."""
     server.cluster.put("services", service("dns", 8, ports=[{"name": "dns", "port": 53, "protocol": "UDP"}]))
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
     slices = endpoint_slice("dns-1", "dns", "10.244.1.7", "10.244.1.8")
@@ -100,7 +100,7 @@ def _add_flow(namespace: Namespace, client: str, cluster_ip: str, endpoint: str)
 def test_deleted_node_ends_the_process(knft: KnftProcess, server: FakeApiServer) -> None:
     """The rules stay, and the supervisor starts a new process (docs/behaviour/node.md#node)."""
     server.cluster.put("services", service("later", 9))
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     server.cluster.remove("nodes", NODE, "")
     assert knft.wait_exit() == 1
     assert "Node 'node-1' was deleted" in knft.log_text()
@@ -109,19 +109,19 @@ def test_deleted_node_ends_the_process(knft: KnftProcess, server: FakeApiServer)
 
 
 def test_changed_node_address_ends_the_process(knft: KnftProcess, server: FakeApiServer) -> None:
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     server.cluster.put("nodes", node(NODE, "192.0.2.12"))
     assert knft.wait_exit() == 1
     assert "addresses of Node 'node-1' changed from 192.0.2.11 to 192.0.2.12" in knft.log_text()
 
 
-def test_pod_cidrs_are_awaited_and_their_change_ends_the_process(
+def test_knft_waits_for_pod_cidrs_and_exits_when_they_change(
     namespace: Namespace, server: FakeApiServer, tmp_path: Path
 ) -> None:
     knft = KnftProcess(namespace, server, tmp_path, "--detect-local-mode=NodeCIDR")
     knft.wait_until(lambda: "waiting: Node 'node-1' has no podCIDRs" in knft.log_text())
     server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.1.0/24"]))
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     assert knft.table_contains("10.244.1.0/24")
     server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.9.0/24"]))
     assert knft.wait_exit() == 1
@@ -148,13 +148,13 @@ def test_start_waits_for_the_node(namespace: Namespace, server: FakeApiServer, t
     knft.wait_until(lambda: "waiting: Node 'node-1' not found" in knft.log_text())
     assert "full sync" not in knft.log_text()
     server.cluster.put("nodes", node(NODE, "192.0.2.11"))
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     knft.process.terminate()
     assert knft.wait_exit() == 0
 
 
 def test_hanging_server_is_not_a_missing_node(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    """The log must not blame the node name, and the five minutes for the Node do not begin."""
+    """The log does not report a wrong node name, and the five-minute limit for the Node does not begin."""
     server.respond_next("nodes", never_respond)
     knft = KnftProcess(namespace, server, tmp_path)
     knft.wait_until(lambda: "waiting: " in knft.log_text())
@@ -177,7 +177,7 @@ def test_no_rules_before_all_resources_are_listed(
     assert "full sync" not in knft.log_text()
     assert namespace.run(["nft", "list", "tables"]).stdout == ""
     server.respond_normally()
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     assert knft.table_contains("10.244.1.5")
     knft.process.terminate()
     assert knft.wait_exit() == 0
@@ -185,7 +185,7 @@ def test_no_rules_before_all_resources_are_listed(
 
 def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: FakeApiServer) -> None:
     """They are updated when it is back, without a new table."""
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     before = knft.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
     server.close()
     knft.wait_until(lambda: "rules stay as they are" in knft.log_text())
@@ -200,8 +200,8 @@ def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: Fake
         assert knft.log_text().count("full sync") == 2
 
 
-def test_init_only(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    """It sets conntrack sysctls, for an unprivileged process after it; it makes no rules and sends no requests."""
+def test_init_only_sets_sysctls_and_exits(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    """A later unprivileged process needs the sysctls. ``--init-only`` makes no rules and sends no requests."""
     knft = KnftProcess(
         namespace,
         server,
@@ -219,24 +219,24 @@ def test_init_only(namespace: Namespace, server: FakeApiServer, tmp_path: Path) 
 
 def test_oom_score_applies_to_the_library_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     knft = KnftProcess(namespace, server, tmp_path, "--oom-score-adj=321")
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     processes = [knft.process.pid, *library_processes(knft.process.pid)]
     assert [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in processes] == ["321\n", "321\n"]
     knft.process.terminate()
     assert knft.wait_exit() == 0
 
 
-def test_json_log_lines(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    """The last line, with the reason for the exit, too."""
+def test_every_log_line_is_json(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    """This includes the last line, with the reason for the exit."""
     knft = KnftProcess(namespace, server, tmp_path, "--logging-format=json", "-v=2")
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     server.cluster.remove("nodes", NODE, "")
     assert knft.wait_exit() == 1
     lines = [json.loads(line) for line in knft.log_text().splitlines()]
     assert (lines[-1]["severity"], "was deleted" in lines[-1]["msg"]) == ("error", True)
 
 
-def test_missing_api_server_is_awaited(namespace: Namespace, tmp_path: Path) -> None:
+def test_knft_waits_for_a_missing_api_server(namespace: Namespace, tmp_path: Path) -> None:
     """The server may come back: knft logs few warnings, makes no rules, and exits at once on SIGTERM."""
     with namespace.entered():
         server = FakeApiServer()

@@ -1,4 +1,4 @@
-"""How ``knft run`` exits: by signals, by failures and by invalid settings."""
+"""``knft run`` exits: on signals, on failures, and on invalid settings."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from knft.apiserver.connection import Connection
-from knft.apiserver.source import ClusterSource
+from knft.apiserver.api_client import ApiClient
+from knft.apiserver.source import ApiServerSource
 from knft.app.run import SHUTDOWN_GRACE_SECONDS
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import ClientSettings
@@ -25,7 +25,7 @@ from tests.support.processes import library_processes
 pytestmark = pytest.mark.kernel
 
 
-def test_hard_fail_ends_the_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+def test_bind_address_hard_fail_ends_the_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     knft = KnftProcess(
         namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
     )
@@ -62,8 +62,8 @@ def test_unexpected_source_error_ends_the_process() -> None:
     """The error is raised in the main thread, and the exit status makes the supervisor restart knft."""
     stop = threading.Event()
     shutdown = Shutdown(stop, grace_seconds=0, exit_process=lambda _: None)
-    source = ClusterSource(
-        Connection(ClientSettings(server="http://127.0.0.1:1")), NODE, _fail, on_failure=shutdown.fail
+    source = ApiServerSource(
+        ApiClient(ClientSettings(server="http://127.0.0.1:1")), NODE, _fail, on_failure=shutdown.fail
     )
     source._reflectors = {"services": _Broken()}  # type: ignore[dict-item]
     source._run_reflector(source._reflectors["services"], stop)
@@ -84,16 +84,16 @@ class _Broken:
 @pytest.mark.parametrize("stuck", ["a signal", "a failure"])
 def test_exit_while_libnftables_hangs(namespace: Namespace, server: FakeApiServer, tmp_path: Path, stuck: str) -> None:
     """The kernel carries out a commit as a whole or not at all, whether or not knft waits for it."""
-    # The rest of a second is left for the interpreter's shutdown and the kernel's release of memory.
+    # The exit may take 1 s; the other half is for the interpreter's shutdown and the kernel's release of memory.
     assert SHUTDOWN_GRACE_SECONDS <= 0.5
     knft = KnftProcess(namespace, server, tmp_path, "--min-sync-period=0")
-    knft.wait_programmed()
+    knft.wait_until_programmed()
     (worker,) = library_processes(knft.process.pid)
     before = _changes(knft)
     os.kill(worker, signal.SIGSTOP)
     server.cluster.put("services", service("another", 10))
     knft.wait_until(lambda: _changes(knft) > before)
-    # Nothing shows that a sync waits for the library.
+    # knft does not report that a sync waits for the library, so the test waits a fixed time.
     time.sleep(0.5)
     if stuck == "a signal":
         knft.process.terminate()

@@ -10,7 +10,7 @@ from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, se
 from tests.support.fake_api.responses import respond_status, respond_stream
 from tests.support.fake_api.server import FakeApiServer
 
-pytestmark = pytest.mark.usefixtures("info")
+pytestmark = pytest.mark.usefixtures("capture_info_log")
 
 
 def test_streaming_list_continues_as_watch() -> None:
@@ -109,7 +109,7 @@ def test_stream_without_end_of_initial_events_falls_back_to_pages() -> None:
                 assert run.changes.names() == {"web", "shop"}
 
 
-def test_server_without_the_field_selector() -> None:
+def test_services_are_filtered_if_the_server_has_no_field_selector() -> None:
     cluster = two_service_cluster()
     cluster.put("services", service("headless", 3, clusterIP="None", clusterIPs=["None"]))
     with FakeApiServer(cluster) as server:
@@ -252,7 +252,7 @@ def test_events_received_together_are_one_batch() -> None:
             run.changes.wait(lambda: 50 in run.changes.batches, "50 at once")
 
 
-def test_node_created_later() -> None:
+def test_node_created_after_the_list_is_received() -> None:
     cluster = FakeCluster()
     with FakeApiServer(cluster) as server, running_source(server) as run:
         assert run.source.wait_synced(20)

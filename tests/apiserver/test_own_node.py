@@ -28,29 +28,29 @@ class NodeTest:
         self.restarts: list[str] = []
         self.node = OwnNode("node-1", needs_pod_cidrs=needs_pod_cidrs, request_restart=self.restarts.append)
 
-    def started(self, first: Node) -> "NodeTest":
+    def start(self, first: Node) -> "NodeTest":
         self.node.filter_changes([ObjectChange(None, first)])
         assert self.node.wait_ready(threading.Event()) is first
         return self
 
-    def becomes(self, after: Node | None) -> list[str]:
-        self.node.filter_changes([ObjectChange(self.node.current(), after)])
+    def change_node(self, node: Node | None) -> list[str]:
+        self.node.filter_changes([ObjectChange(self.node.current(), node)])
         return self.restarts
 
 
 def test_changes_that_end_the_process_are_not_applied() -> None:
-    """Nor is a Node that is created again before the exit; changes of other objects are."""
+    """A Node that is created again before the exit is not applied either; changes of other objects are."""
     first, other = a_node(), decoded(node("node-2", "192.0.2.12"))
-    test = NodeTest().started(first)
+    test = NodeTest().start(first)
     changes = [ObjectChange(first, None), ObjectChange(None, other), ObjectChange(None, first)]
     assert test.node.filter_changes(changes) == (ObjectChange(None, other),)
     assert len(test.restarts) == 1
 
 
 def test_lost_node_addresses_stay_in_use() -> None:
-    """Its labels are applied."""
+    """Other changes of the Node, such as labels, are applied."""
     first = a_node()
-    test = NodeTest().started(first)
+    test = NodeTest().start(first)
     lost = msgspec.structs.replace(decoded(node("node-1")), spec=first.spec)
     (kept,) = test.node.filter_changes([ObjectChange(first, lost)])
     assert isinstance(kept.current, Node)
@@ -72,43 +72,43 @@ CIDRS: dict[str, Any] = {"podCIDRs": ["10.244.1.0/24"]}
 def test_missing_requirement_is_the_error(needs_pod_cidrs: bool, found: Node | None, text: str) -> None:  # noqa: FBT001 - a row
     test = NodeTest(needs_pod_cidrs=needs_pod_cidrs)
     if found is not None:
-        test.becomes(found)
+        test.change_node(found)
     with pytest.raises(ApiServerError) as raised:
         test.node.wait_ready(threading.Event(), timeout=0.03, poll_interval=0.01)
     assert str(raised.value) == f"{text}; gave up after 0.03 s"
 
 
 def test_time_without_a_server_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    """Five minutes are for the Node, which is unknown while the server is down."""
+    """The five-minute limit for the Node counts only while the server answers."""
     caplog.set_level(logging.INFO, "knft")
     test, polls = NodeTest(), 0
 
-    def trouble() -> str:
+    def error_text() -> str:
         nonlocal polls
         polls += 1
         return "" if polls <= 100 or polls > 10_000 else "connection refused"
 
-    class Waited(threading.Condition):
+    class FakeCondition(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
             return timeout is None
 
-    test.node._changed = Waited()
+    test.node._changed = FakeCondition()
     with pytest.raises(ApiServerError, match=r"^Node 'node-1' not found.*; gave up after 300 s"):
-        test.node.wait_ready(threading.Event(), trouble)
+        test.node.wait_ready(threading.Event(), error_text)
     # 100 seconds before the server was down, and 200 after.
     assert polls == 10_201
     assert caplog.messages[1:2] == ["waiting: connection refused"]
 
 
-def test_node_is_awaited_for_five_minutes() -> None:
+def test_knft_waits_five_minutes_for_the_node() -> None:
     test, polls = NodeTest(), list[float]()
 
-    class Waited(threading.Condition):
+    class FakeCondition(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
             polls.append(timeout or 0)
             return False
 
-    test.node._changed = Waited()
+    test.node._changed = FakeCondition()
     with pytest.raises(ApiServerError, match="gave up after 300 s"):
         test.node.wait_ready(threading.Event())
     assert polls == [1.0] * 300
@@ -120,10 +120,10 @@ def test_wait_ends_when_the_node_is_complete() -> None:
         target=lambda: found.append(test.node.wait_ready(threading.Event(), poll_interval=20, timeout=100))
     )
     thread.start()
-    test.becomes(decoded(node("node-1")))
-    test.becomes(a_node())
+    test.change_node(decoded(node("node-1")))
+    test.change_node(a_node())
     last = a_node(**CIDRS)
-    test.becomes(last)
+    test.change_node(last)
     thread.join(15)
     assert found == [last]
     assert not test.restarts
@@ -138,7 +138,7 @@ def test_stop_ends_the_wait() -> None:
 def test_changes_before_the_start_need_no_restart() -> None:
     test = NodeTest()
     for found in (a_node(), None, a_node("192.0.2.12")):
-        test.becomes(found)
+        test.change_node(found)
     assert not test.restarts
 
 
@@ -146,43 +146,43 @@ END = "; exiting, to be restarted; the rules stay"
 
 
 def test_deleted_node_requests_a_restart_once() -> None:
-    test = NodeTest().started(a_node())
-    assert test.becomes(None) == [f"Node 'node-1' was deleted{END}"]
+    test = NodeTest().start(a_node())
+    assert test.change_node(None) == [f"Node 'node-1' was deleted{END}"]
     # The second change requests nothing.
-    assert len(test.becomes(a_node("192.0.2.12"))) == 1
+    assert len(test.change_node(a_node("192.0.2.12"))) == 1
 
 
 def test_changed_addresses_request_a_restart() -> None:
-    test = NodeTest().started(a_node("192.0.2.11", "2001:db8::11"))
+    test = NodeTest().start(a_node("192.0.2.11", "2001:db8::11"))
     text = "addresses of Node 'node-1' changed from 192.0.2.11, 2001:db8::11 to 192.0.2.11, 2001:db8::12"
-    assert test.becomes(a_node("192.0.2.11", "2001:db8::12")) == [text + END]
+    assert test.change_node(a_node("192.0.2.11", "2001:db8::12")) == [text + END]
 
 
 def test_unused_addresses_may_change() -> None:
-    assert not NodeTest().started(a_node("192.0.2.11")).becomes(a_node("192.0.2.11", "192.0.2.12"))
+    assert not NodeTest().start(a_node("192.0.2.11")).change_node(a_node("192.0.2.11", "192.0.2.12"))
 
 
 def test_lost_addresses_request_no_restart() -> None:
-    test = NodeTest().started(a_node())
-    assert not test.becomes(decoded(node("node-1")))
-    assert not test.becomes(a_node())
-    assert test.becomes(a_node("192.0.2.12"))
+    test = NodeTest().start(a_node())
+    assert not test.change_node(decoded(node("node-1")))
+    assert not test.change_node(a_node())
+    assert test.change_node(a_node("192.0.2.12"))
 
 
 def test_changed_pod_cidrs_request_a_restart_if_needed() -> None:
     other = {"podCIDRs": ["10.244.9.0/24"]}
     text = f"podCIDRs of Node 'node-1' changed from 10.244.1.0/24 to 10.244.9.0/24{END}"
-    assert NodeTest(needs_pod_cidrs=True).started(a_node(**CIDRS)).becomes(a_node(**other)) == [text]
-    assert NodeTest(needs_pod_cidrs=True).started(a_node(**CIDRS)).becomes(a_node())
-    assert not NodeTest().started(a_node(**CIDRS)).becomes(a_node(**other))
+    assert NodeTest(needs_pod_cidrs=True).start(a_node(**CIDRS)).change_node(a_node(**other)) == [text]
+    assert NodeTest(needs_pod_cidrs=True).start(a_node(**CIDRS)).change_node(a_node())
+    assert not NodeTest().start(a_node(**CIDRS)).change_node(a_node(**other))
 
 
 def test_labels_taints_and_other_nodes_request_no_restart() -> None:
-    test = NodeTest().started(a_node())
+    test = NodeTest().start(a_node())
     labelled = node("node-1", "192.0.2.11", taints=[{"key": "any", "effect": "NoSchedule"}])
     labelled["metadata"]["labels"] = {"topology.kubernetes.io/zone": "b"}
     test.node.filter_changes([ObjectChange(decoded(node("node-2", "192.0.2.12")), None)])
-    assert not test.becomes(decoded(labelled))
+    assert not test.change_node(decoded(labelled))
     assert test.node.current() == decoded(labelled)
 
 
@@ -198,12 +198,12 @@ def test_host_ips_are_one_per_family_and_internal_first() -> None:
     assert host_ips(decoded(document)) == ("192.0.2.11", "2001:db8::1")
 
 
-def test_eligibility() -> None:
+def test_tainted_or_deleted_node_is_not_eligible() -> None:
     leaving = node("node-1", "192.0.2.11")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     tainted = a_node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}])
     assert [is_eligible(item) for item in (None, a_node(), decoded(leaving), tainted)] == [False, True, False, False]
-    test = NodeTest().started(a_node())
+    test = NodeTest().start(a_node())
     eligible = [test.node.eligible]
-    assert not test.becomes(tainted)
+    assert not test.change_node(tainted)
     assert [*eligible, test.node.eligible] == [True, False]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from knft.app.feeds import ApiServerFeed
+from knft.app.object_sources import ApiServerObjectSource
 from knft.app.shutdown import Shutdown
 from knft.config import Config
 from knft.configuration.settings import ClientSettings, Settings
@@ -44,7 +44,7 @@ class EventTest:
     def __init__(self, server: FakeApiServer, **settings: str) -> None:
         self._server = server
         found = Settings(Config("node-1"), client=ClientSettings(server=server.url, qps=0), **settings)  # type: ignore[arg-type]
-        self.feed = ApiServerFeed(found)
+        self.feed = ApiServerObjectSource(found)
         self.serving = Monitoring(
             found, node_eligible=self.feed.is_eligible, on_event=self.feed.record_event, on_hard_failure=lambda _: None
         )

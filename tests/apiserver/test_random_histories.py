@@ -58,10 +58,10 @@ def _remove(collection: str, number: int) -> Step:
 
 def _catch_up(server: FakeApiServer, run: RunningSource) -> None:
     """Wait until knft has all objects."""
-    run.changes.wait(lambda: known_objects(run) == server_objects(server.cluster), "all objects")
+    run.changes.wait(lambda: received_objects(run) == server_objects(server.cluster), "all objects")
 
 
-def _cut(server: FakeApiServer, _: RunningSource) -> None:
+def _close_watches(server: FakeApiServer, _: RunningSource) -> None:
     server.end_streams()
 
 
@@ -84,8 +84,8 @@ def _change_unwatched(steps: list[Step]) -> Step:
     return step
 
 
-def _break(what: str, count: int) -> Step:
-    return lambda server, _: server.respond_next("", BROKEN[what], count)
+def _fail_next_requests(failure: str, count: int) -> Step:
+    return lambda server, _: server.respond_next("", BROKEN[failure], count)
 
 
 def _discard(_: object) -> None:
@@ -102,8 +102,8 @@ CHANGES = some.one_of(
 STEPS = some.one_of(
     CHANGES,
     some.builds(_change_unwatched, some.lists(CHANGES, min_size=1, max_size=4)),
-    some.builds(_break, some.sampled_from(sorted(BROKEN)), some.integers(1, 3)),
-    some.sampled_from([_catch_up, _cut, _cut, _compact]),
+    some.builds(_fail_next_requests, some.sampled_from(sorted(BROKEN)), some.integers(1, 3)),
+    some.sampled_from([_catch_up, _close_watches, _close_watches, _compact]),
 )
 
 
@@ -118,7 +118,7 @@ def server_objects(cluster: FakeCluster) -> set[tuple[str, str, object]]:
     }
 
 
-def known_objects(run: RunningSource) -> set[tuple[str, str, object]]:
+def received_objects(run: RunningSource) -> set[tuple[str, str, object]]:
     """Return the objects that knft has, in the same form."""
     found: set[tuple[str, str, object]] = set()
     for (kind, name), item in list(run.changes.objects.items()):
@@ -136,8 +136,8 @@ def known_objects(run: RunningSource) -> set[tuple[str, str, object]]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(steps=some.lists(STEPS, min_size=1, max_size=25))
-def test_store_converges_and_changes_are_chained(steps: list[Step], *, streams_lists: bool) -> None:
-    """``running_source`` checks in every test that changes are chained; see ``ChangeRecorder``."""
+def test_store_converges_and_each_change_follows_the_previous_one(steps: list[Step], *, streams_lists: bool) -> None:
+    """``ChangeRecorder`` checks that each change starts from the current object."""
     with FakeApiServer() as server:
         server.supports_streaming_lists, server.max_page_size = streams_lists, 2
         times = WatchTimeouts(list_idle=1.0, missing_resource_retry=40.0, short_lived=0.0)

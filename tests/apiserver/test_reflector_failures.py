@@ -16,7 +16,7 @@ from tests.support.fake_api.responses import (
 )
 from tests.support.fake_api.server import FakeApiServer
 
-pytestmark = pytest.mark.usefixtures("info")
+pytestmark = pytest.mark.usefixtures("capture_info_log")
 EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
 
 
@@ -74,7 +74,7 @@ FAILURES = {
     "503": respond_status(503, "apiserver not ready", "ServiceUnavailable"),
     "not HTTP": respond_bytes(b"SSH-2.0-OpenSSH_9.2\r\n"),
     "empty": respond_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-    "half a list": respond_bytes(
+    "truncated list": respond_bytes(
         b'HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{"metadata":{"resourceVersion":"1"},'
     ),
     "not JSON": respond_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>hi</html>"),
@@ -101,13 +101,16 @@ ERROR = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"no"}}\
 BROKEN_STREAMS = {
     "closed": (respond_stream(EVENT, then="close"), "300"),
     "cut": (respond_stream(EVENT[:30], then="reset"), "106"),
-    "half an event": (respond_stream(EVENT, EVENT[:30]), "300"),
-    "half a chunk": (respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + EVENT[:50]), "106"),
+    "truncated event": (respond_stream(EVENT, EVENT[:30]), "300"),
+    "truncated chunk": (
+        respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + EVENT[:50]),
+        "106",
+    ),
     "not JSON": (respond_stream(b"<html>\n"), "106"),
-    "no event": (respond_stream(b'{"kind":"Status"}\n'), "106"),
-    "not text": (respond_stream(b'{"type":"ADDED","object":"\xff\xfe"}\n'), "106"),
-    "no chunks": (respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + EVENT), "106"),
-    "no encoding that was asked for": (
+    "not an event": (respond_stream(b'{"kind":"Status"}\n'), "106"),
+    "not UTF-8": (respond_stream(b'{"type":"ADDED","object":"\xff\xfe"}\n'), "106"),
+    "not chunked": (respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + EVENT), "106"),
+    "unrequested content encoding": (
         respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: br\r\n\r\n"),
         "106",
     ),
@@ -158,7 +161,7 @@ def test_repeatedly_interrupted_watches_are_one_problem(caplog: pytest.LogCaptur
 
 
 def test_repeated_empty_watches_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """They end without an error, and changes arrive half a minute late. A single one is not logged."""
+    """Empty watches end without an error, so changes arrive 30 s late. A single empty watch is not logged."""
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(), times=1)

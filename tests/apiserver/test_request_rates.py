@@ -65,7 +65,7 @@ def test_token_bucket_without_limit() -> None:
     assert all(bucket.reserve(0) == 0 and bucket.allow(0) for _ in range(1000))
 
 
-def test_token_bucket_allow() -> None:
+def test_allow_takes_a_token_if_there_is_one() -> None:
     bucket = TokenBucket(0.5, 2)
     assert [bucket.allow(now) for now in (0, 0, 0, 1, 2, 2, 100, 100, 100)] == [
         *(True, True, False),
@@ -86,13 +86,13 @@ class Client:
         )
         self.list_watch.on_listed("1000")
 
-    def request_times_during(self, away: float, error: ApiServerError) -> list[float]:
+    def request_times_during(self, outage: float, error: ApiServerError) -> list[float]:
         """Return the times of its requests while the server fails with an error, and of the first after that."""
-        now, request = self.random_fraction(), list[float]()
+        now, times = self.random_fraction(), list[float]()
         while True:
-            request.append(now)
-            if now >= away:
-                return request
+            times.append(now)
+            if now >= outage:
+                return times
             decision = self.list_watch.on_error(self.list_watch.next_request(), error, now=now)
             now += self.pause(decision, now)
 
@@ -109,11 +109,11 @@ class Client:
         ApiStatusError("401", 401),
     ],
 )
-def test_hour_long_outage_causes_few_requests_and_no_storm(error: ApiServerError) -> None:
+def test_hour_long_outage_causes_few_requests_and_no_simultaneous_retries(error: ApiServerError) -> None:
     clients = [Client(seed) for seed in range(1000)]
-    request = [client.request_times_during(HOUR, error) for client in clients]
-    assert all(HOUR / MAX_DELAY < len(times) < 2 * HOUR / MAX_DELAY + 20 for times in request)
-    back = Counter(int(times[-1] - HOUR) for times in request)
+    request_times = [client.request_times_during(HOUR, error) for client in clients]
+    assert all(HOUR / MAX_DELAY < len(times) < 2 * HOUR / MAX_DELAY + 20 for times in request_times)
+    back = Counter(int(times[-1] - HOUR) for times in request_times)
     assert max(back) < MAX_DELAY
     # A thousand clients within half a minute: no second has many of them.
     assert max(back.values()) < 100
@@ -155,7 +155,7 @@ def test_only_short_watches_increase_the_backoff() -> None:
 
 
 def test_interrupted_list_backs_off() -> None:
-    """A list is much work for a server."""
+    """knft waits before the next list, because a list is expensive for the server."""
     list_watch = ListWatch(SERVICES, seeded_fractions(1))
     assert (
         list_watch.on_error(list_watch.next_request(), ApiServerError("it breaks off"), lasted=20).when
@@ -235,7 +235,7 @@ def test_immediately_ended_watches_back_off() -> None:
     assert count < 2 * HOUR / MAX_DELAY + 20
 
 
-def test_clients_of_a_stopped_server_return_spread() -> None:
+def test_reconnections_to_a_stopped_server_are_spread_over_time() -> None:
     for seed in range(10):
         client = Client(seed)
         request = client.list_watch.next_request()

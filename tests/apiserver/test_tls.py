@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError
 from tests.apiserver.certificates import CertificateAuthority
@@ -24,7 +24,7 @@ from tests.apiserver.running_source import running_source
 from tests.support.fake_api.responses import respond_status
 from tests.support.fake_api.server import FakeApiServer
 
-pytestmark = pytest.mark.usefixtures("info")
+pytestmark = pytest.mark.usefixtures("capture_info_log")
 
 
 def test_replaced_ca_file_is_used(
@@ -63,7 +63,7 @@ def test_replaced_kubeconfig_ca_data_is_used(
             assert run.source.wait_synced(20)
 
 
-def test_server_certificate_for_another_name(
+def test_server_certificate_for_another_name_is_refused(
     tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
@@ -73,7 +73,7 @@ def test_server_certificate_for_another_name(
             assert "the server's certificate is not trusted: IP address mismatch" in warnings(caplog)[0]
 
 
-def test_client_certificate_files(tmp_path: Path, authority: CertificateAuthority) -> None:
+def test_client_certificate_files_are_used(tmp_path: Path, authority: CertificateAuthority) -> None:
     mine = authority.sign("me")
     with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
         data = base64.b64encode(authority.path.read_bytes()).decode()
@@ -88,7 +88,9 @@ def test_client_certificate_files(tmp_path: Path, authority: CertificateAuthorit
             assert run.source.join(20)
 
 
-def test_server_without_tls(tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture) -> None:
+def test_server_without_tls_is_logged(
+    tmp_path: Path, authority: CertificateAuthority, caplog: pytest.LogCaptureFixture
+) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         in_cluster = write_in_cluster_files(tmp_path, server, authority, "token")
         with running_source(server, in_cluster=in_cluster) as run:
@@ -97,7 +99,7 @@ def test_server_without_tls(tmp_path: Path, authority: CertificateAuthority, cap
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder for temporary files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -109,7 +111,9 @@ def inline(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def test_inline_certificates_leave_no_files(tmp_path: Path, temporary: Path, authority: CertificateAuthority) -> None:
+def test_inline_certificates_leave_no_files(
+    tmp_path: Path, temporary_folder: Path, authority: CertificateAuthority
+) -> None:
     """No connection needs them later: each stream opens a new one."""
     mine = authority.sign("me")
     with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
@@ -118,41 +122,43 @@ def test_inline_certificates_leave_no_files(tmp_path: Path, temporary: Path, aut
             cluster={"server": server.url, "certificate-authority-data": inline(authority.path)},
             user={"client-certificate-data": inline(mine.certificate), "client-key-data": inline(mine.key)},
         )
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
-        assert not list(temporary.iterdir())
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        assert not list(temporary_folder.iterdir())
         for _ in range(2):
-            with connection.stream("/api/v1/services", [("watch", "true")]):
+            with client.stream("/api/v1/services", [("watch", "true")]):
                 pass
-        connection._transport.reload(connection._transport.endpoint())
-        connection.request("GET", "/api/v1/services")
-        assert not list(temporary.iterdir())
+        client._transport.reload(client._transport.request_target())
+        client.request("GET", "/api/v1/services")
+        assert not list(temporary_folder.iterdir())
         assert len(server.requests) == 3
-        connection.close()
+        client.close()
 
 
 def test_insecure_skip_tls_verify(tmp_path: Path, authority: CertificateAuthority) -> None:
     with FakeApiServer(one_service_cluster(), tls=authority.server(names="DNS:elsewhere")) as server:
         for trusting in (True, False):
             cluster = {"server": server.url, "insecure-skip-tls-verify": trusting}
-            connection = Connection(ClientSettings(kubeconfig=str(write_kubeconfig(tmp_path, cluster=cluster))))
+            client = ApiClient(ClientSettings(kubeconfig=str(write_kubeconfig(tmp_path, cluster=cluster))))
             if trusting:
-                connection.request("GET", "/api/v1/services")
+                client.request("GET", "/api/v1/services")
             else:
                 with pytest.raises(ApiServerError, match="the server's certificate is not trusted"):
-                    connection.request("GET", "/api/v1/services")
-            connection.close()
+                    client.request("GET", "/api/v1/services")
+            client.close()
 
 
-def test_plugin_certificates_are_renewed(tmp_path: Path, temporary: Path, authority: CertificateAuthority) -> None:
+def test_plugin_certificates_are_renewed(
+    tmp_path: Path, temporary_folder: Path, authority: CertificateAuthority
+) -> None:
     """The plugin runs again when the server refuses its certificate."""
 
-    def gives(name: str) -> None:
+    def plugin_returns(name: str) -> None:
         mine = authority.sign(name)
         status = {"clientCertificateData": mine.certificate.read_text(), "clientKeyData": mine.key.read_text()}
         credential = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status}
         (tmp_path / "credential").write_text(json.dumps(credential))
 
-    gives("one")
+    plugin_returns("one")
     with FakeApiServer(one_service_cluster(), tls=authority.server(asks_clients=True)) as server:
         plugin = {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "credential")]}
         path = write_kubeconfig(
@@ -160,12 +166,12 @@ def test_plugin_certificates_are_renewed(tmp_path: Path, temporary: Path, author
             cluster={"server": server.url, "certificate-authority": str(authority.path)},
             user={"exec": plugin},
         )
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
-        connection.request("GET", "/api/v1/services")
-        first = connection._transport.endpoint().pool_manager
-        gives("another")
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client.request("GET", "/api/v1/services")
+        first = client._transport.request_target().pool_manager
+        plugin_returns("another")
         server.respond_next("", respond_status(401, "who?"))
-        connection.request("GET", "/api/v1/services")
-        assert connection._transport.endpoint().pool_manager is not first
-        assert not list(temporary.iterdir())
-        connection.close()
+        client.request("GET", "/api/v1/services")
+        assert client._transport.request_target().pool_manager is not first
+        assert not list(temporary_folder.iterdir())
+        client.close()

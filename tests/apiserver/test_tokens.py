@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from knft.apiserver import transport
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.kubeconfig import read_kubeconfig
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
@@ -29,7 +29,7 @@ from tests.apiserver.running_source import running_source
 from tests.support.fake_api.cluster import service
 from tests.support.fake_api.server import FakeApiServer
 
-pytestmark = pytest.mark.usefixtures("info")
+pytestmark = pytest.mark.usefixtures("capture_info_log")
 
 
 @pytest.mark.parametrize("how", ["token", "tokenFile", "exec"])
@@ -46,7 +46,7 @@ def test_token_with_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path)
     )
     path = write_kubeconfig(tmp_path, user=user)
     with pytest.raises(UsageError) as raised:
-        Connection(ClientSettings(kubeconfig=str(path)))
+        ApiClient(ClientSettings(kubeconfig=str(path)))
     place = {"tokenFile": f": {tmp_path}/token", "exec": ": 'printf'"}.get(how, "")
     assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {MULTI_LINE_ERROR}"
 
@@ -56,12 +56,12 @@ def test_replaced_invalid_token_is_not_used(tmp_path: Path, caplog: pytest.LogCa
     (tmp_path / "token").write_text("one\n")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
         for text in (TWO_LINE_TOKEN, "gar\u0142-secret"):
             (tmp_path / "token").write_text(text)
-            connection.request("GET", "/api/v1/services")
+            client.request("GET", "/api/v1/services")
         assert {request.headers["Authorization"] for request in server.requests} == {"Bearer one"}
-        connection.close()
+        client.close()
     first, second = warnings(caplog)
     assert MULTI_LINE_ERROR in first
     assert "characters that are not printable ASCII" in second
@@ -71,15 +71,15 @@ def test_replaced_invalid_token_is_not_used(tmp_path: Path, caplog: pytest.LogCa
 def test_header_that_cannot_be_sent_is_not_shown() -> None:
     """The error of http.client for an invalid header quotes the header, and must not be used."""
     with FakeApiServer(one_service_cluster()) as server:
-        connection = Connection(ClientSettings(server=server.url))
-        endpoint = connection._transport.endpoint()
+        client = ApiClient(ClientSettings(server=server.url))
+        target = client._transport.request_target()
         headers = {"Authorization": f"Bearer {TWO_LINE_TOKEN}"}
-        connection._transport.endpoint = lambda: endpoint._replace(headers=headers)  # type: ignore[method-assign]
+        client._transport.request_target = lambda: target._replace(headers=headers)  # type: ignore[method-assign]
         with pytest.raises(ApiServerError) as raised:
-            connection.request("GET", "/api/v1/services")
+            client.request("GET", "/api/v1/services")
         assert "cannot send the request" in str(raised.value)
         assert "-secret" not in "".join(traceback.format_exception(raised.value))
-        connection.close()
+        client.close()
 
 
 def test_rotated_token_is_sent(
@@ -129,34 +129,34 @@ def test_refused_credentials_are_renewed_at_once(tmp_path: Path) -> None:
         user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
         server.required_bearer = "t2"
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
-        assert connection.request("GET", "/api/v1/services")
-        assert connection.request("GET", "/api/v1/services")
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        assert client.request("GET", "/api/v1/services")
+        assert client.request("GET", "/api/v1/services")
         assert [request.headers["Authorization"] for request in server.requests] == [
             "Bearer t1",
             "Bearer t2",
             "Bearer t2",
         ]
-        connection.close()
+        client.close()
 
 
 def test_replaced_token_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
-        connection.request("GET", "/api/v1/services")
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client.request("GET", "/api/v1/services")
         (tmp_path / "token").write_text("another")
-        connection.request("GET", "/api/v1/services")
+        client.request("GET", "/api/v1/services")
         assert [request.headers["Authorization"] for request in server.requests] == ["Bearer one", "Bearer another"]
-        connection.close()
+        client.close()
 
 
 BROKEN_LATER: dict[str, dict[str, Any]] = {
     "not YAML": {},
-    "a proxy": {"proxy-url": "nonsense"},
-    "an address": {"server": "https://[::1"},
-    "a CA": {"certificate-authority-data": "aGk="},
+    "invalid proxy-url": {"proxy-url": "nonsense"},
+    "invalid server URL": {"server": "https://[::1"},
+    "invalid CA data": {"certificate-authority-data": "aGk="},
 }
 
 
@@ -166,14 +166,14 @@ def test_kubeconfig_that_becomes_invalid_is_not_used(
 ) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url})
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
         if BROKEN_LATER[how]:
             write_kubeconfig(tmp_path, cluster={"server": "https://a:1", **BROKEN_LATER[how]})
         else:
             path.write_text("broken: [")
         for _ in range(3):
-            connection.request("GET", "/api/v1/services")
-        connection.close()
+            client.request("GET", "/api/v1/services")
+        client.close()
     assert len(warnings(caplog)) == 1
     assert "the previous configuration stays in use" in warnings(caplog)[0]
 
@@ -191,7 +191,7 @@ def test_token_file_replaced_during_the_read_is_read_again(tmp_path: Path, monke
     (tmp_path / "token").write_text("one")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
-        connection = Connection(ClientSettings(kubeconfig=str(path)))
-        connection.request("GET", "/api/v1/services")
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client.request("GET", "/api/v1/services")
         assert server.requests[0].headers["Authorization"] == "Bearer second"
-        connection.close()
+        client.close()

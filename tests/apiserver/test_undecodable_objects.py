@@ -1,4 +1,7 @@
-"""Objects that no decoder accepts, which any tenant may write: they are pruned, or skipped alone."""
+"""Objects that cannot be decoded, which any user of the cluster may write.
+
+Deeply nested fields are dropped. Other undecodable objects are skipped without affecting other objects.
+"""
 
 import contextlib
 import json
@@ -21,16 +24,16 @@ from tests.support.fake_api.responses import respond_bytes, respond_stream
 from tests.support.fake_api.server import FakeApiServer
 
 DEEP = 5000
-LEFT_OUT = NamespacedName("default", "bad")
+SKIPPED_KEY = NamespacedName("default", "bad")
 
 
-def filled(found: Object, what: bytes, version: int = 0) -> bytes:
+def with_managed_fields(found: Object, what: bytes, version: int = 0) -> bytes:
     """Return an object whose managed fields are these bytes."""
     metadata = {**found["metadata"], "managedFields": "HERE"} | ({"resourceVersion": str(version)} if version else {})
     return json.dumps({**found, "metadata": metadata}).encode().replace(b'"HERE"', what)
 
 
-def deep(brackets: str = "{}") -> bytes:
+def nested_value(brackets: str = "{}") -> bytes:
     """Return nested values, whose keys contain brackets."""
     opening, closing = ('{"f:\\"]}{[":', "}") if brackets == "{}" else ("[", "]")
     return f'[{{"fieldsV1":{opening * DEEP}5{closing * DEEP}}}]'.encode()
@@ -40,8 +43,8 @@ SURROGATE = b'"\\ud800"'
 UNDECODABLE = [SURROGATE, b'{"a":01}']
 
 
-def event(found: bytes, sort: str = "MODIFIED") -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (sort.encode(), found)
+def event(found: bytes, event_type: str = "MODIFIED") -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (event_type.encode(), found)
 
 
 def names(items: tuple[Any, ...]) -> list[tuple[str, bool]]:
@@ -50,8 +53,8 @@ def names(items: tuple[Any, ...]) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("brackets", ["{}", "[]"])
 def test_deeply_nested_values_are_pruned(brackets: str) -> None:
-    bad = filled(service("bad", 2), deep(brackets), 8)
-    web = filled(service("web"), b"[]", 9)
+    bad = with_managed_fields(service("bad", 2), nested_value(brackets), 8)
+    web = with_managed_fields(service("web"), b"[]", 9)
     events = ObjectDecoder(Service).decode_events(event(bad) + event(web))
     assert (names(events.items), events.resource_version) == ([("bad", True), ("web", True)], "9")
     assert ObjectDecoder(Service).decode_events(event(bad)).resource_version == "8"
@@ -63,14 +66,16 @@ def test_deeply_nested_values_are_pruned(brackets: str) -> None:
 
 
 def test_deleted_object_may_be_deeply_nested() -> None:
-    events = ObjectDecoder(Service).decode_events(event(filled(service("bad"), deep(), 8), "DELETED"))
-    assert (events.items, events.resource_version) == ((ObjectEvent(LEFT_OUT, None),), "8")
+    events = ObjectDecoder(Service).decode_events(
+        event(with_managed_fields(service("bad"), nested_value(), 8), "DELETED")
+    )
+    assert (events.items, events.resource_version) == ((ObjectEvent(SKIPPED_KEY, None),), "8")
 
 
 @pytest.mark.parametrize("what", UNDECODABLE)
 def test_undecodable_object_is_skipped_alone(what: bytes) -> None:
-    bad = filled(service("bad", 2), what, 8)
-    web = filled(service("web"), b"[]", 9)
+    bad = with_managed_fields(service("bad", 2), what, 8)
+    web = with_managed_fields(service("web"), b"[]", 9)
     for lines, version in ((event(web) + event(bad), "8"), (event(bad) + event(web), "9")):
         events = ObjectDecoder(Service).decode_events(lines)
         assert (dict(names(events.items)), events.resource_version) == ({"bad": False, "web": True}, version)
@@ -83,28 +88,30 @@ def test_undecodable_object_is_skipped_alone(what: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b'"\xff\xfe"', b"1e999", b"9" * 5000])
 @pytest.mark.parametrize("wrong", [b'"ports":5', b'"ports":[]'])
-def test_undecodable_unread_values(value: bytes, wrong: bytes) -> None:
+def test_undecodable_values_of_unused_fields_are_skipped(value: bytes, wrong: bytes) -> None:
     """Values of unread fields are skipped, unless a wrong type elsewhere requires decoding everything."""
-    bad = filled(service("bad", 2, ports=[]), value, 8).replace(b'"ports": []', wrong)
+    bad = with_managed_fields(service("bad", 2, ports=[]), value, 8).replace(b'"ports": []', wrong)
     reader = ObjectDecoder(Service)
-    web = filled(service("web"), b"[]")
+    web = with_managed_fields(service("web"), b"[]")
     page = reader.decode_page(b'{"metadata":{"resourceVersion":"9"},"items":[%b,%b]}' % (bad, web))
     assert names(page.items) == [("bad", wrong != b'"ports":5'), ("web", True)]
     events = reader.decode_events(event(bad))
     assert (names(events.items), events.resource_version) == ([("bad", wrong != b'"ports":5')], "8")
-    assert reader.decode_events(event(bad, "DELETED")).items == (ObjectEvent(LEFT_OUT, None),)
+    assert reader.decode_events(event(bad, "DELETED")).items == (ObjectEvent(SKIPPED_KEY, None),)
 
 
 @pytest.mark.parametrize(("value", "version"), [(b"77", "77"), (b"null", ""), (b"{}", ""), (b"7.5", "")])
 def test_resource_version_that_is_not_text(value: bytes, version: str) -> None:
     """A number is used; anything else counts as no resource version."""
-    found = filled(service("web"), b"[]", 5).replace(b'"resourceVersion": "5"', b'"resourceVersion":' + value)
+    found = with_managed_fields(service("web"), b"[]", 5).replace(
+        b'"resourceVersion": "5"', b'"resourceVersion":' + value
+    )
     events = ObjectDecoder(Service).decode_events(event(found))
     assert (names(events.items), events.resource_version) == ([("web", True)], version)
 
 
 def test_truncated_event_is_an_error() -> None:
-    whole = event(filled(service("bad"), SURROGATE, 8))
+    whole = event(with_managed_fields(service("bad"), SURROGATE, 8))
     for line in (whole[:-3] + b"\n", whole[:-1] + b"}\n", b"x" + whole):
         with pytest.raises(ApiServerError, match="cannot decode a watch event"):
             ObjectDecoder(Service).decode_events(line)
@@ -112,9 +119,9 @@ def test_truncated_event_is_an_error() -> None:
 
 def test_reflector_continues_after_undecodable_objects(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "knft")
-    deep_one = filled(service("deep", 2), deep(), 200)
-    bad = filled(service("bad", 3), SURROGATE, 201)
-    numeric = filled(service("numeric", 4), b"[]", 202).replace(b'"202"', b"202")
+    deep_one = with_managed_fields(service("deep", 2), nested_value(), 200)
+    bad = with_managed_fields(service("bad", 3), SURROGATE, 201)
+    numeric = with_managed_fields(service("numeric", 4), b"[]", 202).replace(b'"202"', b"202")
     cluster = FakeCluster()
     cluster.put("services", service("web"))
     with FakeApiServer(cluster) as server:
@@ -175,5 +182,5 @@ def test_any_bytes_raise_no_unexpected_error(data: bytes) -> None:
 
 def test_bookmark_after_an_undecodable_object() -> None:
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}\n'
-    events = ObjectDecoder(Service).decode_events(event(filled(service("bad"), SURROGATE, 8)) + bookmark)
+    events = ObjectDecoder(Service).decode_events(event(with_managed_fields(service("bad"), SURROGATE, 8)) + bookmark)
     assert (events.items[1], events.resource_version) == (Bookmark("12"), "")

@@ -1,8 +1,10 @@
-"""``python -m tests.bench.from_bytes`` compares a sync from the API server's bytes with the bare commit.
+"""``python -m tests.bench.from_bytes`` compares knft's first sync, from the API server's bytes, with the bare commit.
+
+The bare commit is libnftables alone with the same transaction, rendered before.
 
 A separate process serves a cluster like an API server, with managed fields, over loopback in a network namespace. The
 values are the CPU time of knft's process and of libnftables' after the start, the CPU time of the bare commit of the
-same cluster, and the resident memory of both processes afterwards. Both measurements run in turns, because the machine
+same cluster, and the resident memory of both processes afterwards. Both measurements alternate, because the machine
 may have other load.
 """
 
@@ -64,7 +66,7 @@ def main() -> None:
     parser.add_argument("--endpoints", type=int, default=10, help="of each Service")
     parser.add_argument("--pages", action="store_true", help="the server has no streaming lists")
     parser.add_argument("--gzip", action="store_true", help="compress pages, as a real server does")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each, in turns; the fastest counts")
+    parser.add_argument("--runs", type=int, default=3, help="alternating runs of each; the fastest counts")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--part", choices=["serve", "bare", "whole"], help=argparse.SUPPRESS)
     parser.add_argument("--url", default="", help=argparse.SUPPRESS)
@@ -74,9 +76,9 @@ def main() -> None:
         case "serve":
             _serve(shape, pages=arguments.pages, zips=arguments.gzip)
         case "bare":
-            print(encode(_bare(shape)).decode())
+            print(encode(_measure_bare_commit(shape)).decode())
         case "whole":
-            print(encode(_whole(arguments.url, profile=arguments.profile)).decode())
+            print(encode(_measure_knft(arguments.url, profile=arguments.profile)).decode())
         case _:
             try:
                 ensure_namespaces()
@@ -87,27 +89,27 @@ def main() -> None:
 
 def _measure(shape: Shape, runs: int) -> None:
     command = [sys.executable, "-m", "tests.bench.from_bytes", *sys.argv[1:], "--part"]
-    bares, wholes, size = [], [], 0
+    bare_commits, knft_runs, size = [], [], 0
     for _ in range(runs):
-        bares.append(_run_bare(command))
-        whole, size = _run_whole(command)
-        wholes.append(whole)
-    bare, whole = min(bares, key=lambda item: item.cpu_s), min(wholes, key=lambda item: item.cpu_s)
+        bare_commits.append(_run_bare_commit(command))
+        whole, size = _run_knft(command)
+        knft_runs.append(whole)
+    bare, whole = min(bare_commits, key=lambda item: item.cpu_s), min(knft_runs, key=lambda item: item.cpu_s)
     print(f"{shape.name}, {size / 2**20:.0f} MiB of JSON, the best of {runs}")
     print(f"bare commit: {bare.cpu_s:.2f} s of CPU time")
-    print(f"from bytes to committed: {whole.cpu_s:.2f} s, {whole.cpu_s / bare.cpu_s:.2f} times the commit")
-    print(f"  until passed to the trackers {whole.decoded_cpu_s:.2f} s, in libnftables {whole.libnftables_cpu_s:.2f} s")
+    print(f"from API bytes to commit: {whole.cpu_s:.2f} s, {whole.cpu_s / bare.cpu_s:.2f} times the commit")
+    print(f"  decoding until the trackers {whole.decoded_cpu_s:.2f} s, in libnftables {whole.libnftables_cpu_s:.2f} s")
     print(f"  by the clock {whole.wall_s:.2f} s")
-    settled = [item.resident_mib for item in wholes]
-    print(f"settled: {max(settled):.0f} MiB; peak before {max(item.peak_mib for item in wholes):.0f}")
+    settled = [item.resident_mib for item in knft_runs]
+    print(f"settled: {max(settled):.0f} MiB; peak before {max(item.peak_mib for item in knft_runs):.0f}")
 
 
-def _run_bare(command: list[str]) -> Figures:
+def _run_bare_commit(command: list[str]) -> Figures:
     with closing(Namespace.create("bare")) as namespace:
         return decode(_output(namespace, [*command, "bare"]), type=Figures)
 
 
-def _run_whole(command: list[str]) -> tuple[Figures, int]:
+def _run_knft(command: list[str]) -> tuple[Figures, int]:
     with closing(Namespace.create("from-bytes")) as namespace:
         namespace.run(["ip", "link", "set", "lo", "up"])
         server = namespace.popen([*command, "serve"], stdout=subprocess.PIPE)
@@ -133,7 +135,7 @@ def _output(namespace: Namespace, command: list[str]) -> str:
     return output.splitlines()[-1]
 
 
-def _bare(shape: Shape) -> Figures:
+def _measure_bare_commit(shape: Shape) -> Figures:
     from knft.kernel.libnftables import Library
     from tests.bench.manifests import first_changes
     from tests.bench.timed_knft import bare_commit
@@ -146,10 +148,10 @@ def _bare(shape: Shape) -> Figures:
     return Figures(time.process_time() - before)
 
 
-def _whole(url: str, *, profile: bool) -> Figures:
+def _measure_knft(url: str, *, profile: bool) -> Figures:
     """Run knft: list, watch, and sync once."""
-    from knft.apiserver.connection import Connection
-    from knft.apiserver.source import ClusterSource
+    from knft.apiserver.api_client import ApiClient
+    from knft.apiserver.source import ApiServerSource
     from knft.configuration.settings import ClientSettings
     from knft.sync.assemble import live_daemon
     from knft.sync.garbage_collection import tune_garbage_collector
@@ -161,8 +163,8 @@ def _whole(url: str, *, profile: bool) -> Figures:
     daemon = live_daemon(CONFIG, library)
     daemon.update_local_addresses(frozenset({NODE_IP}))
     library.run("list tables")
-    connection = Connection(ClientSettings(server=url))
-    source = ClusterSource(connection, CONFIG.node_name, daemon.handle)
+    connection = ApiClient(ClientSettings(server=url))
+    source = ApiServerSource(connection, CONFIG.node_name, daemon.handle)
     stop = threading.Event()
     with _profiled(profile):
         cpu, started, worker = time.process_time(), time.perf_counter(), library.cpu_seconds()

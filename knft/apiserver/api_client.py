@@ -1,7 +1,12 @@
-"""Connection: sends requests to the API server and returns what it answers.
+"""ApiClient: sends requests to the API server and returns the responses.
 
-Requests are not retried here, except once after a 401 with credentials that were read again. Callers decide what
-follows on an error.
+It retries a request only once, after a 401, with credentials that were read again. Callers handle all other errors.
+
+    ApiClient       rate limit, requests and their errors; one for each API server
+    Transport       the current configuration and credentials, and the connection pools for it
+    ClientConfig    one configuration, read from a kubeconfig or a pod's ServiceAccount
+    ClientSettings  the user's options: which kubeconfig to read, the rate limit
+    Sockets         all open connections, so that a shutdown can close them
 """
 
 import threading
@@ -22,7 +27,7 @@ from knft.apiserver.limits import TokenBucket
 from knft.apiserver.response_body import ResponseBody
 from knft.apiserver.server_url import without_credentials
 from knft.apiserver.sockets import Sockets, Timeouts, TrackedConnection, shut_down
-from knft.apiserver.transport import Endpoint, Transport
+from knft.apiserver.transport import RequestTarget, Transport
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, ApiStatusError
 
@@ -54,7 +59,7 @@ class Status(Struct, frozen=True):
     details: _StatusDetails | None = None
 
 
-class Connection:
+class ApiClient:
     """A client of one API server; safe to use from any thread."""
 
     def __init__(
@@ -90,7 +95,7 @@ class Connection:
         try:
             return response.read(decode_content=True)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self.as_cluster_error(error) from error
+            raise self.as_api_server_error(error) from error
         finally:
             response.release_conn()
 
@@ -106,39 +111,39 @@ class Connection:
         """End all requests at once, also those that other threads wait for, and refuse new ones."""
         self._sockets.close()
 
-    def as_cluster_error(self, error: Exception) -> ApiServerError:
-        """Return an error of urllib3 or of a socket as a ApiServerError that names the server."""
-        return _cluster_error(self._transport.server, error)
+    def as_api_server_error(self, error: Exception) -> ApiServerError:
+        """Return an error of urllib3 or of a socket as an ApiServerError that names the server."""
+        return _api_server_error(self._transport.server, error)
 
     def _send(
         self, method: str, path: str, query: Query, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
         """Send a request; send it again with new credentials if the server refuses them."""
-        target = f"{path}?{urlencode(list(query))}" if query else path
-        endpoint = self._next_endpoint()
+        path_and_query = f"{path}?{urlencode(list(query))}" if query else path
+        target = self._next_target()
         try:
-            return self._send_once(endpoint, method, target, body, headers)
+            return self._send_once(target, method, path_and_query, body, headers)
         except ApiStatusError as error:
             if error.status != UNAUTHORIZED:
                 raise
-        self._transport.reload(endpoint)
-        return self._send_once(self._next_endpoint(), method, target, body, headers)
+        self._transport.reload(target)
+        return self._send_once(self._next_target(), method, path_and_query, body, headers)
 
-    def _next_endpoint(self) -> Endpoint:
+    def _next_target(self) -> RequestTarget:
         self._wait_for_rate_limit()
-        return self._transport.endpoint()
+        return self._transport.request_target()
 
     def _send_once(
-        self, endpoint: Endpoint, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+        self, target: RequestTarget, method: str, path_and_query: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "urllib3.BaseHTTPResponse":
-        sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **endpoint.headers}
+        sent = {"User-Agent": f"knft/{__version__}", "Accept": "application/json", **headers, **target.headers}
         if body is not None:
             sent["Content-Type"] = "application/json"
         started = time.monotonic()
         try:
-            response = endpoint.pool_manager.request(
+            response = target.pool_manager.request(
                 method,
-                endpoint.server + target,
+                target.server + path_and_query,
                 body=body,
                 headers=sent,
                 preload_content=False,
@@ -147,14 +152,14 @@ class Connection:
                 timeout=urllib3.Timeout(connect=self._timeouts.connect, read=self._timeouts.response),
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            self._on_response("<error>", method, endpoint.server, time.monotonic() - started)
+            self._on_response("<error>", method, target.server, time.monotonic() - started)
             if isinstance(error, ValueError) and not isinstance(error, urllib3.exceptions.HTTPError):
                 # http.client quotes a header that it refuses, and so the token.
-                server = without_credentials(endpoint.server)
+                server = without_credentials(target.server)
                 msg = f"{server}: cannot send the request ({type(error).__name__}, not shown as it may be secret)"
                 raise ApiServerError(msg) from None
-            raise _cluster_error(endpoint.server, error) from error
-        self._on_response(str(response.status), method, endpoint.server, time.monotonic() - started)
+            raise _api_server_error(target.server, error) from error
+        self._on_response(str(response.status), method, target.server, time.monotonic() - started)
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's own
             return response
         raise _refused_error(response)
@@ -170,16 +175,16 @@ class Connection:
 class Stream:
     """A response whose body is still arriving; iterate over it for the bytes, in pieces as they arrive."""
 
-    def __init__(self, connection: Connection, response: "urllib3.BaseHTTPResponse", idle_timeout: float) -> None:
+    def __init__(self, client: ApiClient, response: "urllib3.BaseHTTPResponse", idle_timeout: float) -> None:
         """Read the body of a response whose head has arrived."""
-        self._connection = connection
+        self._client = client
         self._response = response
         tracked: Any = response.connection
         self._tracked: TrackedConnection = tracked
         self.set_read_timeout(idle_timeout)
 
     def set_read_timeout(self, seconds: float) -> None:
-        """Fail from now on if nothing arrives for so many seconds."""
+        """From now on, fail if nothing arrives for ``seconds``."""
         if self._tracked.raw_socket is not None:
             self._tracked.raw_socket.settimeout(seconds)
 
@@ -191,7 +196,7 @@ class Stream:
         try:
             yield from ResponseBody(http_response.fp, self._response.headers)
         except (OSError, ValueError, EOFError) as error:
-            raise self._connection.as_cluster_error(error) from error
+            raise self._client.as_api_server_error(error) from error
 
     def __enter__(self) -> Self:
         """Return the stream itself."""
@@ -206,12 +211,12 @@ class Stream:
         self._response.close()
 
 
-def _cluster_error(server: str, error: Exception) -> ApiServerError:
+def _api_server_error(server: str, error: Exception) -> ApiServerError:
     return ApiServerError(f"{without_credentials(server)}: {describe_error(error)}")
 
 
 def _refused_error(response: "urllib3.BaseHTTPResponse") -> ApiStatusError:
-    """Return an error response as an exception; what the server says in it is not trusted."""
+    """Return an error response as an exception; its text is not trusted."""
     try:
         data = response.read(_MAX_ERROR_BYTES, decode_content=True)
         status = msgspec.json.decode(data, type=Status)

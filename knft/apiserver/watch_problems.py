@@ -1,4 +1,4 @@
-"""Conditions: the current problems of the requests to the API server, and when they are logged.
+"""WatchProblems: the current problems of lists and watches, and when they are logged.
 
 A problem is logged when it begins, when its kind changes, as a reminder while it lasts, and when it ends.
 """
@@ -14,11 +14,11 @@ log = logging.getLogger("knft")
 REPEAT_SECONDS = 60.0
 """A kind of problem that was logged is not logged again within this time."""
 REMINDER_SECONDS = 300.0
-"""A problem that lasts is logged again after this time: the reason why knft waits has to be found near a log's end."""
+"""A problem that lasts is logged again after this time, so that the end of the log shows why knft waits."""
 _MAX_KINDS = 100
 
 
-class Conditions:
+class WatchProblems:
     """The problems of each resource; safe to use from any thread.
 
     A problem of the server as a whole affects every resource, and is logged once.

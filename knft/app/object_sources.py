@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from knft.apiserver import events
-from knft.apiserver.connection import Connection
+from knft.apiserver.api_client import ApiClient
 from knft.apiserver.node import OwnNode
 from knft.apiserver.server_url import without_credentials
-from knft.apiserver.source import ClusterSource
+from knft.apiserver.source import ApiServerSource
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import Settings
 from knft.errors import ApiServerError, KnftError
@@ -24,8 +24,8 @@ from knft.sync.daemon import Daemon
 log = logging.getLogger("knft")
 
 
-class Feed(Protocol):
-    """A source of objects for one daemon."""
+class ObjectSource(Protocol):
+    """Passes the objects of a directory, or of the API server, to one daemon."""
 
     configures_host: bool
     """Whether knft sets conntrack's sysctls and the OOM score adjustment, as on a node of a cluster."""
@@ -43,8 +43,8 @@ class Feed(Protocol):
         """Post an event to the cluster. Any thread may call it; it does not block."""
 
 
-class DirectoryFeed:
-    """A directory of manifests. There is no API server to post events to."""
+class ManifestObjectSource:
+    """Passes the objects of a directory of manifests to the daemon; it drops events, since there is no API server."""
 
     configures_host = False
 
@@ -73,7 +73,7 @@ class DirectoryFeed:
         """Do nothing: there are no requests."""
 
     def is_eligible(self) -> bool:
-        """Return True: manifests do not say otherwise."""
+        """Return True: a directory of manifests has no Node that tells about eligibility."""
         return True
 
     def record_event(self, event: Event) -> None:
@@ -88,8 +88,8 @@ def _handle_scan(daemon: Daemon, scan: ScanResult) -> None:
     daemon.handle(scan.changes)
 
 
-class ApiServerFeed:
-    """The API server: lists and watches objects, and posts events."""
+class ApiServerObjectSource:
+    """Lists and watches objects of the API server, passes them to the daemon, and posts events."""
 
     configures_host = True
 
@@ -97,10 +97,10 @@ class ApiServerFeed:
         """Read the kubeconfig without sending a request; raise UsageError if it is invalid."""
         config = settings.config
         self._metrics: Metrics | None = None
-        self._connection = Connection(settings.client, on_response=self._record_request)
+        self._client = ApiClient(settings.client, on_response=self._record_request)
         self._node_name = config.node_name
         self._needs_pod_cidrs = config.detect_local_mode == "NodeCIDR"
-        self._event_poster = events.EventPoster(self._connection, config.node_name)
+        self._event_poster = events.EventPoster(self._client, config.node_name)
         self._node: OwnNode | None = None
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
@@ -118,19 +118,21 @@ class ApiServerFeed:
                 # The filter comes first: changes that restart the process must not cause a sync.
                 daemon.handle(node.filter_changes(changes))
 
-        source = ClusterSource(
-            self._connection,
+        source = ApiServerSource(
+            self._client,
             self._node_name,
             handle,
             on_failure=shutdown.fail,
             on_invalid_service=self._record_skipped_service,
         )
-        log.info("watching %s as node %s", without_credentials(self._connection.server), self._node_name)
+        log.info("watching %s as node %s", without_credentials(self._client.server), self._node_name)
         source.start(shutdown.stop)
         self._event_poster.start(shutdown.stop)
         if node.wait_ready(shutdown.stop, lambda: _node_problem(source)) is not None:
+            # ``filter_changes`` has seen the Node, but ``daemon.handle`` may still run with it, holding the lock.
+            # The first sync must not start before that call returns: rules depend on the Node's addresses and zone.
             with handler_lock:
-                pass  # Waits until the daemon has the Node too: rules depend on its addresses and zone.
+                pass
             source.wait_synced()
 
     def count_requests(self, metrics: Metrics) -> None:
@@ -154,6 +156,6 @@ class ApiServerFeed:
         self._event_poster.post(event)
 
 
-def _node_problem(source: ClusterSource) -> str:
+def _node_problem(source: ApiServerSource) -> str:
     """Return the error of the watch of Nodes, "" if Nodes are listed."""
     return source.problem("nodes") or ("" if source.has_listed("nodes") else "the API server has not answered yet")

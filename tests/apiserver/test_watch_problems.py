@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from knft.apiserver.conditions import REMINDER_SECONDS, REPEAT_SECONDS, Conditions
 from knft.apiserver.list_watch import RetryDecision, RetryWhen
+from knft.apiserver.watch_problems import REMINDER_SECONDS, REPEAT_SECONDS, WatchProblems
 
 REFUSED = RetryDecision(RetryWhen.BACK_OFF, "connection refused")
 UNTRUSTED = RetryDecision(RetryWhen.BACK_OFF, "the server's certificate is not trusted")
@@ -21,7 +21,7 @@ class LogCheck:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "knft")
         self.now = 0.0
-        self.troubles = Conditions(lambda: self.now)
+        self.problems = WatchProblems(lambda: self.now)
         self._caplog = caplog
 
     def new_lines(self) -> list[str]:
@@ -34,8 +34,8 @@ class LogCheck:
 def test_each_kind_of_problem_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     log_check = LogCheck(caplog)
     for decision in (REFUSED, REFUSED, UNTRUSTED, UNTRUSTED, *BUSY):
-        log_check.troubles.set_problem("services", decision)
-        log_check.troubles.set_problem("nodes", decision)
+        log_check.problems.set_problem("services", decision)
+        log_check.problems.set_problem("nodes", decision)
     assert log_check.new_lines() == [
         "cannot watch the API server: connection refused; rules stay as they are",
         "still cannot watch the API server after 0 s: the server's certificate is not trusted",
@@ -47,32 +47,32 @@ def test_a_kind_is_logged_at_most_once_a_minute(caplog: pytest.LogCaptureFixture
     log_check = LogCheck(caplog)
     for second in range(601):
         log_check.now = second
-        log_check.troubles.set_problem("services", REFUSED)
-        log_check.troubles.set_problem("nodes", UNTRUSTED)
+        log_check.problems.set_problem("services", REFUSED)
+        log_check.problems.set_problem("nodes", UNTRUSTED)
     assert 10 <= len(log_check.new_lines()) <= 2 * (600 / REPEAT_SECONDS + 1)
     for name in ("services", "nodes"):
-        log_check.troubles.clear_problem(name)
+        log_check.problems.clear_problem(name)
     assert log_check.new_lines() == ["watching the API server again after 600 s"]
-    log_check.troubles.set_problem("services", REFUSED)
+    log_check.problems.set_problem("services", REFUSED)
     assert len(log_check.new_lines()) == 1
 
 
 def test_lasting_problem_is_logged_again_every_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
-    """A line at the beginning of a long log is not found; one in five minutes is no flood."""
+    """The line is repeated, because the first one is far back in a long log."""
     log_check, forbidden = (
         LogCheck(caplog),
         RetryDecision(RetryWhen.BACK_OFF, "not allowed to watch nodes", affects_server=False, problem_kind="403"),
     )
     for second in range(0, 3600, 30):
         log_check.now = second
-        log_check.troubles.set_problem("nodes", forbidden)
+        log_check.problems.set_problem("nodes", forbidden)
     assert log_check.new_lines() == ["not allowed to watch nodes; retrying"] * int(3600 / REMINDER_SECONDS)
-    log_check.troubles.clear_problem("nodes")
+    log_check.problems.clear_problem("nodes")
     assert log_check.new_lines() == ["watching nodes again"]
     for second in range(4000, 4000 + 3600, 30):
         log_check.now = second
         for name in ("services", "endpointslices", "nodes"):
-            log_check.troubles.set_problem(name, REFUSED)
+            log_check.problems.set_problem(name, REFUSED)
     first, *later = log_check.new_lines()
     assert first == "cannot watch the API server: connection refused; rules stay as they are"
     assert later == [
@@ -80,24 +80,24 @@ def test_lasting_problem_is_logged_again_every_five_minutes(caplog: pytest.LogCa
     ]
 
 
-def test_problem_of_one_resource_is_limited_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_rate_is_limited_per_resource(caplog: pytest.LogCaptureFixture) -> None:
     log_check = LogCheck(caplog)
     for code in ("403", "400", "403", "400"):
-        log_check.troubles.set_problem(
+        log_check.problems.set_problem(
             "nodes",
             RetryDecision(RetryWhen.BACK_OFF, f"the server answered {code}", affects_server=False, problem_kind=code),
         )
     assert log_check.new_lines() == ["the server answered 403; retrying", "the server answered 400; retrying"]
     log_check.now += REPEAT_SECONDS
-    log_check.troubles.set_problem(
+    log_check.problems.set_problem(
         "nodes", RetryDecision(RetryWhen.BACK_OFF, "the server answered 403", affects_server=False, problem_kind="403")
     )
-    log_check.troubles.clear_problem("nodes")
+    log_check.problems.clear_problem("nodes")
     assert log_check.new_lines() == ["the server answered 403; retrying", "watching nodes again"]
 
 
 def test_number_of_logged_kinds_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     log_check = LogCheck(caplog)
     for number in range(1000):
-        log_check.troubles.set_problem("services", RetryDecision(RetryWhen.BACK_OFF, f"number {number}"))
+        log_check.problems.set_problem("services", RetryDecision(RetryWhen.BACK_OFF, f"number {number}"))
     assert len(log_check.new_lines()) <= 100
