@@ -37,8 +37,8 @@ def _is_serving_terminating(endpoint: Endpoint) -> bool:
 
 
 def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
-    found = {endpoint.key: endpoint for endpoint in (*first, *second)}
-    return tuple(found[key] for key in sorted(found))
+    by_key = {endpoint.key: endpoint for endpoint in (*first, *second)}
+    return tuple(by_key[key] for key in sorted(by_key))
 
 
 def _hint_filter(endpoints: Endpoints, node_name: str, zone: str) -> _EndpointFilter | None:

@@ -55,22 +55,22 @@ class UdpFrontends:
 
         Traffic policies and locality do not count: an existing connection may continue where a new one may not start.
         """
-        before = self._service_ports.pop(name, None)
+        previous = self._service_ports.pop(name, None)
         if name.protocol != "UDP" or port is None:
-            now = None
+            current = None
         else:
             serving = frozenset(packed_socket(each.address, each.port) for each in endpoints if each.serving)
-            now = self._service_ports[name] = (frozenset(_keys(port)), serving)
-        if now == before:
+            current = self._service_ports[name] = (frozenset(_keys(port)), serving)
+        if current == previous:
             return False
-        gone = before[0] if before is not None else frozenset[bytes]()
-        for key in gone - (now[0] if now is not None else frozenset()):
+        previous_keys = previous[0] if previous is not None else frozenset[bytes]()
+        for key in previous_keys - (current[0] if current is not None else frozenset()):
             self._remove_key(key, name)
-        if now is not None:
-            for key in now[0]:
+        if current is not None:
+            for key in current[0]:
                 self._node_ports += _is_node_port(key) and key not in self._by_key
                 # Replaced and never modified: another thread may be reading it.
-                self._by_key[key] = {**self._by_key.get(key, {}), name: now[1]}
+                self._by_key[key] = {**self._by_key.get(key, {}), name: current[1]}
         return True
 
     def _remove_key(self, key: bytes, name: ServicePortName) -> None:

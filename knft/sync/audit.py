@@ -27,12 +27,12 @@ TablePosition = tuple[str, Key]
 """A container and the key of an element; or a chain and an empty key."""
 
 
-def touched_positions(transaction: Transaction) -> set[TablePosition]:
+def changed_positions(transaction: Transaction) -> set[TablePosition]:
     """Return the elements and chains that a transaction changes."""
     removed = (*transaction.removed.items(), *transaction.deferred_removals.items())
-    touched = {(name, key) for name, keys in removed for key in keys}
-    touched |= {(name, key) for name, added in transaction.added.items() for key in added}
-    return touched | {
+    changed = {(name, key) for name, keys in removed for key in keys}
+    changed |= {(name, key) for name, added in transaction.added.items() for key in added}
+    return changed | {
         (name, ())
         for name in (
             *transaction.deleted_chains,
@@ -60,9 +60,9 @@ def find_differences(
     discard_foreign_contents(listing.contents, family)
     declared = {container.name for container in layout.containers(family)}
     owned = committed.contents.chains
-    found = Contents(listing.contents.entries, listing.contents.arrays, listing.contents.members, {})
+    listed = Contents(listing.contents.entries, listing.contents.arrays, listing.contents.members, {})
     changes = diff_contents(
-        found, Contents(committed.contents.entries, committed.contents.arrays, committed.contents.members)
+        listed, Contents(committed.contents.entries, committed.contents.arrays, committed.contents.members)
     )
     differences = {(name, key) for name, keys in changes.removed.items() for key in keys}
     differences |= {(name, key) for name, added in changes.added.items() for key in added}

@@ -249,11 +249,11 @@ class FlowCleaner(SyncObserver):
 
     def _node_port_addresses(self, family: Family) -> Collection[bytes]:
         pending = self._families[family]
-        found: Collection[str] = pending.nodeport_ips
+        accepting: Collection[str] = pending.nodeport_ips
         if self._config.nodeports_on_all_addresses(family) and pending.frontends.has_node_ports:
             local = addresses.of_family(self._local_addresses(), family)
-            found = [address for address in local if not addresses.is_loopback(address)]
-        return frozenset(map(packed_address, found))
+            accepting = [address for address in local if not addresses.is_loopback(address)]
+        return frozenset(map(packed_address, accepting))
 
 
 def _dump_flows(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> FlowDump:

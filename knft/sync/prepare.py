@@ -120,9 +120,9 @@ class _Rendering:
         elif self._snapshot.sticky_gc:
             self.numbering.remove_expired()
         desired |= _sticky_records(self.numbering, desired)
-        found = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
-        if found is not None:
-            kept = _common(found, preserved.contents) if self.removes_unclaimed else found
+        previously_unclaimed = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
+        if previously_unclaimed is not None:
+            kept = _common(previously_unclaimed, preserved.contents) if self.removes_unclaimed else previously_unclaimed
             merged = _merged(desired)
             unclaimed = kept.without(merged)
             unclaimed.members -= _superseded_ranges(unclaimed, merged)
@@ -253,13 +253,13 @@ def _goto_targets(diff: ContentsDiff) -> set[str]:
     values = (value for added in diff.added.values() for value in added.values())
     entries = (value.verdict for value in values if isinstance(value, Entry))
     to_visit = [verdict.chain for verdict in entries if isinstance(verdict, Goto)]
-    found: set[str] = set()
+    targets: set[str] = set()
     while to_visit:
         name = to_visit.pop()
-        if name in new_chains and name not in found:
-            found.add(name)
+        if name in new_chains and name not in targets:
+            targets.add(name)
             to_visit.extend(new_chains[name].target_chains())
-    return found
+    return targets
 
 
 def _deletable_chains(snapshot: TableSnapshot, diff: ContentsDiff, now: float) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ class PreviousState(Struct, frozen=True):
         After a start, they are those whose comments in the kernel contain its name.
         """
         stored = (self.programmed.get(name), self.programmed.get(StickyPortRecord(sticky_hash_id(name))))
-        known = [contents for contents in stored if contents is not None]
-        return Contents.merged(known) if known else _contents_by_comment(name, self.found)
+        programmed = [contents for contents in stored if contents is not None]
+        return Contents.merged(programmed) if programmed else _contents_by_comment(name, self.found)
 
 
 def _contents_by_comment(name: ServicePortName, found: Contents) -> Contents:

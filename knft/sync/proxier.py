@@ -131,15 +131,15 @@ class Proxier:
         self._invalidations.add(invalidation)
 
     def audit(self, table: TableInterface) -> int | None:
-        """Compare what was committed with the table as read through ``port``; from any thread but the sync thread.
+        """Compare what was committed with the table as read through ``table``; from any thread but the sync thread.
 
         Returns the number of elements and chains that differ, which the next sync repairs. Returns None, without
         comparing, if a sync is running or failed. Raises KernelError if the table cannot be read.
         """
-        found = self._writer.audit(table)
-        if found:
-            self.invalidate(Invalidation(frozenset(name for name, key in found if not key)))
-        return None if found is None else len(found)
+        differences = self._writer.audit(table)
+        if differences:
+            self.invalidate(Invalidation(frozenset(name for name, key in differences if not key)))
+        return None if differences is None else len(differences)
 
     def _release_deleted_service_ports(self) -> bool:
         """Release Service ports that no longer exist from quarantine; return whether there were any."""
@@ -216,10 +216,13 @@ class Proxier:
         """Read the table back and return it as a snapshot."""
         quarantined = self._quarantine.names()
         names = [name for name in self.state.service_ports() if name not in quarantined]
-        found = snapshot_from_listing(self._table.read(), self.family, self._config, names, now)
+        snapshot_as_read = snapshot_from_listing(self._table.read(), self.family, self._config, names, now)
         last_known = Contents.merged(self._last_known.values())
         snapshot = structs.replace(
-            found, sticky=self._writer.current_sticky_ports(found.sticky), preserved=quarantined, last_known=last_known
+            snapshot_as_read,
+            sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky),
+            preserved=quarantined,
+            last_known=last_known,
         )
         if snapshot.table is not TableState.READY or not invalidation.declarations:
             return snapshot.invalidated(invalidation)

@@ -124,15 +124,15 @@ class TableSnapshot(Struct, frozen=True):
 
         The record, in the kernel, contains a digest of the chains. So a restart on an unchanged cluster sends nothing.
         """
-        found = self.programmed.get(SpecialOwner.UNCLAIMED)
+        unclaimed = self.programmed.get(SpecialOwner.UNCLAIMED)
         for fragment in desired.values():
-            if found is None or fragment is None or fragment.sticky is None:
+            if unclaimed is None or fragment is None or fragment.sticky is None:
                 continue
             record = desired.get(StickyPortRecord(fragment.sticky.hash_id))
             position = (STICKY_PORTS, (fragment.sticky.number,))
-            if record is not None and found.entries.get(position) == record.contents.entries[position]:
+            if record is not None and unclaimed.entries.get(position) == record.contents.entries[position]:
                 chains = fragment.contents.chains
-                found.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
+                unclaimed.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
 
     def _is_found(self, chain: Chain) -> bool:
         return self.rule_digests.get(chain.name) == expected_digest(chain.rules)

@@ -12,7 +12,7 @@ from knft.nft.objects import Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.numbering import StickyPort, merge_remembered
-from knft.sync.audit import CommittedContents, TablePosition, find_differences, touched_positions
+from knft.sync.audit import CommittedContents, TablePosition, changed_positions, find_differences
 from knft.sync.prepare import PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
@@ -38,7 +38,7 @@ class TableWriter:
         self._sticky_is_current = False
         """Whether ``sticky`` equals the kernel's records, except for foreign changes."""
         self._audit_lock = threading.Lock()
-        self._touched_by_syncs: set[TablePosition] | None = None
+        self._changed_by_syncs: set[TablePosition] | None = None
         self._unexpected_rules: dict[str, str] = {}
         """The digests of the rules of chains that differed in the last audit."""
 
@@ -65,8 +65,8 @@ class TableWriter:
         previous = self.detach_programmed()
         # Only after detach_programmed: an audit that starts from here on finds no contents, and ends.
         with self._audit_lock:
-            if self._touched_by_syncs is not None:
-                self._touched_by_syncs |= touched_positions(prepared.transaction) | {
+            if self._changed_by_syncs is not None:
+                self._changed_by_syncs |= changed_positions(prepared.transaction) | {
                     (name, ()) for name in prepared.deletable_chains
                 }
         try:
@@ -127,9 +127,9 @@ class TableWriter:
         except KernelError:
             refused = Contents.empty()
             refused.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
-            found = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
+            unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
-                {SpecialOwner.UNCLAIMED: refused if found is None else Contents.merged((found, refused))}
+                {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}
             )
             self.orphans_removed = False
             raise
@@ -149,22 +149,24 @@ class TableWriter:
         programmed.record_refused_deletions(refused, now)
 
     def audit(self, table: TableInterface) -> set[TablePosition] | None:
-        """Compare the kernel, as read through ``port``, with what was committed; return the differences. Any thread.
+        """Compare the kernel, as read through ``table``, with what was committed; return the differences. Any thread.
 
         Returns None, without comparing, if a sync is running or failed. Raises KernelError if the table cannot be read.
         """
         with self._audit_lock:
-            self._touched_by_syncs = set()
+            self._changed_by_syncs = set()
         try:
             if not self._has_known_contents():
                 return None
             listing, snapshot = table.read(), self._committed_contents()
         finally:
             with self._audit_lock:
-                touched, self._touched_by_syncs = self._touched_by_syncs, None
+                changed_meanwhile, self._changed_by_syncs = self._changed_by_syncs, None
         if snapshot is None:
             return None
-        differences = find_differences(listing, snapshot, self._state.node.family, self._config) - (touched or set())
+        differences = find_differences(listing, snapshot, self._state.node.family, self._config) - (
+            changed_meanwhile or set()
+        )
         # ``_unexpected_rules`` are the differing rules of the last audit. If a chain was repaired since, and is listed
         # with the same digest again, then the rules are right, and this version of libnftables lists them differently.
         listed = (

@@ -1,4 +1,4 @@
-"""A network namespace of the test's own, with a Proxier for each family whose transactions can be inspected."""
+"""Fixtures: a network namespace for each test, and a KernelHarness in it, whose transactions can be inspected."""
 
 from collections.abc import Iterator
 
@@ -19,5 +19,5 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def harness(namespace: Namespace) -> KernelHarness:
-    """Both families, without objects and without a sync."""
+    """Return a KernelHarness with both families, before its first object and first sync."""
     return KernelHarness(namespace)

@@ -38,7 +38,7 @@ def rendered(
     config: Config,
     without: Mapping[Family, Collection[ServicePortName]] = {},
 ) -> dict[Family, TableListing]:
-    """Return what a fresh process would render for these objects, as if it had been listed.
+    """Return what a fresh process would render for these objects, in the form of a table listing.
 
     Service ports in ``without`` keep their frontends but have no plan.
     """
@@ -270,8 +270,9 @@ def difference_except_quarantined(
 ) -> list[str]:
     """Return a line for each fact that differs from ``expected`` and that no quarantined Service port explains.
 
-    Facts that differ ``without`` the quarantined Service ports belong to those. They keep their elements, so
-    superfluous facts are accepted if they were there ``before``.
+    Facts that differ between ``expected`` and ``expected_without_quarantined`` belong to quarantined Service ports, and
+    are not compared. These Service ports keep their elements, so additional facts are accepted if their names are in
+    ``names_before``, the facts before the sync.
     """
     quarantined_names = {
         name

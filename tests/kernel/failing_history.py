@@ -12,7 +12,7 @@ from knft.sync.invalidation import Invalidation
 from tests.kernel.history import History, flushable_objects
 
 MAX_FAILURES = 8
-"""The most failing commits in a row: a comparison, another one, the base rules alone, a replacement, and bisecting."""
+"""The most failing commits in a row: enough for each step of recovery (docs/design/index.md), including bisecting."""
 
 
 class FailingHistory(History):

@@ -152,12 +152,12 @@ class History:
         self._now += seconds
 
     def fail_next_requests(self, rng: Random) -> None:
-        """Let the next kernel requests of a family fail, in one or two ways."""
-        port = self._harness.checked_tables[rng.choice(tuple(Family))]
+        """Let the next commit or read of a family be refused, or let a commit report a failure although it succeeds."""
+        checked = self._harness.checked_tables[rng.choice(tuple(Family))]
         for _ in range(rng.randint(1, 2)):
             failure = rng.choice(("refused_commits", "misreported_commits", "refused_reads"))
             self._log_step(f"fail: {failure}")
-            setattr(port, failure, 1)
+            setattr(checked, failure, 1)
         self._is_settled = False
 
     def restart(self, rng: Random) -> None:
@@ -250,15 +250,15 @@ class History:
 
     def _check_nothing_sent(self) -> None:
         """A restart on an unchanged cluster sends no elements, except records of sticky ports."""
-        for family, port in self._harness.checked_tables.items():
-            sent = port.transactions[-1]
+        for family, checked in self._harness.checked_tables.items():
+            sent = checked.transactions[-1]
             names = [name for name in (*sent.removed, *sent.added) if "sticky" not in name]
             self._compare(family, {}, {f"sent after a restart: {name}": True for name in names})
 
     def finish(self) -> None:
         """Sync until nothing is left to do; then the deferred chain deletions are complete, too."""
-        for port in self._harness.checked_tables.values():
-            port.stop_failing()
+        for checked in self._harness.checked_tables.values():
+            checked.stop_failing()
         # Until quarantined Service ports are retried.
         self._now += 2 * MAX_DELAY_SECONDS
         for _ in range(3):

@@ -30,17 +30,17 @@ def test_audit_finds_damage_and_next_sync_repairs_it(namespace: Namespace, damag
     harness = harness_with_service(namespace)
     harness.apply(service("sticky", 30, sessionAffinity="ClientIP"), *slices("sticky", [21, 22]))
     harness.sync()
-    proxier, port, second = (
+    proxier, checked, second = (
         harness.proxiers[Family.IPV4],
         harness.checked_tables[Family.IPV4],
         harness.tables[Family.IPV4],
     )
-    before, reads = harness.listing(), port.reads
+    before, reads = harness.listing(), checked.reads
     assert proxier.audit(second) == 0
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     namespace.run(["nft", "-f", "-"], stdin=damage.replace("{number}", str(number)))
     assert proxier.audit(second) == count
-    assert reads == port.reads
+    assert reads == checked.reads
     assert harness.sync()[Family.IPV4].is_full
     after = harness.listing()
     assert (before.rule_counts, before.contents, before.hooks) == (after.rule_counts, after.contents, after.hooks)
@@ -48,7 +48,7 @@ def test_audit_finds_damage_and_next_sync_repairs_it(namespace: Namespace, damag
 
 
 def test_audit_ignores_concurrent_syncs(namespace: Namespace) -> None:
-    """A sync commits while the table is listed, and another just after; real damage is found all the same."""
+    """A sync commits while the table is listed, and another just after. The audit still finds real damage."""
     harness = harness_with_service(namespace)
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
 
@@ -75,17 +75,17 @@ def test_audit_ignores_foreign_objects(namespace: Namespace) -> None:
 def test_audit_during_commit_is_skipped(namespace: Namespace) -> None:
     """An audit that cannot read the table does not affect later ones."""
     harness = harness_with_service(namespace)
-    proxier, table, port = (
+    proxier, table, checked = (
         harness.proxiers[Family.IPV4],
         harness.tables[Family.IPV4],
         harness.checked_tables[Family.IPV4],
     )
     found: list[int | None] = []
-    port.on_commit = lambda _: found.append(proxier.audit(table))
+    checked.on_commit = lambda _: found.append(proxier.audit(table))
     harness.apply(*slices("web", [21, 22]))
     harness.sync()
     assert set(found) == {None}
-    port.on_commit = lambda _: None
+    checked.on_commit = lambda _: None
     failing = CheckedTable(table)
     failing.refused_reads = 1
     with pytest.raises(KernelError):

@@ -82,7 +82,7 @@ def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.Monk
             often.set()
         if ports[family].reads == 1 and not often.is_set():
             ports[family].reads += 1
-            msg = "a mistake"
+            msg = "bug for the test"
             raise ZeroDivisionError(msg)
         yield ports[family]
 
@@ -105,7 +105,7 @@ def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.Monk
 
 
 def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after an hour only."""
+    """It is repeated within seconds instead of after an hour."""
     daemon = _daemon_with_ports(filled, {family: CheckedTable(filled.tables[family]) for family in Family})
     assert daemon.audit()
     compared: list[bool] = []
@@ -149,7 +149,7 @@ class _FakeMonitor:
     def reopen(self) -> None:
         self.reopened += 1
         if self.reopened == 1:
-            msg = "not yet"
+            msg = "refused for the test"
             raise KernelError(msg)
 
     def receive(self, _seconds: float) -> tuple[ForeignChange, ...]:
@@ -185,7 +185,7 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
 def test_failed_notifications_are_reopened(
     filled: KernelHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """A comparison finds changes made in the meantime."""
+    """A full sync finds changes made in the meantime."""
     monkeypatch.setattr("knft.sync.daemon.REOPEN_SECONDS", 0.0)
     stop = threading.Event()
     monitor = _FakeMonitor(stop, error, ForeignChange(Family.IPV6, frozenset({"services"}), process="nft (pid 7)"))

@@ -23,7 +23,7 @@ TIMEOUT = 30.0
 
 @pytest.fixture
 def library(namespace: Namespace) -> Iterator[LibraryProcess]:
-    del namespace  # The fixture has put this thread into it.
+    del namespace  # The fixture has moved this thread into the namespace.
     with LibraryProcess() as started:
         yield started
 
@@ -81,7 +81,7 @@ def test_hung_worker_is_killed(library: LibraryProcess, monkeypatch: pytest.Monk
 def test_worker_is_replaced_after_large_transaction(
     library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    """So that its memory is freed."""
+    """The replacement frees the memory that the worker used for the transaction."""
     addresses = ", ".join(f"10.0.{b}.{c}" for b in range(10) for c in range(100))
     add = f"add table ip t\nadd set ip t s {{ type ipv4_addr; }}\nadd element ip t s {{ {addresses} }}"
     before = library.pid

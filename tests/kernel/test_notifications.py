@@ -28,7 +28,7 @@ TIMEOUT = 30.0
 """Seconds after which a test is considered hung."""
 # In other user namespaces libnftables may not enlarge its send buffer, so a transaction must fit into the default.
 LARGE_TRANSACTION_ELEMENTS = 50_000 if Path("/proc/self/uid_map").read_text().split()[2] == str(2**32 - 1) else 1000
-"""The number of elements of a big transaction, in the initial user namespace and in others."""
+"""The number of elements of a large transaction, in the initial user namespace and in others."""
 ADDRESSES = {"ip": ("ipv4_addr", "10.0.0.1", "10.0.0.2"), "ip6": ("ipv6_addr", "fd00::1", "fd00::2")}
 
 
@@ -168,7 +168,7 @@ def test_transactions_are_reported_separately(node: Node) -> None:
 
 
 def test_changing_process_is_named(node: Node) -> None:
-    """With the host's process id, which differs in a container."""
+    """The id is that of the host, which differs from the id in a container."""
     node.nft("flush chain ip knft services")
     node.libnftables.run("add table ip foreign")
     node.changes.set_own_port_ids(frozenset())
@@ -217,7 +217,7 @@ def test_destroyed_table_is_reported(node: Node) -> None:
 
 
 def test_own_changes_are_dropped_in_the_kernel(node: Node) -> None:
-    """So they cannot overrun the buffer; foreign changes are reported afterwards."""
+    """Own changes cannot overrun the buffer; foreign changes are reported afterwards."""
     for command in (
         "add element ip knft members { 10.0.0.9 }",
         "flush chain ip6 knft services",
@@ -366,7 +366,7 @@ def test_receiving_thread_reports_at_once_and_stops(node: Node) -> None:
 
 
 def test_stop_takes_precedence_over_queued_changes(node: Node) -> None:
-    """So that it also ends under constant changes."""
+    """Otherwise the thread would not end while changes keep arriving."""
     node.nft("flush chain ip knft services")
     node.changes.stop()
     assert node.next_changes() == ()

@@ -37,15 +37,15 @@ def test_refused_removal_of_service_is_retried(namespace: Namespace, *, others: 
         apply_many_services(harness)
     harness.apply(service("gone", 77), *slices("gone", [11]))
     harness.sync()
-    port = harness.checked_tables[V4]
+    checked = harness.checked_tables[V4]
     harness.delete("Service", "gone")
-    port.on_commit = refuse_address("10.96.0.77")
+    checked.on_commit = refuse_address("10.96.0.77")
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         report = harness.sync()[V4]
         assert (report.quarantined, report.orphan_error, report.next_sync_within) == ({}, "refused for the test", pause)
         assert _elements(harness, "10.96.0.77")
         clock.now += pause
-    port.on_commit = lambda _: None
+    checked.on_commit = lambda _: None
     report = harness.sync()[V4]
     assert (report.orphan_error, report.next_sync_within) == ("", None)
     assert contents_of_fresh_start(harness) == harness.listing().contents
@@ -98,9 +98,9 @@ SERVICE_KINDS = {
 }
 
 
-@pytest.mark.parametrize("form", SERVICE_KINDS)
-@pytest.mark.parametrize("start", [True, False], ids=["at a start", "later"])
-@pytest.mark.parametrize("numbers", [[11, 12], []], ids=["with endpoints", "without"])
+@pytest.mark.parametrize("kind", SERVICE_KINDS)
+@pytest.mark.parametrize("after_restart", [True, False], ids=["at a start", "later"])
+@pytest.mark.parametrize("endpoint_numbers", [[11, 12], []], ids=["with endpoints", "without"])
 def test_service_port_with_rendering_error_keeps_its_elements(
     namespace: Namespace,
     monkeypatch: pytest.MonkeyPatch,
@@ -109,7 +109,7 @@ def test_service_port_with_rendering_error_keeps_its_elements(
     *,
     after_restart: bool,
 ) -> None:
-    """All of them, also after comparisons; other Services' stale elements are removed meanwhile."""
+    """It keeps all elements, also after full syncs; other Services' stale elements are removed meanwhile."""
     clock = ManualClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(SERVICE_KINDS[kind], *slices("web", endpoint_numbers, local=endpoint_numbers[:1]))

@@ -31,7 +31,7 @@ TIMEOUT = 30.0
 
 @pytest.fixture
 def library(namespace: Namespace) -> Iterator[LibraryProcess]:
-    del namespace  # The fixture has put this thread into it.
+    del namespace  # The fixture has moved this thread into the namespace.
     with LibraryProcess() as started:
         yield started
 
@@ -86,7 +86,7 @@ def test_second_knft_and_cleanup_report_owned_tables(
 
 
 def test_audit_can_read_owned_tables(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
-    """Its own worker process does not own them."""
+    """The audit's worker process does not own the tables."""
     daemon.audit()
     assert caplog.messages == []
 
@@ -111,7 +111,7 @@ def test_next_worker_takes_ownership_of_the_tables(
 def test_new_worker_takes_ownership_when_an_idle_worker_dies(
     daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although there is nothing to sync, so that no other program can claim them."""
+    """knft does this although there is nothing to sync, so that no other program can take the tables."""
     woken, stop = threading.Event(), threading.Event()
     monkeypatch.setattr(daemon._runner, "request", woken.set)
     guard = threading.Thread(target=daemon.watch_library_process, args=[library, stop])
@@ -130,7 +130,7 @@ def test_new_worker_takes_ownership_when_an_idle_worker_dies(
 
 
 def test_daemon_takes_ownership_of_a_killed_daemons_tables(daemon: Daemon, library: LibraryProcess) -> None:
-    """It sends nothing else if nothing has changed."""
+    """The second daemon sends nothing else if nothing has changed."""
     del daemon  # It has created the tables.
     library.close()
     with LibraryProcess() as another:
@@ -140,7 +140,7 @@ def test_daemon_takes_ownership_of_a_killed_daemons_tables(daemon: Daemon, libra
 
 
 def test_tables_without_owner_are_replaced(harness: KernelHarness, library: LibraryProcess) -> None:
-    """The harness creates them without an owner."""
+    """The harness creates tables without an owner."""
     harness.sync()
     assert _flags() == {frozenset()}
     assert live_daemon(Config("node-1"), library).sync()

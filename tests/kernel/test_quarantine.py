@@ -88,17 +88,17 @@ def test_quarantined_service_port_is_retried_with_backoff(namespace: Namespace) 
     clock = ManualClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
-    port = harness.checked_tables[Family.IPV4]
-    port.on_commit = _conflicting_changes(namespace, [_frontend(7)])
+    checked = harness.checked_tables[Family.IPV4]
+    checked.on_commit = _conflicting_changes(namespace, [_frontend(7)])
     for pause in (PAUSE, 2 * PAUSE, 4 * PAUSE):
         report = harness.sync()[Family.IPV4]
         assert report.next_sync_within == pause
         clock.now += pause - 1
-        port.transactions.clear()
+        checked.transactions.clear()
         assert harness.sync()[Family.IPV4].next_sync_within == 1
-        assert all(item.is_empty for item in port.transactions)
+        assert all(item.is_empty for item in checked.transactions)
         clock.now += 1
-    port.on_commit = lambda _: None
+    checked.on_commit = lambda _: None
     report = harness.sync()[Family.IPV4]
     assert (report.quarantined, report.next_sync_within) == ({}, None)
     assert contents_of_fresh_start(harness) == harness.listing().contents
@@ -108,15 +108,15 @@ def test_other_service_ports_are_updated_during_quarantine(namespace: Namespace)
     """Including those that share elements with the quarantined one, and without listing the table at each sync."""
     harness = KernelHarness(namespace)
     apply_many_services(harness)
-    port = harness.checked_tables[Family.IPV4]
-    port.on_commit = _conflicting_changes(namespace, [_frontend(7)])
+    checked = harness.checked_tables[Family.IPV4]
+    checked.on_commit = _conflicting_changes(namespace, [_frontend(7)])
     harness.sync()
-    reads = port.reads
+    reads = checked.reads
     harness.apply(service("late", 99), *slices("late", [7]))
     harness.delete("Service", "web-8")
     report = harness.sync()[Family.IPV4]
     assert not report.is_full
-    assert reads == port.reads
+    assert reads == checked.reads
     assert _served(harness) == set(range(1, SERVICE_COUNT + 1)) - {7, 8} | {99}
 
 
@@ -140,7 +140,7 @@ def test_changed_service_port_is_retried_after_first_delay(namespace: Namespace)
 
 
 def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> None:
-    """They stay unchanged, also after comparisons, until the Service is deleted."""
+    """They stay unchanged, also after full syncs, until the Service is deleted."""
     clock = ManualClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
@@ -195,7 +195,7 @@ def _elements_of(harness: KernelHarness, address: str) -> tuple[object, object]:
 
 
 def test_quarantined_service_port_keeps_all_elements_when_it_becomes_sticky(namespace: Namespace) -> None:
-    """Not only those that it still needs: a verdict without endpoints would break it."""
+    """It also keeps elements that a sticky Service port does not need: a verdict without endpoints would break it."""
     clock = ManualClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
@@ -240,10 +240,10 @@ def test_new_table_ends_quarantine(namespace: Namespace) -> None:
     """The objects that caused the conflict are gone with the old table."""
     harness = KernelHarness(namespace, clock=ManualClock())
     apply_many_services(harness)
-    port = harness.checked_tables[Family.IPV4]
-    port.on_commit = refuse_address("10.96.0.7")
+    checked = harness.checked_tables[Family.IPV4]
+    checked.on_commit = refuse_address("10.96.0.7")
     assert harness.sync()[Family.IPV4].quarantined
-    port.on_commit = lambda _: None
+    checked.on_commit = lambda _: None
     namespace.run(["nft", "delete", "table", "ip", "knft"])
     harness.proxiers[Family.IPV4].invalidate(Invalidation())
     assert harness.sync()[Family.IPV4].quarantined == {}
@@ -264,13 +264,13 @@ def test_state_is_correct_after_table_replacement(namespace: Namespace) -> None:
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
-    port = harness.checked_tables[Family.IPV4]
-    port.on_commit = refuse_address("10.96.0.7")
+    checked = harness.checked_tables[Family.IPV4]
+    checked.on_commit = refuse_address("10.96.0.7")
     harness.apply(*slices("web-7", [50]))
     assert harness.sync()[Family.IPV4].quarantined
-    port.on_commit = lambda _: None
+    checked.on_commit = lambda _: None
     clock.now += PAUSE + 1
-    port.refused_commits = 3
+    checked.refused_commits = 3
     harness.proxiers[Family.IPV4].invalidate(Invalidation())
     assert harness.sync()[Family.IPV4].quarantined == {}
     harness.delete("Service", "web-3")

@@ -31,13 +31,13 @@ EVERY_COMMIT = 1000
 
 
 def test_refused_change_is_made_by_a_full_sync(namespace: Namespace) -> None:
-    """In the same sync, with a delta from the table that was read back."""
+    """The full sync is part of the same sync, and sends a delta from the table that was read back."""
     harness = harness_with_service(namespace)
-    port = harness.checked_tables[Family.IPV4]
-    port.refused_commits = 1
+    checked = harness.checked_tables[Family.IPV4]
+    checked.refused_commits = 1
     harness.apply(service("late", 20), *slices("late", [15]))
     assert harness.sync()[Family.IPV4].is_full
-    assert port.reads == 2
+    assert checked.reads == 2
     assert element_operations(harness.last_transaction()) < 8
     assert contents_of_fresh_start(harness) == harness.listing().contents
 
@@ -45,13 +45,13 @@ def test_refused_change_is_made_by_a_full_sync(namespace: Namespace) -> None:
 def test_no_change_is_lost_while_all_commits_are_refused(namespace: Namespace) -> None:
     """The next successful sync makes both changes and requests the conntrack cleanup."""
     harness = harness_with_service(namespace)
-    port = harness.checked_tables[Family.IPV4]
-    port.refused_commits = EVERY_COMMIT
+    checked = harness.checked_tables[Family.IPV4]
+    checked.refused_commits = EVERY_COMMIT
     udp = [item | {"ports": [{"name": "http", "port": 53, "protocol": "UDP"}]} for item in slices("late", [15])]
     harness.apply(service("late", 20), *udp)
     with pytest.raises(KernelError, match="refused for the test"):
         harness.sync()
-    port.refused_commits = 0
+    checked.refused_commits = 0
     harness.apply(*slices("web", range(11, 15)))
     report = harness.sync()[Family.IPV4]
     assert report.conntrack_cleanup_required
@@ -63,13 +63,13 @@ def test_bug_in_one_sync_stops_neither_daemon_nor_other_family(
     namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = harness_with_service(namespace)
-    port = harness.checked_tables[Family.IPV4]
+    checked = harness.checked_tables[Family.IPV4]
     harness.apply(service("late", 20), *slices("late", [15]))
-    commit, port.commit = port.commit, None  # type: ignore[assignment,method-assign]
+    commit, checked.commit = checked.commit, None  # type: ignore[assignment,method-assign]
     with caplog.at_level(logging.ERROR, "knft"):
         assert not harness.daemon.sync()
     assert [record.message for record in caplog.records] == ["IPv4: sync failed unexpectedly; please report this"]
-    port.commit = commit  # type: ignore[method-assign]
+    checked.commit = commit  # type: ignore[method-assign]
     assert harness.daemon.sync()
     assert ("cluster-ips", ("10.96.0.20",)) in harness.listing().contents.members
 
@@ -268,16 +268,16 @@ def test_new_chains_are_sent_before_verdicts(namespace: Namespace) -> None:
     """Otherwise a packet processed during the commit could enter a chain without rules."""
     harness = KernelHarness(namespace)
     harness.sync()
-    port = harness.checked_tables[Family.IPV4]
+    checked = harness.checked_tables[Family.IPV4]
     local: dict[str, Any] = {"externalTrafficPolicy": "Local"}
     for step, numbers in enumerate(([11, 12], range(11, 90), range(11, 30))):
-        port.transactions.clear()
+        checked.transactions.clear()
         here = [11, 12, 13][: step + 1]
         harness.apply(service("web", node_port=30080, **local), *slices("web", numbers, local=here))
         harness.apply(service("sticky", 20, sessionAffinity="ClientIP"), *slices("sticky", numbers))
         harness.sync()
-        assert any(sent.prepared_chains for sent in port.transactions)
-        for sent in port.transactions:
+        assert any(sent.prepared_chains for sent in checked.transactions)
+        for sent in checked.transactions:
             assert not (sent.prepared_chains and (sent.added or sent.chains))
 
 
@@ -288,11 +288,11 @@ def test_invalidation_survives_failed_sync(namespace: Namespace) -> None:
     edit = "flush chain ip knft reject-chain\nadd rule ip knft reject-chain drop"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     harness.proxiers[Family.IPV4].invalidate(Invalidation(frozenset({"reject-chain"}), declarations=True))
-    port = harness.checked_tables[Family.IPV4]
-    port.refused_reads = 1000
+    checked = harness.checked_tables[Family.IPV4]
+    checked.refused_reads = 1000
     with pytest.raises(KernelError):
         harness.sync()
-    port.refused_reads = 0
+    checked.refused_reads = 0
     harness.sync()
     assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 

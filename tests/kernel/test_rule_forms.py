@@ -47,9 +47,9 @@ def _chains(family: Family, config: Config) -> tuple[Chain, ...]:
 def test_every_rule_loads_and_is_listed(harness: KernelHarness, family: Family, config: Config) -> None:
     """Both ways of listing return all rules of each chain."""
     chains = _chains(family, config)
-    table, port = harness.tables[family], harness.checked_tables[family]
+    table, checked = harness.tables[family], harness.checked_tables[family]
     table.declare(layout.declarations(family))
-    port.commit(Transaction(family.nft, TABLE, chains))
+    checked.commit(Transaction(family.nft, TABLE, chains))
 
     assert {chain.name: len(chain.rules) for chain in chains} == _listed_rules(harness.namespace)
     text = harness.namespace.run(["nft", "list", "ruleset"]).stdout

@@ -125,7 +125,7 @@ def test_port_that_becomes_sticky_again_gets_new_indexes(
 
 
 def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) -> None:
-    """At the first comparison afterwards; until then the record stays, also over a restart."""
+    """The first full sync afterwards does this; until then the record stays, also after a restart."""
     clock = ManualClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11, 12]))
@@ -146,7 +146,7 @@ def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
 def test_repeated_rollouts_reuse_indexes(namespace: Namespace, *, restarted: bool) -> None:
-    """Hourly comparisons and restarts do not prolong the reservation of an index."""
+    """Hourly full syncs and restarts do not prolong the reservation of an index."""
     clock = ManualClock()
     harness = KernelHarness(namespace, clock=clock)
     for rollout in range(8):

@@ -93,7 +93,7 @@ def test_the_table_is_not_listed_on_the_sync_path(harness: KernelHarness) -> Non
     """It is read once at the start."""
     for count in range(1, 6):
         _sync_web_service(harness, range(count))
-    assert {family: port.reads for family, port in harness.checked_tables.items()} == dict.fromkeys(Family, 1)
+    assert {family: checked.reads for family, checked in harness.checked_tables.items()} == dict.fromkeys(Family, 1)
 
 
 def test_a_restart_on_an_unchanged_cluster_sends_nothing(harness: KernelHarness) -> None:
@@ -157,14 +157,14 @@ def test_failed_deferred_removal_is_repeated_by_comparison(harness: KernelHarnes
     """The main phase stays committed, so no Service port is quarantined."""
     harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
     harness.sync()
-    port = harness.checked_tables[Family.IPV4]
+    checked = harness.checked_tables[Family.IPV4]
     refusals = [error]
 
     def refuse(transaction: Transaction) -> None:
         if HAIRPIN in transaction.removed and refusals:
             raise refusals.pop()
 
-    port.on_commit = refuse
+    checked.on_commit = refuse
     harness.apply(*slices("web", [11]))
     report = harness.sync()[Family.IPV4]
     assert not refusals
@@ -179,21 +179,21 @@ def test_refused_deferred_removal_quarantines_no_service_port(namespace: Namespa
     harness = KernelHarness(namespace, clock=lambda: now)
     harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
     harness.sync()
-    port = harness.checked_tables[Family.IPV4]
+    checked = harness.checked_tables[Family.IPV4]
 
     def refuse(transaction: Transaction) -> None:
         if HAIRPIN in transaction.removed:
             msg = "refused for the test"
             raise KernelError(msg)
 
-    port.on_commit = refuse
+    checked.on_commit = refuse
     harness.apply(*slices("web", [11]), service("late", 20), *slices("late", [15]))
     report = harness.sync()[Family.IPV4]
     assert report.quarantined == {}
     assert report.orphan_error == "refused for the test"
     assert not harness.proxiers[Family.IPV4]._writer.orphans_removed
     assert ("10.96.0.20", "tcp", 80) in {key for _, key in harness.listing().contents.entries}
-    port.stop_failing()
+    checked.stop_failing()
     assert report.next_sync_within is not None
     now += report.next_sync_within
     assert harness.sync()[Family.IPV4].orphan_error == ""
