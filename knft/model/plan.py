@@ -43,9 +43,9 @@ FrontendKey = tuple[str | None, Protocol, int]
 class CategorizedEndpoints(Struct, frozen=True):
     """The endpoints for each traffic policy (docs/behaviour/endpoints.md).
 
-    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union
-    (names as in kube-proxy's CategorizeEndpoints).
-    ``has_any_endpoints`` tells whether any endpoint in the cluster is usable, even if a policy excludes it.
+    ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union.
+    ``has_any_endpoints`` tells whether any endpoint in the cluster is usable, even if a policy excludes it. The names
+    are those of kube-proxy's CategorizeEndpoints.
     """
 
     cluster: tuple[Endpoint, ...] = ()

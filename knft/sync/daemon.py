@@ -142,9 +142,11 @@ class Daemon:
     def _log_new_problems(self, report: SyncReport) -> None:
         """Log the problems in a report that are not in the previous report."""
         problems = {str(claim) for claim in report.losing_claims}
-        problems |= {f"{name} is quarantined and will be retried: {why}" for name, why in report.quarantined.items()}
         problems |= {
-            f"{name} has no session affinity: all numbers of sticky Service ports are in use"
+            f"Service port {name} is quarantined and will be retried: {why}" for name, why in report.quarantined.items()
+        }
+        problems |= {
+            f"Service port {name} has no session affinity: all numbers of sticky Service ports are in use"
             for name in report.without_affinity
         }
         if report.orphan_error:

@@ -43,8 +43,8 @@ class SyncReport(Struct, frozen=True):
 
     ``quarantined`` are the Service ports that the kernel refuses, with the reason. ``orphan_error`` is why it refuses
     to remove orphans, "" if none are left. ``refused_cleanups`` counts refused transactions that only remove orphans or
-    emptied chains, since the last success. The next sync should start within ``next_sync_within``
-    seconds; None means no limit.
+    emptied chains, since the last success. The next sync should start within ``next_sync_within`` seconds; None means
+    no limit.
     """
 
     family: Family

@@ -187,7 +187,6 @@ class TableWriter:
         programmed = self.programmed
         if programmed is None:
             return None
-        # Unclaimed contents are expected in the kernel only if a sync kept them (preserved Service ports). Orphans are
-        # not.
+        # Unclaimed contents are expected in the kernel only if a sync kept them, i.e. they are preserved, not orphaned.
         excluded = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
         return CommittedContents(programmed.all_contents(excluded), frozenset(programmed.chains))
