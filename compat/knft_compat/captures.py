@@ -1,4 +1,4 @@
-"""Renders what ``iptables-save`` and similar tools would print on a node after a sync of a legacy mode."""
+"""Renders what ``iptables-save`` and similar tools would print on a node after a sync in mode iptables or ipvs."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -17,7 +17,7 @@ LOOPBACK_NETWORKS = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
 class PlannedPort(Struct, frozen=True):
     """A Service port: its plan, and all its endpoints, sorted by key, whether ready or not.
 
-    The legacy modes write rules for every frontend of ``plan.port``. They ignore ``plan.frontends``, which omits
+    Modes iptables and ipvs write rules for every frontend of ``plan.port``. They ignore ``plan.frontends``, which omits
     contested frontends that another Service owns: kube-proxy does not detect contested frontends.
     """
 
@@ -67,7 +67,7 @@ class Masquerade(Struct, frozen=True):
 
 
 class SyncInput(Struct, frozen=True):
-    """Everything that a sync of a legacy mode depends on, except the mode's own flags.
+    """Everything that a sync in mode iptables or ipvs depends on, except the mode's own flags.
 
     ``ports`` are sorted by name; kube-proxy's order is that of a hash table. ``previous_ports`` are those of the
     previous sync, None for the first sync; ``zone_changed`` tells whether the node was in another zone then.

@@ -1,4 +1,4 @@
-"""The output of one sync of a legacy mode for one family, as shell script or JSON.
+"""The output of one sync in mode iptables or ipvs for one family, as shell script or JSON.
 
 It consists of parts; each part is the input of one tool, such as iptables-restore or ipset.
 """

@@ -67,8 +67,8 @@ _PORT = re.compile(r"[0-9]{1,5}")
 _PORTS = re.compile(r"(?P<first>[0-9]{1,5})((?P<sign>[-+])(?P<last>[0-9]{1,5}))?")
 _MINOR_VERSION = re.compile(r"|[0-9]+\.[0-9]+")
 _OTHER_MODES = {
-    "kernelspace": "kube-proxy has that mode on Windows only; knft runs on Linux",
-    "userspace": "kube-proxy no longer has that mode",
+    "kernelspace": "a mode of kube-proxy on Windows; knft runs on Linux",
+    "userspace": "a mode that kube-proxy no longer has",
 }
 _HIGHEST_PORT = 65535
 _SOCKET_FORM = "an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
@@ -129,8 +129,8 @@ def _nanoseconds(document: Document, path: str) -> int:
 def _check_words(document: Document, field_name: FieldNames) -> Iterator[str]:
     mode = document["mode"]
     if mode not in SECTION_BY_MODE:
-        otherwise = "use nftables, iptables, ipvs or no mode"
-        yield f"{field_name('mode')}: {format_value(mode)}: {_OTHER_MODES.get(mode, otherwise)}"
+        otherwise = "not a mode; use nftables, iptables or ipvs, or omit it"
+        yield f"{field_name('mode')}: {format_value(mode)} is {_OTHER_MODES.get(mode, otherwise)}"
     if document["logging"]["format"] not in ("text", "json"):
         yield f"{field_name('logging.format')}: {format_value(document['logging']['format'])} is not text or json"
     if document["portRange"] and not _are_ports(document["portRange"]):
@@ -157,7 +157,7 @@ def _check_ranges(document: Document, field_name: FieldNames) -> Iterator[str]:
         if not low <= get_field(document, path) <= high:
             yield f"{field_name(path)}: {get_field(document, path)} is not between {low} and {high}"
     if not math.isfinite(document["clientConnection"]["qps"]):
-        yield f"{field_name('clientConnection.qps')}: it must be a number"
+        yield f"{field_name('clientConnection.qps')}: it must be a finite number"
 
 
 def _check_addresses(document: Document, field_name: FieldNames) -> Iterator[str]:

@@ -127,7 +127,8 @@ def find_warnings(
     mode = document["mode"]
     if mode in ("iptables", "ipvs"):
         yield (
-            f"{field_name('mode')}: knft always uses nftables; from mode {mode} it uses sync periods and masquerading"
+            f"{field_name('mode')}: knft always uses nftables; it takes only the sync periods and masquerade "
+            f"settings of mode {mode}"
         )
     if not document["nodePortAddresses"] and (mode in ("iptables", "ipvs") or (is_for_kube_proxy and not mode)):
         yield (

@@ -61,7 +61,7 @@ def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
         set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else row.default)
         origins[path] = flag
     for flag, path, default_port in _PORT_FLAGS:
-        # A file cannot disable a server: an empty address in it means the default.
+        # A file cannot disable a server: an empty address in a file means the default.
         given_port = default_port if "--write-config-to" in given else given.get(flag, default_port)
         set_field(document, path, with_port(get_field(document, path), given_port) if given_port else "")
     return document
@@ -86,7 +86,7 @@ def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
     return [
         *(f"{flag}: it has no effect in mode {mode or 'iptables'}, as in kube-proxy" for flag in ineffective_in_mode),
         *(f"{flag}: it has no effect with --write-config-to, as in kube-proxy" for flag in ineffective_ports),
-        *(f"{flag}: a file cannot disable it: the written file means the default" for flag in disabled_servers),
+        *(f"{flag}: the written file enables the server, since a file cannot disable it" for flag in disabled_servers),
     ]
 
 

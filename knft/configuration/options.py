@@ -63,7 +63,7 @@ class Option(NamedTuple):
     is_knft_only: bool = False
     """Whether kube-proxy does not have the flag."""
     values_without_warning: tuple[Any, ...] = ()
-    """Values other than the default that give no warning, since knft behaves that way."""
+    """Values other than the default that give no warning, since knft behaves as these values say."""
     value_range: tuple[int, int] | None = None
     metavar: str = ""
     field_note: str = ""

@@ -10,7 +10,7 @@ from knft.config import Config
 class ClientSettings(Struct, frozen=True):
     """How to reach the API server. Without ``kubeconfig`` and ``server`` knft uses the pod's service account.
 
-    ``qps`` and ``burst`` limit requests, not watch events; a ``qps`` of 0 or less means no limit.
+    ``qps`` and ``burst`` limit requests, not watch events; a negative ``qps`` means no limit.
     """
 
     kubeconfig: str = ""
@@ -21,7 +21,10 @@ class ClientSettings(Struct, frozen=True):
 
 
 class LoggingSettings(Struct, frozen=True):
-    """Log format and level: 0 logs first syncs and problems, 2 every sync, 4 API requests and latencies."""
+    """Log format and level.
+
+    Level 0 logs start, stop, first syncs, warnings and errors; 2 also every sync; 4 also API requests and latencies.
+    """
 
     format: Literal["text", "json"] = "text"
     verbosity: int = 0

@@ -21,16 +21,18 @@ _NO_IPVS = "knft does not use IPVS"
 _CONNTRACK_TIMEOUTS = f"{_NO_IPVS}; conntrack's timeouts apply"
 _NO_LOCALHOST = "knft never serves NodePorts on loopback addresses"
 _UNBUFFERED = "knft writes every log line at once, to one stream"
-_STDERR = "knft logs to standard error, with time and level"
-_WINDOWS = "only kube-proxy on Windows has it; knft runs on Linux"
-_OWN_SECTION = "the field does not apply in mode nftables, which has its own"
+_STDERR = "knft has no options for the destination and the header of log lines"
+_WINDOWS = "an option of kube-proxy on Windows; knft runs on Linux"
+_OWN_SECTION = "mode nftables uses the field in section nftables instead"
 
 KNFT_OPTIONS = (
     Option("", ("--manifests",), STRING, SUPPORTED, "directory of YAML and JSON manifests to watch, instead of an API "
-           "server", is_knft_only=True, applies_with_file=True, metavar="DIR"),
+           "server; health checks and metrics are served only if --healthz-bind-address or --metrics-bind-address is "
+           "given", is_knft_only=True, applies_with_file=True, metavar="DIR"),
     Option("", ("--once",), BOOL, SUPPORTED, "sync once and exit; needs --manifests", is_knft_only=True,
            applies_with_file=True),
-    Option("", ("--node",), STRING, SUPPORTED, "name of this node, as in nodeName; same as --hostname-override",
+    Option("", ("--node",), STRING, SUPPORTED, "name of this node, as in nodeName of EndpointSlices; same as "
+           "--hostname-override",
            is_knft_only=True, applies_with_file=True, metavar="NAME"),
     Option("", ("--node-ip",), LIST, SUPPORTED, "address of this node, at most one of each IP family",
            is_knft_only=True, applies_with_file=True, metavar="IP"),
@@ -48,10 +50,10 @@ KNFT_OPTIONS = (
 PROCESS_OPTIONS = (
     Option("", ("--config",), STRING, SUPPORTED, "file with a KubeProxyConfiguration; knft exits when its content "
            "changes", applies_with_file=True, metavar="FILE"),
-    Option("", ("--write-config-to",), STRING, SUPPORTED, "write the resulting configuration as v1alpha1 YAML, and "
+    Option("", ("--write-config-to",), STRING, SUPPORTED, "write the effective configuration as v1alpha1 YAML, and "
            "exit", applies_with_file=True, metavar="FILE"),
-    Option("", ("--cleanup",), BOOL, SUPPORTED, "remove knft's tables and what kube-proxy left in any mode, and exit",
-           applies_with_file=True),
+    Option("", ("--cleanup",), BOOL, SUPPORTED, "remove knft's tables and kube-proxy's leftovers in every mode, and "
+           "exit", applies_with_file=True),
     Option("", ("--init-only",), BOOL, SUPPORTED, "set the conntrack sysctls, which need more privileges than "
            "CAP_NET_ADMIN, and exit", applies_with_file=True),
     Option("", ("--version",), Kind.VERSION, SUPPORTED, "print knft's version and exit", applies_with_file=True),
@@ -83,8 +85,8 @@ NODE_OPTIONS = (
            "1000", is_zero_valid=True, non_zero_default=-999),
     Option("conntrack.maxPerCore", ("--conntrack-max-per-core",), INTEGER, SUPPORTED, "maximum number of conntrack "
            "entries per CPU core; 0 leaves the limit unchanged", is_zero_valid=True, non_zero_default=32768),
-    Option("conntrack.min", ("--conntrack-min",), INTEGER, SUPPORTED, "maximum number of conntrack entries, if "
-           "--conntrack-max-per-core gives less", is_zero_valid=True, non_zero_default=131072),
+    Option("conntrack.min", ("--conntrack-min",), INTEGER, SUPPORTED, "lower bound of the maximum number of "
+           "conntrack entries (nf_conntrack_max)", is_zero_valid=True, non_zero_default=131072),
     Option("conntrack.tcpEstablishedTimeout", ("--conntrack-tcp-timeout-established",), DURATION, SUPPORTED,
            "conntrack timeout of idle TCP connections; 0 leaves it unchanged", is_zero_valid=True,
            non_zero_default="24h0m0s"),
@@ -107,26 +109,27 @@ POD_OPTIONS = (
            "pods, for mode BridgeInterface", metavar="NAME"),
     Option("detectLocal.interfaceNamePrefix", ("--pod-interface-name-prefix",), STRING, SUPPORTED, "prefix of "
            "the local pods' interface names, for mode InterfaceNamePrefix", metavar="PREFIX"),
-    Option("clusterCIDR", ("--cluster-cidr",), STRING, SUPPORTED, "ranges of pod addresses; traffic to cluster IPs "
-           "from elsewhere is masqueraded", metavar="CIDR"),
+    Option("clusterCIDR", ("--cluster-cidr",), STRING, SUPPORTED, "CIDRs of the pods; with --detect-local-mode "
+           "ClusterCIDR, traffic to cluster IPs from other sources is masqueraded", metavar="CIDR"),
     Option("nodePortAddresses", ("--nodeport-addresses",), LIST, SUPPORTED, "local addresses that accept NodePorts: "
-           "primary (default, as in mode nftables), all, or CIDRs; localhost is rejected", metavar="WORD|CIDR"),
+           "primary (default, as in mode nftables), all, or CIDRs; localhost is rejected", metavar="primary|all|CIDR"),
 )  # fmt: skip
 
 RULE_OPTIONS = (
-    Option("mode", ("--proxy-mode",), STRING, SUPPORTED, "mode whose settings apply: nftables, iptables (default) or "
-           "ipvs; knft always uses nftables and warns if another mode is set; kernelspace is rejected", metavar="MODE"),
+    Option("mode", ("--proxy-mode",), STRING, SUPPORTED, "mode whose sync periods and masquerade "
+           "settings apply: nftables, iptables (default) or ipvs; knft always uses nftables and warns if another mode "
+           "is set; kernelspace is rejected", metavar="MODE"),
     Option("iptables.masqueradeBit", ("--iptables-masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that "
-           "requests masquerading; not in mode nftables", is_zero_valid=True, modes=IPTABLES_OR_IPVS,
-           value_range=(0, 31), non_zero_default=14),
+           "requests masquerading; no effect in mode nftables, which uses nftables.masqueradeBit",
+           is_zero_valid=True, modes=IPTABLES_OR_IPVS, value_range=(0, 31), non_zero_default=14),
     Option("iptables.masqueradeAll", ("--masquerade-all",), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs",
            modes=IPTABLES_OR_IPVS, field_note=_OWN_SECTION),
     Option("iptables.localhostNodePorts", ("--iptables-localhost-nodeports",), BOOL, IGNORED, _NO_LOCALHOST,
            is_zero_valid=True, values_without_warning=(False,), non_zero_default=True),
     Option("iptables.syncPeriod", ("--iptables-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is "
-           "retried; not in mode ipvs", modes=IPTABLES, non_zero_default="30s", field_note=_OWN_SECTION),
+           "retried; no effect in mode ipvs", modes=IPTABLES, non_zero_default="30s", field_note=_OWN_SECTION),
     Option("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, SUPPORTED, "minimum interval between "
-           "two syncs; not in mode ipvs", modes=IPTABLES, non_zero_default="1s", field_note=_OWN_SECTION),
+           "two syncs; no effect in mode ipvs", modes=IPTABLES, non_zero_default="1s", field_note=_OWN_SECTION),
     Option("ipvs.syncPeriod", ("--ipvs-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is retried, "
            "in mode ipvs", modes=IPVS, non_zero_default="30s"),
     Option("ipvs.minSyncPeriod", ("--ipvs-min-sync-period",), DURATION, SUPPORTED, "minimum interval between two "
@@ -152,18 +155,20 @@ RULE_OPTIONS = (
 
 SERVER_OPTIONS = (
     Option("healthzBindAddress", ("--healthz-bind-address",), STRING, SUPPORTED, "address that serves /healthz and "
-           "/livez; an empty flag disables both", metavar="IP:PORT", non_zero_default="0.0.0.0:10256"),
+           "/livez; an empty value of the flag disables the server", metavar="IP:PORT",
+           non_zero_default="0.0.0.0:10256"),
     Option("metricsBindAddress", ("--metrics-bind-address",), STRING, SUPPORTED, "address that serves /metrics, "
-           "/configz and other diagnostics; an empty flag disables them", metavar="IP:PORT",
+           "/metrics/slis, /healthz, /proxyMode, /configz, /statusz and /flagz; an empty value of the flag disables "
+           "the server", metavar="IP:PORT",
            non_zero_default="127.0.0.1:10249"),
-    Option("", ("--healthz-port",), INTEGER, SUPPORTED, "deprecated: port of --healthz-bind-address if that has none; "
-           "0 disables it", value_range=(0, 65535), non_zero_default=10256),
-    Option("", ("--metrics-port",), INTEGER, SUPPORTED, "deprecated: port of --metrics-bind-address if that has none; "
-           "0 disables it", value_range=(0, 65535), non_zero_default=10249),
-    Option("bindAddressHardFail", ("--bind-address-hard-fail",), BOOL, SUPPORTED, "exit if the address for health "
-           "or metrics cannot be bound, instead of retrying"),
+    Option("", ("--healthz-port",), INTEGER, SUPPORTED, "deprecated: port of --healthz-bind-address if its value has "
+           "no port; 0 disables the server", value_range=(0, 65535), non_zero_default=10256),
+    Option("", ("--metrics-port",), INTEGER, SUPPORTED, "deprecated: port of --metrics-bind-address if its value has "
+           "no port; 0 disables the server", value_range=(0, 65535), non_zero_default=10249),
+    Option("bindAddressHardFail", ("--bind-address-hard-fail",), BOOL, SUPPORTED, "exit if healthzBindAddress or "
+           "metricsBindAddress cannot be bound, instead of retrying"),
     Option("enableProfiling", ("--profiling",), BOOL, SUPPORTED, "serve /debug/stacks, the stacks of all threads, at "
-           "the metrics address; there is no /debug/pprof, which needs Go"),
+           "the metrics address; knft has no /debug/pprof"),
     Option("showHiddenMetricsForVersion", ("--show-hidden-metrics-for-version",), STRING, IGNORED, "knft hides no "
            "metrics"),
     Option("featureGates", ("--feature-gates",), Kind.FEATURE_GATES, SUPPORTED, GATES_DESCRIPTION,
@@ -173,8 +178,9 @@ SERVER_OPTIONS = (
 LOGGING_OPTIONS = (
     Option("logging.format", ("--logging-format",), STRING, SUPPORTED, "log format, text or json",
            applies_with_file=True, metavar="FORMAT", non_zero_default="text"),
-    Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: first syncs, warnings and errors; 2: "
-           "every sync with its duration; 4: requests to the API server, and programming latencies",
+    Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: start, stop, first syncs, "
+           "warnings and errors; 2: every sync with its duration; 4: requests to the API server, and programming "
+           "latencies",
            applies_with_file=True, metavar="LEVEL", value_range=(0, INT32_RANGE[1])),
     Option("logging.vmodule", ("--vmodule",), VMODULE, IGNORED, "knft has no Go files; -v applies to all modules",
            applies_with_file=True),
@@ -230,6 +236,8 @@ def options_of_kind(kind: Kind) -> Iterator[Option]:
 
 
 def help_text(flag: str) -> str:
-    """Return the description of a flag as a sentence, for --help."""
+    """Return the description of a flag as a sentence, for --help; the names knft and kube-proxy stay in lower case."""
     description = FLAGS[flag].description
+    if description.startswith(("knft", "kube-proxy")):
+        return f"{description}."
     return f"{description[0].upper()}{description[1:]}."

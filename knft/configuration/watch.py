@@ -17,7 +17,6 @@ from knft.source.files import Signature, file_signature, format_path
 DEBOUNCE_MS = 100
 SETTLE_SECONDS = 0.2
 """How long new content must last: a program that writes a file empties it first."""
-CHANGED = "content of the proxy server's configuration file was updated"
 
 
 log = logging.getLogger("knft")
@@ -44,7 +43,8 @@ def wait_for_change(path: str, known_content: bytes, stop: threading.Event) -> N
         elif not stop.wait(SETTLE_SECONDS):
             later = _read(path)
             if isinstance(found, bytes) and isinstance(later, bytes) and later != known_content:
-                raise ConfigurationChangedError(CHANGED)
+                msg = f"{format_path(path)}: the content changed; exiting, to be restarted with the new configuration"
+                raise ConfigurationChangedError(msg)
             if not isinstance(found, bytes) and not isinstance(later, bytes) and not is_unreadable:
                 log.warning(
                     "%s; knft keeps its configuration and cannot notice changes until the file is readable again", later

@@ -33,7 +33,7 @@ Handler = Callable[[Request], Response]
 class ConnectionPool:
     """The open connections of one server; when it is full, the oldest connection is aborted.
 
-    So idle connections cannot block a server: a health check is answered and closed at once.
+    Idle connections therefore cannot block health checks, whose connections are short.
     """
 
     def __init__(self, limit: int) -> None:

@@ -137,7 +137,9 @@ class Listener:
             return
         except OSError as error:
             # Most likely EMFILE. The client stays in the backlog, so the loop would call this again at once.
-            log.error("%s: cannot accept a connection: %s", self._name, error.strerror)  # noqa: TRY400 - not a bug of knft
+            log.error(  # noqa: TRY400 - not a bug of knft
+                "%s: cannot accept a connection: %s; retrying in %g s", self._name, error.strerror, ACCEPT_PAUSE_SECONDS
+            )
             self._loop.remove_reader(self._socket)
             self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._listen)
             return

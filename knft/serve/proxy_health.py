@@ -55,7 +55,7 @@ class ProxyHealth(SyncObserver):
         self._record_update(report.family)
 
     def sync_failed(self, family: Family, _seconds: float) -> None:
-        """Keep changes pending; if nothing was queued, the failed sync is pending from now on."""
+        """Keep changes pending; if nothing was queued, count the failed sync as pending from now."""
         self.sync_queued(family)
 
     def _record_update(self, family: Family) -> None:

@@ -169,7 +169,10 @@ class HealthCheckServers:
         self._close(service, keep=set())
         if self._failures.get(service) != reason:
             self._failures[service] = reason
-            message = f"node {self._node_name} cannot serve health checks of Service {service} at {reason}"
+            message = (
+                f"node {self._node_name} cannot serve health checks of Service {service} at {reason}; "
+                f"retrying every {RETRY_SECONDS:.0f} s"
+            )
             log.error("%s", message)
             self._on_event(service_event(service, _LISTEN_FAILED_REASON, "Listen", message))
         if not self._is_retry_scheduled:

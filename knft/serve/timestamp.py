@@ -10,9 +10,9 @@ _NANOSECONDS = 1_000_000_000
 
 
 class Timestamp(Struct, frozen=True):
-    """One point in time on two clocks: ``wall`` in nanoseconds since 1970, and ``steady`` in seconds.
+    """One point in time on two clocks: ``wall_ns`` in nanoseconds since 1970, and ``monotonic`` in seconds.
 
-    Durations are differences of ``steady``, so that setting the machine's clock changes no duration.
+    Durations are differences of ``monotonic``, so that setting the machine's clock changes no duration.
     """
 
     wall_ns: int

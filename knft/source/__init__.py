@@ -1,4 +1,4 @@
-"""Sources of objects: decode Kubernetes manifests and check them at the entrance.
+"""Decodes and validates Kubernetes objects from manifests, before other packages use them.
 
-Invalid objects are reported with file, object and field, and are not passed on. No tracking, no decisions, no nftables.
+Invalid objects are reported with file, object and field, and skipped.
 """

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from knft.errors import SourceError
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
-from knft.source.explain import explain
+from knft.source.decode_errors import describe_decode_error
 from knft.source.formatting import describe_type, format_name, format_value, join_alternatives, object_name
 from knft.source.validate import FieldProblem, fatal_problems, without_invalid_parts
 from knft.source.yaml_documents import Document, load
@@ -217,7 +217,7 @@ def _convert(document: dict[str, Any], kind: type[KubeObject]) -> KubeObject | F
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        return explain(document, kind, str(error))
+        return describe_decode_error(document, kind, str(error))
 
 
 def _without_nulls(value: Any, depth: int) -> Any:  # noqa: ANN401 - manifests are trees of anything

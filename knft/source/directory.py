@@ -124,7 +124,7 @@ class DirectorySource:
             builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 
     def _report_broken(self, name: str, error: Exception, builder: _ScanBuilder) -> None:
-        consequence = "keeping its last valid objects" if name in self._readable else "none of its objects are served"
+        consequence = "keeping its last valid objects" if name in self._readable else "the file is ignored"
         message = f"{format_path(self._path / name)}: {error_reason(error)}; {consequence}"
         if self._broken.get(name) != message:
             self._broken[name] = message

@@ -93,7 +93,7 @@ def _service_cidr_problem(cidr: str) -> str:
     if parsed is None:
         return f"{format_value(cidr)} is not a CIDR"
     if addresses.is_zero_network(parsed) or addresses.overlaps_loopback(parsed):
-        return f"{format_value(cidr)} contains loopback addresses; packets to unallocated cluster IPs are dropped"
+        return f"{format_value(cidr)} contains loopback addresses, so knft would drop packets to them"
     return ""
 
 

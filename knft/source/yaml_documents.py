@@ -154,7 +154,7 @@ class _Builder:
             collection.value.append(node.value)
         elif collection.key is None:
             if node.text is None:
-                raise _error_at(event, "expected a key, found a mapping or a list (an unfilled template?)")
+                raise _error_at(event, "expected a key, found a mapping or a list; fill in all {{ }} of a template")
             collection.key = node
         else:
             self._add_pair(collection, collection.key, node, event)
@@ -222,7 +222,7 @@ def _error_at(event: Any, problem: str) -> yaml.MarkedYAMLError:  # noqa: ANN401
 def _describe_error(error: Exception, data: bytes) -> str:
     """Return the position and the problem, in one line; in the library's words if these are clear."""
     if isinstance(error, yaml.reader.ReaderError):
-        return f"byte {error.position + 1}: {error.reason} (is it UTF-8 text?)"
+        return f"byte {error.position + 1}: {error.reason}; expected UTF-8 text"
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())
     mark = error.problem_mark

@@ -72,7 +72,7 @@ def nonempty_sets(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NE
 
 
 def all_entries(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.NEWEST) -> SetEntries:
-    """Return the entries of all sets, and the denied sources."""
+    """Return the entries of all sets, and the denied frontends."""
     return set_entries(cluster, FEATURES[rule_version])
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from knft.cli.main import cli
 from knft.decide.frontends import claimed_frontends
 from knft.families import Family
+from knft.leftovers.names import ipv6_set
 from knft.model import addresses
 from knft.model.objects import ObjectChange
 from knft.model.plan import FrontendKind, ServicePlan
@@ -26,7 +27,6 @@ from knft.nft.expressions import Goto
 from knft.nft.objects import Entry, Key, Value
 from knft.render.layout import whole_table
 from knft.sync.assemble import rendering_daemon, states_after_stages
-from knft.takeover.names import ipv6_set
 from knft_compat.ipvs.sets import SETS
 from tests.compat.iptables_render import endpoints, service
 from tests.support import random_objects
@@ -71,7 +71,7 @@ class Modes(NamedTuple):
 
 
 def cluster(rng: Random) -> list[dict[str, Any]]:
-    """Return manifests without source ranges of length 0, which the IPVS mode cannot express."""
+    """Return manifests without source ranges of length 0, which mode ipvs cannot use."""
     names = [("Service", name) for name in random_objects.SERVICES]
     names += [("EndpointSlice", name) for name in random_objects.SLICES[: rng.randint(3, 14)]]
     drawn = [(kind, name, random_objects.random_traits(kind, rng)) for kind, name in names]

@@ -56,12 +56,12 @@ def test_empty_file_names_are_refused() -> None:
 
 
 def test_standard_input_cannot_be_read_twice() -> None:
-    assert refused("--before", "-") == "--before: -f reads standard input already; name a file"
+    assert refused("--before", "-") == "--before: standard input is already used by -f; name a file"
 
 
 @pytest.mark.parametrize("flags", [("--changed", "a/b"), ("--before", "x")])
 def test_cleanup_refuses_flags_about_changes(flags: tuple[str, str]) -> None:
-    assert refused("--cleanup", *flags) == f"{flags[0]}: it has no effect with --cleanup"
+    assert refused("--cleanup", *flags) == f"{flags[0]} cannot be used with --cleanup"
 
 
 def test_existing_file_of_the_other_family_is_refused(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_too_long_interface_prefix_is_refused() -> None:
 
 
 def test_flags_of_other_backends_are_refused() -> None:
-    assert refused("--vintage", "1.23") == "--vintage: it has no effect with --backend iptables, only with ipvs"
+    assert refused("--vintage", "1.23") == "--vintage cannot be used with --backend iptables; use ipvs"
 
 
 def test_unknown_backend_is_refused() -> None:

@@ -84,7 +84,7 @@ def test_several_changed_services() -> None:
 def test_changed_may_name_a_deleted_service(tmp_path: Path) -> None:
     done = run(BOTH, "--part", "iptables-restore", "--changed", "ns3/svc3")
     assert chains(done.stdout)[FIXED:] == []
-    assert done.stderr == "knft: --changed: no manifest has Service ns3/svc3; that is right only if it was deleted\n"
+    assert done.stderr == "knft: --changed: Service ns3/svc3 is in no manifest; remove it from --changed unless it was deleted\n"
     deleted_manifests = manifests(tmp_path, [service("ns3/svc3")])
     assert run(BOTH, "--before", str(deleted_manifests), "--changed", "ns3/svc3").stderr == ""
 

@@ -85,11 +85,11 @@ def test_existing_servers_and_addresses_are_read_from_files(tmp_path: Path) -> N
         (("--part", "nothing"), "--part: unknown part 'nothing'; use one of preconditions, sysctls, "),
         (("--ipvs-scheduler", "r r"), "--ipvs-scheduler: 'r r' is not the name of a scheduler, such as rr, lc or mh"),
         (("--kernel", "six"), "--kernel: 'six' is not a version such as 6.1"),
-        (("--cleanup", "--existing-ipvs", "x"), "--existing-ipvs: it has no effect with --cleanup"),
-        (("--cleanup", "--existing-addresses", "x"), "--existing-addresses: it has no effect with --cleanup"),
-        (("--cleanup", "--before", "x"), "--before: it has no effect with --cleanup"),
+        (("--cleanup", "--existing-ipvs", "x"), "--existing-ipvs cannot be used with --cleanup"),
+        (("--cleanup", "--existing-addresses", "x"), "--existing-addresses cannot be used with --cleanup"),
+        (("--cleanup", "--before", "x"), "--before cannot be used with --cleanup"),
         (("--existing-ipvs", ""), "--existing-ipvs: the file name is empty"),
-        (("--changed", "a/b"), "--changed: it has no effect with --backend ipvs, only with iptables"),
+        (("--changed", "a/b"), "--changed cannot be used with --backend ipvs; use iptables"),
     ],
 )
 def test_invalid_flags_are_refused(flags: tuple[str, ...], message: str) -> None:
@@ -110,7 +110,7 @@ def test_service_that_ipvs_cannot_express_is_refused(tmp_path: Path) -> None:
     spec = {**BALANCED["spec"], "loadBalancerSourceRanges": ["0.0.0.0/0"]}
     path = tmp_path / "service.yaml"
     path.write_text(yaml.safe_dump({**BALANCED, "spec": spec}))
-    message = "Service shop/web: the IPVS mode cannot express the source range 0.0.0.0/0: "
+    message = "Service shop/web: mode ipvs cannot use the source range 0.0.0.0/0, "
     _refused(f"knft: {message}", "-o", "json", manifest_path=str(path))
     _refused(f"knft: in the previous sync: {message}", "--before", str(path))
 

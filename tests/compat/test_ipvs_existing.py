@@ -6,7 +6,7 @@ import pytest
 
 from knft.errors import SourceError
 from knft_compat.ipvs import read_addresses, read_servers
-from knft_compat.ipvs.existing import ExistingReal, ExistingServer
+from knft_compat.ipvs.existing import ExistingRealServer, ExistingServer
 
 SAVED = """\
 -A -t 10.96.0.1:443 -s rr -p 10800
@@ -30,9 +30,17 @@ SCTP 10.96.0.3:9 lc
 def expected(connections: int) -> tuple[ExistingServer, ...]:
     """Return the servers in both texts."""
     return (
-        ExistingServer("10.96.0.1", 443, "TCP", "rr", 10800, reals=(ExistingReal("192.0.2.10", 6443, 1, connections),)),
         ExistingServer(
-            "fd00:96::a", 53, "UDP", "mh", 0, hashes_ports=True, reals=(ExistingReal("fd00:244::1", 5353, 0),)
+            "10.96.0.1", 443, "TCP", "rr", 10800, real_servers=(ExistingRealServer("192.0.2.10", 6443, 1, connections),)
+        ),
+        ExistingServer(
+            "fd00:96::a",
+            53,
+            "UDP",
+            "mh",
+            0,
+            hashes_ports=True,
+            real_servers=(ExistingRealServer("fd00:244::1", 5353, 0),),
         ),
         ExistingServer("10.96.0.3", 9, "SCTP", "lc"),
     )
@@ -48,7 +56,7 @@ def test_ipvsadm_save_without_counts_causes_a_warning() -> None:
     existing = read_servers("saved.txt", SAVED)
     assert existing.servers == expected(0)
     (warning,) = existing.warnings
-    assert warning.startswith("saved.txt: 2 real servers have no connection counts, which ipvsadm -Ln prints; ")
+    assert warning.startswith("saved.txt: 2 real servers have no connection counts; assuming 0 ")
 
 
 @pytest.mark.parametrize("text", [SAVED + LISTED, LISTED + SAVED])
@@ -84,7 +92,7 @@ def test_masks_limits_and_tunnels_are_ignored() -> None:
     text = "-A -t 10.96.0.1:80 -s rr -p 300 -M 255.255.255.0\n-a -t 10.96.0.1:80 -r 10.244.1.1:80 -g -w 1 -x 5 -y 2\n"
     text += "-a -t 10.96.0.1:80 -r 10.244.1.2:80 -i --tun-type gue --tun-port 6080 --tun-nocsum -w 1\n"
     (server,) = read_servers("-", text).servers
-    assert (server.persistent, server.has_other_flags, len(server.reals)) == (300, False, 2)
+    assert (server.persistent, server.has_other_flags, len(server.real_servers)) == (300, False, 2)
 
 
 KINDS = "not printed by ipvsadm -Sn or ipvsadm -Ln:"

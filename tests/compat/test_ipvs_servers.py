@@ -7,7 +7,7 @@ import pytest
 from knft.families import Family
 from knft.protocols import Protocol
 from knft_compat.ipvs import RuleVersion, Settings, sync
-from knft_compat.ipvs.existing import ExistingReal, ExistingServer
+from knft_compat.ipvs.existing import ExistingRealServer, ExistingServer
 from knft_compat.sync_input import Node
 from tests.compat.ipvs_render import NODE, NODE6, addresses_to_bind, part_lines, service_port, sync_input
 from tests.support.kube_objects import parametrize_rows
@@ -15,14 +15,16 @@ from tests.support.kube_objects import parametrize_rows
 NEWER, OLDER = (RuleVersion.NEWEST, RuleVersion.V1_29), (RuleVersion.V1_26, RuleVersion.V1_23)
 
 
-def existing_server(*reals: ExistingReal, address: str = "10.96.0.1", protocol: Protocol = "TCP", **fields: Any) -> Any:
+def existing_server(
+    *reals: ExistingRealServer, address: str = "10.96.0.1", protocol: Protocol = "TCP", **fields: Any
+) -> Any:
     """Return the existing virtual server of the cluster IP."""
-    return (ExistingServer(address, 80, protocol, **{"scheduler": "rr", "reals": reals, **fields}),)
+    return (ExistingServer(address, 80, protocol, **{"scheduler": "rr", "real_servers": reals, **fields}),)
 
 
-def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingReal:
+def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingRealServer:
     """Return an existing real server."""
-    return ExistingReal(f"10.244.1.{last}", 8080, weight, connections)
+    return ExistingRealServer(f"10.244.1.{last}", 8080, weight, connections)
 
 
 @parametrize_rows(
@@ -168,7 +170,7 @@ def test_existing_virtual_server_is_edited_if_it_differs(row: Any) -> None:
     ],
 )
 def test_stale_tcp_real_server_with_connections_gets_weight_0(
-    protocol: Protocol, existing: ExistingReal, expected: str
+    protocol: Protocol, existing: ExistingRealServer, expected: str
 ) -> None:
     for before in (None, ()):
         cluster = sync_input(service_port(protocol=protocol), before=before)

@@ -163,13 +163,13 @@ def test_load_balancer_denies_a_node_outside_its_source_ranges() -> None:
         service_port(**VIP, load_balancer_source_ranges=("192.0.2.0/24",), name="shop/b:x"),
         service_port(**VIP, name="shop/c:x"),
     )
-    assert [str(item.address) for item in all_entries(sync_input(*ports)).denied_sources] == ["203.0.113.9"]
+    assert [str(item.address) for item in all_entries(sync_input(*ports)).denied_frontends] == ["203.0.113.9"]
 
 
 @pytest.mark.parametrize(("cidr", "node"), [("0.0.0.0/0", NODE), ("::/0", NODE6)])
 def test_source_range_of_length_zero_is_refused(cidr: str, node: Node) -> None:
     port = service_port(load_balancer_vips=("203.0.113.9",), load_balancer_source_ranges=(cidr,))
-    with pytest.raises(UsageError, match=rf"^Service shop/web: the IPVS mode cannot express the source range {cidr}: "):
+    with pytest.raises(UsageError, match=rf"^Service shop/web: mode ipvs cannot use the source range {cidr}, "):
         set_entries(sync_input(port, node=node), FEATURES[RuleVersion.NEWEST])
 
 

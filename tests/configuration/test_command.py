@@ -48,7 +48,7 @@ INVALID_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (_writes(""), f"the file is empty; it must be a {KIND} (kubeproxy.config.k8s.io/v1alpha1)"),
     "binary data": (
         _writes(b"\x7fELF\x00\x01"),
-        "not YAML: byte 1: control characters are not allowed (is it UTF-8 text?)",
+        "not YAML: byte 1: control characters are not allowed; expected UTF-8 text",
     ),
     "expanding aliases": (
         _writes(BILLION_LAUGHS),
@@ -162,8 +162,8 @@ def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, t
         (manifests / "api.yaml").write_text(text(service("api", 6)))
         _wait_for(namespace, "10.96.0.6")
         path.write_text(path.read_text() + "\n")
-        line = knft.wait_for_line("content of the proxy server's configuration file was updated")
-        assert line == "knft: content of the proxy server's configuration file was updated\n"
+        line = knft.wait_for_line("the content changed")
+        assert line == f"knft: {path}: the content changed; exiting, to be restarted with the new configuration\n"
         assert knft.process.wait(TIMEOUT) == 1
         _wait_for(namespace, "10.96.0.6")
     finally:

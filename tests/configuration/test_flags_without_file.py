@@ -18,7 +18,7 @@ def test_disabled_bind_address_gives_a_warning_if_a_file_is_written() -> None:
     flags = ("--healthz-bind-address=", "--metrics-bind-address=127.0.0.1:1", PRIMARY_FLAG)
     assert load(*flags).warnings == ()
     assert load(*flags, "--write-config-to=x").warnings == (
-        "--healthz-bind-address: a file cannot disable it: the written file means the default",
+        "--healthz-bind-address: the written file enables the server, since a file cannot disable it",
     )
 
 

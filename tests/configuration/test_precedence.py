@@ -88,7 +88,8 @@ def test_fields_of_another_mode_give_warnings() -> None:
 @pytest.mark.parametrize("mode", ["iptables", "ipvs"])
 def test_modes_iptables_and_ipvs_give_warnings(mode: str) -> None:
     (first, second) = load(text=config_with_fields(mode=mode)).warnings
-    assert f"KubeProxyConfiguration.mode: knft always uses nftables; from mode {mode} it uses" in first
+    used = "it takes only the sync periods and masquerade settings"
+    assert f"KubeProxyConfiguration.mode: knft always uses nftables; {used} of mode {mode}" in first
     assert f"mode {mode} serves them on all local addresses" in second
     settings = load(text=config_with_fields(mode=mode, nodePortAddresses=["primary"]))
     assert settings.warnings == (first,)

@@ -14,7 +14,7 @@ LOCALHOST = (
 )
 PORTS = "is not an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 A_CIDR = "is not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48"
-MODES = "use nftables, iptables, ipvs or no mode"
+NOT_A_MODE = "is not a mode; use nftables, iptables or ipvs, or omit it"
 
 
 class InvalidField(NamedTuple):
@@ -33,11 +33,11 @@ def invalid_field(path: str, value: Any, message: str, **others: Any) -> Invalid
 
 INVALID_FIELDS = {
     "a mode of Windows": invalid_field(
-        "mode", "kernelspace", "'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"
+        "mode", "kernelspace", "'kernelspace' is a mode of kube-proxy on Windows; knft runs on Linux"
     ),
-    "a removed mode": invalid_field("mode", "userspace", "'userspace': kube-proxy no longer has that mode"),
-    "an unknown mode": invalid_field("mode", "ebpf", f"'ebpf': {MODES}"),
-    "a mode in capitals": invalid_field("mode", "NFTables", f"'NFTables': {MODES}"),
+    "a removed mode": invalid_field("mode", "userspace", "'userspace' is a mode that kube-proxy no longer has"),
+    "an unknown mode": invalid_field("mode", "ebpf", f"'ebpf' {NOT_A_MODE}"),
+    "a mode in capitals": invalid_field("mode", "NFTables", f"'NFTables' {NOT_A_MODE}"),
     "a bit too high": invalid_field("iptables.masqueradeBit", 32, "32 is not between 0 and 31"),
     "a bit too low, in any mode": invalid_field(
         "iptables.masqueradeBit", -1, "-1 is not between 0 and 31", mode="nftables"
@@ -81,7 +81,7 @@ INVALID_FIELDS = {
     "conntrack.udpTimeout": invalid_field("conntrack.udpTimeout", "-1s", "-1s is less than 0"),
     "conntrack.udpStreamTimeout": invalid_field("conntrack.udpStreamTimeout", "-1s", "-1s is less than 0"),
     "burst": invalid_field("clientConnection.burst", -1, "-1 is not between 0 and 2147483647"),
-    "qps": invalid_field("clientConnection.qps", float("nan"), "it must be a number"),
+    "qps": invalid_field("clientConnection.qps", float("nan"), "it must be a finite number"),
     "bindAddress": invalid_field("bindAddress", "node-1", "'node-1' is not an IP address"),
     "healthzBindAddress, a name": invalid_field("healthzBindAddress", "localhost:10256", f"'localhost:10256' {PORTS}"),
     "healthzBindAddress, no address": invalid_field("healthzBindAddress", ":10256", f"':10256' {PORTS}"),
@@ -139,7 +139,7 @@ INVALID_FIELDS = {
     "Windows": invalid_field(
         "windowsRunAsService",
         value=True,
-        message="true is rejected: only kube-proxy on Windows has it; knft runs on Linux",
+        message="true is rejected: an option of kube-proxy on Windows; knft runs on Linux",
     ),
 }
 
@@ -285,13 +285,11 @@ def test_number_of_reported_problems_is_limited() -> None:
     with pytest.raises(ConfigurationError) as raised:
         load(text=config_text(f"nodePortAddresses:\n{addresses}"))
     lines = str(raised.value).splitlines()
-    assert (len(lines), lines[-1]) == (21, "config.conf: and 9980 more")
+    assert (len(lines), lines[-1]) == (21, "config.conf: 9980 more problems are not shown")
 
 
 INVALID_FLAGS = {
-    "--proxy-mode=kernelspace": (
-        "--proxy-mode: 'kernelspace': kube-proxy has that mode on Windows only; knft runs on Linux"
-    ),
+    "--proxy-mode=kernelspace": ("--proxy-mode: 'kernelspace' is a mode of kube-proxy on Windows; knft runs on Linux"),
     "--bind-address=x": "--bind-address: 'x' is not an IP address",
     "--healthz-bind-address=x": f"--healthz-bind-address: 'x' {PORTS}",
     "--oom-score-adj=1001": "--oom-score-adj: 1001 is not between -1000 and 1000",

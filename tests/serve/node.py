@@ -73,7 +73,7 @@ class MonitoredNode(KernelHarness):
         self.monitoring.stop()
 
     def change(self, changes: Iterable[tuple[str, str, KubeObject | None]]) -> None:
-        """Pass changes to the daemon, instead of only to its trackers."""
+        """Pass changes to the daemon, which passes them to its trackers and its observers."""
         for kind, name, current in changes:
             previous = self._objects.pop((kind, name), None)
             if current is not None:

@@ -1,4 +1,4 @@
-"""The HTTP servers of a process without a daemon, and the events and failures that they report."""
+"""Starts the HTTP servers without a daemon, and records the events and failures that they report."""
 
 import threading
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from knft.serve.http_message import BadRequestError, Request, Response, encode, head_length, parse_request
 
-GOOD = {
+VALID_HEADS = {
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n": Request("GET", "/"),
     b"GET /healthz HTTP/1.0\r\n\r\n": Request("GET", "/healthz"),
     b"HEAD /healthz?verbose=1&a=b HTTP/1.1\r\nHost:\r\nX-Odd: \xff\t\r\n\r\n": Request("HEAD", "/healthz"),
@@ -16,7 +16,7 @@ GOOD = {
     b"GET /healthz HTTP/1.1\nHost: a\n\n": Request("GET", "/healthz"),
 }
 
-BAD = {
+INVALID_HEADS = {
     b"\r\n\r\n": 400,
     b"GET /healthz\r\n\r\n": 400,
     b"GET  /healthz HTTP/1.1\r\n\r\n": 400,
@@ -36,17 +36,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("head", GOOD)
-def test_valid_requests(head: bytes) -> None:
+@pytest.mark.parametrize("head", VALID_HEADS)
+def test_valid_requests_are_parsed(head: bytes) -> None:
     assert head_length(head, 0) == len(head)
-    assert parse_request(head) == GOOD[head]
+    assert parse_request(head) == VALID_HEADS[head]
 
 
-@pytest.mark.parametrize("head", BAD)
-def test_invalid_requests(head: bytes) -> None:
+@pytest.mark.parametrize("head", INVALID_HEADS)
+def test_invalid_requests_are_refused(head: bytes) -> None:
     with pytest.raises(BadRequestError) as refused:
         parse_request(head)
-    assert refused.value.status == BAD[head]
+    assert refused.value.status == INVALID_HEADS[head]
 
 
 @given(
@@ -62,7 +62,7 @@ def test_any_bytes_are_parsed_or_refused(head: bytes) -> None:
     assert request.path
 
 
-@given(st.data(), st.sampled_from(sorted(GOOD)))
+@given(st.data(), st.sampled_from(sorted(VALID_HEADS)))
 def test_end_of_head_is_found_in_any_fragmentation(data: st.DataObject, head: bytes) -> None:
     received = bytearray()
     while received != head:

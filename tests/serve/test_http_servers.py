@@ -180,7 +180,9 @@ def test_silent_clients_are_disconnected(start: StartServers, monkeypatch: pytes
         wait_until(lambda: not any(len(server._connections) for server in servers.monitoring._servers))
 
 
-def test_slow_clients_use_no_threads_and_block_nobody(start: StartServers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_clients_use_no_threads_and_do_not_block_others(
+    start: StartServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With more idle clients than the pool holds, the oldest are disconnected, and a health check is answered."""
     monkeypatch.setattr("knft.serve.http_server.MAX_CONNECTIONS", 50)
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 10 * TIMEOUT_SECONDS)

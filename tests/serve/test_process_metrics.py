@@ -73,7 +73,7 @@ def test_conntrack_reconciler_deletes_stale_entry(node: MonitoredNode) -> None:
     assert value(node, f"{duration}_sum", V4) >= 0.1
 
 
-def test_conntrack_reconciler_metrics(node: MonitoredNode) -> None:
+def test_conntrack_reconciles_are_timed_and_deletions_counted(node: MonitoredNode) -> None:
     node.monitoring.metrics.observe_conntrack_reconcile(V4, 0.003, 5)
     node.monitoring.metrics.observe_conntrack_reconcile(V4, 0.0005, 0)
     duration = "kubeproxy_conntrack_reconciler_sync_duration_seconds"
@@ -82,7 +82,7 @@ def test_conntrack_reconciler_metrics(node: MonitoredNode) -> None:
 
 
 @changes_metrics("rest_client_requests_total", "rest_client_request_duration_seconds")
-def test_requests_to_an_api_server(node: MonitoredNode) -> None:
+def test_requests_to_an_api_server_are_counted(node: MonitoredNode) -> None:
     """One request succeeds, one is refused, and one gets no connection."""
     with FakeApiServer() as server:
         settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
@@ -102,7 +102,7 @@ def test_requests_to_an_api_server(node: MonitoredNode) -> None:
     assert value(node, "rest_client_request_duration_seconds_count", verb="POST", host=host) == 1
 
 
-def test_api_client_metrics(node: MonitoredNode) -> None:
+def test_api_requests_are_counted_by_code_and_timed(node: MonitoredNode) -> None:
     for code, seconds in (("200", 0.01), ("200", 3.0), ("<error>", 0.001)):
         node.monitoring.metrics.observe_api_request(code, "GET", "10.96.0.1:443", seconds)
     labels: dict[str, Any] = {"method": "GET", "host": "10.96.0.1:443"}
@@ -113,7 +113,7 @@ def test_api_client_metrics(node: MonitoredNode) -> None:
 
 
 @changes_metrics("knft_foreign_changes_total")
-def test_foreign_changes(node: MonitoredNode) -> None:
+def test_foreign_changes_are_counted(node: MonitoredNode) -> None:
     node.apply_and_sync()
     stop = threading.Event()
     with ForeignChangeMonitor(TABLE) as others:
@@ -128,7 +128,7 @@ def test_foreign_changes(node: MonitoredNode) -> None:
 
 
 @changes_metrics("knft_audit_differences_total")
-def test_audit_differences(node: MonitoredNode) -> None:
+def test_audit_differences_are_counted(node: MonitoredNode) -> None:
     node.apply_and_sync(service("web"))
     node.namespace.run(["nft", "add", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.98, 10.96.0.99 }"])
     assert node.daemon.audit()
@@ -136,7 +136,7 @@ def test_audit_differences(node: MonitoredNode) -> None:
 
 
 @changes_metrics("knft_libnftables_starts_total")
-def test_libnftables_process_starts(node: MonitoredNode) -> None:
+def test_starts_of_the_libnftables_process_are_counted(node: MonitoredNode) -> None:
     from tests.support.library_process import library_in
 
     node.apply_and_sync()
@@ -150,7 +150,7 @@ def test_libnftables_process_starts(node: MonitoredNode) -> None:
 
 
 @changes_metrics("kubernetes_healthcheck", "kubernetes_healthchecks_total")
-def test_service_level_indicators(node: MonitoredNode) -> None:
+def test_health_checks_are_service_level_indicators(node: MonitoredNode) -> None:
     """They are on the page /metrics/slis."""
     for _ in range(2):
         node.get(METRICS, "/healthz")
@@ -162,7 +162,7 @@ def test_service_level_indicators(node: MonitoredNode) -> None:
 
 
 @changes_metrics("process_cpu_seconds_total")
-def test_process_collector(node: MonitoredNode) -> None:
+def test_open_file_descriptors_are_counted(node: MonitoredNode) -> None:
     before = node.scrape()
     with socket.socket(), socket.socket():
         assert node.scrape()["process_open_fds"] == before["process_open_fds"] + 2

@@ -46,7 +46,7 @@ def _tainted(key: str) -> Node:
     return Node(ObjectMeta("node-1"), NodeSpec(taints=(Taint(key),)))
 
 
-def test_upstream_sequence() -> None:
+def test_late_families_make_the_proxy_unhealthy_until_updated() -> None:
     """The proxy is healthy before the first update; late families make it unhealthy until both are updated."""
     health = _Health()
     health.expect(livez=200, healthz=200)

@@ -55,7 +55,7 @@ def _gone(port: int) -> bool:
     return refuses_connections(LOOPBACK, port) and refuses_connections("::1", port)
 
 
-def test_upstream_sequence(node: MonitoredNode) -> None:
+def test_health_check_ports_follow_services_and_local_endpoints(node: MonitoredNode) -> None:
     """Endpoint counts and ports change, Services are deleted, and slices without a Service are ignored."""
     node.apply_and_sync()
     assert _gone(PORT)
@@ -226,7 +226,7 @@ def test_port_in_use_is_retried_by_the_next_sync(node: MonitoredNode, caplog: py
     node.apply_and_sync()
     with socket.create_server((LOOPBACK, PORT)):
         node.apply_and_sync(load_balancer_service("web", PORT))
-    assert len(node.events) == 3, "a new failure is reported again"
+    assert len(node.events) == 3, "the new failure was not reported"
     node.delete("Service", "web")
     node.apply_and_sync()
     assert not node.monitoring.service_health.servers[Family.IPV4].has_failures

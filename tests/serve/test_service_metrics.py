@@ -21,7 +21,7 @@ V4, V6 = Family.IPV4, Family.IPV6
     f"{RULES}endpoint_changes_total",
     f"{RULES}endpoint_changes_pending",
 )
-def test_total_and_pending_changes(node: MonitoredNode) -> None:
+def test_total_and_pending_changes_are_counted(node: MonitoredNode) -> None:
     """Both families count a Service change, and each its own slices; pending changes are not added up."""
 
     def counts() -> list[float]:
@@ -47,7 +47,7 @@ def test_total_and_pending_changes(node: MonitoredNode) -> None:
 
 
 @changes_metrics(f"{RULES}no_local_endpoints_total")
-def test_service_ports_without_local_endpoints(node: MonitoredNode) -> None:
+def test_service_ports_without_local_endpoints_are_counted(node: MonitoredNode) -> None:
     """Counts are by policy; Service ports without any endpoint and deleted ones do not count."""
 
     def counts(family: Family) -> list[float]:
@@ -74,7 +74,7 @@ def test_service_ports_without_local_endpoints(node: MonitoredNode) -> None:
 
 
 @changes_metrics("knft_quarantined_service_ports")
-def test_quarantined_service_ports(node: MonitoredNode) -> None:
+def test_quarantined_service_ports_are_counted_and_reported(node: MonitoredNode) -> None:
     """The Service gets an event when its port is quarantined, and another one when it has rules again."""
 
     def reported() -> list[tuple[str, str, bool, str, str]]:
@@ -119,7 +119,7 @@ def test_deleting_a_quarantined_service_sends_no_event(node: MonitoredNode) -> N
 
 
 @changes_metrics("knft_contested_frontends")
-def test_contested_frontends(node: MonitoredNode) -> None:
+def test_contested_frontends_are_counted(node: MonitoredNode) -> None:
     for name, number in (("a", 1), ("b", 2)):
         node.apply(service(name, number, externalIPs=["203.0.113.1"]))
     node.apply_and_sync()
@@ -130,7 +130,7 @@ def test_contested_frontends(node: MonitoredNode) -> None:
 
 
 @changes_metrics("knft_health_check_services", "knft_health_check_listen_failures_total")
-def test_health_check_ports(node: MonitoredNode) -> None:
+def test_health_check_ports_and_listen_failures_are_counted(node: MonitoredNode) -> None:
     addresses = [{"type": "InternalIP", "address": address} for address in ("192.0.2.1", "2001:db8::1")]
     node.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": addresses}})
     node.namespace.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"])

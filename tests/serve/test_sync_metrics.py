@@ -19,7 +19,7 @@ V4, V6 = Family.IPV4, Family.IPV6
     "kubeproxy_sync_partial_proxy_rules_duration_seconds",
     "knft_sync_kernel_duration_seconds",
 )
-def test_sync_durations(node: MonitoredNode) -> None:
+def test_full_and_partial_syncs_are_timed(node: MonitoredNode) -> None:
     """The first sync is full, the others are partial. Time passes only during kernel calls."""
     for port in node.checked_tables.values():
         port.on_commit = lambda _: setattr(node.sync_clock, "now", node.sync_clock.now + 0.003)
@@ -50,7 +50,7 @@ def test_kernel_duration_is_part_of_sync_duration(node: MonitoredNode, monkeypat
 
 
 @changes_metrics(f"{RULES}last_timestamp_seconds", f"{RULES}last_queued_timestamp_seconds")
-def test_last_sync_timestamps(node: MonitoredNode) -> None:
+def test_last_queued_and_last_successful_sync_have_timestamps(node: MonitoredNode) -> None:
     """The time when a sync was queued, and the time when one succeeded."""
     began = node.clock.seconds
     assert value(node, f"{RULES}last_queued_timestamp_seconds", V4) == began
@@ -71,7 +71,7 @@ def test_last_sync_timestamps(node: MonitoredNode) -> None:
 
 
 @changes_metrics("kubeproxy_network_programming_duration_seconds")
-def test_network_programming_latency(node: MonitoredNode) -> None:
+def test_network_programming_latency_counts_from_the_trigger_time(node: MonitoredNode) -> None:
     """Latency starts at the trigger time in the slice; changes of failed syncs count when a sync succeeds."""
     name = "kubeproxy_network_programming_duration_seconds"
     node.apply_and_sync(service("web"), *slices_changed_ago(node, "web", [1], 0.4))
@@ -108,7 +108,7 @@ def test_programming_latency_is_logged(node: MonitoredNode, caplog: pytest.LogCa
     f"{RULES}duration_seconds",
     "kubeproxy_sync_full_proxy_rules_duration_seconds",
 )
-def test_failed_syncs(node: MonitoredNode) -> None:
+def test_failed_syncs_are_counted_and_timed(node: MonitoredNode) -> None:
     """Failed syncs count for their family, and their duration too."""
     node.apply_and_sync(service("web"))
     node.checked_tables[V4].refused_commits = node.checked_tables[V4].refused_reads = 1000
@@ -126,7 +126,7 @@ def test_failed_syncs(node: MonitoredNode) -> None:
 
 
 @changes_metrics(f"{RULES}nftables_cleanup_failures_total", "knft_removal_refused")
-def test_orphaned_objects(node: MonitoredNode) -> None:
+def test_refused_removals_of_orphans_are_counted_once(node: MonitoredNode) -> None:
     """Each refusal counts once, however many syncs find the orphans."""
     name = f"{RULES}nftables_cleanup_failures_total"
     node.apply_and_sync(service("gone", 77), *slices("gone", [11]), service("web", 8))
@@ -163,7 +163,7 @@ def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) 
 
 
 @changes_metrics("knft_elements_sent_total", "knft_chains_written_total", "knft_service_ports")
-def test_sent_elements_and_chains(node: MonitoredNode) -> None:
+def test_sent_elements_and_chains_are_counted(node: MonitoredNode) -> None:
     """Elements and chains are counted as they are sent."""
 
     def sent(family: Family) -> list[float]:

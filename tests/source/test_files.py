@@ -21,7 +21,7 @@ from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import TIMEOUT
 
-NOT_SERVED = "none of its objects are served"
+NOT_SERVED = "the file is ignored"
 KEPT = "keeping its last valid objects"
 
 
@@ -87,8 +87,8 @@ SPECIAL_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "FIFO": (special_files.fifo, "it is a FIFO, not a regular file"),
     "socket": (special_files.unix_socket, "it is a socket, not a regular file"),
     "link to a device": (special_files.device, "it is a device, not a regular file"),
-    "link to itself": (special_files.loop, "Too many levels of symbolic links"),
-    "dangling link": (special_files.dangling, "No such file or directory"),
+    "link to itself": (special_files.symlink_loop, "Too many levels of symbolic links"),
+    "dangling link": (special_files.dangling_symlink, "No such file or directory"),
     "file of 100 GiB": (_sparse, f"it has {100 << 30} bytes; the limit is {files.MAX_BYTES}"),
 }
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.bad_manifests import ManifestCase, check_problems, service, text, written_service
+from tests.support.bad_manifests import ManifestCase, check_problems, service, service_text, text
 from tests.support.kube_objects import parametrize_rows
 
 PORT_NAME_RULE = "is not the name of a port: letters, digits and '-', with a letter or a digit first and last"
@@ -28,15 +28,15 @@ PORTS = {
         ("Service bad: spec.ports[0].nodePort: 70000 is not between 0 and 65535; skipped",),
     ),
     "hexadecimal port is reported as written": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0x11170}]}"),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0x11170}]}"),
         ("Service bad: spec.ports[0].port: 0x11170 is not between 1 and 65535; skipped",),
     ),
     "port of 64 digits": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: %s}]}" % ("9" * 64)),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: %s}]}" % ("9" * 64)),
         ("Service bad: spec.ports[0].port: a very long number is not between 1 and 65535; skipped",),
     ),
     "port of 5000 digits is text": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: %s}]}" % ("9" * 5000)),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: %s}]}" % ("9" * 5000)),
         (
             (
                 f"Service bad: spec.ports[0].port: '{'9' * 60}'... (5000 characters) is text, "
@@ -53,19 +53,19 @@ PORTS = {
         ("Service bad: spec.ports[0].port: 'http' is text, expected a whole number; skipped",),
     ),
     "octal number of YAML 1.2 is text": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0o80}]}"),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 0o80}]}"),
         ("Service bad: spec.ports[0].port: '0o80' is text, expected a whole number; skipped",),
     ),
     "leading 0, but not octal": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 080}]}"),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 080}]}"),
         (("Service bad: spec.ports[0].port: 080 is not a valid octal number; remove the leading 0; skipped"),),
     ),
     "fraction": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 80.50}]}"),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 80.50}]}"),
         ("Service bad: spec.ports[0].port: 80.50 is a number, expected a whole number; skipped",),
     ),
     "infinity": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: .inf}]}"),
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: .inf}]}"),
         ("Service bad: spec.ports[0].port: .inf is a number, expected a whole number; skipped",),
     ),
     "boolean": ManifestCase(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.bad_manifests import ManifestCase, check_problems, service, text, written_service
+from tests.support.bad_manifests import ManifestCase, check_problems, service, service_text, text
 from tests.support.kube_objects import parametrize_rows
 
 NAME_RULE = "is not a name: lower case letters, digits, '-' and '.', with a letter or a digit first and last"
@@ -34,7 +34,7 @@ ADDRESSES = {
         (f"Service bad: spec.clusterIP: '{'1' * 60}'... (1000000 characters) is not an IP address; skipped",),
     ),
     "cluster IP is a number in YAML": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96}"),
+        service_text("{name: bad}", "{clusterIP: 10.96}"),
         ("Service bad: spec.clusterIP: 10.96 is a number, expected text; put it in quotes; skipped",),
     ),
     "None in lower case": ManifestCase(
@@ -92,7 +92,7 @@ ADDRESSES = {
         ("Service bad: spec.clusterIP: '::ffff:10.96.0.9' is not an IPv6 address; skipped",),
     ),
     "IPv6 address without letters is not a base 60 number": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 2001:10:0:0:0:0:0:1, ports: [{port: 80}]}"),
+        service_text("{name: bad}", "{clusterIP: 2001:10:0:0:0:0:0:1, ports: [{port: 80}]}"),
         (),
         frozenset({"2001:10::1"}),
     ),
@@ -169,18 +169,18 @@ FIELDS = {
         "apiVersion: v1\nkind: Service\nmetadata: web\nspec: {}",
         ("document 2: Service: metadata: 'web' is text, expected a mapping; skipped",),
     ),
-    "no name": ManifestCase(written_service("{}"), ("document 2: Service: metadata.name: it is missing; skipped",)),
+    "no name": ManifestCase(service_text("{}"), ("document 2: Service: metadata.name: it is missing; skipped",)),
     "null name": ManifestCase(
-        written_service("{name: }"), ("document 2: Service: metadata.name: it is missing; skipped",)
+        service_text("{name: }"), ("document 2: Service: metadata.name: it is missing; skipped",)
     ),
     "empty name": ManifestCase(
-        written_service("{name: ''}"), ("document 2: Service: metadata.name: it is empty; skipped",)
+        service_text("{name: ''}"), ("document 2: Service: metadata.name: it is empty; skipped",)
     ),
     "no spec": ManifestCase(
         "apiVersion: v1\nkind: Service\nmetadata: {name: bad}", ("Service bad: spec: it is missing; skipped",)
     ),
     "null fields count as missing": ManifestCase(
-        written_service(
+        service_text(
             "{name: bad, namespace: null, labels: null, annotations: null}",
             "{clusterIP: 10.96.0.9, type: null, clusterIPs: null, ports: [{port: 80, name: null, protocol: null}]}",
         ),
@@ -189,19 +189,19 @@ FIELDS = {
     ),
     "ports: null": ManifestCase(text(service("bad", ports=None)), (), frozenset()),
     "name is a number": ManifestCase(
-        written_service("{name: 0123}"),
+        service_text("{name: 0123}"),
         ("Service 0123: metadata.name: 0123 is a number, expected text; put it in quotes; skipped",),
     ),
     "name is a boolean in YAML": ManifestCase(
-        written_service("{name: on}"),
+        service_text("{name: on}"),
         (f"Service true: metadata.name: true is a boolean, expected text; {BOOLEANS}; skipped",),
     ),
     "name is a list": ManifestCase(
-        written_service("{name: [web]}"),
+        service_text("{name: [web]}"),
         ("Service a list: metadata.name: it is a list, expected text; skipped",),
     ),
     "label is a number": ManifestCase(
-        written_service("{name: bad, labels: {service.kubernetes.io/service-proxy-name: 1}}"),
+        service_text("{name: bad, labels: {service.kubernetes.io/service-proxy-name: 1}}"),
         (
             (
                 "Service bad: metadata.labels['service.kubernetes.io/service-proxy-name']: 1 is a number, "
@@ -230,19 +230,19 @@ FIELDS = {
         (f"""Service '"}} ; flush ruleset': metadata.name: '"}} ; flush ruleset' {NAME_RULE}; skipped""",),
     ),
     "namespace with nft syntax": ManifestCase(
-        written_service("{name: bad, namespace: '$a;'}"),
+        service_text("{name: bad, namespace: '$a;'}"),
         (f"Service $a;/bad: metadata.namespace: '$a;' {NAMESPACE_RULE}; skipped",),
     ),
     "namespace with a dot": ManifestCase(
-        written_service("{name: bad, namespace: a.b}"),
+        service_text("{name: bad, namespace: a.b}"),
         (f"Service a.b/bad: metadata.namespace: 'a.b' {NAMESPACE_RULE}; skipped",),
     ),
     "unquoted timestamp": ManifestCase(
-        written_service("{name: bad, creationTimestamp: 2026-01-01T00:00:00Z}"), (), SERVED
+        service_text("{name: bad, creationTimestamp: 2026-01-01T00:00:00Z}"), (), SERVED
     ),
-    "invalid timestamp": ManifestCase(written_service("{name: bad, creationTimestamp: yesterday}"), (), SERVED),
+    "invalid timestamp": ManifestCase(service_text("{name: bad, creationTimestamp: yesterday}"), (), SERVED),
     "octal port as in kubectl": ManifestCase(
-        written_service("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 010}]}"), (), SERVED
+        service_text("{name: bad}", "{clusterIP: 10.96.0.9, ports: [{port: 010}]}"), (), SERVED
     ),
 }
 

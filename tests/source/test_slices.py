@@ -172,8 +172,8 @@ NODES = {
         _cidr("0.0.0.0/0"),
         (
             (
-                "ServiceCIDR bad: spec.cidrs[0]: '0.0.0.0/0' contains loopback addresses; "
-                "packets to unallocated cluster IPs are dropped; skipped"
+                "ServiceCIDR bad: spec.cidrs[0]: '0.0.0.0/0' contains loopback addresses, "
+                "so knft would drop packets to them; skipped"
             ),
         ),
     ),

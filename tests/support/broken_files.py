@@ -35,7 +35,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "a template that was not filled in": (
         b"metadata:\n  name: {{ .Values.name }}\n",
-        "not YAML: line 2, column 25: expected a key, found a mapping or a list (an unfilled template?)",
+        "not YAML: line 2, column 25: expected a key, found a mapping or a list; fill in all {{ }} of a template",
     ),
     "an alias for nothing": (
         b"a: *b\n",
@@ -90,18 +90,18 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "bytes of no text": (
         bytes(range(128, 256)),
-        "not YAML: byte 1: invalid leading UTF-8 octet (is it UTF-8 text?)",
+        "not YAML: byte 1: invalid leading UTF-8 octet; expected UTF-8 text",
     ),
     "an archive": (
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
-        "not YAML: byte 1: control characters are not allowed (is it UTF-8 text?)",
+        "not YAML: byte 1: control characters are not allowed; expected UTF-8 text",
     ),
-    "Latin-1": ("a: ü".encode("latin-1"), "not YAML: byte 4: invalid leading UTF-8 octet (is it UTF-8 text?)"),
+    "Latin-1": ("a: ü".encode("latin-1"), "not YAML: byte 4: invalid leading UTF-8 octet; expected UTF-8 text"),
     "UTF-16 without a mark": (
         _GOOD.encode("utf-16-le"),
-        "not YAML: byte 2: control characters are not allowed (is it UTF-8 text?)",
+        "not YAML: byte 2: control characters are not allowed; expected UTF-8 text",
     ),
-    "a null byte": (b"kind: S\x00", "not YAML: byte 8: control characters are not allowed (is it UTF-8 text?)"),
+    "a null byte": (b"kind: S\x00", "not YAML: byte 8: control characters are not allowed; expected UTF-8 text"),
 }
 
 READABLE: dict[str, bytes] = {

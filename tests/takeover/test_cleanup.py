@@ -28,7 +28,7 @@ def test_cleanup_removes_only_kube_proxys_objects(old_node: OldNode) -> None:
     output = old_node.cleanup("all")
     assert before == old_node.state()
     for backend in old_node.rules():
-        assert re.search(rf"^{backend}: \d+ chains and \d+ jumps removed$", output, re.MULTILINE), output
+        assert re.search(rf"^{backend}: \d+ chains and \d+ rules removed$", output, re.MULTILINE), output
     assert "ipsets: 34 removed" in output
     assert "table ip kube-proxy: removed\ntable ip6 kube-proxy: removed\n" in output
 
@@ -124,7 +124,7 @@ def test_shared_chains_stay_if_iptables_is_removed_before_ipvs(old_node: OldNode
     old_node.add_ipvs_mode(backend)
     old_node.add_iptables_mode(backend)
     output = old_node.cleanup("iptables")
-    assert f"iptables-{backend}: kept 5 chains that another mode of kube-proxy uses too\n" in output
+    assert f"iptables-{backend}: kept 5 chains that another mode of kube-proxy uses too; remove them with --kube-proxy all\n" in output
     after_first = old_node.rules()[f"iptables-{backend}"]
     chains = set(re.findall(r"^:(KUBE-\S+)|-[jg] (KUBE-\S+)", after_first, re.MULTILINE))
     names = {name for pair in chains for name in pair}
@@ -223,7 +223,7 @@ def test_error_of_one_program_is_printed_and_the_rest_is_removed(old_node: OldNo
     done = old_node.namespace.run(command, check=False)
     assert done.returncode == 1
     assert "knft: iptables-legacy-restore -w 10 --noflush: iptables-restore: invalid line 3\n" in done.stderr
-    assert "could not remove all of kube-proxy's leftovers: 1 failure, see above" in done.stderr
+    assert "cannot remove all of kube-proxy's leftovers: 1 failure, see above; run the command again" in done.stderr
     remaining = {name for name, text in old_node.rules().items() if KUBE_PROXY_CHAIN.search(text)}
     assert remaining == {"iptables-legacy"}
     assert old_node.tables() == set()

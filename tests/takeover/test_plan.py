@@ -2,12 +2,12 @@
 
 import pytest
 
-from knft.takeover.chains import plan_chains
-from knft.takeover.messages import leftover_warning
-from knft.takeover.names import SETS, Mode, chain_owners
-from knft.takeover.saved import parse_saved
-from knft.takeover.servers import VirtualServer, parse_servers, plan_servers
-from knft.takeover.sets import plan_sets
+from knft.leftovers.chains import plan_chains
+from knft.leftovers.messages import leftover_warning
+from knft.leftovers.names import SETS, Mode, modes_of_chain
+from knft.leftovers.saved import parse_saved
+from knft.leftovers.servers import ServerAddress, parse_servers, plan_servers
+from knft.leftovers.sets import plan_sets
 from tests.takeover.leftovers import FAMILIES, IPV4, SET_TYPES, service_hash, set_name
 
 
@@ -41,7 +41,7 @@ def test_service_hashes_are_those_of_kube_proxy() -> None:
     ],
 )
 def test_chain_owners_depend_on_table_and_name(table: str, chain: str, owners: set[Mode]) -> None:
-    assert chain_owners(table, chain) == owners
+    assert modes_of_chain(table, chain) == owners
 
 
 def test_sets_have_a_name_per_family_cut_at_31_characters() -> None:
@@ -98,7 +98,7 @@ def test_restore_input_deletes_only_kube_proxys_chains_and_jumps() -> None:
         '-D PREROUTING -m comment --comment "a changed comment" -j KUBE-SERVICES\n'
         "-X KUBE-SERVICES\n-X KUBE-MARK-MASQ\nCOMMIT\n"
     )
-    assert (plan.chain_count, plan.rule_count, plan.pinned_chains) == (2, 1, ())
+    assert (plan.chain_count, plan.rule_count, plan.chains_in_use) == (2, 1, ())
     assert plan_chains(saved, {Mode.IPVS}).restore_input == ""
 
 
@@ -110,7 +110,7 @@ def test_targets_of_a_pinned_chain_stay_too() -> None:
         "-A KUBE-SEP-A -j KUBE-MARK-MASQ\n-A MINE -g KUBE-SVC-A\nCOMMIT\n"
     )
     plan = plan_chains(saved, {Mode.IPTABLES, Mode.IPVS})
-    assert plan.pinned_chains == ("nat KUBE-SVC-A", "nat KUBE-SEP-A", "nat KUBE-MARK-MASQ")
+    assert plan.chains_in_use == ("nat KUBE-SVC-A", "nat KUBE-SEP-A", "nat KUBE-MARK-MASQ")
     assert plan.restore_input == (
         "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-POSTROUTING - [0:0]\n-D OUTPUT -j KUBE-SVC-A\n"
         "-X KUBE-SERVICES\n-X KUBE-POSTROUTING\nCOMMIT\n"
@@ -174,7 +174,7 @@ def test_servers_on_the_device_or_in_sets_are_removed() -> None:
 def test_servers_without_evidence_of_kube_proxy_stay() -> None:
     servers = parse_servers(SERVERS)
     assert plan_servers(servers, (), LOCAL, {}).remove == ()
-    node_port = VirtualServer(servers[2].address, "udp", 30080)
+    node_port = ServerAddress(servers[2].address, "udp", 30080)
     assert plan_servers([node_port], (), LOCAL, SET_MEMBERS).remove == ()
     not_local = servers[2]
     assert plan_servers([not_local], (), (), SET_MEMBERS).remove == ()
@@ -182,8 +182,8 @@ def test_servers_without_evidence_of_kube_proxy_stay() -> None:
 
 def test_warning_names_the_cleanup_command() -> None:
     assert leftover_warning(Mode.IPTABLES, ["12 chains in iptables-nft"]) == (
-        "kube-proxy's iptables rules are still in force (12 chains in iptables-nft): knft's rules come first, but "
-        "remove them with `knft cleanup --kube-proxy iptables`"
+        "kube-proxy's iptables rules are still in force (12 chains in iptables-nft); packets reach knft's rules first; "
+        "remove kube-proxy's with `knft cleanup --kube-proxy iptables`"
     )
 
 

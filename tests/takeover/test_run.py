@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from knft.takeover.messages import leftover_warning
-from knft.takeover.names import Mode
+from knft.leftovers.messages import leftover_warning
+from knft.leftovers.names import Mode
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
 from tests.support.processes import library_processes
@@ -34,7 +34,7 @@ def test_leftovers_of_each_mode_give_one_warning(old_node: OldNode) -> None:
     assert before == old_node.rules()
 
 
-def test_daemon_finds_iptables_legacy_rules_before_it_drops_privileges(old_node: OldNode, tmp_path: Path) -> None:
+def test_daemon_without_net_raw_finds_iptables_legacy_rules(old_node: OldNode, tmp_path: Path) -> None:
     """iptables-legacy-save needs CAP_NET_RAW, which the daemon drops; no child process with it remains."""
     old_node.add_iptables_mode("legacy")
     with KnftRun(old_node.namespace, tmp_path) as daemon:

@@ -27,7 +27,7 @@ def chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
 
 
 def _internal_masquerade_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
-    match = (*comment(f"{port.name} cluster IP"), *port.match_address(port.spec.cluster_ip))
+    match = (*comment(f"{port.name} cluster IP"), *port.match_address(port.port.cluster_ip))
     if context.masquerade.masquerade_all:
         yield Rule(port.internal_chain, (*match, "-j", MARK_MASQ))
     elif context.local_traffic_match is not None:
@@ -36,7 +36,7 @@ def _internal_masquerade_rules(port: RenderedPort, context: RenderContext) -> It
 
 def _external_chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
     chain = port.chains.external
-    if port.spec.external_policy_local:
+    if port.port.external_policy_local:
         yield from _local_source_rules(port, context)
     else:
         label = comment(f"masquerade traffic for {port.name} external destinations")
@@ -58,10 +58,10 @@ def _local_source_rules(port: RenderedPort, context: RenderContext) -> Iterator[
 
 
 def _firewall_chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
-    chain, ranges = port.chains.firewall, port.spec.load_balancer_source_ranges
+    chain, ranges = port.chains.firewall, port.port.load_balancer_source_ranges
     # If the VIP is routed to the node itself, its packets to the VIP have the VIP as their source.
     from_node = any(addresses.contains(cidr, context.node_ip) for cidr in ranges)
-    for source in (*ranges, *(port.spec.load_balancer_vips if from_node else ())):
+    for source in (*ranges, *(port.port.load_balancer_vips if from_node else ())):
         label = comment(f"{port.name} loadbalancer IP")
         yield Rule(chain, (*label, "-s", source, "-j", port.chains.external))
     yield Rule(chain, comment(f"other traffic to {port.name} will be dropped by KUBE-PROXY-FIREWALL"))
@@ -71,10 +71,10 @@ def _load_balancing_rules(
     port: RenderedPort, context: RenderContext, chain: str, endpoints: tuple[Endpoint, ...]
 ) -> Iterator[Rule]:
     """Yield the rules that send remembered clients to their endpoint, and others to a random endpoint."""
-    if port.spec.affinity_seconds:
+    if port.port.affinity_seconds:
         for endpoint in endpoints:
             target = port.endpoint_chain(endpoint)
-            recent_match = ("-m", "recent", "--name", target, "--rcheck", "--seconds", str(port.spec.affinity_seconds))
+            recent_match = ("-m", "recent", "--name", target, "--rcheck", "--seconds", str(port.port.affinity_seconds))
             yield Rule(chain, (*_endpoint_comment(port, context, endpoint), *recent_match, "--reap", "-j", target))
     for remaining, endpoint in zip(range(len(endpoints), 0, -1), endpoints, strict=True):
         random_match = (
@@ -94,5 +94,5 @@ def _endpoint_chain_rules(port: RenderedPort, context: RenderContext, endpoint: 
     label = () if context.is_large_cluster else comment(str(port.name))
     # Masquerade hairpin traffic: an endpoint that connects to its own Service would reply to itself directly.
     yield Rule(chain, (*label, "-s", endpoint.address, "-j", MARK_MASQ))
-    remember_client = ("-m", "recent", "--name", chain, "--set") if port.spec.affinity_seconds else ()
+    remember_client = ("-m", "recent", "--name", chain, "--set") if port.port.affinity_seconds else ()
     yield Rule(chain, (*label, *remember_client, *port.protocol_match, "-j", "DNAT", "--to-destination", endpoint.key))

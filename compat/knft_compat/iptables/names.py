@@ -12,7 +12,7 @@ EXTERNAL_SERVICES = "KUBE-EXTERNAL-SERVICES"
 NODE_PORTS = "KUBE-NODEPORTS"
 CANARY = "KUBE-PROXY-CANARY"
 KUBELET_FIREWALL = "KUBE-FIREWALL"
-"""The kubelet's chain; kube-proxy adds a rule to it, and never removes it."""
+"""The kubelet's chain; kube-proxy adds a rule to the chain, and never removes the chain."""
 
 _CLUSTER, _LOCAL, _EXTERNAL, _FIREWALL, _ENDPOINT = "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"
 _PREFIXES = (_CLUSTER, _LOCAL, _EXTERNAL, _FIREWALL, _ENDPOINT)

@@ -16,7 +16,7 @@ class RenderedPort(Struct, frozen=True):
     """One Service port; ``internal`` is the action for its cluster IP, ``external`` for all other frontends."""
 
     name: ServicePortName
-    spec: ServicePort
+    port: ServicePort
     endpoints: CategorizedEndpoints
     internal: TrafficAction
     external: TrafficAction
@@ -25,12 +25,12 @@ class RenderedPort(Struct, frozen=True):
     @property
     def protocol_match(self) -> tuple[str, ...]:
         """The arguments that match the protocol, in kube-proxy's order."""
-        protocol = self.spec.protocol.lower()
+        protocol = self.port.protocol.lower()
         return ("-m", protocol, "-p", protocol)
 
     def match_address(self, address: str) -> tuple[str, ...]:
         """Return the arguments that match the port on one of its addresses."""
-        return (*self.protocol_match, "-d", address, "--dport", str(self.spec.port))
+        return (*self.protocol_match, "-d", address, "--dport", str(self.port.port))
 
     def endpoint_chain(self, endpoint: Endpoint) -> str:
         """Return the name of an endpoint's chain."""
@@ -49,28 +49,28 @@ class RenderedPort(Struct, frozen=True):
     @property
     def internal_chain(self) -> str:
         """The chain of the cluster IP."""
-        return self.chains.local if self.spec.internal_policy_local else self.chains.cluster
+        return self.chains.local if self.port.internal_policy_local else self.chains.cluster
 
     @property
     def external_chain(self) -> str:
         """The chain of the other frontends, for remote clients."""
-        return self.chains.local if self.spec.external_policy_local else self.chains.cluster
+        return self.chains.local if self.port.external_policy_local else self.chains.cluster
 
     @property
     def load_balancer_chain(self) -> str:
-        """The chain of load balancer VIPs."""
+        """The chain of load balancer IPs."""
         return self.chains.firewall if self.has_firewall_chain else self.chains.external
 
     @property
     def has_external_chain(self) -> bool:
         """Whether the port has a chain for external traffic."""
-        return self.endpoints.has_any_endpoints and self.spec.is_externally_accessible
+        return self.endpoints.has_any_endpoints and self.port.is_externally_accessible
 
     @property
     def has_firewall_chain(self) -> bool:
         """Whether the port has a chain for source ranges."""
-        spec = self.spec
-        return self.endpoints.has_any_endpoints and bool(spec.load_balancer_vips and spec.load_balancer_source_ranges)
+        port = self.port
+        return self.endpoints.has_any_endpoints and bool(port.load_balancer_vips and port.load_balancer_source_ranges)
 
     @property
     def policy_chains(self) -> tuple[tuple[str, tuple[Endpoint, ...]], ...]:

@@ -25,16 +25,16 @@ _REFUSAL_BY_ACTION = {
 
 def nat_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
     """Yield the rules that jump from frontends to the Service port's chains."""
-    spec, external = port.spec, port.chains.external
+    service_port, external = port.port, port.chains.external
     if port.has_internal_endpoints:
-        yield _frontend_rule(port, "cluster IP", spec.cluster_ip, port.internal_chain)
+        yield _frontend_rule(port, "cluster IP", service_port.cluster_ip, port.internal_chain)
     if not port.endpoints.has_any_endpoints:
         return
-    for address in spec.external_ips:
+    for address in service_port.external_ips:
         yield _frontend_rule(port, "external IP", address, external)
-    for address in spec.load_balancer_vips:
+    for address in service_port.load_balancer_vips:
         yield _frontend_rule(port, "loadbalancer IP", address, port.load_balancer_chain)
-    if spec.node_port:
+    if service_port.node_port:
         yield from _node_port_rules(port, context)
 
 
@@ -44,7 +44,7 @@ def _frontend_rule(port: RenderedPort, frontend_kind: str, address: str, chain: 
 
 def _node_port_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
     match = (*comment(str(port.name)), *port.protocol_match)
-    number = ("--dport", str(port.spec.node_port))
+    number = ("--dport", str(port.port.node_port))
     jump = ("-j", port.chains.external)
     if context.localhost_node_ports and context.has_nfacct:
         counted = ("-m", "nfacct", "--nfacct-name", LOCALHOST_NODE_PORTS_COUNTER)
@@ -54,22 +54,30 @@ def _node_port_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rul
 
 def filter_rules(port: RenderedPort) -> Iterator[Rule]:
     """Yield the rules that refuse traffic without endpoints, and those that accept health checks."""
-    spec = port.spec
+    service_port = port.port
     if not port.has_internal_endpoints:
-        yield Rule(SERVICES, _refusal_arguments(port, port.internal, port.match_address(spec.cluster_ip)))
-    for address in () if port.has_external_endpoints else spec.external_ips:
+        yield Rule(SERVICES, _refusal_arguments(port, port.internal, port.match_address(service_port.cluster_ip)))
+    for address in () if port.has_external_endpoints else service_port.external_ips:
         yield Rule(EXTERNAL_SERVICES, _refusal_arguments(port, port.external, port.match_address(address)))
-    for address in spec.load_balancer_vips if port.has_firewall_chain else ():
+    for address in service_port.load_balancer_vips if port.has_firewall_chain else ():
         label = comment(f"{port.name} traffic not accepted by {port.chains.firewall}")
         yield Rule(PROXY_FIREWALL, (*label, *port.match_address(address), "-j", "DROP"))
-    for address in () if port.has_external_endpoints else spec.load_balancer_vips:
+    for address in () if port.has_external_endpoints else service_port.load_balancer_vips:
         yield Rule(EXTERNAL_SERVICES, _refusal_arguments(port, port.external, port.match_address(address)))
-    if spec.node_port and not port.has_external_endpoints:
-        local_match = ("-m", "addrtype", "--dst-type", "LOCAL", *port.protocol_match, "--dport", str(spec.node_port))
+    if service_port.node_port and not port.has_external_endpoints:
+        local_match = (
+            "-m",
+            "addrtype",
+            "--dst-type",
+            "LOCAL",
+            *port.protocol_match,
+            "--dport",
+            str(service_port.node_port),
+        )
         yield Rule(EXTERNAL_SERVICES, _refusal_arguments(port, port.external, local_match))
-    if spec.health_check_node_port:
+    if service_port.health_check_node_port:
         label = comment(f"{port.name} health check node port")
-        number = ("--dport", str(spec.health_check_node_port))
+        number = ("--dport", str(service_port.health_check_node_port))
         yield Rule(NODE_PORTS, (*label, "-m", "tcp", "-p", "tcp", *number, "-j", "ACCEPT"))
 
 

@@ -13,7 +13,7 @@ from knft_compat.ipvs.rule_versions import ConntrackCleanup
 from knft_compat.sync_input import PlannedPort, SyncInput
 
 
-class FlowDeletion(Struct, frozen=True):
+class EntryDeletion(Struct, frozen=True):
     """UDP entries to delete: by original destination, an address or a NodePort, and by endpoint (None for any)."""
 
     address: str | None = None
@@ -37,7 +37,7 @@ class ConntrackDeletions(Struct, frozen=True, tag="conntrack"):
     """
 
     family: Family
-    deletions: tuple[FlowDeletion, ...]
+    deletions: tuple[EntryDeletion, ...]
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
@@ -49,7 +49,7 @@ class ConntrackDeletions(Struct, frozen=True, tag="conntrack"):
 def conntrack_deletions(sync_input: SyncInput, cleanup: ConntrackCleanup) -> ConntrackDeletions:
     """Return the deletions of a sync; in the first sync all endpoints are new."""
     if cleanup is ConntrackCleanup.RECONCILER:
-        found: Iterable[FlowDeletion] = ()
+        found: Iterable[EntryDeletion] = ()
     elif cleanup is ConntrackCleanup.EVERY_SYNC:
         found = (*_all_node_ports(sync_input), *_changed_ports(sync_input, node_ports=False))
     else:
@@ -57,14 +57,14 @@ def conntrack_deletions(sync_input: SyncInput, cleanup: ConntrackCleanup) -> Con
     return ConntrackDeletions(sync_input.family, tuple(dict.fromkeys(found)))
 
 
-def _all_node_ports(sync_input: SyncInput) -> Iterator[FlowDeletion]:
+def _all_node_ports(sync_input: SyncInput) -> Iterator[EntryDeletion]:
     if node_port_addresses(sync_input.node):
         for planned in _udp_ports(sync_input.ports).values():
             if planned.plan.port.node_port:
-                yield FlowDeletion(port=planned.plan.port.node_port)
+                yield EntryDeletion(port=planned.plan.port.node_port)
 
 
-def _changed_ports(sync_input: SyncInput, *, node_ports: bool) -> Iterator[FlowDeletion]:
+def _changed_ports(sync_input: SyncInput, *, node_ports: bool) -> Iterator[EntryDeletion]:
     current, previous = _udp_ports(sync_input.ports), _udp_ports(sync_input.previous_ports or ())
     started = [
         planned.plan.port
@@ -73,24 +73,24 @@ def _changed_ports(sync_input: SyncInput, *, node_ports: bool) -> Iterator[FlowD
     ]
     removed_ips = {planned.plan.port.cluster_ip for name, planned in previous.items() if name not in current}
     for address in sorted(removed_ips.union(*(_addresses(port) for port in started))):
-        yield FlowDeletion(address=address)
+        yield EntryDeletion(address=address)
     for number in sorted({port.node_port for port in started if node_ports and port.node_port}):
-        yield FlowDeletion(port=number)
+        yield EntryDeletion(port=number)
     for name, planned in previous.items():
         if name in current:
             yield from _removed_endpoints(current[name], planned, node_ports=node_ports)
 
 
-def _removed_endpoints(current: PlannedPort, previous: PlannedPort, *, node_ports: bool) -> Iterator[FlowDeletion]:
+def _removed_endpoints(current: PlannedPort, previous: PlannedPort, *, node_ports: bool) -> Iterator[EntryDeletion]:
     """Yield the entries of endpoints that served before this sync and no longer do."""
     serving = {endpoint.key for endpoint in current.endpoints if endpoint.serving}
     port = current.plan.port
     for endpoint in previous.endpoints:
         if endpoint.serving and endpoint.key not in serving:
             for address in _addresses(port):
-                yield FlowDeletion(address=address, endpoint=endpoint.address)
+                yield EntryDeletion(address=address, endpoint=endpoint.address)
             if node_ports and port.node_port:
-                yield FlowDeletion(port=port.node_port, endpoint=endpoint.address)
+                yield EntryDeletion(port=port.node_port, endpoint=endpoint.address)
 
 
 def _udp_ports(ports: Iterable[PlannedPort]) -> dict[ServicePortName, PlannedPort]:

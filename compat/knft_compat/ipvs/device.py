@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from knft.takeover.names import DEVICE, DEVICE_KIND
+from knft.leftovers.names import DEVICE, DEVICE_KIND
 
 _BATCH = ("ip", "-force", "-batch", "-")
 

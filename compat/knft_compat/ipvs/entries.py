@@ -28,8 +28,8 @@ from knft_compat.ipvs.sets import BITMAP, MAX_ENTRIES, SETS, FilledSet, FilledSe
 from knft_compat.sync_input import PlannedPort, SyncInput
 
 
-class DeniedSource(Struct, frozen=True):
-    """A load balancer address that this node may not connect to: no source range contains the node's address."""
+class DeniedFrontend(Struct, frozen=True):
+    """A load balancer IP and port that this node may not connect to: no source range contains the node's address."""
 
     address: str
     protocol: str
@@ -37,10 +37,10 @@ class DeniedSource(Struct, frozen=True):
 
 
 class SetEntries(Struct, frozen=True):
-    """The entries of each set, by its IPv4 name, and the denied sources, in the order of Service ports."""
+    """The entries of each set, by its IPv4 name, and the denied frontends, in the order of Service ports."""
 
     sets: dict[str, tuple[str, ...]]
-    denied_sources: tuple[DeniedSource, ...]
+    denied_frontends: tuple[DeniedFrontend, ...]
 
 
 Entry = tuple[str, str]
@@ -58,10 +58,10 @@ def set_entries(sync_input: SyncInput, features: Features) -> SetEntries:
     for name, members in found.items():
         _check_size(name, len(members))
     # kube-proxy writes a rule for each Service that claims the address; no packet reaches the second one.
-    denied_sources = (
-        item for planned in sync_input.ports for item in _denied_sources(planned, sync_input.node.ip_or_loopback)
+    denied_frontends = (
+        item for planned in sync_input.ports for item in _denied_frontends(planned, sync_input.node.ip_or_loopback)
     )
-    return SetEntries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(denied_sources)))
+    return SetEntries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(denied_frontends)))
 
 
 def filled_sets(sync_input: SyncInput, entries: SetEntries, previous: SetEntries | None) -> FilledSets:
@@ -119,11 +119,11 @@ def _node_port_entries(protocol: Protocol, number: int, accepting: tuple[str, ..
             yield name, member
 
 
-def _denied_sources(planned: PlannedPort, node_ip: str) -> Iterator[DeniedSource]:
+def _denied_frontends(planned: PlannedPort, node_ip: str) -> Iterator[DeniedFrontend]:
     port = planned.plan.port
     if port.load_balancer_source_ranges and not _node_is_in_source_ranges(planned, node_ip):
         for vip in port.load_balancer_vips:
-            yield DeniedSource(vip, port.protocol.lower(), port.port)
+            yield DeniedFrontend(vip, port.protocol.lower(), port.port)
 
 
 def _node_is_in_source_ranges(planned: PlannedPort, node_ip: str) -> bool:
@@ -133,10 +133,11 @@ def _node_is_in_source_ranges(planned: PlannedPort, node_ip: str) -> bool:
 
 def _check_range(planned: PlannedPort, cidr: str) -> None:
     if addresses.is_zero_network(cidr):
+        halves = "::/1 and 8000::/1" if ":" in cidr else "0.0.0.0/1 and 128.0.0.0/1"
         msg = (
-            f"Service {planned.plan.name.service}: the IPVS mode cannot express the source range {cidr}: an ipset of "
-            "type hash:ip,port,net cannot hold a network of length 0; remove loadBalancerSourceRanges, or split the "
-            "range in two"
+            f"Service {planned.plan.name.service}: mode ipvs cannot use the source range {cidr}, since an ipset of "
+            "type hash:ip,port,net cannot contain a network with prefix length 0; remove loadBalancerSourceRanges, or "
+            f"split the range into {halves}"
         )
         raise UsageError(msg)
 
@@ -144,7 +145,7 @@ def _check_range(planned: PlannedPort, cidr: str) -> None:
 def _check_size(name: str, count: int) -> None:
     if SETS[name].type != BITMAP and count > MAX_ENTRIES:
         msg = (
-            f"the IPVS mode cannot express these Services: ipset {name} needs {count} entries, but kube-proxy creates "
+            f"mode ipvs cannot have so many Services: ipset {name} needs {count} entries, but kube-proxy creates "
             f"it for at most {MAX_ENTRIES}; render fewer Services"
         )
         raise UsageError(msg)

@@ -11,13 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knft.errors import SourceError
+from knft.leftovers.names import DEVICE
 from knft.model import addresses
 from knft.model.endpoint import endpoint_key
 from knft.protocols import Protocol
-from knft.takeover.names import DEVICE
 
 
-class ExistingReal(Struct, frozen=True):
+class ExistingRealServer(Struct, frozen=True):
     """A real server: its weight, and the number of its active and inactive connections."""
 
     address: str
@@ -39,7 +39,7 @@ class ExistingServer(Struct, frozen=True):
     persistent: int = 0
     hashes_ports: bool = False
     has_other_flags: bool = False
-    reals: tuple[ExistingReal, ...] = ()
+    real_servers: tuple[ExistingRealServer, ...] = ()
 
 
 class ParsedServers(Struct, frozen=True):
@@ -55,7 +55,8 @@ def read_servers(path: str, text: str) -> ParsedServers:
     _read_lines(path, text, parser.parse_line)
     count = parser.without_connection_counts
     warning = (
-        f"{path}: {count} real servers have no connection counts, which ipvsadm -Ln prints; assuming 0 connections"
+        f"{path}: {count} real servers have no connection counts; assuming 0 connections; append the output of "
+        "ipvsadm -Ln to the file"
     )
     return ParsedServers(parser.servers(), (warning,) if count else ())
 
@@ -93,10 +94,10 @@ _LISTED_SERVER = re.compile(
     rf"(?: persistent (?P<persistent>[0-9]{{1,9}})| mask \S+| pe (?P<engine>\S+)"
     rf"| \({_FLAGS}\)| (?P<packet>ops)| (?P<nameless>\(\)))*"
 )
-_SAVED_REAL = re.compile(
+_SAVED_REAL_SERVER = re.compile(
     rf"-a {_SERVICE} -r (?P<real>\S+) -[gim](?: -w (?P<weight>[0-9]{{1,9}})| -[xy] [0-9]+| --tun-\S+(?: \w+)?)*"
 )
-_LISTED_REAL = re.compile(
+_LISTED_REAL_SERVER = re.compile(
     r"-> (?P<real>\S+) (?:Masq|Route|Tunnel|Local) "
     r"(?P<weight>[0-9]{1,9}) (?P<active>[0-9]{1,9}) (?P<inactive>[0-9]{1,9})"
 )
@@ -113,7 +114,7 @@ class _ServerParser:
 
     def __init__(self) -> None:
         self._servers: dict[_ServerKey, ExistingServer] = {}
-        self._reals: dict[_ServerKey, dict[str, ExistingReal]] = {}
+        self._real_servers: dict[_ServerKey, dict[str, ExistingRealServer]] = {}
         self._with_connection_counts: set[tuple[_ServerKey, str]] = set()
         self._current: _ServerKey | None = None
 
@@ -135,24 +136,29 @@ class _ServerParser:
     def without_connection_counts(self) -> int:
         """Number of real servers that were printed without their connections."""
         return sum(
-            (key, place) not in self._with_connection_counts for key, reals in self._reals.items() for place in reals
+            (key, place) not in self._with_connection_counts
+            for key, reals in self._real_servers.items()
+            for place in reals
         )
 
     def servers(self) -> tuple[ExistingServer, ...]:
         """Return all servers."""
-        return tuple(replace(server, reals=tuple(self._reals[key].values())) for key, server in self._servers.items())
+        return tuple(
+            replace(server, real_servers=tuple(self._real_servers[key].values()))
+            for key, server in self._servers.items()
+        )
 
     def _line_handlers(self) -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str]], None]]]:
         yield _SAVED_SERVER, self._add_server
         yield _LISTED_SERVER, self._add_server
-        yield _SAVED_REAL, self._add_saved_real_server
-        yield _LISTED_REAL, self._add_listed_real_server
+        yield _SAVED_REAL_SERVER, self._add_saved_real_server
+        yield _LISTED_REAL_SERVER, self._add_listed_real_server
 
     def _add_server(self, found: re.Match[str]) -> None:
         key, (address, port) = _server_key(found), _parse_socket_address(found["socket"])
         flags = set((found["flags"] or "").split(",")) - {""}
         self._current = key
-        self._reals.setdefault(key, {})
+        self._real_servers.setdefault(key, {})
         self._servers[key] = ExistingServer(
             address,
             port,
@@ -169,7 +175,9 @@ class _ServerParser:
             msg = f"the virtual server {found['socket']} must precede its real server"
             raise _UnexpectedLineError(msg)
         # An earlier listing has the connection counts, which this line lacks.
-        self._reals[key].setdefault(endpoint_key(address, port), ExistingReal(address, port, int(found["weight"] or 1)))
+        self._real_servers[key].setdefault(
+            endpoint_key(address, port), ExistingRealServer(address, port, int(found["weight"] or 1))
+        )
 
     def _add_listed_real_server(self, found: re.Match[str]) -> None:
         if self._current is None:
@@ -177,7 +185,7 @@ class _ServerParser:
             raise _UnexpectedLineError(msg)
         address, port = _parse_socket_address(found["real"])
         key, connections = endpoint_key(address, port), int(found["active"]) + int(found["inactive"])
-        self._reals[self._current][key] = ExistingReal(address, port, int(found["weight"]), connections)
+        self._real_servers[self._current][key] = ExistingRealServer(address, port, int(found["weight"]), connections)
         self._with_connection_counts.add((self._current, key))
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knft.model.endpoint import Endpoint, endpoint_key
 from knft.protocols import Protocol
-from knft_compat.ipvs.existing import ExistingReal
+from knft_compat.ipvs.existing import ExistingRealServer
 
 _GRACEFUL: frozenset[Protocol] = frozenset({"TCP"})
 
@@ -20,10 +20,10 @@ class Action(enum.Enum):
     KEEP = "keep"
     DELETE = "delete"
     ADD_AGAIN = "delete and add"
-    """It was terminating and is needed again."""
+    """The server was terminating, and its endpoint is in use again."""
 
 
-class RealServer(Struct, frozen=True):
+class RealServerUpdate(Struct, frozen=True):
     """A real server, its new weight, and what a sync does to it."""
 
     address: str
@@ -38,8 +38,12 @@ class RealServer(Struct, frozen=True):
 
 
 def real_servers(
-    protocol: Protocol, wanted: Iterable[Endpoint], existing_servers: tuple[ExistingReal, ...], *, is_first_sync: bool
-) -> Iterator[RealServer]:
+    protocol: Protocol,
+    wanted: Iterable[Endpoint],
+    existing_servers: tuple[ExistingRealServer, ...],
+    *,
+    is_first_sync: bool,
+) -> Iterator[RealServerUpdate]:
     """Yield the wanted servers in order, then the existing servers that are not wanted.
 
     In its first sync kube-proxy does not know which servers are terminating, and restores the weight of every wanted
@@ -54,12 +58,12 @@ def real_servers(
         action = _action_for_wanted(
             existing.get(endpoint.key), is_first_sync=is_first_sync, weights_differ=weights_differ
         )
-        yield RealServer(endpoint.address, endpoint.port, 1, action)
+        yield RealServerUpdate(endpoint.address, endpoint.port, 1, action)
     for key in sorted(existing.keys() - wanted_keys):
         yield _terminate(protocol, existing[key], is_first_sync=is_first_sync)
 
 
-def _action_for_wanted(real: ExistingReal | None, *, is_first_sync: bool, weights_differ: bool) -> Action:
+def _action_for_wanted(real: ExistingRealServer | None, *, is_first_sync: bool, weights_differ: bool) -> Action:
     if real is None:
         return Action.ADD
     if is_first_sync:
@@ -68,8 +72,8 @@ def _action_for_wanted(real: ExistingReal | None, *, is_first_sync: bool, weight
     return Action.ADD_AGAIN if real.weight == 0 else Action.KEEP
 
 
-def _terminate(protocol: Protocol, real: ExistingReal, *, is_first_sync: bool) -> RealServer:
+def _terminate(protocol: Protocol, real: ExistingRealServer, *, is_first_sync: bool) -> RealServerUpdate:
     if real.weight == 0 and not is_first_sync:
-        return RealServer(real.address, real.port, 0, Action.KEEP)
+        return RealServerUpdate(real.address, real.port, 0, Action.KEEP)
     is_graceful = protocol in _GRACEFUL and real.connections > 0
-    return RealServer(real.address, real.port, 0, Action.EDIT if is_graceful else Action.DELETE)
+    return RealServerUpdate(real.address, real.port, 0, Action.EDIT if is_graceful else Action.DELETE)

@@ -11,7 +11,7 @@ from knft.families import Family
 from knft.protocols import Protocol
 from knft_compat import rules
 from knft_compat.ipvs.chains import CHAINS
-from knft_compat.ipvs.entries import DeniedSource, SetEntries
+from knft_compat.ipvs.entries import DeniedFrontend, SetEntries
 from knft_compat.ipvs.names import (
     BOUND_IPS,
     CLUSTER_IPS,
@@ -46,12 +46,12 @@ _TABLES = ("nat", "filter")
 """kube-proxy restores nat first, unlike in its iptables mode."""
 
 
-class RuleContext(Struct, frozen=True):
+class RenderContext(Struct, frozen=True):
     """The input of all sections; ``filled_sets`` are the names of sets that have entries."""
 
     sync_input: SyncInput
     filled_sets: frozenset[str]
-    denied_sources: tuple[DeniedSource, ...]
+    denied_frontends: tuple[DeniedFrontend, ...]
     comments_set_rules: bool
 
     def match_set(self, name: str, fields: str, *, with_comment: bool = True) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class RuleContext(Struct, frozen=True):
 TableRule = tuple[str, Rule]
 """The table and the rule."""
 
-Section = Callable[[RuleContext], Iterator[TableRule]]
+Section = Callable[[RenderContext], Iterator[TableRule]]
 
 
 class SetRule(Struct, frozen=True):
@@ -122,7 +122,7 @@ _SET_RULES_23 = (
 def restore_input(sync_input: SyncInput, entries: SetEntries, version: RuleVersion) -> RestoreInput:
     """Return both tables with their chains, which are flushed, and their rules."""
     filled = frozenset(name for name, members in entries.sets.items() if members)
-    context = RuleContext(sync_input, filled, entries.denied_sources, FEATURES[version].comments_set_rules)
+    context = RenderContext(sync_input, filled, entries.denied_frontends, FEATURES[version].comments_set_rules)
     table_rules = [item for section in _SECTIONS[version] for item in section(context)]
     return RestoreInput(
         sync_input.family,
@@ -138,7 +138,7 @@ def restore_input(sync_input: SyncInput, entries: SetEntries, version: RuleVersi
 
 
 def _set_rule_section(rows: tuple[SetRule, ...]) -> Section:
-    def section(context: RuleContext) -> Iterator[TableRule]:
+    def section(context: RenderContext) -> Iterator[TableRule]:
         for row in rows:
             if row.name in context.filled_sets:
                 protocol = ("-p", row.protocol) if row.protocol else ()
@@ -149,17 +149,17 @@ def _set_rule_section(rows: tuple[SetRule, ...]) -> Section:
 
 
 def _unconditional_rule(table: str, chain: str, *arguments: str) -> Section:
-    def section(_context: RuleContext) -> Iterator[TableRule]:
+    def section(_context: RenderContext) -> Iterator[TableRule]:
         yield table, Rule(chain, arguments)
 
     return section
 
 
-def _loopback_source_rule(context: RuleContext) -> Iterator[TableRule]:
+def _loopback_source_rule(context: RenderContext) -> Iterator[TableRule]:
     yield "nat", Rule(SERVICES, ("-s", LOOPBACK_NETWORKS[context.sync_input.family], "-j", "RETURN"))
 
 
-def _cluster_ip_rules(context: RuleContext) -> Iterator[TableRule]:
+def _cluster_ip_rules(context: RenderContext) -> Iterator[TableRule]:
     """Yield the masquerade rule of cluster IPs; if local traffic is unknown, match packets from a cluster IP."""
     if CLUSTER_IPS not in context.filled_sets:
         return
@@ -173,7 +173,7 @@ def _cluster_ip_rules(context: RuleContext) -> Iterator[TableRule]:
     yield "nat", Rule(SERVICES, (*match, *_MARK_FOR_MASQUERADE))
 
 
-def _external_ip_rules(context: RuleContext) -> Iterator[TableRule]:
+def _external_ip_rules(context: RenderContext) -> Iterator[TableRule]:
     for name in (EXTERNAL_IPS, LOCAL_EXTERNAL_IPS):
         if name not in context.filled_sets:
             continue
@@ -185,25 +185,25 @@ def _external_ip_rules(context: RuleContext) -> Iterator[TableRule]:
             yield "nat", Rule(SERVICES, (*match, *more, "-j", "ACCEPT"))
 
 
-def _denied_source_rules(context: RuleContext) -> Iterator[TableRule]:
-    for item in context.denied_sources:
+def _denied_frontend_rules(context: RenderContext) -> Iterator[TableRule]:
+    for item in context.denied_frontends:
         where = ("--vaddr", item.address, "--vproto", item.protocol, "--vport", str(item.port))
         yield "filter", Rule(IPVS_OUT_FILTER, ("-s", item.address, "-m", "ipvs", *where, "-j", "DROP"))
 
 
-def _accept_rules(context: RuleContext) -> Iterator[TableRule]:
+def _accept_rules(context: RenderContext) -> Iterator[TableRule]:
     for name in (CLUSTER_IPS, LOAD_BALANCERS):
         if name in context.filled_sets:
             match = context.match_set(name, "dst,dst", with_comment=False)
             yield "nat", Rule(SERVICES, (*match, "-j", "ACCEPT"))
 
 
-def _forward_rules(context: RuleContext) -> Iterator[TableRule]:
+def _forward_rules(context: RenderContext) -> Iterator[TableRule]:
     for rule in rules.forward_rules(context.sync_input.masquerade):
         yield "filter", rule
 
 
-def _health_check_rule(context: RuleContext) -> Iterator[TableRule]:
+def _health_check_rule(context: RenderContext) -> Iterator[TableRule]:
     name = HEALTH_CHECK_NODE_PORTS
     label = comment(SETS[name].comment)
     yield "filter", Rule(NODE_PORT, (*label, *context.match_set(name, "dst", with_comment=False), "-j", "ACCEPT"))
@@ -212,7 +212,7 @@ def _health_check_rule(context: RuleContext) -> Iterator[TableRule]:
 def _ipvs_filter_section(*accepted_sets: tuple[str, str]) -> Section:
     """Yield rules that accept the sets ``accepted_sets`` and reject all other new connections to bound addresses."""
 
-    def section(context: RuleContext) -> Iterator[TableRule]:
+    def section(context: RenderContext) -> Iterator[TableRule]:
         for name, fields in accepted_sets:
             match = context.match_set(name, fields, with_comment=False)
             yield "filter", Rule(IPVS_FILTER, (*match, "-j", "RETURN"))
@@ -222,18 +222,18 @@ def _ipvs_filter_section(*accepted_sets: tuple[str, str]) -> Section:
     return section
 
 
-def _masquerade_rules(context: RuleContext) -> Iterator[TableRule]:
+def _masquerade_rules(context: RenderContext) -> Iterator[TableRule]:
     for rule in rules.masquerade_rules(context.sync_input.masquerade):
         yield "nat", rule
 
 
-def _masquerade_marked_rule(context: RuleContext) -> Iterator[TableRule]:
+def _masquerade_marked_rule(context: RenderContext) -> Iterator[TableRule]:
     masquerade = context.sync_input.masquerade
     match = (*rules.REQUIRES_SNAT_COMMENT, *rules.mark_match(masquerade.mark_text))
     yield "nat", Rule(POSTROUTING, (*match, *rules.masquerade_target(masquerade)))
 
 
-def _mark_rule(context: RuleContext) -> Iterator[TableRule]:
+def _mark_rule(context: RenderContext) -> Iterator[TableRule]:
     yield "nat", rules.mark_rule(context.sync_input.masquerade)
 
 
@@ -257,7 +257,7 @@ _SERVICE_SECTIONS: tuple[Section, ...] = (
 _NEWEST_SECTIONS: tuple[Section, ...] = (
     _loopback_source_rule,
     *_SERVICE_SECTIONS,
-    _denied_source_rules,
+    _denied_frontend_rules,
     _accept_rules,
     _forward_rules,
     _health_check_rule,

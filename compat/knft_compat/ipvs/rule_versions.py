@@ -18,15 +18,15 @@ class ConntrackCleanup(enum.Enum):
     """When kube-proxy deletes conntrack entries of UDP Services (docs/behaviour/conntrack.md)."""
 
     EVERY_SYNC = "inline"
-    """On every sync entries of NodePorts; entries of addresses when a Service lost a port or got its first endpoint."""
+    """At every sync, for NodePorts; when a Service lost a port or got its first endpoint, for its addresses."""
     ON_CHANGE = "after changes"
-    """Entries of addresses and NodePorts, when a Service lost a port, or got its first endpoint or lost one."""
+    """When a Service lost a port, or got its first endpoint or lost one, for its addresses and NodePorts."""
     RECONCILER = "reconciler"
     """A reconciler compares the kernel's table with the Services; this package does not know that table."""
 
 
 class Features(Struct, frozen=True):
-    """What one version of kube-proxy does and another does not."""
+    """Behaviour that differs between versions of kube-proxy's IPVS mode."""
 
     missing_sets: frozenset[str] = frozenset()
     """Sets that the version does not have."""

@@ -10,7 +10,7 @@ from knft.model.endpoint import endpoint_key
 from knft.protocols import Protocol
 from knft_compat.ipvs.claims import Claim
 from knft_compat.ipvs.existing import ExistingServer
-from knft_compat.ipvs.real_servers import Action, RealServer, real_servers
+from knft_compat.ipvs.real_servers import Action, RealServerUpdate, real_servers
 from knft_compat.ipvs.rule_versions import Features
 from knft_compat.ipvs.settings import Settings
 
@@ -22,7 +22,7 @@ ServerKey = tuple[Protocol, str, int]
 """The key of a virtual server: protocol, address and port."""
 
 
-class VirtualServer(Struct, frozen=True):
+class VirtualServerUpdate(Struct, frozen=True):
     """A virtual server, and what a sync does to it; ``persistent`` is a timeout in seconds, 0 without affinity."""
 
     protocol: Protocol
@@ -32,7 +32,7 @@ class VirtualServer(Struct, frozen=True):
     persistent: int
     hashes_ports: bool
     action: Action
-    reals: tuple[RealServer, ...]
+    reals: tuple[RealServerUpdate, ...]
 
     def text(self) -> Iterator[str]:
         """Yield the commands."""
@@ -57,7 +57,7 @@ class VirtualServers(Struct, frozen=True, tag="ipvsadm"):
     last one is rendered.
     """
 
-    servers: tuple[VirtualServer, ...]
+    servers: tuple[VirtualServerUpdate, ...]
     tool = _RESTORE
 
     def text(self) -> Iterator[str]:
@@ -88,7 +88,7 @@ class StaleServers(Struct, frozen=True, tag="ipvsadm-stale"):
 
 def virtual_servers(
     all_claims: Iterable[Claim], settings: Settings, features: Features, *, is_first_sync: bool
-) -> tuple[VirtualServer, ...]:
+) -> tuple[VirtualServerUpdate, ...]:
     """Return the virtual servers of all claims, ordered by the first claim of each address and port."""
     existing = {_server_key(server): server for server in settings.existing_servers or ()}
     last: dict[ServerKey, Claim] = {}
@@ -100,7 +100,7 @@ def virtual_servers(
     )
 
 
-def stale_servers(wanted: Iterable[VirtualServer], family: Family, settings: Settings) -> tuple[StaleServer, ...]:
+def stale_servers(wanted: Iterable[VirtualServerUpdate], family: Family, settings: Settings) -> tuple[StaleServer, ...]:
     """Return the existing servers to delete."""
     active = {_server_key(server) for server in wanted}
     return tuple(
@@ -114,16 +114,16 @@ def stale_servers(wanted: Iterable[VirtualServer], family: Family, settings: Set
 
 def _virtual_server(
     claim: Claim, existing: ExistingServer | None, settings: Settings, features: Features, *, is_first_sync: bool
-) -> VirtualServer:
+) -> VirtualServerUpdate:
     hashes_ports = features.mh_hashes_ports and settings.scheduler == _MAGLEV
-    reals = existing.reals if existing is not None else ()
+    reals = existing.real_servers if existing is not None else ()
     wanted = (settings.scheduler, claim.affinity_seconds, hashes_ports, False)
     if existing is None:
         action = Action.ADD
     else:
         has = (existing.scheduler, existing.persistent, existing.hashes_ports, existing.has_other_flags)
         action = Action.KEEP if has == wanted else Action.EDIT
-    return VirtualServer(
+    return VirtualServerUpdate(
         claim.protocol,
         claim.address,
         claim.port,
@@ -135,9 +135,9 @@ def _virtual_server(
     )
 
 
-def _server_key(server: Claim | ExistingServer | VirtualServer) -> ServerKey:
+def _server_key(server: Claim | ExistingServer | VirtualServerUpdate) -> ServerKey:
     return server.protocol, server.address, server.port
 
 
-def _service_arguments(server: VirtualServer | StaleServer) -> str:
+def _service_arguments(server: VirtualServerUpdate | StaleServer) -> str:
     return f"{_OPTIONS[server.protocol]} {endpoint_key(server.address, server.port)}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from knft.families import Family
-from knft.takeover.names import ipv6_set
+from knft.leftovers.names import ipv6_set
 from knft_compat.ipvs.names import (
     BOUND_IPS,
     CLUSTER_IPS,

@@ -11,11 +11,11 @@ class RuleVersion(enum.Enum):
     """The version of kube-proxy whose rules to render, as in the flag --vintage (docs/behaviour/ipvs.md#versions)."""
 
     V1_23 = "1.23"
-    """KUBE-FIREWALL and KUBE-MARK-DROP in nat (document 003 of docs/verification.md#original-documents)."""
+    """The rules of document 003 (docs/verification.md#original-documents): KUBE-FIREWALL and KUBE-MARK-DROP in nat."""
     V1_26 = "1.26"
-    """Document 002."""
+    """The rules of document 002, about kube-proxy 1.26."""
     V1_29 = "1.29"
-    """Document 004."""
+    """The rules of document 004, about the sync function of kube-proxy 1.29."""
     NEWEST = "newest"
 
 

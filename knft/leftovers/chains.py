@@ -1,19 +1,19 @@
 """Finds kube-proxy's chains and jumps in iptables, and makes the input of iptables-restore that removes them.
 
-Modes iptables and ipvs share some chains. A shared chain belongs to the mode that has other chains here; if both
-modes have, it is removed together with the second of them.
+Modes iptables and ipvs have some chains in common. A shared chain is removed unless the other mode, which is not being
+removed, has chains of its own in this backend.
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from knft.takeover.names import SETS, Mode, chain_owners
-from knft.takeover.saved import Rule, SavedRules, SavedTable
+from knft.leftovers.names import SETS, Mode, modes_of_chain
+from knft.leftovers.saved import SavedRule, SavedRules, SavedTable
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPlan:
-    """What to remove from one family of one backend, and what has to stay."""
+    """The changes to one IP family of one backend: what to remove, and what stays."""
 
     restore_input: str
     """Input of ``iptables-restore --noflush``; "" if there is nothing to remove."""
@@ -23,7 +23,7 @@ class ChainPlan:
     """Number of rules that it deletes from chains that stay."""
     shared_chain_count: int
     """Number of chains that stay because another mode with leftovers here uses them too."""
-    pinned_chains: tuple[str, ...]
+    chains_in_use: tuple[str, ...]
     """Chains that stay because a chain of another program jumps to them: table and name."""
     sets_in_use: frozenset[str]
     """kube-proxy's ipsets that remaining rules use."""
@@ -31,9 +31,11 @@ class ChainPlan:
 
 @dataclass(frozen=True, slots=True)
 class _TablePlan:
+    """The changes to one table: chains to delete, rules to delete from other chains, and what stays."""
+
     chains: tuple[str, ...]
-    rules: tuple[Rule, ...]
-    pinned_chains: tuple[str, ...]
+    rules: tuple[SavedRule, ...]
+    chains_in_use: tuple[str, ...]
     sets_in_use: frozenset[str]
 
 
@@ -47,58 +49,64 @@ def plan_chains(saved: SavedRules, modes: Collection[Mode]) -> ChainPlan:
         chain_count=sum(len(plan.chains) for plan in plans.values()),
         rule_count=sum(len(plan.rules) for plan in plans.values()),
         shared_chain_count=0 if removes_shared else sum(_count_shared(table) for table in saved.tables),
-        pinned_chains=tuple(f"{name} {chain}" for name, plan in plans.items() for chain in plan.pinned_chains),
+        chains_in_use=tuple(f"{name} {chain}" for name, plan in plans.items() for chain in plan.chains_in_use),
         sets_in_use=frozenset().union(*(plan.sets_in_use for plan in plans.values())),
     )
 
 
 def _modes_present(tables: Iterable[SavedTable]) -> frozenset[Mode]:
     """Return the modes with chains here that no other mode makes."""
-    owners = [chain_owners(table.name, chain) for table in tables for chain in table.chains]
-    return frozenset(mode for modes in owners if len(modes) == 1 for mode in modes)
+    modes_by_chain = [modes_of_chain(table.name, chain) for table in tables for chain in table.chains]
+    return frozenset(mode for modes in modes_by_chain if len(modes) == 1 for mode in modes)
 
 
 def _count_shared(table: SavedTable) -> int:
-    return sum(len(chain_owners(table.name, chain)) > 1 for chain in table.chains)
+    return sum(len(modes_of_chain(table.name, chain)) > 1 for chain in table.chains)
 
 
 def _plan_table(table: SavedTable, modes: frozenset[Mode], *, removes_shared: bool) -> _TablePlan:
-    owners = {chain: makers for chain in table.chains if (makers := chain_owners(table.name, chain))}
-    removable = {chain for chain, makers in owners.items() if (makers <= modes if len(makers) == 1 else removes_shared)}
-    pinned = _pinned_chains(table, owners, removable)
+    modes_by_chain = {chain: owning for chain in table.chains if (owning := modes_of_chain(table.name, chain))}
+    removable = {
+        chain for chain, owning in modes_by_chain.items() if (owning <= modes if len(owning) == 1 else removes_shared)
+    }
+    required = _chains_in_use(table, modes_by_chain, removable)
     # A jump from a built-in chain is removed even if its target has to stay: then packets no longer reach it.
-    remaining_chains = table.built_in | (owners.keys() - removable)
+    remaining_chains = table.built_in | (modes_by_chain.keys() - removable)
     rules = tuple(
         rule
         for rule in table.rules
-        if rule.chain in remaining_chains and (rule.target in removable or _is_ipvs_rule(rule, owners, modes))
+        if rule.chain in remaining_chains and (rule.target in removable or _is_ipvs_rule(rule, modes_by_chain, modes))
     )
-    removed = removable - pinned
+    removed = removable - required
     removed_rules = set(map(id, rules))
     remaining_rules = (rule for rule in table.rules if rule.chain not in removed and id(rule) not in removed_rules)
     in_use = SETS.intersection(name for rule in remaining_rules for name in rule.sets)
-    chains, kept = ([chain for chain in table.chains if chain in some] for some in (removed, pinned))
-    return _TablePlan(tuple(chains), rules, tuple(kept), in_use)
+    return _TablePlan(
+        chains=tuple(chain for chain in table.chains if chain in removed),
+        rules=rules,
+        chains_in_use=tuple(chain for chain in table.chains if chain in required),
+        sets_in_use=in_use,
+    )
 
 
-def _is_ipvs_rule(rule: Rule, owners: Collection[str], modes: frozenset[Mode]) -> bool:
-    """Return whether a rule in a chain that mode iptables keeps was made by mode ipvs."""
-    return Mode.IPVS in modes and rule.chain in owners and not rule.sets.isdisjoint(SETS)
+def _is_ipvs_rule(rule: SavedRule, own_chains: Collection[str], modes: frozenset[Mode]) -> bool:
+    """Return whether mode ipvs made the rule and is removed; the chain may be shared with mode iptables."""
+    return Mode.IPVS in modes and rule.chain in own_chains and not rule.sets.isdisjoint(SETS)
 
 
-def _pinned_chains(table: SavedTable, owners: Collection[str], removable: Collection[str]) -> frozenset[str]:
+def _chains_in_use(table: SavedTable, own_chains: Collection[str], removable: Collection[str]) -> frozenset[str]:
     """Return the removable chains that chains of other programs jump to, directly or through other chains."""
     jumps: dict[str, set[str]] = {}
     for rule in table.rules:
         if rule.target is not None and rule.target in removable:
             jumps.setdefault(rule.chain, set()).add(rule.target)
-    foreign = jumps.keys() - table.built_in - set(owners)
-    found: set[str] = set()
+    foreign = jumps.keys() - table.built_in - set(own_chains)
+    pinned: set[str] = set()
     pending = {target for chain in foreign for target in jumps[chain]}
     while pending:
-        found |= pending
-        pending = {target for chain in pending for target in jumps.get(chain, ())} - found
-    return frozenset(found)
+        pinned |= pending
+        pending = {target for chain in pending for target in jumps.get(chain, ())} - pinned
+    return frozenset(pinned)
 
 
 def _restore_text(table: str, plan: _TablePlan) -> str:

@@ -22,7 +22,7 @@ class _FieldValue(NamedTuple):
     expected: inspect.Type
 
 
-def explain(document: dict[str, Any], kind: type[KubeObject], error: str) -> FieldProblem:
+def describe_decode_error(document: dict[str, Any], kind: type[KubeObject], error: str) -> FieldProblem:
     """Return the field of a msgspec error, and what is wrong with it."""
     message, _, path = error.partition(" - at `$")
     located = _locate(document, _type_of(kind), path.rstrip("`"))

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from knft.takeover.names import SETS
+from knft.leftovers.names import SETS
 
 
 @dataclass(frozen=True, slots=True)

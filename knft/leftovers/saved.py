@@ -13,13 +13,13 @@ _FREE_TEXT_OPTIONS = frozenset({"--comment", "--string", "--log-prefix", "--nflo
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SavedRule:
     """A rule. ``text`` is the rule as printed after the chain's name, so that ``-D CHAIN text`` deletes it."""
 
     chain: str
     text: str
     target: str | None
-    """The chain or verdict that it jumps or goes to; None for a rule that only counts."""
+    """The chain or verdict of -j or -g; None if the rule has neither."""
     sets: frozenset[str]
     """The ipsets that it uses."""
 
@@ -31,12 +31,12 @@ class SavedTable:
     name: str
     built_in: frozenset[str]
     chains: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[SavedRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRules:
-    """The output of one backend for one family; it cannot print the rules of ``unreadable_tables``."""
+    """The parsed output of one backend for one IP family, and the tables that iptables-save could not print."""
 
     tables: tuple[SavedTable, ...]
     unreadable_tables: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def _parse_table(lines: list[str]) -> SavedTable:
     )
 
 
-def _parse_rule(line: str) -> Rule:
+def _parse_rule(line: str) -> SavedRule:
     _, chain, text = (*line.split(" ", 2), "")[:3]
     target, sets = None, set()
     words = iter(_WORD.findall(text))
@@ -81,4 +81,4 @@ def _parse_rule(line: str) -> Rule:
             sets.add(next(words, ""))
         elif word in _JUMP_OPTIONS and target is None:
             target = next(words, None)
-    return Rule(chain, text, target, frozenset(sets))
+    return SavedRule(chain, text, target, frozenset(sets))

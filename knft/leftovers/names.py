@@ -49,8 +49,8 @@ _SERVICE_CHAINS = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-
 _NO_MODES: frozenset[Mode] = frozenset()
 
 
-def chain_owners(table: str, chain: str) -> frozenset[Mode]:
-    """Return the modes that make a chain of this name in this table; empty if it is not kube-proxy's."""
+def modes_of_chain(table: str, chain: str) -> frozenset[Mode]:
+    """Return the modes that create a chain of this name in this table; empty if it is not a chain of kube-proxy."""
     if table == "nat" and chain.startswith(_SERVICE_CHAINS):
         return _IPTABLES
     return _CHAINS.get(table, {}).get(chain, _NO_MODES)
@@ -100,7 +100,7 @@ SERVER_SETS = _of_both_families((*NODE_PORT_SETS, *FRONTEND_SETS))
 """The ipsets whose elements show which virtual servers are kube-proxy's."""
 
 DEVICE, DEVICE_KIND = "kube-ipvs0", "dummy"
-"""The link that holds the addresses of virtual servers. A link of this name and another kind is not kube-proxy's."""
+"""The link that holds the addresses of virtual servers. knft does not remove a link of another kind."""
 
 TABLE = "kube-proxy"
 TABLES = tuple((family.nft, TABLE) for family in Family)

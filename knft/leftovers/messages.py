@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from knft.takeover.chains import ChainPlan
-from knft.takeover.names import Mode
+from knft.leftovers.chains import ChainPlan
+from knft.leftovers.names import Mode
 
 _LEFTOVERS = {
     Mode.IPTABLES: "iptables rules",
@@ -27,12 +27,12 @@ def describe_removed_chains(backend: str, plan: ChainPlan) -> str:
     """Return what was removed from a backend."""
     if not plan.restore_input:
         return f"{backend}: nothing found"
-    return f"{backend}: {count_noun(plan.chain_count, 'chain')} and {count_noun(plan.rule_count, 'jump')} removed"
+    return f"{backend}: {count_noun(plan.chain_count, 'chain')} and {count_noun(plan.rule_count, 'rule')} removed"
 
 
 def leftover_warning(mode: Mode, found: Sequence[str]) -> str:
     """Return the warning about what kube-proxy left in a mode."""
     return (
-        f"kube-proxy's {_LEFTOVERS[mode]} are still in force ({', '.join(found)}): knft's rules come first, but "
-        f"remove them with `knft cleanup --kube-proxy {mode.value}`"
+        f"kube-proxy's {_LEFTOVERS[mode]} are still in force ({', '.join(found)}); packets reach knft's rules first; "
+        f"remove kube-proxy's with `knft cleanup --kube-proxy {mode.value}`"
     )
