@@ -9,7 +9,8 @@ from knft.errors import KernelError
 from knft.kernel.privileges import die_with_parent
 from knft.kernel.table_flags import table_flags
 from knft.leftovers.messages import count_noun, describe_found_chains, leftover_warning
-from knft.leftovers.names import DEVICE, TABLES, Mode
+from knft.leftovers.names import DEVICE, TABLES
+from knft.proxy_mode import Mode
 
 log = logging.getLogger("knft")
 

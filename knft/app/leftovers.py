@@ -8,10 +8,11 @@ from knft.errors import KernelError
 from knft.kernel import ipvs, xtables
 from knft.kernel.addresses import local_addresses
 from knft.leftovers.chains import ChainPlan, plan_chains
-from knft.leftovers.names import DEVICE, DEVICE_KIND, SERVER_SETS, Mode
+from knft.leftovers.names import DEVICE, DEVICE_KIND, SERVER_SETS
 from knft.leftovers.saved import SavedRules, parse_saved
 from knft.leftovers.servers import ServerPlan, parse_servers, plan_servers
 from knft.leftovers.sets import SetPlan, plan_sets
+from knft.proxy_mode import Mode
 
 Value = TypeVar("Value")
 

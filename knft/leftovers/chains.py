@@ -7,8 +7,9 @@ removed, has chains of its own in this backend.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from knft.leftovers.names import SETS, Mode, modes_of_chain
+from knft.leftovers.names import SETS, modes_of_chain
 from knft.leftovers.saved import SavedRule, SavedRules, SavedTable
+from knft.proxy_mode import Mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from knft.leftovers.chains import ChainPlan
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 
 _LEFTOVERS = {
     Mode.IPTABLES: "iptables rules",

@@ -4,18 +4,8 @@ See docs/behaviour/nftables.md#cleanup, docs/behaviour/iptables.md#cleanup and d
 KUBE-FIREWALL, KUBE-KUBELET-CANARY and KUBE-MARK-DROP belong to the kubelet and are not included.
 """
 
-from enum import Enum
-
 from knft.families import Family
-
-
-class Mode(Enum):
-    """A mode of kube-proxy; the value is its name on the command line."""
-
-    IPTABLES = "iptables"
-    IPVS = "ipvs"
-    NFTABLES = "nftables"
-
+from knft.proxy_mode import Mode
 
 _IPTABLES, _IPVS = frozenset({Mode.IPTABLES}), frozenset({Mode.IPVS})
 _BOTH_MODES = _IPTABLES | _IPVS

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from knft.comparison.captures import Capture
 from knft.comparison.sides import Sides
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 from tests.mutation import (
     iptables_operators,
     iptables_rewrites,
@@ -19,59 +19,59 @@ from tests.mutation.iptables_save import IptablesSave
 from tests.mutation.ipvs_captures import IpvsCaptures
 from tests.mutation.nft_listing import NftListing
 from tests.mutation.operator import Expectation, Operator, Rewrite
-from tests.mutation.subjects import Subject, subjects
+from tests.mutation.subjects import MutationSubject, subjects
 
 
-class Target(NamedTuple):
+class MutatedMode(NamedTuple):
     """A mode of kube-proxy: its operators, and how its captures are made, edited and compared with knft."""
 
     name: str
     operators: Sequence[Operator[Any]]
     rewrites: Sequence[Rewrite[Any]]
-    parse: Callable[[Subject], Any]
-    to_texts: Callable[[Subject, Any], Capture]
-    to_sides: Callable[[Subject, Capture], Sides]
+    parse: Callable[[MutationSubject], Any]
+    to_capture: Callable[[MutationSubject, Any], Capture]
+    to_sides: Callable[[MutationSubject, Capture], Sides]
 
-    def unchanged_sides(self, subject: Subject) -> Sides:
+    def unchanged_sides(self, subject: MutationSubject) -> Sides:
         """Return the comparison of unchanged captures with knft."""
-        return self.to_sides(subject, self.to_texts(subject, self.parse(subject)))
+        return self.to_sides(subject, self.to_capture(subject, self.parse(subject)))
 
 
-def _ipvs_captures(subject: Subject) -> IpvsCaptures:
+def _ipvs_captures(subject: MutationSubject) -> IpvsCaptures:
     assert subject.sync_input.node.ip is not None
     return IpvsCaptures(
         subject.captures(Mode.IPVS), subject.version, subject.service_names(), subject.sync_input.node.ip
     )
 
 
-def _nftables(version: str, *, by_chains: bool) -> Target:
-    return Target(
+def _nftables(version: str, *, by_chains: bool) -> MutatedMode:
+    return MutatedMode(
         f"nftables {version}",
         nftables_operators.OPERATORS,
         nftables_rewrites.REWRITES,
         parse=lambda subject: NftListing(subject.nft_listing(by_chains=by_chains)),
-        to_texts=lambda _, listed: Capture(nftables=listed.document()),
+        to_capture=lambda _, listed: Capture(nftables=listed.document()),
         to_sides=lambda subject, texts: subject.sides(Mode.NFTABLES, texts),
     )
 
 
-TARGETS = (
-    Target(
+MUTATED_MODES = (
+    MutatedMode(
         "iptables",
         iptables_operators.OPERATORS,
         iptables_rewrites.REWRITES,
         parse=lambda subject: IptablesSave(subject.captures(Mode.IPTABLES).rules),
-        to_texts=lambda subject, saved: Capture({subject.version: saved.text()}),
+        to_capture=lambda subject, saved: Capture({subject.version: saved.text()}),
         to_sides=lambda subject, texts: subject.sides(Mode.IPTABLES, texts),
     ),
     _nftables("1.35", by_chains=True),
     _nftables("1.36", by_chains=False),
-    Target(
+    MutatedMode(
         "ipvs",
         ipvs_operators.OPERATORS,
         (),
         parse=_ipvs_captures,
-        to_texts=lambda _, node: node.texts(),
+        to_capture=lambda _, node: node.texts(),
         to_sides=lambda subject, texts: subject.sides(Mode.IPVS, texts),
     ),
 )
@@ -90,26 +90,26 @@ class Mutant(NamedTuple):
     def failure(self) -> str:
         """The error of the comparison, empty if there is none."""
         where = f"{self.target}, {self.operator}, {self.subject}"
-        if self.expectation.equivalent:
+        if self.expectation.equivalence_reason:
             return (
                 f"{where}: different outcome, expected none: {self.evaluation.sentences}"
                 if self.evaluation.is_found
                 else ""
             )
         if not self.evaluation.is_found:
-            return f"{where}: survived, expected a difference at {self.expectation.services or 'any Service'}"
+            return f"{where}: missed, expected a difference at {self.expectation.service_ports or 'any Service'}"
         return (
             ""
             if self.evaluation.is_named
-            else f"{where}: expected a difference at {self.expectation.services}, found {self.evaluation.sentences}"
+            else f"{where}: expected a difference at {self.expectation.service_ports}, found {self.evaluation.sentences}"
         )
 
 
-def _seeded_random(target: Target, subject: Subject, change: Operator[Any] | Rewrite[Any]) -> Random:
+def _seeded_random(target: MutatedMode, subject: MutationSubject, change: Operator[Any] | Rewrite[Any]) -> Random:
     return Random(f"{target.name} {subject.name} {change.name}")  # noqa: S311 - a seed, no secret
 
 
-def make_mutants(target: Target, seeds: Iterable[int]) -> Iterator[Mutant]:
+def make_mutants(target: MutatedMode, seeds: Iterable[int]) -> Iterator[Mutant]:
     """Yield a mutant of each operator for both families of each cluster, if the operator applies."""
     for seed in seeds:
         for subject in subjects(seed):
@@ -117,19 +117,19 @@ def make_mutants(target: Target, seeds: Iterable[int]) -> Iterator[Mutant]:
                 captures = target.parse(subject)
                 expectation = operator.change(captures, _seeded_random(target, subject, operator))
                 if expectation is not None:
-                    sides = target.to_sides(subject, target.to_texts(subject, captures))
+                    sides = target.to_sides(subject, target.to_capture(subject, captures))
                     yield Mutant(target.name, operator.name, subject.name, expectation, evaluate(sides, expectation))
 
 
-def apply_rewrites(target: Target, seeds: Iterable[int]) -> Iterator[Mutant]:
+def apply_rewrites(target: MutatedMode, seeds: Iterable[int]) -> Iterator[Mutant]:
     """Yield the captures after each rewrite; all of them are equivalent."""
     for seed in seeds:
         for subject in subjects(seed):
             for rewrite in target.rewrites:
                 captures = target.parse(subject)
                 if rewrite.change(captures, _seeded_random(target, subject, rewrite)):
-                    expectation = Expectation(("no Service",), equivalent=rewrite.description)
-                    sides = target.to_sides(subject, target.to_texts(subject, captures))
+                    expectation = Expectation(("no Service",), equivalence_reason=rewrite.description)
+                    sides = target.to_sides(subject, target.to_capture(subject, captures))
                     yield Mutant(target.name, rewrite.name, subject.name, expectation, evaluate(sides, expectation))
 
 
@@ -153,7 +153,7 @@ def summarise(results: Sequence[Mutant]) -> list[Row]:
 
 
 def _row(target: str, operator: str, group: list[Mutant]) -> Row:
-    changed = [mutant.evaluation for mutant in group if not mutant.expectation.equivalent]
+    changed = [mutant.evaluation for mutant in group if not mutant.expectation.equivalence_reason]
     found, named = sum(item.is_found for item in changed), sum(item.is_named for item in changed)
     return Row(target, operator, len(group), found, named, len(group) - len(changed))
 
@@ -170,5 +170,5 @@ def format_table(rows: Sequence[Row]) -> str:
 
 def equivalence_reasons(results: Iterable[Mutant]) -> list[str]:
     """Return the reasons of equivalent mutants, by operator."""
-    found = {f"{mutant.target}, {mutant.operator}: {mutant.expectation.equivalent}": None for mutant in results}
+    found = {f"{mutant.target}, {mutant.operator}: {mutant.expectation.equivalence_reason}": None for mutant in results}
     return [line for line in found if not line.endswith(": ")]

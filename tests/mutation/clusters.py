@@ -56,14 +56,14 @@ SERVICES = (
 )
 """Every feature, alone and with those that share rules with it."""
 
-_MIXES = (
+_SERVICE_COMBINATIONS = (
     ("web", "nearby", "guarded", "loyal", "empty"),
     ("public", "fort", "phone", "absent", "routed"),
     ("guarded", "nearby", "inward", "gone", "loyal"),
     ("web", "absent", "fort", "empty", "public"),
     ("routed", "phone", "loyal", "gone", "guarded"),
 )
-"""The Services of a cluster, by seed: all occur, each with different others."""
+"""The Services of a cluster, by seed. Together the combinations have every Service."""
 
 
 class Cluster(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Cluster(Struct, frozen=True):
 def generate_cluster(seed: int) -> Cluster:
     """Generate a cluster."""
     random = Random(f"cluster {seed}")  # noqa: S311 - a seed, no secret
-    names = _MIXES[seed % len(_MIXES)]
+    names = _SERVICE_COMBINATIONS[seed % len(_SERVICE_COMBINATIONS)]
     kinds = [next(kind for kind in SERVICES if kind.name == name) for name in names]
     objects: list[Object] = [_node()]
     for index, kind in enumerate(kinds):

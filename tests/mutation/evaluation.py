@@ -24,7 +24,7 @@ def evaluate(sides: Sides, expectation: Expectation) -> Evaluation:
     sentences: dict[str, None] = {}
     for group, unread in unexpected_differences(sides):
         if len(sentences) < 3:
-            sentences[f"{group.cause} {group.service}: {group.sentence}"] = None
+            sentences[f"{group.cause} {group.service}: {group.description}"] = None
         if _is_named(group.service, expectation) and _is_rule_named(unread, expectation):
             return Evaluation(is_found=True, is_named=True, sentences=tuple(sentences))
     return Evaluation(is_found=bool(sentences), is_named=False, sentences=tuple(sentences))
@@ -32,7 +32,7 @@ def evaluate(sides: Sides, expectation: Expectation) -> Evaluation:
 
 def unexpected_differences(sides: Sides) -> Iterator[tuple[DifferenceGroup, list[UninterpretedRule]]]:
     """Yield unexpected differences one by one, each as a group of a report."""
-    (version,) = sides.kube_proxy
+    (version,) = sides.left
     comparison, names = comparison_of(version, sides)
     for difference in comparison.differences():
         found = summarise(version, Counts(), [difference], names)
@@ -43,9 +43,11 @@ def unexpected_differences(sides: Sides) -> Iterator[tuple[DifferenceGroup, list
 
 def _is_named(service: str, expectation: Expectation) -> bool:
     """Tell whether a difference is at one of the expected Service ports, or at its Service."""
-    if not expectation.services:
+    if not expectation.service_ports:
         return True
-    return service in expectation.services or service in {name.partition(":")[0] for name in expectation.services}
+    return service in expectation.service_ports or service in {
+        name.partition(":")[0] for name in expectation.service_ports
+    }
 
 
 def _is_rule_named(unread: list[UninterpretedRule], expectation: Expectation) -> bool:

@@ -4,7 +4,7 @@ import re
 from ipaddress import ip_network
 from random import Random
 
-from tests.mutation.iptables_pools import OF_POOLS
+from tests.mutation.iptables_pools import POOL_OPERATORS
 from tests.mutation.iptables_rules import (
     CLUSTER_IPS,
     DNAT,
@@ -30,7 +30,7 @@ from tests.mutation.operator import Expectation, Operator
 _MARKED = find("nat", "KUBE-EXT-*", "masquerade traffic for")
 _SHORT_CIRCUIT = find("nat", "KUBE-EXT-*", "pod traffic")
 _MARKED_CLUSTER_IPS = find("nat", "KUBE-SV*", "KUBE-MARK-MASQ")
-_NO_SUCH = {True: "10.96.0.250", False: "fd00:10:96::fa"}
+_UNUSED_CLUSTER_IPS = {True: "10.96.0.250", False: "fd00:10:96::fa"}
 """Cluster IPs of no Service, by whether they are IPv4."""
 
 
@@ -47,7 +47,7 @@ def _policy_swapped(saved: IptablesSave, random: Random) -> Expectation | None:
     return Expectation((service,))
 
 
-def _masquerade_late(saved: IptablesSave, random: Random) -> Expectation | None:
+def _mark_after_jump(saved: IptablesSave, random: Random) -> Expectation | None:
     """Set the mark after the jump to the endpoints."""
     place = choose(saved.find("nat", "KUBE-EXT-*", "masquerade traffic for"), random)
     if place is None:
@@ -62,7 +62,7 @@ def _stale_chain(saved: IptablesSave, random: Random) -> Expectation | None:
     if place is None:
         return None
     text = re.sub(r"shop/[a-z]+:[a-z]+", "shop/bygone:http", place.text)
-    saved.append(place, re.sub(r"-d \S+", f"-d {_NO_SUCH[_is_ipv4(place)]}", text))
+    saved.append(place, re.sub(r"-d \S+", f"-d {_UNUSED_CLUSTER_IPS[_is_ipv4(place)]}", text))
     return Expectation(("shop/bygone:http",))
 
 
@@ -213,7 +213,7 @@ def _jump(table: str, base: str, chain: str) -> Find:
     return find(table, base, f"-j {chain}$")
 
 
-def _of_guarded(base: str) -> Change:
+def _remove_jump_to_firewall(base: str) -> Change:
     """Remove a jump to the firewall from a built-in chain."""
 
     def change(saved: IptablesSave, random: Random) -> Expectation | None:
@@ -227,7 +227,7 @@ def _of_guarded(base: str) -> Change:
     return change
 
 
-def _jump_missing(chain: str) -> Change:
+def _remove_jump_to_rejects(chain: str) -> Change:
     """Remove the jump of forwarded packets to reject rules; NodePorts are not forwarded."""
 
     def change(saved: IptablesSave, random: Random) -> Expectation | None:
@@ -250,7 +250,7 @@ def _network(text: str, by: int) -> str:
     return str(ip_network(f"{address}/{int(length) + by}", strict=False))
 
 
-OF_FRONTENDS: tuple[Operator[IptablesSave], ...] = (
+FRONTEND_OPERATORS: tuple[Operator[IptablesSave], ...] = (
     Operator("frontend missing", "of an address", remove_rule(FRONTENDS)),
     Operator("wrong frontend port", "of an address", edit_rule(FRONTENDS, r"(--dport )(\d+)", increased_by(1))),
     Operator(
@@ -264,7 +264,7 @@ OF_FRONTENDS: tuple[Operator[IptablesSave], ...] = (
     Operator("policy swapped", "Cluster for Local", _policy_swapped),
     Operator("no short-circuit for pods", "pods take the path of external clients", remove_rule(_SHORT_CIRCUIT)),
     Operator("masquerade missing", "for external clients", remove_rule(_MARKED)),
-    Operator("masquerade after the jump", "after the jump", _masquerade_late),
+    Operator("masquerade after the jump", "after the jump", _mark_after_jump),
     Operator("masquerade of cluster IP missing", "for sources that are not pods", remove_rule(_MARKED_CLUSTER_IPS)),
     Operator("extra accept", "before the rule of a frontend", _before("ACCEPT", FRONTENDS)),
     Operator("extra return", "before the rule of a frontend", _before("RETURN", FRONTENDS)),
@@ -277,7 +277,7 @@ OF_FRONTENDS: tuple[Operator[IptablesSave], ...] = (
 )
 
 
-OF_FILTERS: tuple[Operator[IptablesSave], ...] = (
+FILTER_OPERATORS: tuple[Operator[IptablesSave], ...] = (
     Operator("reject missing", "without endpoints", remove_rule(REJECT_RULES)),
     Operator("reject becomes drop", "dropped instead of rejected", edit_rule(REJECT_RULES, "-j REJECT", "-j DROP")),
     Operator("reject of another port", "of another port", edit_rule(REJECT_RULES, r"(--dport )(\d+)", increased_by(1))),
@@ -285,36 +285,36 @@ OF_FILTERS: tuple[Operator[IptablesSave], ...] = (
     Operator("drop becomes reject", "rejected instead of dropped", edit_rule(DROP_RULES, "-j DROP", "-j REJECT")),
     Operator("firewall rule missing", "no drop after the source ranges", remove_rule(FIREWALL)),
     Operator("firewall rejects", "rejects instead of dropping", edit_rule(FIREWALL, "-j DROP", "-j REJECT")),
-    Operator("firewall unreached", "by forwarded packets", _of_guarded("FORWARD")),
+    Operator("firewall unreached", "by forwarded packets", _remove_jump_to_firewall("FORWARD")),
     Operator("source range wider", "twice", _resized(-1)),
     Operator("source range narrower", "half", _resized(1)),
     Operator("source range missing", "one of two", remove_rule(RANGES)),
     Operator("source range added", "of others", _range_added),
     Operator("source ranges after the end", "after a RETURN", _range_ended),
-    Operator("jump to reject rules missing", "by forwarded packets", _jump_missing("KUBE-SERVICES")),
-    Operator("jump to drop rules missing", "by forwarded packets", _jump_missing("KUBE-EXTERNAL-SERVICES")),
+    Operator("jump to reject rules missing", "by forwarded packets", _remove_jump_to_rejects("KUBE-SERVICES")),
+    Operator("jump to drop rules missing", "by forwarded packets", _remove_jump_to_rejects("KUBE-EXTERNAL-SERVICES")),
     Operator("forwarding rule missing", "which accepts", _is_forwarding_accept),
     Operator("health check port missing", "which is accepted", _health_check_missing),
     Operator("invalid packets passed", "when forwarded", _invalid_passed),
 )
 
 
-def _everywhere(table: str, chain: str, pattern: str, new: str) -> Change:
+def _edit_every_rule(table: str, chain: str, pattern: str, new: str) -> Change:
     return edit_rule(find(table, chain, pattern), pattern, new, of_all=True)
 
 
-OF_ALL: tuple[Operator[IptablesSave], ...] = (
+GLOBAL_OPERATORS: tuple[Operator[IptablesSave], ...] = (
     Operator(
         "no services from outside", "PREROUTING", remove_rule(_jump("nat", "PREROUTING", "KUBE-SERVICES"), of_all=True)
     ),
     Operator("no services from the node", "OUTPUT", remove_rule(_jump("nat", "OUTPUT", "KUBE-SERVICES"), of_all=True)),
     Operator("no postrouting", "jump", remove_rule(_jump("nat", "POSTROUTING", "KUBE-POSTROUTING"), of_all=True)),
     Operator("no masquerade", "rule", remove_rule(find("nat", "KUBE-POSTROUTING", "MASQUERADE"), of_all=True)),
-    Operator("wrong mark", "set", _everywhere("nat", "KUBE-MARK-MASQ", "0x00004000", "0x00008000")),
+    Operator("wrong mark", "set", _edit_every_rule("nat", "KUBE-MARK-MASQ", "0x00004000", "0x00008000")),
     Operator(
         "wrong mark looked for",
         "in postrouting",
-        _everywhere("nat", "KUBE-POSTROUTING", "0x4000/|0x00004000/", "0x00008000/"),
+        _edit_every_rule("nat", "KUBE-POSTROUTING", "0x4000/|0x00004000/", "0x00008000/"),
     ),
     Operator("mark not set", "by KUBE-MARK-MASQ", remove_rule(find("nat", "KUBE-MARK-MASQ"), of_all=True)),
     Operator("masquerade before the check of the mark", "so that every packet is masqueraded", _return_last),
@@ -326,8 +326,8 @@ OF_ALL: tuple[Operator[IptablesSave], ...] = (
     Operator(
         "NodePorts on all addresses",
         "not only on addresses of the node",
-        _everywhere("nat", "KUBE-SERVICES", "-m addrtype --dst-type LOCAL ", ""),
+        _edit_every_rule("nat", "KUBE-SERVICES", "-m addrtype --dst-type LOCAL ", ""),
     ),
 )
 
-OPERATORS = (*OF_POOLS, *OF_FRONTENDS, *OF_FILTERS, *OF_ALL)
+OPERATORS = (*POOL_OPERATORS, *FRONTEND_OPERATORS, *FILTER_OPERATORS, *GLOBAL_OPERATORS)

@@ -29,7 +29,7 @@ def _endpoint_missing(saved: IptablesSave, random: Random) -> Expectation | None
     return Expectation((saved.service_of_rule(place),))
 
 
-def _slightly(found: re.Match[str]) -> str:
+def _slightly_larger_probability(found: re.Match[str]) -> str:
     return f"--probability {float(found[1]) + 1e-6:.10f}"
 
 
@@ -44,7 +44,7 @@ def _probabilities_swapped(saved: IptablesSave, random: Random) -> Expectation |
     return Expectation((saved.service_of_rule(one),))
 
 
-def _last_first(saved: IptablesSave, random: Random) -> Expectation | None:
+def _unconditional_rule_first(saved: IptablesSave, random: Random) -> Expectation | None:
     """Move the rule without a probability before the others."""
     there = [chain for chain in pool_chains(saved) if saved.find("nat", chain, "--probability")]
     if not there:
@@ -56,7 +56,7 @@ def _last_first(saved: IptablesSave, random: Random) -> Expectation | None:
     return Expectation((saved.service_of_rule(first),))
 
 
-def _checks_last(saved: IptablesSave, random: Random) -> Expectation | None:
+def _affinity_checks_last(saved: IptablesSave, random: Random) -> Expectation | None:
     """Check recorded clients after a random endpoint was chosen."""
     there = [found for chain in pool_chains(saved) if (found := saved.find("nat", chain, "--rcheck"))]
     if not there:
@@ -130,7 +130,7 @@ def _shifted(text: str) -> str:
     )
 
 
-def _list_of_other(saved: IptablesSave, random: Random) -> Expectation | None:
+def _affinity_list_of_other_endpoint(saved: IptablesSave, random: Random) -> Expectation | None:
     """Check clients in the list of another endpoint."""
     there = [found for chain in pool_chains(saved) if len(found := saved.find("nat", chain, "--rcheck")) > 1]
     if not there:
@@ -140,15 +140,19 @@ def _list_of_other(saved: IptablesSave, random: Random) -> Expectation | None:
     return Expectation((saved.service_of_rule(one),))
 
 
-OF_POOLS: tuple[Operator[IptablesSave], ...] = (
+POOL_OPERATORS: tuple[Operator[IptablesSave], ...] = (
     Operator("endpoint missing", "the last one of a pool", _endpoint_missing),
     Operator(
         "endpoint with a probability missing", "one with a probability: the others' shares grow", remove_rule(RANDOM)
     ),
-    Operator("probability off", "by one in a million", edit_rule(RANDOM, r"--probability (\S+)", _slightly)),
+    Operator(
+        "probability off",
+        "by one in a million",
+        edit_rule(RANDOM, r"--probability (\S+)", _slightly_larger_probability),
+    ),
     Operator("probability gone", "the first gets all", edit_rule(RANDOM, r"-m statistic .*--probability \S+ ", "")),
     Operator("probabilities swapped", "of two endpoints", _probabilities_swapped),
-    Operator("last endpoint first", "the rule without a probability before the others", _last_first),
+    Operator("last endpoint first", "the rule without a probability before the others", _unconditional_rule_first),
     Operator("endpoint of another Service", "one of another Service", _foreign_endpoint),
     Operator("stale endpoint", "packets still go to a removed endpoint", _stale_endpoint),
     Operator(
@@ -165,10 +169,12 @@ OF_POOLS: tuple[Operator[IptablesSave], ...] = (
     Operator("other timeout", "of affinity", edit_rule(CHECKS, r"(--seconds )(\d+)", increased_by(1))),
     Operator("affinity not checked", "recorded clients are not checked", remove_rule(CHECKS)),
     Operator("affinity not recorded", "clients are not recorded", edit_rule(SETS, r"-m recent --name \S+ --set ", "")),
-    Operator("affinity in another list", "the check reads the list of another endpoint", _list_of_other),
+    Operator(
+        "affinity in another list", "the check reads the list of another endpoint", _affinity_list_of_other_endpoint
+    ),
     Operator(
         "affinity check after the choice",
         "recorded clients are checked after a random endpoint was chosen",
-        _checks_last,
+        _affinity_checks_last,
     ),
 )

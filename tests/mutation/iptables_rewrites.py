@@ -93,7 +93,7 @@ def _jumped_twice(saved: IptablesSave, _: Random) -> bool:
     return True
 
 
-def _dockers(saved: IptablesSave, _: Random) -> bool:
+def _with_docker_rules(saved: IptablesSave, _: Random) -> bool:
     """Add docker's chains, which match other addresses."""
     masquerade = saved.find("nat", "POSTROUTING")[0]
     is_ipv4 = "127.0.0.0" in saved.text()
@@ -114,7 +114,7 @@ def _dockers(saved: IptablesSave, _: Random) -> bool:
     return True
 
 
-def _cnis(saved: IptablesSave, _: Random) -> bool:
+def _with_cni_rules(saved: IptablesSave, _: Random) -> bool:
     """Add the chains of a CNI plugin, which masquerade packets that leave the cluster and accept those of pods."""
     pods = "10.244.0.0/16" if "127.0.0.0" in saved.text() else "fd00:10:244::/48"
     saved.append(
@@ -132,7 +132,7 @@ def _cnis(saved: IptablesSave, _: Random) -> bool:
     return True
 
 
-def _firewallds(saved: IptablesSave, _: Random) -> bool:
+def _with_firewalld_rules(saved: IptablesSave, _: Random) -> bool:
     """Add firewalld's tables."""
     saved.declare("mangle", "PREROUTING", "ACCEPT")
     saved.declare("raw", "PREROUTING", "ACCEPT")
@@ -140,7 +140,7 @@ def _firewallds(saved: IptablesSave, _: Random) -> bool:
     return True
 
 
-def _leading_nowhere(saved: IptablesSave, _: Random) -> bool:
+def _with_jumps_to_empty_chain(saved: IptablesSave, _: Random) -> bool:
     """Add an empty chain of another program, and jumps to it."""
     for table, base in (("nat", "PREROUTING"), ("filter", "FORWARD"), ("filter", "INPUT")):
         saved.insert(saved.find(table, base)[0], f"-A {base} -j OTHER-CHAIN")
@@ -180,13 +180,13 @@ def _ports_as_ranges(saved: IptablesSave, _: Random) -> bool:
     return True
 
 
-def _named_ports(saved: IptablesSave, _: Random) -> bool:
+def _numeric_protocols(saved: IptablesSave, _: Random) -> bool:
     """Write protocols as numbers."""
     saved.edit_lines(lambda line: line.replace("-m tcp -p tcp", "-p 6 -m tcp").replace("-m udp -p udp", "-p 17 -m udp"))
     return True
 
 
-def _marks_otherwise(saved: IptablesSave, _: Random) -> bool:
+def _marks_as_xmark(saved: IptablesSave, _: Random) -> bool:
     """Write marks with --set-xmark, like iptables-save."""
     bit = "0x00004000"
     saved.edit_lines(lambda line: line.replace(f"--or-mark {bit}", "--set-xmark 0x4000/0x4000"))
@@ -249,15 +249,15 @@ REWRITES: tuple[Rewrite[IptablesSave], ...] = (
     Rewrite("comments", "where there were none", _commented),
     Rewrite("unreachable rules", "after one that ends", _unreachable),
     Rewrite("duplicate jump", "from both built-in chains", _jumped_twice),
-    Rewrite("docker's chains", "in addition", _dockers),
-    Rewrite("a CNI's chains", "in addition", _cnis),
-    Rewrite("firewalld's tables", "in addition", _firewallds),
-    Rewrite("an empty chain", "that is jumped to", _leading_nowhere),
+    Rewrite("docker's chains", "in addition", _with_docker_rules),
+    Rewrite("a CNI's chains", "in addition", _with_cni_rules),
+    Rewrite("firewalld's tables", "in addition", _with_firewalld_rules),
+    Rewrite("an empty chain", "that is jumped to", _with_jumps_to_empty_chain),
     Rewrite("order of options", "as iptables-save has it", _options_first),
     Rewrite("multiport", "for single ports", _multiport),
     Rewrite("ports as ranges", "of one", _ports_as_ranges),
-    Rewrite("protocols as numbers", "6 and 17", _named_ports),
-    Rewrite("marks as xmark", "as iptables-save has them", _marks_otherwise),
+    Rewrite("protocols as numbers", "6 and 17", _numeric_protocols),
+    Rewrite("marks as xmark", "as iptables-save has them", _marks_as_xmark),
     Rewrite("networks as ranges", "by iprange", _networks_as_ranges),
     Rewrite("networks halved", "each in two rules", _range_halved),
     Rewrite("probabilities rounded", "as the kernel does", _probabilities_exact),

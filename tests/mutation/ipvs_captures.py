@@ -29,7 +29,7 @@ class IpvsCaptures:
     def texts(self) -> Capture:
         """Return the edited captures."""
         sets, servers = ("".join(f"{line}\n" for line in lines) for lines in (self.sets, self.servers))
-        return Capture({self._version: self.rules.text()}, sets, servers, bound=tuple(self.bound))
+        return Capture({self._version: self.rules.text()}, sets, servers, ipvs_addresses=tuple(self.bound))
 
     def elements(self, name: str) -> list[str]:
         """Return the lines that add to a set, given its IPv4 name."""

@@ -1,6 +1,7 @@
 """Writes ``nft -j list ruleset`` for kube-proxy in mode nftables, in its two layouts: up to 1.35 and since 1.36.
 
-See docs/behaviour/nftables.md#base-chains and what follows. tests/bench/peers has the same rules as text.
+See docs/behaviour/nftables.md#base-chains and later sections. tests/bench/peers writes the same rules as nft commands,
+which load faster; this module needs no kernel.
 """
 
 import hashlib

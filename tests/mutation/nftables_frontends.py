@@ -176,7 +176,7 @@ def _cluster_ip_missing(listed: NftListing, random: Random) -> Expectation | Non
 
 _GOTO_POOL = r'"expr": \[\{"goto": \{"target": "(service|local)-'
 _MASQUERADED = '"comment": "masquerade"'
-OF_FRONTENDS: tuple[Operator[NftListing], ...] = (
+FRONTEND_OPERATORS: tuple[Operator[NftListing], ...] = (
     Operator("frontend missing", "of an address", _element_removed(FRONTENDS)),
     Operator("NodePort missing", "of the node", _element_removed(NODE_PORTS)),
     Operator("wrong frontend port", "by five", _key_edited(FRONTENDS, _next_port)),

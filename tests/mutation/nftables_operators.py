@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.mutation.nft_listing import NftListing
 from tests.mutation.nftables_common import Change
-from tests.mutation.nftables_frontends import OF_FRONTENDS
-from tests.mutation.nftables_pools import OF_POOLS
+from tests.mutation.nftables_frontends import FRONTEND_OPERATORS
+from tests.mutation.nftables_pools import POOL_OPERATORS
 from tests.mutation.operator import Expectation, Operator
 
 
-def _removed_of_all(chain: str, has: str = "") -> Change:
+def _remove_rule_of_all(chain: str, has: str = "") -> Change:
     """Return an operator that removes a rule for all Services."""
 
     def change(listed: NftListing, random: Random) -> Expectation | None:
@@ -26,7 +26,7 @@ def _removed_of_all(chain: str, has: str = "") -> Change:
     return change
 
 
-def _node_port_ip(edit: Callable[[list[Any], str], None]) -> Change:
+def _edit_node_port_addresses(edit: Callable[[list[Any], str], None]) -> Change:
     def change(listed: NftListing, _: Random) -> Expectation | None:
         edit(listed.elements("nodeport-ips"), "203.0.113.99" if listed.family == "ip" else "2001:db8:cb::9:9")
         return Expectation()
@@ -38,11 +38,11 @@ def _clear(elements: list[Any], _: str) -> None:
     elements.clear()
 
 
-def _with_other(elements: list[Any], other: str) -> None:
+def _append_address(elements: list[Any], other: str) -> None:
     elements.append(other)
 
 
-def _base(name: str, field: str, value: Any) -> Change:
+def _edit_base_chain(name: str, field: str, value: Any) -> Change:
     """Return an operator that edits a base chain."""
 
     def change(listed: NftListing, _: Random) -> Expectation | None:
@@ -52,7 +52,7 @@ def _base(name: str, field: str, value: Any) -> Change:
     return change
 
 
-def _replaced(chain: str, old: str, new: str) -> Change:
+def _edit_rule_of_all(chain: str, old: str, new: str) -> Change:
     """Return an operator that edits the JSON of a rule for all Services."""
 
     def change(listed: NftListing, _: Random) -> Expectation | None:
@@ -70,18 +70,20 @@ def _return_first(listed: NftListing, _: Random) -> Expectation | None:
     return Expectation()
 
 
-OF_ALL: tuple[Operator[NftListing], ...] = (
-    Operator("no NodePort addresses", "at all", _node_port_ip(_clear)),
-    Operator("additional NodePort address", "that the node does not have", _node_port_ip(_with_other)),
-    Operator("no services from outside", "jump", _removed_of_all("nat-prerouting")),
-    Operator("no services from the node", "jump", _removed_of_all("nat-output")),
-    Operator("no masquerading", "jump", _removed_of_all("nat-postrouting")),
-    Operator("no frontends", "look-up", _removed_of_all("services", "@service-ips")),
-    Operator("no cluster IPs' check", "reject", _removed_of_all("cluster-ips-check", "invalid ports")),
+GLOBAL_OPERATORS: tuple[Operator[NftListing], ...] = (
+    Operator("no NodePort addresses", "at all", _edit_node_port_addresses(_clear)),
+    Operator("additional NodePort address", "that the node does not have", _edit_node_port_addresses(_append_address)),
+    Operator("no services from outside", "jump", _remove_rule_of_all("nat-prerouting")),
+    Operator("no services from the node", "jump", _remove_rule_of_all("nat-output")),
+    Operator("no masquerading", "jump", _remove_rule_of_all("nat-postrouting")),
+    Operator("no frontends", "look-up", _remove_rule_of_all("services", "@service-ips")),
+    Operator("no cluster IPs' check", "reject", _remove_rule_of_all("cluster-ips-check", "invalid ports")),
     Operator("return first", "of services", _return_first),
-    Operator("wrong mark", "looked for", _replaced("masquerading", '16384]}, "right"', '32768]}, "right"')),
-    Operator("input drops", "by policy", _base("filter-input", "policy", "drop")),
-    Operator("forwarding drops", "by policy", _base("filter-forward", "policy", "drop")),
-    Operator("firewall after translation", "another priority", _base("filter-prerouting-pre-dnat", "prio", -90)),
+    Operator("wrong mark", "looked for", _edit_rule_of_all("masquerading", '16384]}, "right"', '32768]}, "right"')),
+    Operator("input drops", "by policy", _edit_base_chain("filter-input", "policy", "drop")),
+    Operator("forwarding drops", "by policy", _edit_base_chain("filter-forward", "policy", "drop")),
+    Operator(
+        "firewall after translation", "another priority", _edit_base_chain("filter-prerouting-pre-dnat", "prio", -90)
+    ),
 )
-OPERATORS: Sequence[Operator[NftListing]] = (*OF_POOLS, *OF_FRONTENDS, *OF_ALL)
+OPERATORS: Sequence[Operator[NftListing]] = (*POOL_OPERATORS, *FRONTEND_OPERATORS, *GLOBAL_OPERATORS)

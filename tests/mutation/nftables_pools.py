@@ -19,7 +19,7 @@ def _pool_rules(listed: NftListing) -> list[Object]:
     return [*listed.rules("service-*", "numgen"), *listed.rules("local-*", "numgen")]
 
 
-def _of_pools(edit: Callable[[Object, list[Any], Random], None], least: int = 2) -> Change:
+def _edit_random_choice(edit: Callable[[Object, list[Any], Random], None], least: int = 2) -> Change:
     """Return an operator that edits the random choice of a Service port."""
 
     def change(listed: NftListing, random: Random) -> Expectation | None:
@@ -33,25 +33,25 @@ def _of_pools(edit: Callable[[Object, list[Any], Random], None], least: int = 2)
     return change
 
 
-def _drop_one(_: Object, found: list[Any], random: Random) -> None:
-    found.pop(random.randrange(len(found)))
+def _drop_one(_: Object, elements: list[Any], random: Random) -> None:
+    elements.pop(random.randrange(len(elements)))
 
 
-def _drop_last(drawn: Object, found: list[Any], _: Random) -> None:
-    found.pop()
-    drawn["mod"] -= 1
+def _drop_last(numgen: Object, elements: list[Any], _: Random) -> None:
+    elements.pop()
+    numgen["mod"] -= 1
 
 
-def _draw_more(drawn: Object, _: list[Any], __: Random) -> None:
-    drawn["mod"] += 1
+def _increase_modulus(numgen: Object, _: list[Any], __: Random) -> None:
+    numgen["mod"] += 1
 
 
-def _twice_the_same(_: Object, found: list[Any], __: Random) -> None:
-    found[0][1] = found[1][1]
+def _choose_one_endpoint_twice(_: Object, elements: list[Any], __: Random) -> None:
+    elements[0][1] = elements[1][1]
 
 
-def _shifted(drawn: Object, _: list[Any], __: Random) -> None:
-    drawn["offset"] = 1
+def _shift_offset(numgen: Object, _: list[Any], __: Random) -> None:
+    numgen["offset"] = 1
 
 
 def _foreign_endpoint(listed: NftListing, random: Random) -> Expectation | None:
@@ -79,7 +79,7 @@ def _translations(listed: NftListing) -> list[Object]:
     ]
 
 
-def _target_edited(edit: Callable[[Any], Any], part: int) -> Change:
+def _edit_target(edit: Callable[[Any], Any], part: int) -> Change:
     """Edit the address (0) or the port (1) of one endpoint, in either layout."""
 
     def change(listed: NftListing, random: Random) -> Expectation | None:
@@ -168,15 +168,15 @@ def _endpoint_blocked(listed: NftListing, random: Random) -> Expectation | None:
     return Expectation((service_of_chain(rule["rule"]["chain"]),))
 
 
-OF_POOLS: tuple[Operator[NftListing], ...] = (
-    Operator("endpoint missing", "the range of numbers stays", _of_pools(_drop_one)),
-    Operator("endpoint removed", "and the range of numbers shrinks", _of_pools(_drop_last)),
-    Operator("random number without an endpoint", "one number has no endpoint", _of_pools(_draw_more)),
-    Operator("random numbers shifted", "one endpoint is never chosen", _of_pools(_shifted)),
-    Operator("duplicate endpoint", "another endpoint is never chosen", _of_pools(_twice_the_same)),
+POOL_OPERATORS: tuple[Operator[NftListing], ...] = (
+    Operator("endpoint missing", "the range of numbers stays", _edit_random_choice(_drop_one)),
+    Operator("endpoint removed", "and the range of numbers shrinks", _edit_random_choice(_drop_last)),
+    Operator("random number without an endpoint", "one number has no endpoint", _edit_random_choice(_increase_modulus)),
+    Operator("random numbers shifted", "one endpoint is never chosen", _edit_random_choice(_shift_offset)),
+    Operator("duplicate endpoint", "another endpoint is never chosen", _edit_random_choice(_choose_one_endpoint_twice)),
     Operator("endpoint of another Service", "one of another Service", _foreign_endpoint),
-    Operator("wrong endpoint port", "by one", _target_edited(lambda port: port + 1, 1)),
-    Operator("wrong endpoint address", "an address that no endpoint has", _target_edited(_unused_address, 0)),
+    Operator("wrong endpoint port", "by one", _edit_target(lambda port: port + 1, 1)),
+    Operator("wrong endpoint address", "an address that no endpoint has", _edit_target(_unused_address, 0)),
     Operator("endpoint blocked", "when forwarded to", _endpoint_blocked),
     Operator("hairpin missing", "of an endpoint on the node", _hairpin_missing),
     Operator("other timeout", "of affinity", _timeout),

@@ -17,8 +17,8 @@ class Expectation(Struct, frozen=True):
     uninterpreted rule that the report has to name, -1 for a rule in an nft listing.
     """
 
-    services: tuple[str, ...] = ()
-    equivalent: str = ""
+    service_ports: tuple[str, ...] = ()
+    equivalence_reason: str = ""
     line: int = 0
 
 

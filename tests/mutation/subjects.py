@@ -8,7 +8,7 @@ from knft.cli.flags import sync_flag_defaults
 from knft.cli.kube_proxy_options import iptables_settings, ipvs_settings, kube_proxy_options
 from knft.cli.options import config_from_options
 from knft.comparison.captures import Capture, read_capture
-from knft.comparison.kube_proxy_inputs import ObjectVersions, node_addresses, sync_inputs
+from knft.comparison.kube_proxy_inputs import ObjectSnapshots, interface_addresses, sync_inputs
 from knft.comparison.rendered import knft_rules
 from knft.comparison.sides import Sides
 from knft.families import IpVersion
@@ -16,7 +16,7 @@ from knft.interpret.compare.foreign import foreign_rules
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.ranges import LOOPBACK, Ranges, ranges
 from knft.interpret.rules import RuleSet
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 from knft_compat import iptables, ipvs
 from knft_compat import sync_input as compat
 from knft_compat.captures import Captures, captures_after_first_sync
@@ -24,8 +24,8 @@ from tests.mutation.clusters import NODE_ADDRESSES, Cluster, generate_cluster
 from tests.mutation.kube_proxy_nftables import Object, list_ruleset
 
 
-class Subject(NamedTuple):
-    """One IP family of a cluster: the input of kube-proxy, and the rules of knft."""
+class MutationSubject(NamedTuple):
+    """One IP family of a cluster, whose rules are mutated: the input of kube-proxy, and the rules of knft."""
 
     cluster: Cluster
     version: IpVersion
@@ -56,9 +56,9 @@ class Subject(NamedTuple):
         version = self.version
         return Sides(
             mode=mode,
-            kube_proxy_name="kube-proxy",
-            kube_proxy={version: kube_proxy_rules},
-            knft={version: self.knft},
+            left_name="kube-proxy",
+            left={version: kube_proxy_rules},
+            right={version: self.knft},
             node_addresses={version: node_ranges},
             foreign={version: foreign_rules(kube_proxy_rules, node_ranges)},
         )
@@ -73,15 +73,15 @@ class Subject(NamedTuple):
 
 
 @cache
-def subjects(seed: int) -> tuple[Subject, ...]:
+def subjects(seed: int) -> tuple[MutationSubject, ...]:
     """Return both families of the cluster of a seed."""
     return tuple(_subjects(seed))
 
 
-def _subjects(seed: int) -> Iterator[Subject]:
+def _subjects(seed: int) -> Iterator[MutationSubject]:
     cluster = generate_cluster(seed)
     rules = knft_rules(cluster.changes, config_from_options(cluster.options))
     options = kube_proxy_options(Mode.IPTABLES, cluster.options)
-    assert set(node_addresses(cluster.changes, options.config)) == set(NODE_ADDRESSES)
-    for family, sync_input in sync_inputs(ObjectVersions(cluster.changes, None), options):
-        yield Subject(cluster, family.version, sync_input, rules[family.version])
+    assert set(interface_addresses(cluster.changes, options.config)) == set(NODE_ADDRESSES)
+    for family, sync_input in sync_inputs(ObjectSnapshots(cluster.changes, None), options):
+        yield MutationSubject(cluster, family.version, sync_input, rules[family.version])

@@ -5,18 +5,26 @@
 
 import pytest
 
-from tests.mutation.campaign import TARGETS, Mutant, Target, apply_rewrites, format_table, make_mutants, summarise
+from tests.mutation.campaign import (
+    MUTATED_MODES,
+    Mutant,
+    MutatedMode,
+    apply_rewrites,
+    format_table,
+    make_mutants,
+    summarise,
+)
 from tests.mutation.evaluation import unexpected_differences
 from tests.mutation.subjects import subjects
 
 SEEDS = {"iptables": (1,), "nftables 1.35": (2,), "nftables 1.36": (3,), "ipvs": (4,)}
 """The seeds of each mode; together their clusters have every kind of Service."""
 
-in_every_mode = pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+in_every_mode = pytest.mark.parametrize("target", MUTATED_MODES, ids=[target.name for target in MUTATED_MODES])
 
 
 @in_every_mode
-def test_unchanged_captures_have_only_expected_differences(target: Target) -> None:
+def test_unchanged_captures_have_only_expected_differences(target: MutatedMode) -> None:
     """Without mutations all differences are expected."""
     for seed in SEEDS[target.name]:
         for subject in subjects(seed):
@@ -24,7 +32,7 @@ def test_unchanged_captures_have_only_expected_differences(target: Target) -> No
 
 
 @in_every_mode
-def test_every_mutant_is_found_and_its_service_named(target: Target) -> None:
+def test_every_mutant_is_found_and_its_service_named(target: MutatedMode) -> None:
     """Every mutant is found and its Service named; an equivalent mutant is not found."""
     results = list(make_mutants(target, SEEDS[target.name]))
     _assert_no_failures(results)
@@ -34,7 +42,7 @@ def test_every_mutant_is_found_and_its_service_named(target: Target) -> None:
 
 
 @in_every_mode
-def test_equivalent_rewrites_are_equal(target: Target) -> None:
+def test_equivalent_rewrites_are_equal(target: MutatedMode) -> None:
     """Captures that are written differently, or that have rules of other programs, are equal."""
     results = list(apply_rewrites(target, SEEDS[target.name]))
     _assert_no_failures(results)

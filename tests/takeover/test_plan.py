@@ -4,10 +4,11 @@ import pytest
 
 from knft.leftovers.chains import plan_chains
 from knft.leftovers.messages import leftover_warning
-from knft.leftovers.names import SETS, Mode, modes_of_chain
+from knft.leftovers.names import SETS, modes_of_chain
 from knft.leftovers.saved import parse_saved
 from knft.leftovers.servers import ServerAddress, parse_servers, plan_servers
 from knft.leftovers.sets import plan_sets
+from knft.proxy_mode import Mode
 from tests.takeover.leftovers import FAMILIES, IPV4, SET_TYPES, service_hash, set_name
 
 

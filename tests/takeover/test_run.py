@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from knft.leftovers.messages import leftover_warning
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
 from tests.support.processes import library_processes

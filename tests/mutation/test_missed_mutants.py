@@ -1,9 +1,9 @@
-"""Mutants that the comparison once missed."""
+"""Mutants that earlier versions of the comparison missed."""
 
 import re
 
 from knft.comparison.captures import Capture
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 from tests.mutation.evaluation import evaluate
 from tests.mutation.iptables_save import IptablesSave
 from tests.mutation.operator import Expectation
@@ -17,9 +17,11 @@ def test_timeouts_of_all_chains_that_check_a_list_are_compared() -> None:
         saved = IptablesSave(subject.captures(Mode.IPTABLES).rules)
         place = saved.find("nat", chain, "shop/fort:http.*--rcheck")[0]
         saved.replace(place, place.text.replace("--seconds 60", "--seconds 61"))
-        result = evaluate(subject.sides(Mode.IPTABLES, Capture({4: saved.text()})), Expectation(("shop/fort:http",)))
-        assert result.is_named
-        assert any("61 s" in sentence for sentence in result.sentences)
+        evaluation = evaluate(
+            subject.sides(Mode.IPTABLES, Capture({4: saved.text()})), Expectation(("shop/fort:http",))
+        )
+        assert evaluation.is_named
+        assert any("61 s" in sentence for sentence in evaluation.sentences)
 
 
 def test_rule_that_sends_packets_to_another_service_is_a_difference() -> None:
