@@ -44,8 +44,11 @@ def connect(path: Path) -> ApiClient:
     ],
 )
 def test_hosts_in_no_proxy_bypass_the_proxy(
-    no_proxy: str, server: str, is_proxied: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:  # noqa: FBT001 - a row
+    no_proxy: str,
+    server: str,
+    is_proxied: bool,  # noqa: FBT001 - a column of the table
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert proxy_for(server, "http://proxy:1") == ("http://proxy:1" if is_proxied else "")
 

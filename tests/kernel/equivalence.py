@@ -91,28 +91,28 @@ class _StickyNumbers:
             if container == STICKY_PORTS
         ]
         self.records = Counter(identity for identity, _ in records if identity in sticky_now)
-        self.ports = {number: identity for identity, number in records if identity in sticky_now}
+        self.hash_ids = {number: identity for identity, number in records if identity in sticky_now}
         self.targets = {
             number: dict(enumerate(listing.contents.arrays.get(ArrayName(STICKY_ENDPOINTS, (number,)), ())))
-            for number in self.ports
+            for number in self.hash_ids
         }
 
-    def with_identity(self, name: str) -> str:
-        """Return a chain's name with the port's identity instead of its number."""
+    def with_hash_id(self, name: str) -> str:
+        """Return a chain's name with the port's hash id instead of its number."""
         found = _STICKY_CHAIN.fullmatch(name)
-        if found is None or int(found[1]) not in self.ports:
+        if found is None or int(found[1]) not in self.hash_ids:
             return name
-        return f"sticky {self.ports[int(found[1])]} {found[2]}"
+        return f"sticky {self.hash_ids[int(found[1])]} {found[2]}"
 
 
 def sticky_ports(listing: TableListing) -> frozenset[str]:
-    """Return the identities of a table's sticky ports."""
+    """Return the hash ids of a table's sticky ports."""
     entries = listing.contents.entries
     return frozenset(entry.comment.split()[0] for (container, _), entry in entries.items() if container == STICKY_PORTS)
 
 
 def facts(listing: TableListing, sticky_now: frozenset[str], family: Family, config: Config) -> Facts:
-    """Return the facts of a table; ``sticky_now`` are the identities of the ports that are sticky now."""
+    """Return the facts of a table; ``sticky_now`` are the hash ids of the ports that are sticky now."""
     numbers = _StickyNumbers(listing, sticky_now)
     return {
         **dict(_elements(listing.contents, numbers)),
@@ -126,9 +126,7 @@ def _elements(contents: Contents, numbers: _StickyNumbers) -> Iterator[tuple[str
     for (container, key), entry in contents.entries.items():
         if container != STICKY_PORTS:
             verdict = entry.verdict
-            target = (
-                numbers.with_identity(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
-            )
+            target = numbers.with_hash_id(verdict.chain) if isinstance(verdict, Goto | Jump) else type(verdict).__name__
             yield f"{container} {key}", (target, entry.comment)
     for container, key in contents.members:
         yield f"{container} {key}", True
@@ -150,7 +148,7 @@ def _chains(
             # Unused chains may be needed later, so they must be complete, too.
             if name in needed or count != len(shared_chain(shared, family, config).rules):
                 yield f"chain {name}", count
-        elif sticky is None or (count and int(sticky[1]) not in numbers.ports):
+        elif sticky is None or (count and int(sticky[1]) not in numbers.hash_ids):
             yield f"chain {name}", count
 
 
@@ -167,14 +165,14 @@ def _needed(contents: Contents) -> set[str]:
 
 
 def _sticky(listing: TableListing, numbers: _StickyNumbers) -> Iterator[tuple[str, Any]]:
-    for number, identity in numbers.ports.items():
-        yield f"sticky {identity} records", numbers.records[identity]
+    for number, hash_id in numbers.hash_ids.items():
+        yield f"sticky {hash_id} records", numbers.records[hash_id]
         for role in _ROLES:
             count = listing.rule_counts.get(f"sticky-{number}-{role}", 0)
             # The number of rules that pick an index depends on the gaps between indexes.
-            yield f"sticky {identity} {role}", bool(count) if role in _CLASSES else count
+            yield f"sticky {hash_id} {role}", bool(count) if role in _CLASSES else count
         yield (
-            f"sticky {identity} endpoints",
+            f"sticky {hash_id} endpoints",
             sorted(target for target in numbers.targets[number].values() if target is not None),
         )
 
@@ -187,7 +185,7 @@ def rules(text: str, listing: TableListing, sticky_now: frozenset[str]) -> Facts
         if "rule" in item and _is_comparable(item["rule"]["chain"], numbers, needed):
             found.setdefault(item["rule"]["chain"], []).append(item["rule"])
     return {
-        f"rules {numbers.with_identity(chain)}": _rule_texts(chain, rules, numbers) for chain, rules in found.items()
+        f"rules {numbers.with_hash_id(chain)}": _rule_texts(chain, rules, numbers) for chain, rules in found.items()
     }
 
 
@@ -196,7 +194,7 @@ def _is_comparable(chain: str, numbers: _StickyNumbers, needed: set[str]) -> boo
     found = _STICKY_CHAIN.fullmatch(chain)
     if found is None:
         return parse_shared_chain(chain) is None or chain in needed
-    return int(found[1]) in numbers.ports
+    return int(found[1]) in numbers.hash_ids
 
 
 def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _StickyNumbers) -> list[str]:
@@ -208,14 +206,14 @@ def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _StickyNumbers
     targets = numbers.targets[number]
     if found[2] not in _CLASSES:
         texts = [_rule({**rule, "expr": _with_placeholders(rule["expr"], number, targets)}) for rule in rules]
-        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.with_identity(name[0]), text) for text in texts)
+        return sorted(_STICKY_CHAIN.sub(lambda name: numbers.with_hash_id(name[0]), text) for text in texts)
     updates = [index for index, rule in enumerate(rules) if any("set" in statement for statement in rule["expr"])]
     if not updates:
         return [_rule(rule) for rule in rules]
     first, last = updates[0], updates[-1] + 1
     around = [_rule(rule) for rule in (*rules[:first], *rules[last:])]
     picks = f"picks {_probabilities(rules[first:last], number, targets)}"
-    return [*(_STICKY_CHAIN.sub(lambda name: numbers.with_identity(name[0]), text) for text in around), picks]
+    return [*(_STICKY_CHAIN.sub(lambda name: numbers.with_hash_id(name[0]), text) for text in around), picks]
 
 
 def _rule(rule: dict[str, Any]) -> str:
@@ -260,7 +258,7 @@ def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[in
 
 def stale_chains(listing: TableListing, sticky_now: frozenset[str]) -> list[str]:
     """Return the chains of retired sticky ports; knft deletes them a second after it has emptied them."""
-    numbers = _StickyNumbers(listing, sticky_now).ports
+    numbers = _StickyNumbers(listing, sticky_now).hash_ids
     sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.rule_counts) if found is not None)
     return [found[0] for found in sticky if int(found[1]) not in numbers]
 

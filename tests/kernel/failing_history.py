@@ -19,7 +19,7 @@ class FailingHistory(History):
     """A history with lasting failures."""
 
     def refuse_cluster_ips(self, rng: Random) -> None:
-        """Refuse, or let the library die of, all transactions about one or two cluster IPs."""
+        """Refuse all transactions about one or two cluster IPs, or let the library crash on them."""
         family = rng.choice(tuple(Family))
         services = [item for item in self._harness.objects.values() if isinstance(item, Service)]
         known = {address for item in services for address in item.spec.cluster_ips or ()}
@@ -48,7 +48,7 @@ class FailingHistory(History):
         """Let several commits in a row fail."""
         family = rng.choice(tuple(Family))
         failure, times = (
-            rng.choice(("refused_commits", "misreported_commits", "deaths_after_commit", "deaths_before_commit")),
+            rng.choice(("refused_commits", "misreported_commits", "crashes_after_commit", "crashes_before_commit")),
             rng.randint(1, MAX_FAILURES),
         )
         self._log_step(f"fail {times} times {family.value}: {failure}")

@@ -134,7 +134,7 @@ def test_unreadable_table_is_logged_by_audit(filled: KernelHarness, caplog: pyte
     ports[Family.IPV4].refused_reads = 1
     with caplog.at_level(logging.WARNING, "knft"):
         _daemon_with_ports(filled, ports).audit()
-    assert caplog.messages == ["IPv4: audit failed: not read for the test"]
+    assert caplog.messages == ["IPv4: audit failed: read refused for the test"]
     assert not filled.sync()[Family.IPV4].is_full
 
 
