@@ -19,7 +19,7 @@ def capture_from_options(options: dict[str, Any]) -> Capture | None:
     nft = options["nft_json"]
     for flag in ("ipset_save", "ipvsadm_save"):
         if options[flag] is not None and not given:
-            msg = f"--{flag.replace('_', '-')}: it needs --iptables-save or --ip6tables-save"
+            msg = f"--{flag.replace('_', '-')} requires --iptables-save or --ip6tables-save"
             raise UsageError(msg)
     if not given and nft is None:
         return None

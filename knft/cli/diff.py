@@ -1,4 +1,4 @@
-"""``knft diff``: compares what happens to packets with kube-proxy's rules and with knft's."""
+"""``knft diff``: compares the outcomes of packets with kube-proxy's rules and with knft's."""
 
 import shlex
 import sys
@@ -20,11 +20,11 @@ from knft.config import Config, parse_addresses
 from knft.errors import UsageError
 from knft.interpret.compare import formatting
 from knft.interpret.compare.comparison import Progress
-from knft.interpret.compare.report import Report, ReportOrigin
+from knft.interpret.compare.report import Report, ReportMetadata
 from knft.model.objects import ObjectChange
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 
-EQUAL, DIFFERENT = 0, 1
+STATUS_EQUAL, STATUS_DIFFERENT = 0, 1
 
 
 def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noqa: ANN401 - click's values
@@ -35,7 +35,7 @@ def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noq
         from knft.cli.diff_watch import watch_live  # noqa: PLC0415 - threads and sockets that only this needs
 
         watch_live(paths, _live_config(options), lambda: read_manifests(paths), as_json=output == "json")
-        return EQUAL
+        return STATUS_EQUAL
     if live:
         from knft.comparison.live import LiveSides  # noqa: PLC0415 - netlink
 
@@ -44,9 +44,9 @@ def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noq
         sides = sides_from_options(options)
     with _progress() as progress:
         report = compare(sides, progress)
-    report.about = _origin(options, sides)
+    report.metadata = _metadata(options, sides)
     click.echo(_format(report, output), nl=False)
-    return EQUAL if report.is_equal else DIFFERENT
+    return STATUS_EQUAL if report.is_equal else STATUS_DIFFERENT
 
 
 def _live_config(options: dict[str, Any]) -> Config | None:
@@ -56,7 +56,7 @@ def _live_config(options: dict[str, Any]) -> Config | None:
 def sides_from_options(options: dict[str, Any]) -> Sides:
     """Return the sides that the flags name; raise UsageError, SourceError or CaptureError."""
     if not options["paths"]:
-        msg = "-f: name the manifests that knft's rules are rendered from, or compare the rules in force with --live"
+        msg = "-f is required: name manifests to render knft's rules from, or compare the kernel's rules with --live"
         raise UsageError(msg)
     capture = capture_from_options(options)
     changes = read_manifests(options["paths"])
@@ -79,34 +79,34 @@ def _reject_contradictions(options: dict[str, Any], output: str, *, live: bool, 
     captures = ("iptables_save", "ip6tables_save", "ipset_save", "ipvsadm_save", "nft_json")
     named = next((name for name in captures if options[name] is not None), None)
     if live and named is not None:
-        msg = f"--{named.replace('_', '-')}: it cannot be used with --live, which reads this machine's rules"
+        msg = f"--{named.replace('_', '-')} cannot be used with --live, which reads this machine's rules"
         raise UsageError(msg)
     if watch and not live:
-        msg = "--watch: it needs --live"
+        msg = "--watch requires --live"
         raise UsageError(msg)
     if watch and output == "html":
-        msg = "--watch: it cannot be used with -o html; leave -o out for text, or use -o json"
+        msg = "--watch cannot be used with -o html; leave -o out for text, or use -o json"
         raise UsageError(msg)
     if watch and "-" in options["paths"]:
-        msg = "--watch: it cannot watch standard input; name files or directories with -f"
+        msg = "--watch cannot watch standard input; name files or directories with -f"
         raise UsageError(msg)
 
 
-def _origin(options: dict[str, Any], sides: Sides) -> ReportOrigin:
-    """Return when, where and from what the report was made."""
+def _metadata(options: dict[str, Any], sides: Sides) -> ReportMetadata:
+    """Return the node, the time, the command line and the input files of the comparison."""
     addresses = (
-        formatting.address(version, first)
+        formatting.format_address(version, first)
         for version, ranges in sides.node_addresses.items()
         for first, last in ranges
         if first == last
     )
-    return ReportOrigin(
+    return ReportMetadata(
         node=options["node"] or "",
         addresses=tuple(address for address in addresses if address != "::1"),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=shlex.join(("knft", *sys.argv[1:])),
         version=__version__,
-        right=tuple(options["paths"]),
+        right_files=tuple(options["paths"]),
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from knft.app.signals import stop_on_signals
 from knft.comparison.live import LiveSides, ManifestReader
-from knft.comparison.watch import Result, watch_results
+from knft.comparison.watch import WatchResult, watch_results
 from knft.config import Config
 from knft.kernel.host_changes import HostChangeMonitor
 from knft.kernel.probe import require_privilege
@@ -21,7 +21,7 @@ class _Line(Struct, frozen=True):
     """A result with its time, as -o json prints it."""
 
     time: str
-    result: Result
+    result: WatchResult
 
 
 def watch_live(paths: tuple[str, ...], config: Config | None, read_manifests: ManifestReader, *, as_json: bool) -> None:
@@ -35,23 +35,23 @@ def watch_live(paths: tuple[str, ...], config: Config | None, read_manifests: Ma
                 _print(result, as_json=as_json)
 
 
-def _print(result: Result, *, as_json: bool) -> None:
+def _print(result: WatchResult, *, as_json: bool) -> None:
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     click.echo(msgspec.json.encode(_Line(now, result)) if as_json else "\n".join(_lines(now, result)))
 
 
-def _lines(now: str, result: Result) -> Iterator[str]:
+def _lines(now: str, result: WatchResult) -> Iterator[str]:
     if result.state == "unreadable":
         yield f"{now} cannot compare: {escape_invisible(result.error)}"
         return
-    sides = f"{escape_invisible(result.left)} and {escape_invisible(result.right)}"
+    sides = f"{escape_invisible(result.left_name)} and {escape_invisible(result.right_name)}"
     if result.state == "equal":
-        expected = f", except for expected differences ({result.by_intent} packet classes)" if result.by_intent else ""
+        expected = f", except for expected differences ({result.expected} packet classes)" if result.expected else ""
         yield f"{now} equal: packets have the same outcome in {sides}{expected}"
     else:
-        yield f"{now} different: some packets have another outcome in {sides}"
+        yield f"{now} different: some packets have different outcomes in {sides}"
     for difference in result.differences:
-        service = escape_invisible(difference.service) or "no Service"
-        yield f"  {difference.family} {service}, {difference.cause}: {escape_invisible(difference.sentence)}"
-    for warning in result.remarks:
+        service = escape_invisible(difference.service) or "addresses of no Service"
+        yield f"  {difference.family} {service}, {difference.cause}: {escape_invisible(difference.description)}"
+    for warning in result.warnings:
         yield f"  warning: {escape_invisible(warning)}"

@@ -10,7 +10,7 @@ from knft.configuration.table import FLAGS, help_text
 from knft.errors import UsageError
 
 BACKENDS = ("nftables", "iptables", "ipvs")
-NFTABLES, IPTABLES, IPVS, LEGACY = (BACKENDS[:1], BACKENDS[1:2], BACKENDS[2:], BACKENDS[1:])
+NFTABLES, IPTABLES, IPVS, KUBE_PROXY_MODES = (BACKENDS[:1], BACKENDS[1:2], BACKENDS[2:], BACKENDS[1:])
 
 Command = Callable[..., Any]
 
@@ -41,11 +41,11 @@ def reject_flags_of_other_backends(context: click.Context, backend: str) -> None
         if not isinstance(option, BackendOption) or not _is_given(context, option):
             continue
         if backend not in option.backends:
-            backends = " and ".join(option.backends)
-            msg = f"{option.opts[0]}: it has no effect with --backend {backend}, only with {backends}"
+            backends = " or ".join(option.backends)
+            msg = f"{option.opts[0]} cannot be used with --backend {backend}; use {backends}"
             raise UsageError(msg)
         if option.is_sync_only and context.params["cleanup"]:
-            msg = f"{option.opts[0]}: it has no effect with --cleanup"
+            msg = f"{option.opts[0]} cannot be used with --cleanup"
             raise UsageError(msg)
 
 
@@ -72,17 +72,18 @@ _NODE_FLAGS = (
     click.option("--masquerade-all", is_flag=True, help=help_text("--masquerade-all")),
     click.option("--masquerade-bit", type=click.IntRange(0, 31), default=FLAGS["--masquerade-bit"].default,
                  show_default=True, metavar="BIT", help="Bit of the packet mark that requests masquerading."),
-    click.option("--nodeport-addresses", multiple=True, metavar="WORD|CIDR", help=_NODEPORT_ADDRESSES),
+    click.option("--nodeport-addresses", multiple=True, metavar="primary|all|CIDR", help=_NODEPORT_ADDRESSES),
 )  # fmt: skip
 
 
 _SYNC_FLAGS = (
     _backend_option(NFTABLES, "--declarations", is_flag=True, help="Print only the declarations, as nft text."),
-    _backend_option(LEGACY, "--part", metavar="NAME",
+    _backend_option(KUBE_PROXY_MODES, "--part", metavar="NAME",
                     help="Print the input of one tool, such as iptables-restore or ipset."),
-    _backend_option(LEGACY, "--before", multiple=True, metavar="PATH", is_sync_only=True,
-                    help="Manifests of the previous sync; the sync handles the differences."),
-    _backend_option(LEGACY, "--cleanup", is_flag=True, help="Print the cleanup of the mode instead of a sync."),
+    _backend_option(KUBE_PROXY_MODES, "--before", multiple=True, metavar="PATH", is_sync_only=True,
+                    help="Manifests of the previous sync: print a sync of the differences only."),
+    _backend_option(KUBE_PROXY_MODES, "--cleanup", is_flag=True,
+                    help="Print the cleanup of the mode instead of a sync."),
     _backend_option(IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME", is_sync_only=True,
                     help="Print a partial sync of these Services."),
     _backend_option(IPTABLES, "--existing", metavar="FILE",
@@ -106,14 +107,14 @@ _SYNC_FLAGS = (
 """Flags of commands that print a sync."""
 
 _RULE_FLAGS = (
-    _backend_option(LEGACY, "--local-address", multiple=True, metavar="IP",
-                    help="Address of the host, in addition to those of the Node object."),
-    _backend_option(LEGACY, "--random-fully/--no-random-fully", default=True, show_default=True,
+    _backend_option(KUBE_PROXY_MODES, "--local-address", multiple=True, metavar="IP",
+                    help="Address of the node, in addition to those of the Node object."),
+    _backend_option(KUBE_PROXY_MODES, "--random-fully/--no-random-fully", default=True, show_default=True,
                     help="Whether iptables supports random source ports for masquerading."),
     _backend_option(IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True,
                     show_default=True, help="Whether NodePorts are served on loopback addresses."),
     _backend_option(IPTABLES, "--conntrack-tcp-be-liberal", is_flag=True,
-                    help="Conntrack accepts packets outside the TCP window: no rule drops INVALID packets."),
+                    help="Render rules for a node with nf_conntrack_tcp_be_liberal=1: no rule drops INVALID packets."),
     _backend_option(IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
                     help="Whether the kernel supports nfacct counters."),
     _backend_option(IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
@@ -148,28 +149,28 @@ def rule_set_flags(command: Command) -> Command:
 
 
 _FLAGS_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
-"""Flags about the node, which apply to rendered, captured and live rules."""
+"""Flags that describe the node; they apply to rendered, captured and live rules."""
 
 
 def reject_render_flags(context: click.Context) -> None:
     """Raise UsageError for a given flag that only applies to rules rendered from manifests."""
-    rendering = _flag_names(lambda command: node_flags(rule_flags(command), needs_node=False))
-    shaping = {*rendering, "backend"} - _FLAGS_OF_ANY_RULES
+    flags_of_rendered_rules = _flag_names(lambda command: node_flags(rule_flags(command), needs_node=False))
+    render_only_flags = {*flags_of_rendered_rules, "backend"} - _FLAGS_OF_ANY_RULES
     for option in context.command.params:
-        if option.name in shaping and _is_given(context, option):
-            msg = f"{option.opts[0]}: it needs -f"
+        if option.name in render_only_flags and _is_given(context, option):
+            msg = f"{option.opts[0]} requires -f"
             raise UsageError(msg)
 
 
-_OTHER_SIDE_FLAGS = ("live", "iptables_save", "ip6tables_save", "nft_json")
+_KUBE_PROXY_SOURCE_FLAGS = ("live", "iptables_save", "ip6tables_save", "nft_json")
 
 
 def reject_conflicting_sides(context: click.Context) -> None:
     """Raise UsageError if --against is given with --live or a capture."""
     given = {option.name: option for option in context.command.params if _is_given(context, option)}
-    other = next((given[name] for name in _OTHER_SIDE_FLAGS if name in given), None)
+    other = next((given[name] for name in _KUBE_PROXY_SOURCE_FLAGS if name in given), None)
     if "against" in given and other is not None:
-        msg = f"--against: it cannot be used with {other.opts[0]}; leave out one of them"
+        msg = f"--against cannot be used with {other.opts[0]}; leave out one of them"
         raise UsageError(msg)
 
 

@@ -1,4 +1,4 @@
-"""``knft cleanup --kube-proxy``: removes what kube-proxy left on this node."""
+"""``knft cleanup --kube-proxy``: removes kube-proxy's leftovers from this node."""
 
 import time
 from collections.abc import Callable, Collection
@@ -13,9 +13,10 @@ from knft.kernel import ipvs, xtables
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
-from knft.takeover.messages import count_noun, describe_removed_chains
-from knft.takeover.names import DEVICE, Mode
-from knft.takeover.names import TABLE as KUBE_PROXY_TABLE
+from knft.leftovers.messages import count_noun, describe_removed_chains
+from knft.leftovers.names import DEVICE
+from knft.leftovers.names import TABLE as KUBE_PROXY_TABLE
+from knft.proxy_mode import Mode
 
 IPSET_RELEASE_SECONDS = 5.0
 """How long deleted rules may keep ipsets in use: the kernel frees rules of iptables-nft after the transaction."""
@@ -24,9 +25,9 @@ _MAX_NAMED_SERVERS = 3
 
 
 def remove_leftovers(mode_name: str) -> None:
-    """Remove what kube-proxy left in one mode, or in "all", and print what was removed.
+    """Remove kube-proxy's leftovers of one mode, or of "all", and print the removed objects.
 
-    A failure is printed at once, and the rest is still removed. Raise KernelError at the end if anything failed.
+    After a failure, print it and continue with the rest; raise KernelError at the end.
     """
     require_privilege()
     _Cleanup(frozenset(Mode) if mode_name == "all" else frozenset({Mode(mode_name)})).run()
@@ -52,7 +53,8 @@ class _Cleanup:
         if Mode.NFTABLES in self._modes:
             self._remove_tables()
         if self._failures:
-            msg = f"could not remove all of kube-proxy's leftovers: {count_noun(self._failures, 'failure')}, see above"
+            failures = count_noun(self._failures, "failure")
+            msg = f"cannot remove all of kube-proxy's leftovers: {failures}, see above; run the command again"
             raise KernelError(msg)
 
     def _fail(self, error: KernelError) -> None:
@@ -81,7 +83,7 @@ class _Cleanup:
             named = ", ".join(map(str, plan.keep[:_MAX_NAMED_SERVERS])) + (
                 ", ..." if plan.keep[_MAX_NAMED_SERVERS:] else ""
             )
-            click.echo(f"virtual servers: {len(plan.keep)} kept, not known to be kube-proxy's: {named}")
+            click.echo(f"virtual servers: {len(plan.keep)} kept that are not kube-proxy's: {named}")
 
     def _remove_device(self) -> None:
         device = self._leftovers.ipvs_device
@@ -103,8 +105,11 @@ class _Cleanup:
                 click.echo(describe_removed_chains(backend.name, plan))
             if plan.shared_chain_count:
                 kept = count_noun(plan.shared_chain_count, "chain")
-                click.echo(f"{backend.name}: kept {kept} that another mode of kube-proxy uses too")
-            for chain in plan.pinned_chains:
+                click.echo(
+                    f"{backend.name}: kept {kept} that another mode of kube-proxy uses too; "
+                    "remove them with --kube-proxy all"
+                )
+            for chain in plan.chains_in_use:
                 click.echo(f"{backend.name}: kept {chain}, since a chain of another program jumps to it")
 
     def _remove_sets(self) -> None:

@@ -13,8 +13,8 @@ from knft.config import parse_addresses, parse_networks
 from knft.durations import parse_seconds
 from knft.errors import SourceError, UsageError
 from knft.model.names import NamespacedName
+from knft.proxy_mode import Mode
 from knft.source.files import format_path
-from knft.takeover.names import Mode
 from knft_compat import iptables, ipvs
 
 Parsed = TypeVar("Parsed")

@@ -31,8 +31,8 @@ _HTTP = "urllib3.connectionpool"
 _LATENCY = "knft.latency"
 """This logger logs the age of the changes in each sync."""
 
-_QUIET, _DEBUG = 0, 4
-"""klog's verbosity of normal lines and of debug lines."""
+_INFO, _DEBUG = 0, 4
+"""The klog verbosity of info, warning and debug lines: 0 for all but debug lines."""
 
 
 def set_up_logging(settings: LoggingSettings) -> None:
@@ -89,7 +89,7 @@ class JsonLines(logging.Formatter):
             "severity": record.levelname.lower(),
         }
         if record.levelno < logging.ERROR:
-            line["v"] = _QUIET if record.levelno >= logging.INFO else _DEBUG
+            line["v"] = _INFO if record.levelno >= logging.INFO else _DEBUG
         if record.exc_info:
             line["err"] = hide_credentials(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)

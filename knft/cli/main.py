@@ -19,7 +19,7 @@ from knft.cli.flags import (
 from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
 from knft.errors import ApiServerError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
-STATUS_FAILED, STATUS_UNUSABLE = 1, 2
+STATUS_FAILED, STATUS_USAGE_ERROR = 1, 2
 """Exit statuses: 1 for a failure that may not happen again; 2 for invalid usage or input, or an unsupported host."""
 _FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingError)
 
@@ -52,7 +52,7 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     run_command(given)
 
 
-@cli.command(short_help="Print the ruleset, without reading or changing this machine.")
+@cli.command(short_help="Print the rule set, without reading or changing this machine.")
 @click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
@@ -64,7 +64,7 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
 @backend_flags
 @click.pass_context
 def render(context: click.Context, /, backend: str, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Print the ruleset for manifests as nft text, or the transactions of a first sync as JSON.
+    """Print the rule set for manifests as nft text, or the transactions of the first sync on an empty node as JSON.
 
     The node's addresses come from the Node object or --node-ip; kube-proxy's modes also use --local-address. JSON has
     one document per IP family, each on one line.
@@ -83,7 +83,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     render_kube_proxy(backend, **options)
 
 
-@cli.command(short_help="Compare kube-proxy's rules with knft's, packet by packet.")
+@cli.command(short_help="Compare the outcome of all packets with kube-proxy's rules and with knft's.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
@@ -91,21 +91,28 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @click.option("--live", is_flag=True,
               help="Compare with the rules in force on this machine; changes nothing.")  # fmt: skip
 @click.option("--watch", is_flag=True,
-              help="With --live: compare again after each change of either side, and print new results.")  # fmt: skip
+              help="With --live: compare again after each change, and print each new result.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
-              help="table: text tables; json: for programs; html: one page to attach to a change request.")  # fmt: skip
+              help="table: text (with --watch one line per result); json: for programs; html: one page for a change "
+                   "request.")  # fmt: skip
 @rule_set_flags
 @click.pass_context
 def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Compare what happens to every class of packets with kube-proxy's rules and with knft's.
+    """Compute the outcomes of packets with kube-proxy's rules and with knft's, and print the differences.
 
-    kube-proxy's rules are rendered for the same objects, captured (--iptables-save and so on, --nft-json), or with
-    --live those in force on this machine: iptables of every backend, ipsets, IPVS virtual servers and kube-proxy's
-    nftables tables. knft's rules are rendered from -f; with --live and without -f they are those in force.
+    By default, kube-proxy's rules are rendered for the same objects, in the mode of --against.
 
-    Exit status 0: packets have the same outcome, or all differences are expected. 1: some packets have another
-    outcome, or a rule cannot be interpreted. 2: a rule set cannot be read. With --watch, print a line with the time
-    for each new result (with -o json an object per line) until SIGTERM or SIGINT, and exit with status 0.
+    With --iptables-save, --ip6tables-save or --nft-json, kube-proxy's rules are read from files.
+
+    With --live, kube-proxy's rules are read from this machine's kernel: iptables of every backend, ipsets, IPVS
+    virtual servers and kube-proxy's nftables tables.
+
+    knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
+
+    Exit status 0: packets have the same outcome, all differences are expected, or no packets were compared. 1: some
+    packets have different outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could
+    not be written. 2: a rule set cannot be read. With --watch, print a line with the time for each new result (with
+    -o json an object per line) until SIGTERM or SIGINT, and exit with status 0.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -133,10 +140,10 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 @rule_set_flags
 @click.pass_context
 def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Trace the first packet of a connection through a rule set: print the rules that it hits, its outcome and why.
+    """Trace the first packet of a connection through a rule set: print the rules that it hits and its outcome.
 
     The rules are rendered from manifests (-f) or captured on a node (--iptables-save and so on, --nft-json). Without
-    either they are knft's tables on this machine, which stay unchanged.
+    -f and without captures, knft reads its own tables from this machine's kernel.
 
     The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
     machine from its interfaces.
@@ -150,9 +157,9 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     trace_command(**options)
 
 
-@cli.command(short_help="Remove knft's tables, or what kube-proxy left on this machine.")
+@cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
-              help="Remove what kube-proxy left in this mode instead of knft's tables.")  # fmt: skip
+              help="Remove kube-proxy's leftovers of this mode instead of knft's tables.")  # fmt: skip
 def cleanup(kube_proxy: str | None) -> None:
     """Remove knft's tables of both IP families.
 
@@ -210,4 +217,4 @@ def main() -> None:
         for line in str(error).splitlines():
             _print_error(line)
         failed = isinstance(error, _FAILURES)
-        sys.exit(STATUS_FAILED if failed else STATUS_UNUSABLE)
+        sys.exit(STATUS_FAILED if failed else STATUS_USAGE_ERROR)

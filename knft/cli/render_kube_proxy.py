@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from knft.cli.kube_proxy_options import sync_options
 from knft.cli.manifests import read_manifests
-from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectVersions, sync_inputs
+from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectSnapshots, sync_inputs
 from knft.config import Config
 from knft.errors import SourceError, UsageError
 from knft.families import Family
 from knft.model import objects
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 from knft_compat import iptables, ipvs
 from knft_compat.sync_input import SyncInput
 from knft_compat.sync_output import SyncOutput
@@ -33,10 +33,10 @@ def render_kube_proxy(
 ) -> None:
     """Print the output of a sync or cleanup in a mode, or raise before anything is printed."""
     sync = sync_options(Mode(backend), {**options, "family": family})
-    versions = _read_versions(paths, options["before"], has_ip_mode=_supports_ip_mode(sync))
-    inputs = {item: found for item, found in sync_inputs(versions, sync) if family in (None, item.value.lower())}
+    snapshots = _read_snapshots(paths, options["before"], has_ip_mode=_supports_ip_mode(sync))
+    inputs = {item: found for item, found in sync_inputs(snapshots, sync) if family in (None, item.value.lower())}
     text = _format([_outputs(found, sync, cleanup=cleanup) for found in inputs.values()], output, part)
-    for message in _warnings(sync, versions, inputs, cleanup=cleanup):
+    for message in _warnings(sync, snapshots, inputs, cleanup=cleanup):
         click.echo(f"knft: {message}", err=True)
     click.echo(text, nl=False)
 
@@ -52,20 +52,20 @@ def _outputs(sync_input: SyncInput, options: KubeProxyOptions, *, cleanup: bool)
     return ipvs.cleanup(sync_input, settings) if cleanup else ipvs.sync(sync_input, settings)
 
 
-def _read_versions(paths: tuple[str, ...], before: tuple[str, ...], *, has_ip_mode: bool) -> ObjectVersions:
+def _read_snapshots(paths: tuple[str, ...], before: tuple[str, ...], *, has_ip_mode: bool) -> ObjectSnapshots:
     """Return the objects of -f and --before; raise UsageError or SourceError.
 
-    Without ``has_ip_mode`` the field is removed, as an API server does that is too old for it.
+    Without ``has_ip_mode`` the field ipMode is removed, as by an API server without this field.
     """
     if "-" in paths and "-" in before:
-        msg = "--before: -f reads standard input already; name a file"
+        msg = "--before: standard input is already used by -f; name a file"
         raise UsageError(msg)
     if "" in before:
         msg = "--before: the file name is empty"
         raise UsageError(msg)
     current = _read(paths, has_ip_mode=has_ip_mode)
     try:
-        return ObjectVersions(current, _read(before, has_ip_mode=has_ip_mode) if before else None)
+        return ObjectSnapshots(current, _read(before, has_ip_mode=has_ip_mode) if before else None)
     except SourceError as error:
         msg = f"--before: {error}"
         raise SourceError(msg) from error
@@ -86,11 +86,11 @@ def _without_ip_mode(item: objects.KubeObject | None) -> objects.KubeObject | No
 
 
 def _warnings(
-    options: KubeProxyOptions, versions: ObjectVersions, inputs: dict[Family, SyncInput], *, cleanup: bool
+    options: KubeProxyOptions, snapshots: ObjectSnapshots, inputs: dict[Family, SyncInput], *, cleanup: bool
 ) -> Iterator[str]:
     settings = options.settings
     if isinstance(settings, iptables.Settings):
-        yield from _missing_services(versions, settings.changed_services or frozenset())
+        yield from _missing_services(snapshots, settings.changed_services or frozenset())
         return
     yield from settings.warnings
     if not cleanup:
@@ -101,7 +101,7 @@ def _format(outputs: list[SyncOutput], output: str, part: str | None) -> str:
     if part is not None:
         return "".join(_parts(outputs, part, output))
     if output == "json":
-        return "".join(page.json().decode() for page in outputs)
+        return "".join(item.json().decode() for item in outputs)
     return "\n".join(page.script() for page in outputs)
 
 
@@ -120,10 +120,10 @@ def _parts(outputs: list[SyncOutput], name: str, output: str) -> Iterator[str]:
         raise UsageError(msg)
 
 
-def _missing_services(versions: ObjectVersions, changed: frozenset[NamespacedName]) -> Iterator[str]:
-    """Yield a warning for each Service of --changed that no manifest has."""
-    for name in sorted(changed - versions.services, key=str):
-        yield f"--changed: no manifest has Service {name}; that is right only if it was deleted"
+def _missing_services(snapshots: ObjectSnapshots, changed: frozenset[NamespacedName]) -> Iterator[str]:
+    """Yield a warning for each Service of --changed that is in no manifest."""
+    for name in sorted(changed - snapshots.services, key=str):
+        yield f"--changed: Service {name} is in no manifest; remove it from --changed unless it was deleted"
 
 
 def _missing_addresses(config: Config, inputs: dict[Family, SyncInput]) -> Iterator[str]:

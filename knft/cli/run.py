@@ -1,4 +1,4 @@
-"""``knft run``: turns flags and the configuration file into Settings, then runs, cleans up or writes them."""
+"""``knft run``: reads flags and configuration file, then runs the daemon, cleans up, or writes the configuration."""
 
 import logging
 import socket
@@ -18,7 +18,7 @@ log = logging.getLogger("knft")
 
 
 def run(given: Mapping[str, Any]) -> None:
-    """Write the configuration, clean up or run, as the given flags say and in kube-proxy's order.
+    """Write the configuration, clean up, or run the daemon: the first that the flags ask for, as kube-proxy does.
 
     See docs/behaviour/configuration.md#run.
     """
@@ -75,12 +75,12 @@ def _flag_text(value: Any) -> str:  # noqa: ANN401 - click's value
 def _reject_conflicting_flags(given: Mapping[str, Any]) -> None:
     """Raise UsageError if --once is given without --manifests."""
     if given.get("--once") and not given.get("--manifests"):
-        msg = "--once: it needs --manifests"
+        msg = "--once requires --manifests"
         raise UsageError(msg)
 
 
 def _remove_all() -> None:
-    """Remove knft's tables and what kube-proxy left in any mode. After a failure the rest is still removed."""
+    """Remove knft's tables and kube-proxy's leftovers of every mode. After a failure, continue with the rest."""
     from knft.cli.cleanup import cleanup  # noqa: PLC0415 - loads libnftables
     from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
@@ -92,5 +92,5 @@ def _remove_all() -> None:
         failure = error
     remove_leftovers("all")
     if failure is not None:
-        msg = "encountered an error while tearing down rules: could not remove all of knft's tables, see above"
+        msg = "cannot remove all of knft's tables; see the errors above"
         raise KernelError(msg) from failure

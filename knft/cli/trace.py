@@ -22,9 +22,9 @@ from knft.interpret.compare import formatting
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import PacketClass
 from knft.interpret.ranges import Ranges, subtract
-from knft.interpret.trace import Client, Trace, Tracer
+from knft.interpret.trace import Trace, TracedClient, Tracer
 from knft.protocols import PROTOCOL_NAMES
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 
 
 class RuleSource(Struct, frozen=True):
@@ -32,7 +32,7 @@ class RuleSource(Struct, frozen=True):
 
     name: str
     rules: Rules
-    service_names: Rules
+    rules_with_service_names: Rules
     node_addresses: dict[IpVersion, Ranges]
     warnings: tuple[str, ...] = ()
 
@@ -48,25 +48,25 @@ def trace(*, output: str, **options: Any) -> None:  # noqa: ANN401 - click's val
 def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
     """Return the packet's path; raise CaptureError or UsageError."""
     version = query.version
-    rules, own = source.rules.get(version), source.node_addresses[version]
+    rules, node_addresses = source.rules.get(version), source.node_addresses[version]
     if rules is None:
-        msg = f"{source.name}: no IPv{version} rules, the family of --to"
+        msg = f"{source.name}: no IPv{version} rules, but --to is an IPv{version} address"
         raise CaptureError(msg)
-    # Addresses that other interfaces have too are not there because of kube-proxy's device.
-    rules = msgspec.structs.replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, own))
-    packet = packet_class(query, rules, own)
-    tracer = Tracer(rules, own)
+    # An address that another interface has too is an address of the node without kube-ipvs0 as well.
+    rules = msgspec.structs.replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, node_addresses))
+    packet = packet_class(query, rules, node_addresses)
+    tracer = Tracer(rules, node_addresses)
     client = _client(query, packet, tracer)
     to = query.to
-    listed = [one for one in (source.service_names.get(version), rules) if one is not None]
+    listed = [one for one in (source.rules_with_service_names.get(version), rules) if one is not None]
     names = ServiceNames(listed)
     return Trace(
         rule_set=source.name,
         family=f"IPv{version}",
-        source=formatting.address(version, query.source),
+        source=formatting.format_address(version, query.source),
         sender=packet.origin,
         interface=query.interface or "",
-        destination=f"{formatting.socket(version, to.address, to.port)}/{PROTOCOL_NAMES[query.protocol]}",
+        destination=f"{formatting.format_socket(version, to.address, to.port)}/{PROTOCOL_NAMES[query.protocol]}",
         service=names.name(to.address, query.protocol, to.port, is_local=packet.is_local),
         client=client.text,
         ways=tracer.alternatives(packet, client),
@@ -74,28 +74,28 @@ def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
     )
 
 
-def _client(query: PacketQuery, packet: PacketClass, tracer: Tracer) -> Client:
+def _client(query: PacketQuery, packet: PacketClass, tracer: Tracer) -> TracedClient:
     endpoint = query.remembered
     if endpoint is None:
         return tracer.client_in_rule_set(packet, query.source)
     found = tracer.client_sent_to(packet, endpoint.address, endpoint.port)
     if found is None:
-        where = formatting.socket(endpoint.version, endpoint.address, endpoint.port)
-        msg = f"--remembered: no rule remembers clients of {where} for this frontend"
+        where = formatting.format_socket(endpoint.version, endpoint.address, endpoint.port)
+        msg = f"--remembered: the rules have no session affinity for endpoint {where} at this frontend"
         raise UsageError(msg)
     return found
 
 
 def _rule_source(options: dict[str, Any]) -> RuleSource:
-    """Return the rules that the flags name: rendered, captured, or those in force on this machine."""
+    """Return the rules that the flags select: rendered, captured, or knft's tables in this machine's kernel."""
     capture = capture_from_options(options)
     if capture is None:
         return _rendered_source(options) if options["paths"] else _live_source(options)
     if options["paths"]:
-        msg = "-f: it cannot be used with captured rules; leave out -f or the captures"
+        msg = "-f cannot be used with captured rules; leave out -f or the captures"
         raise UsageError(msg)
     addresses = _addresses_from_flags(options)
-    warnings = () if addresses else ("no address of the node is known; name them with --local-address",)
+    warnings = () if addresses else ("no address of the node is known; name its addresses with --local-address",)
     names = ", ".join(capture.source_names.values())
     return RuleSource(names, read_capture(capture), {}, address_ranges(addresses), warnings)
 
@@ -126,5 +126,5 @@ def _live_source(options: dict[str, Any]) -> RuleSource:
     if not found.rules:
         msg = "this machine has no table of knft: name manifests with -f, or captures such as --iptables-save"
         raise CaptureError(msg)
-    own = address_ranges((*found.addresses, *_addresses_from_flags(options)))
-    return RuleSource("knft's tables on this machine", found.rules, {}, own)
+    node_addresses = address_ranges((*found.addresses, *_addresses_from_flags(options)))
+    return RuleSource("knft's tables on this machine", found.rules, {}, node_addresses)

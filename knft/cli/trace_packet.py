@@ -61,7 +61,7 @@ def parse_query(options: dict[str, Any]) -> PacketQuery:
         raise UsageError(msg)
     endpoint = None if remembered is None else _parse_socket("--remembered", remembered, "such as 10.244.1.11:8080")
     if endpoint is not None and endpoint.version != to.version:
-        msg = f"--remembered: {remembered} is not an IPv{to.version} address as --to"
+        msg = f"--remembered: {remembered} is an IPv{endpoint.version} address, and --to has one of IPv{to.version}"
         raise UsageError(msg)
     return PacketQuery(source, to, protocol, interface, endpoint)
 
@@ -104,21 +104,23 @@ def _parse_socket(flag: str, text: str, form: str) -> SocketAddress:
     return SocketAddress(version, address, int(port))
 
 
-def packet_class(query: PacketQuery, rules: RuleSet, own: Ranges) -> PacketClass:
-    """Return the packet's class on a node with the addresses ``own``; raise UsageError for an impossible packet."""
-    is_local = contains(own, query.to.address)
+def packet_class(query: PacketQuery, rules: RuleSet, node_addresses: Ranges) -> PacketClass:
+    """Return the packet's class on a node with these addresses; raise UsageError for an impossible packet."""
+    is_local = contains(node_addresses, query.to.address)
     outputs = frozenset({"*"} | (MentionedValues((rules,)).interfaces - {"lo", ""}))
-    box = PacketFields(single(query.to.port), single(query.source), PORTS, outputs=outputs, states=frozenset({"new"}))
-    if contains(own, query.source):
+    fields = PacketFields(
+        single(query.to.port), single(query.source), PORTS, outputs=outputs, states=frozenset({"new"})
+    )
+    if contains(node_addresses, query.source):
         if query.interface is not None:
             msg = "--in-interface: --from is an address of the node, and the node's own packets have no input interface"
             raise UsageError(msg)
         is_source_selected = query.source == query.to.address
         return PacketClass(
-            "node", query.protocol, query.to.address, is_local, box, is_source_selected=is_source_selected
+            "node", query.protocol, query.to.address, is_local, fields, is_source_selected=is_source_selected
         )
     if contains(LOOPBACK[query.version], query.to.address):
         msg = "--to: the kernel accepts packets to a loopback address only from the node; --from is not its address"
         raise UsageError(msg)
     inputs = outputs if query.interface is None else frozenset({query.interface})
-    return PacketClass("network", query.protocol, query.to.address, is_local, box._replace(inputs=inputs))
+    return PacketClass("network", query.protocol, query.to.address, is_local, fields._replace(inputs=inputs))

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from knft.interpret.trace import Alternative, Trace, TracedOutcome, TracedRule
+from knft.interpret.trace import Trace, TracedAlternative, TracedOutcome, TracedRule
 from knft.present.formatting import escape_invisible
 
-_FATES = {
+_DISPOSITION_TEXTS = {
     "delivered": "is delivered",
     "rejected": "is rejected",
     "dropped": "is dropped",
-    "undecided": "cannot be decided",
+    "undecided": "has an unknown outcome",
 }
 
 
@@ -20,60 +20,60 @@ def format_trace(trace: Trace) -> str:
 
 def _lines(trace: Trace) -> Iterator[str]:
     yield from _header(trace)
-    for way in trace.ways:
+    for alternative in trace.ways:
         yield ""
-        if way.when:
-            yield f"Where {escape_invisible(' and '.join(way.when))}:"
+        if alternative.when:
+            yield f"If {escape_invisible(' and '.join(alternative.when))}:"
             yield ""
-        yield from _way(way)
+        yield from _alternative(alternative)
 
 
 def _header(trace: Trace) -> Iterator[str]:
     sender = "a process of the node" if trace.sender == "node" else "from another host or a pod"
-    interface = f", in by {escape_invisible(trace.interface)}" if trace.interface else ""
+    interface = f", input interface {escape_invisible(trace.interface)}" if trace.interface else ""
     yield f"packet   {trace.source} → {trace.destination} ({trace.family}, {sender}{interface}), opens a connection"
     yield f"rules    {escape_invisible(trace.rule_set)}"
     yield f"service  {escape_invisible(trace.service) if trace.service else 'no Service has this frontend'}"
     if trace.client != "new":
         yield f"client   {trace.client}"
-    for remark in trace.remarks:
-        yield f"warning  {escape_invisible(remark)}"
+    for warning in trace.remarks:
+        yield f"warning  {escape_invisible(warning)}"
 
 
-def _way(way: Alternative) -> Iterator[str]:
-    if way.rules:
+def _alternative(alternative: TracedAlternative) -> Iterator[str]:
+    if alternative.rules:
         yield "The packet hits"
-        yield from _rules(way.rules, "  ")
+        yield from _rules(alternative.rules, "  ")
     else:
-        yield "The packet hits no rule with an effect."
+        yield "No rule acts on the packet."
     yield ""
-    for end in way.ends:
-        yield _end(end)
+    for end in alternative.ends:
+        yield _outcome(end)
         yield from _rules(end.rules, "      ")
-    if way.then:
+    if alternative.then:
         yield ""
-        yield "Then, in all cases, it hits"
-        yield from _rules(way.then, "  ")
+        yield "Then, with each of these outcomes, it hits"
+        yield from _rules(alternative.then, "  ")
 
 
-def _end(end: TracedOutcome) -> str:
-    often = "" if end.share == "1" else f"{end.share} ({end.percent:g} %) "
-    why = f": {escape_invisible(end.why)}" if end.why else ""
-    if end.fate != "delivered":
-        return f"{often}{_FATES[end.fate]}{why}"
-    said = f"reaches {end.endpoint}" if end.endpoint else "continues to its destination, not translated"
-    if end.source != "kept":
+def _outcome(outcome: TracedOutcome) -> str:
+    share = "" if outcome.share == "1" else f"{outcome.share} ({outcome.percent:g} %) "
+    reason = f": {escape_invisible(outcome.why)}" if outcome.why else ""
+    if outcome.fate != "delivered":
+        return f"{share}{_DISPOSITION_TEXTS[outcome.fate]}{reason}"
+    text = f"reaches {outcome.endpoint}" if outcome.endpoint else "is delivered, not translated"
+    if outcome.source != "kept":
         kind = {"masqueraded": "masqueraded", "frontend": "with the frontend's address as source"}
-        said += f", {kind.get(end.source, f'with source {end.source}')}"
+        text += f", {kind.get(outcome.source, f'with source {outcome.source}')}"
     else:
-        said += ", source kept" if end.endpoint else ""
-    if end.seconds is not None:
-        said += f", session affinity for {end.seconds} s" + (";" if why else "")
-    return f"{often}{said}{why}"
+        text += ", source kept" if outcome.endpoint else ""
+    if outcome.seconds is not None:
+        text += f", session affinity for {outcome.seconds} s" + (";" if reason else "")
+    return f"{share}{text}{reason}"
 
 
 def _rules(rules: Sequence[TracedRule], indent: str) -> Iterator[str]:
-    for met in rules:
-        rule = f"line {met.line}: {met.rule}" if met.line else met.rule
-        actions = escape_invisible(", ".join(met.does) or "matches")
-        yield f"{indent}{escape_invisible(met.chain)}: {actions}   [{escape_invisible(rule)}]"
+    for hit in rules:
+        rule = f"line {hit.line}: {hit.rule}" if hit.line else hit.rule
+        actions = escape_invisible(", ".join(hit.does) or "matches")
+        yield f"{indent}{escape_invisible(hit.chain)}: {actions}   [{escape_invisible(rule)}]"

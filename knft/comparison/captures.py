@@ -28,8 +28,8 @@ _CONTENT_LINE = re.compile(r"^[ \t]*[^#\s]", re.MULTILINE)
 class Capture(Struct, frozen=True):
     """The output of a node's tools: ``rules`` of iptables-save, ``sets`` of ipset, ``servers`` of ipvsadm.
 
-    ``bound`` holds the networks on kube-proxy's IPVS device. None means unknown: the device then has the address of
-    every virtual server, as kube-proxy ensures. ``source_names`` maps the name of a tool (iptables-save,
+    ``ipvs_addresses`` holds the addresses of kube-ipvs0, with prefix lengths. None means unknown: the device then has
+    the address of every virtual server, as kube-proxy ensures. ``source_names`` maps the name of a tool (iptables-save,
     ip6tables-save, ipset, ipvsadm, nft) to the flag, file or command that messages name.
     """
 
@@ -37,7 +37,7 @@ class Capture(Struct, frozen=True):
     sets: str = ""
     servers: str = ""
     nftables: bytes | None = None
-    bound: tuple[str, ...] | None = None
+    ipvs_addresses: tuple[str, ...] | None = None
     source_names: dict[str, str] = {}
     is_from_files: bool = False
     """Whether the user named the files. An empty file is then an error: most likely the tool did not run as root."""
@@ -54,9 +54,9 @@ def _parts(capture: Capture, version: IpVersion) -> Iterator[RuleSet]:
     if saved is not None:
         yield saved
         with _prefix_errors(capture, "ipvsadm"):
-            servers = ipvs.servers(capture.servers, version)
-        bound = _bound_addresses(capture.bound, version, servers)
-        yield RuleSet(version=version, servers=servers, ipvs_addresses=bound)
+            servers = ipvs.read(capture.servers, version)
+        ipvs_addresses = _ipvs_addresses(capture.ipvs_addresses, version, servers)
+        yield RuleSet(version=version, servers=servers, ipvs_addresses=ipvs_addresses)
     if capture.nftables is not None:
         with _prefix_errors(capture, "nft"):
             listed = nftables.read(capture.nftables, version)
@@ -70,7 +70,7 @@ def _read_iptables(capture: Capture, version: IpVersion) -> RuleSet:
         if capture.is_from_files:
             _reject_empty(capture.rules[version])
         rules = iptables.read(capture.rules[version], version, sets)
-        if capture.is_from_files and not capture.servers.strip() and _needs_servers(rules):
+        if capture.is_from_files and not capture.servers.strip() and _is_ipvs_mode(rules):
             msg = "these are rules of kube-proxy's mode ipvs; add its virtual servers with --ipvsadm-save"
             raise CaptureError(msg)
     return rules
@@ -83,12 +83,12 @@ def _reject_empty(save: str) -> None:
         raise CaptureError(msg)
 
 
-def _needs_servers(rules: RuleSet) -> bool:
-    """Tell whether the rules are those of kube-proxy's mode ipvs."""
+def _is_ipvs_mode(rules: RuleSet) -> bool:
+    """Return whether the rules are those of kube-proxy's mode ipvs."""
     return "filter KUBE-IPVS-FILTER" in rules.chains or not _IPVS_SETS.isdisjoint(rules.collections)
 
 
-def _bound_addresses(networks: Iterable[str] | None, version: IpVersion, servers: Iterable[VirtualServer]) -> Ranges:
+def _ipvs_addresses(networks: Iterable[str] | None, version: IpVersion, servers: Iterable[VirtualServer]) -> Ranges:
     if networks is None:
         return ranges((server.address, server.address) for server in servers)
     addresses = (ipaddress.ip_interface(network).ip for network in networks)

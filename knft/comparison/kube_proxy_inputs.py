@@ -22,9 +22,9 @@ _MAX_INTERFACE_NAME = 15
 
 
 class KubeProxyOptions(Struct, frozen=True):
-    """What kube-proxy's rules depend on beside the objects.
+    """The configuration that kube-proxy's rules depend on, in addition to the objects.
 
-    ``nodeport_addresses`` holds the values of --nodeport-addresses, ``local_addresses`` the host's addresses that the
+    ``nodeport_addresses`` holds the values of --nodeport-addresses, ``local_addresses`` the node's addresses that the
     Node object does not have. ``settings`` are those of one mode.
     """
 
@@ -35,7 +35,7 @@ class KubeProxyOptions(Struct, frozen=True):
     random_fully: bool = True
 
 
-class ObjectVersions(NamedTuple):
+class ObjectSnapshots(NamedTuple):
     """The objects of this sync, and those of the sync before it, None for the first sync."""
 
     current: tuple[ObjectChange, ...]
@@ -48,12 +48,12 @@ class ObjectVersions(NamedTuple):
         return frozenset(item.key for item in listed if isinstance(item, objects.Service))
 
 
-def sync_inputs(versions: ObjectVersions, options: KubeProxyOptions) -> Iterator[tuple[Family, SyncInput]]:
+def sync_inputs(snapshots: ObjectSnapshots, options: KubeProxyOptions) -> Iterator[tuple[Family, SyncInput]]:
     """Yield the input of each family's sync; raise UsageError naming a flag."""
     config = options.config
-    states = _states(config, versions.current)
-    previous_states = None if versions.previous is None else _states(config, versions.previous)
-    host_addresses = (*node_addresses(versions.current, config), *options.local_addresses)
+    states = _states(config, snapshots.current)
+    previous_states = None if snapshots.previous is None else _states(config, snapshots.previous)
+    host_addresses = (*interface_addresses(snapshots.current, config), *options.local_addresses)
     for family, state in states.items():
         previous = None if previous_states is None else previous_states[family]
         node_ip = state.node.node_ip
@@ -71,8 +71,8 @@ def sync_inputs(versions: ObjectVersions, options: KubeProxyOptions) -> Iterator
         )
 
 
-def node_addresses(changes: tuple[ObjectChange, ...], config: Config) -> tuple[str, ...]:
-    """Return the addresses of the node's interfaces. An ExternalIP is not among them: often its router has it."""
+def interface_addresses(changes: tuple[ObjectChange, ...], config: Config) -> tuple[str, ...]:
+    """Return the addresses of the node's interfaces; an ExternalIP is not included, because often a router has it."""
     nodes = (change.current for change in changes if isinstance(change.current, objects.Node))
     status = (node.status for node in nodes if node.metadata.name == config.node_name)
     listed = (item for found in status if found is not None for item in found.addresses or ())

@@ -1,4 +1,4 @@
-"""The sides of a comparison on this machine: kube-proxy's rules in force, and knft's, in force or rendered."""
+"""Reads the sides of a comparison on this machine: kube-proxy's rules, and knft's tables or rendered rules."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from knft.model.objects import ObjectChange
 ManifestReader = Callable[[], tuple[ObjectChange, ...]]
 """Reads the manifests that the command line names."""
 
-_HERE = "on this machine"
+_THIS_MACHINE = "on this machine"
 _ONLY_NFT = re.compile(r"^# Table `(\w+)' is incompatible.*\n?", re.MULTILINE)
 """iptables-nft-save prints this line for a table with rules that only nft can show."""
 
@@ -46,7 +46,7 @@ def read_live_knft() -> LiveKnft:
 
 
 class LiveSides:
-    """kube-proxy's rules in force, and knft's: rendered from manifests if there are any, otherwise those in force."""
+    """kube-proxy's rules in the kernel, and knft's: rendered from manifests if there are any, else in the kernel."""
 
     def __init__(self, config: Config | None, read_manifests: ManifestReader) -> None:
         """Read the manifests, if ``config`` is set; raise UnsupportedError or SourceError."""
@@ -63,7 +63,7 @@ class LiveSides:
             self._changes = self._read_manifests()
 
     def read_machine(self) -> MachineState:
-        """Return what is in force; raise CaptureError."""
+        """Return the kernel's rules, sets, virtual servers and addresses; raise CaptureError."""
         return read_machine(self._library)
 
     def read(self) -> Sides:
@@ -73,38 +73,42 @@ class LiveSides:
     def sides_of(self, machine: MachineState) -> Sides:
         """Return both sides for a state of the machine; raise CaptureError."""
         found = _MachineRules(machine)
-        knft = _read_nft_tables(machine.knft)
+        knft = _read_nft_tables(machine.knft_tables)
         if self._config is None:
             if not found.has_kube_proxy or not knft:
-                missing = "no rules of kube-proxy" if not found.has_kube_proxy else "no table of knft"
-                msg = f"nothing to compare: this machine has {missing}; render knft's rules from manifests with -f"
+                if found.has_kube_proxy:
+                    msg = "this machine has no knft table; pass -f to compare kube-proxy's rules with rendered rules"
+                elif knft:
+                    msg = "this machine has no kube-proxy rules; pass -f to compare knft's tables with rendered rules"
+                else:
+                    msg = "this machine has no kube-proxy rules and no knft table to compare"
                 raise CaptureError(msg)
-            return found.sides(knft, f"knft {_HERE}")
+            return found.sides(knft, f"knft {_THIS_MACHINE}")
         rendered = knft_rules(self._changes, self._config, machine.addresses)
         if found.has_kube_proxy:
             return found.sides(rendered, "knft")
         if not knft:
-            msg = "nothing to compare: this machine has no rules of kube-proxy and no table of knft"
+            msg = "this machine has no kube-proxy rules and no knft table to compare"
             raise CaptureError(msg)
-        # kube-proxy is gone: compare knft's rules in force with the rendered ones.
+        # kube-proxy has no rules here: compare knft's tables in the kernel with the rendered rules.
         return Sides(
             mode=None,
-            kube_proxy_name=f"knft {_HERE}",
-            kube_proxy={version: join_rule_sets(rules, found.foreign[version]) for version, rules in knft.items()},
-            knft=rendered,
+            left_name=f"knft {_THIS_MACHINE}",
+            left={version: join_rule_sets(rules, found.foreign[version]) for version, rules in knft.items()},
+            right=rendered,
             node_addresses=found.node_addresses,
             foreign=found.foreign,
-            knft_name="knft, rendered",
+            right_name="knft, rendered",
             warnings=found.warnings,
         )
 
 
 class _MachineRules:
-    """The rules in force without knft's tables: ``rules`` holds all of them, ``foreign`` those of other programs."""
+    """The kernel's rules without knft's tables: ``rules`` holds all of them, ``foreign`` those of other programs."""
 
     def __init__(self, machine: MachineState) -> None:
         self._machine = machine
-        addresses = machine.addresses - frozenset(machine.device)
+        addresses = machine.addresses - frozenset(machine.ipvs_addresses)
         self.node_addresses: dict[IpVersion, Ranges] = address_ranges(addresses)
         self.rules: Rules = {}
         self.foreign: Rules = {}
@@ -118,18 +122,22 @@ class _MachineRules:
 
     @property
     def has_kube_proxy(self) -> bool:
-        """Whether kube-proxy has rules, virtual servers or a device here."""
-        return bool(self._backends or self._machine.kube_proxy or self._machine.device)
+        """Whether kube-proxy has rules or the device kube-ipvs0 on this machine."""
+        return bool(self._backends or self._machine.kube_proxy_tables or self._machine.ipvs_addresses)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was not read, and what is doubled."""
+        """Warnings: rules that were not read, and kube-proxy's chains that exist in several backends."""
         machine = self._machine
         found = [f"{program} is not installed; its rules were not read" for program in machine.missing_programs]
         found += [f"{name}: not read, since it has rules that only nft can show" for name in self._skipped]
         families = [name.startswith("ip6") for name in self._backends]
         if len(families) > len(set(families)):
-            found.append(f"kube-proxy's chains are in {' and '.join(self._backends)}; all of them are in force")
+            backends = " and ".join(self._backends)
+            found.append(
+                f"kube-proxy's chains are in {backends}, and the kernel runs all of them; "
+                "remove them with `knft cleanup --kube-proxy`, and start kube-proxy again if you still use it"
+            )
         if machine.unread_tables:
             found.append(f"tables of other programs were not read: {', '.join(machine.unread_tables)}")
         return tuple(found)
@@ -138,20 +146,20 @@ class _MachineRules:
         """Return these rules and knft's as the sides of a comparison."""
         return Sides(
             mode=mode_of_rules(self.rules),
-            kube_proxy_name=f"kube-proxy {_HERE} ({', '.join(self._locations())})",
-            kube_proxy=self.rules,
-            knft=knft,
+            left_name=f"kube-proxy {_THIS_MACHINE} ({', '.join(self._locations())})",
+            left=self.rules,
+            right=knft,
             node_addresses=self.node_addresses,
             foreign=self.foreign,
-            knft_name=knft_name,
+            right_name=knft_name,
             warnings=self.warnings,
         )
 
     def _locations(self) -> Iterator[str]:
         yield from self._backends
-        if self._machine.servers:
+        if self._machine.virtual_servers:
             yield "IPVS"
-        yield from (f"table ip{'' if version == 4 else 6} kube-proxy" for version in self._machine.kube_proxy)  # noqa: PLR2004
+        yield from (f"table ip{'' if version == 4 else 6} kube-proxy" for version in self._machine.kube_proxy_tables)  # noqa: PLR2004
 
     def _parts(self, version: IpVersion) -> Iterator[tuple[RuleSet, RuleSet]]:
         """Yield each source's rule set and its foreign part.
@@ -167,8 +175,8 @@ class _MachineRules:
             yield rename(rules), rename(foreign_rules(rules, self.node_addresses[version]))
         servers = self._read_servers(version)
         yield servers, foreign_rules(servers, self.node_addresses[version])
-        if version in self._machine.kube_proxy:
-            rules = _read_nft_tables(self._machine.kube_proxy)[version]
+        if version in self._machine.kube_proxy_tables:
+            rules = _read_nft_tables(self._machine.kube_proxy_tables)[version]
             yield rules, foreign_rules(rules, self.node_addresses[version])
 
     def _read_iptables(self, version: IpVersion) -> Iterator[tuple[str, RuleSet]]:
@@ -181,13 +189,16 @@ class _MachineRules:
                 self._skipped += [f"{name}, table {table}" for table in _ONLY_NFT.findall(text)]
                 shown = _ONLY_NFT.sub("", text)
             names = {SAVE_PROGRAMS[version]: f"{name}-save", "ipset": "ipset save"}
-            capture = Capture({version: shown}, self._machine.sets, source_names=names)
+            capture = Capture({version: shown}, self._machine.ipsets, source_names=names)
             yield name, read_capture(capture)[version]
 
     def _read_servers(self, version: IpVersion) -> RuleSet:
-        servers = self._machine.servers
+        servers = self._machine.virtual_servers
         capture = Capture(
-            {version: ""}, servers=servers, bound=self._machine.device, source_names={"ipvsadm": "ipvsadm -Sn"}
+            {version: ""},
+            servers=servers,
+            ipvs_addresses=self._machine.ipvs_addresses,
+            source_names={"ipvsadm": "ipvsadm -Sn"},
         )
         return read_capture(capture)[version]
 

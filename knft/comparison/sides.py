@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knft.comparison.captures import VERSIONS, Capture, Rules, read_capture
-from knft.comparison.kube_proxy_inputs import KubeProxyOptions, node_addresses
+from knft.comparison.kube_proxy_inputs import KubeProxyOptions, interface_addresses
 from knft.comparison.rendered import knft_rules, kube_proxy_rules
 from knft.config import Config
 from knft.families import IpVersion
@@ -15,30 +15,30 @@ from knft.interpret.compare.foreign import foreign_rules
 from knft.interpret.ranges import LOOPBACK, Ranges, ranges, subtract
 from knft.interpret.rules import RuleSet
 from knft.model.objects import ObjectChange
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 from knft_compat import ipvs
 
 
 class Sides(Struct, frozen=True, kw_only=True):
     """The rule sets of both sides by IP version, and the addresses of the node.
 
-    ``mode`` is kube-proxy's, or None if ``kube_proxy`` holds knft's rules in force, compared with rendered ones.
-    ``foreign`` holds rules of other programs on kube-proxy's side: they stay in force when knft takes over.
-    ``warnings`` name what was not read.
+    ``left`` holds kube-proxy's rules and ``mode`` is kube-proxy's mode. If kube-proxy has no rules, ``left`` holds
+    knft's tables in the kernel and ``mode`` is None. ``right`` holds knft's rules. ``foreign`` holds the rules of other
+    programs on the left: they stay in the kernel when knft replaces kube-proxy. ``warnings`` name skipped rules.
     """
 
     mode: Mode | None
-    kube_proxy_name: str
-    kube_proxy: Rules
-    knft: Rules
+    left_name: str
+    left: Rules
+    right: Rules
     node_addresses: dict[IpVersion, Ranges]
     foreign: Rules = {}
-    knft_name: str = "knft"
+    right_name: str = "knft"
     warnings: tuple[str, ...] = ()
 
 
 class KnftInput(Struct, frozen=True):
-    """What knft's rules are rendered from; ``local_addresses`` are those that the Node object does not have."""
+    """The input of knft's rules; ``local_addresses`` are node addresses that the Node object does not have."""
 
     changes: tuple[ObjectChange, ...]
     config: Config
@@ -46,7 +46,7 @@ class KnftInput(Struct, frozen=True):
 
     def node_addresses(self) -> dict[IpVersion, Ranges]:
         """Return the node's addresses that objects and flags name, and the loopback networks."""
-        return address_ranges((*node_addresses(self.changes, self.config), *self.local_addresses))
+        return address_ranges((*interface_addresses(self.changes, self.config), *self.local_addresses))
 
     def rules(self) -> Rules:
         """Return knft's rule sets."""
@@ -55,34 +55,35 @@ class KnftInput(Struct, frozen=True):
 
 def captured_sides(capture: Capture, knft: KnftInput) -> Sides:
     """Return a capture of kube-proxy's rules, and knft's rules; raise CaptureError."""
-    own = knft.node_addresses()
+    node_addresses = knft.node_addresses()
     kube_proxy = {
-        version: _without_host_addresses(rules, own[version]) for version, rules in read_capture(capture).items()
+        version: _without_node_addresses(rules, node_addresses[version])
+        for version, rules in read_capture(capture).items()
     }
     names = [name for program, name in capture.source_names.items() if program not in ("ipset", "ipvsadm")]
     return Sides(
         mode=mode_of_rules(kube_proxy),
-        kube_proxy_name=", ".join(names),
-        kube_proxy=kube_proxy,
-        knft=knft.rules(),
-        node_addresses=own,
-        foreign={version: foreign_rules(rules, own[version]) for version, rules in kube_proxy.items()},
+        left_name=", ".join(names),
+        left=kube_proxy,
+        right=knft.rules(),
+        node_addresses=node_addresses,
+        foreign={version: foreign_rules(rules, node_addresses[version]) for version, rules in kube_proxy.items()},
     )
 
 
-def _without_host_addresses(rules: RuleSet, own: Ranges) -> RuleSet:
-    """Return the rule set without the addresses on kube-proxy's device that other interfaces have too."""
-    return replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, own))
+def _without_node_addresses(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
+    """Return the rule set without the addresses of kube-ipvs0 that other interfaces have too."""
+    return replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, node_addresses))
 
 
 def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
-    """Return kube-proxy's rules in the mode of ``kube_proxy.settings``, and knft's, for the same objects."""
+    """Return kube-proxy's rules in the mode of ``left.settings``, and knft's, for the same objects."""
     mode = Mode.IPVS if isinstance(kube_proxy.settings, ipvs.Settings) else Mode.IPTABLES
     return Sides(
         mode=mode,
-        kube_proxy_name=f"kube-proxy in mode {mode.value}",
-        kube_proxy=kube_proxy_rules(knft.changes, kube_proxy),
-        knft=knft.rules(),
+        left_name=f"kube-proxy in mode {mode.value}",
+        left=kube_proxy_rules(knft.changes, kube_proxy),
+        right=knft.rules(),
         node_addresses=knft.node_addresses(),
     )
 

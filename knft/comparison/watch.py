@@ -1,49 +1,52 @@
-"""Watches the rules in force and the manifests, and compares again after each change."""
+"""Watches the kernel's rules and the manifests, and compares again after each change."""
 
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from knft.comparison.compare import compare
 from knft.comparison.live import LiveSides
-from knft.comparison.machine import MachineState, poll_unnotified
+from knft.comparison.machine import MachineState, read_state_without_notifications
 from knft.errors import CaptureError, KnftError
 from knft.interpret.compare.report import Report
 from knft.kernel.host_changes import HostChangeMonitor
 from knft.source.directory import DirectorySource, manifests_signature
 
 POLL_SECONDS = 3.0
-"""How often to read what has no notifications: iptables-legacy, ipsets and virtual servers."""
+"""The interval of reading the state without notifications: iptables-legacy, ipsets and virtual servers."""
 QUIET_SECONDS, MAX_SETTLE_SECONDS = 0.5, 3.0
 """A comparison starts after a quiet period without changes, but at most this long after a change."""
 
 
-class Difference(Struct, frozen=True):
-    """A group of packets with another outcome on each side; ``service`` is empty if no Service has the frontend."""
+class ReportedDifference(Struct, frozen=True):
+    """A group of packets with different outcomes; ``service`` is empty if the destination belongs to no Service."""
 
     family: str
     cause: str
     service: str
-    sentence: str
+    description: str = field(name="sentence")
 
 
-class Result(Struct, frozen=True):
-    """The result of a comparison, printed as JSON; in state "unreadable" ``error`` holds the reason."""
+class WatchResult(Struct, frozen=True):
+    """The result of a comparison, printed as JSON; ``state`` is equal, different or unreadable.
+
+    In state "unreadable" the comparison failed, and ``error`` holds the reason.
+    """
 
     state: str
-    left: str = ""
-    right: str = ""
-    differences: tuple[Difference, ...] = ()
-    by_intent: int = 0
-    remarks: tuple[str, ...] = ()
+    left_name: str = field(default="", name="left")
+    right_name: str = field(default="", name="right")
+    differences: tuple[ReportedDifference, ...] = ()
+    expected: int = field(default=0, name="by_intent")
+    warnings: tuple[str, ...] = field(default=(), name="remarks")
     error: str = ""
 
     @property
-    def reported_part(self) -> tuple[object, ...]:
-        """What makes a result a new one. The number of expected differences is not part of it."""
-        return self.state, self.left, self.differences, self.error
+    def reported_fields(self) -> tuple[object, ...]:
+        """The fields whose change makes a result new; the number of expected differences is not one of them."""
+        return self.state, self.left_name, self.differences, self.error
 
 
 class _Stopped(Exception):  # noqa: N818 - control flow, not an error
@@ -52,10 +55,10 @@ class _Stopped(Exception):  # noqa: N818 - control flow, not an error
 
 def watch_results(
     live: LiveSides, paths: tuple[str, ...], changes: HostChangeMonitor, stop: threading.Event
-) -> Generator[Result, None, None]:
+) -> Generator[WatchResult, None, None]:
     """Yield the first result and then each new one, until ``stop`` is set; ``paths`` name the manifests.
 
-    ``changes`` is woken when manifests change. Setting ``stop`` has to be followed by ``changes.wake()``.
+    A change of the manifests calls ``changes.wake()``. Call ``changes.wake()`` after setting ``stop``, too.
     """
     watchers = [_ManifestWatcher(paths, folder, changes, stop) for folder in _folders(paths)]
     for watcher in watchers:
@@ -81,27 +84,27 @@ class _Watch:
         self._has_sets = False
         self._reported: tuple[object, ...] = ()
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[WatchResult]:
         while not self._stop.is_set():
             result = self._compare_if_changed()
-            if result is not None and result.reported_part != self._reported:
-                self._reported = result.reported_part
+            if result is not None and result.reported_fields != self._reported:
+                self._reported = result.reported_fields
                 yield result
             self._wait_for_change()
 
-    def _compare_if_changed(self) -> Result | None:
+    def _compare_if_changed(self) -> WatchResult | None:
         try:
             self._reload_manifests()
             # Polled before the machine is read: a change during the read must be noticed by the next poll.
-            self._polled = poll_unnotified(with_sets=self._has_sets)
+            self._polled = read_state_without_notifications(with_sets=self._has_sets)
             machine = self._live.read_machine()
             if machine.without_counters == self._compared:
                 return None
-            self._compared, self._has_sets = machine.without_counters, bool(machine.sets)
+            self._compared, self._has_sets = machine.without_counters, bool(machine.ipsets)
             return _result(compare(self._live.sides_of(machine), self._stop_if_asked))
         except KnftError as error:
             self._compared = None  # compares again at the next poll
-            return Result("unreadable", error=str(error))
+            return WatchResult("unreadable", error=str(error))
 
     def _reload_manifests(self) -> None:
         changed = [watcher for watcher in self._watchers if watcher.changed.is_set()]
@@ -122,26 +125,26 @@ class _Watch:
                 self._changes.wait_until_quiet(QUIET_SECONDS, MAX_SETTLE_SECONDS)
                 return
             try:
-                if self._compared is None or poll_unnotified(with_sets=self._has_sets) != self._polled:
+                if self._compared is None or read_state_without_notifications(with_sets=self._has_sets) != self._polled:
                     return
             except CaptureError:
                 return  # the next comparison reports it
 
 
-def _result(report: Report) -> Result:
+def _result(report: Report) -> WatchResult:
     differences = [
-        Difference(family.family, group.cause, group.service, group.sentence)
+        ReportedDifference(family.family, group.cause, group.service, group.description)
         for family in report.families
         for group in family.groups
         if group.reason is None
     ]
-    return Result(
+    return WatchResult(
         state="equal" if report.is_equal else "different",
-        left=report.left,
-        right=report.right,
+        left_name=report.left_name,
+        right_name=report.right_name,
         differences=tuple(differences),
-        by_intent=sum(family.counts.by_intent for family in report.families),
-        remarks=tuple(report.remarks),
+        expected=sum(family.counts.expected for family in report.families),
+        warnings=tuple(report.warnings),
     )
 
 

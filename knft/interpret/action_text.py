@@ -12,11 +12,11 @@ def action_text(version: IpVersion, step: Step) -> str:
         case Verdict():
             return _verdict(step)
         case SetMark(keep=keep, flip=flip):
-            return f"mark {flip & ~keep:#x}" if flip & ~keep else f"unmark {flip:#x}"
+            return f"mark {flip & ~keep:#x}" if flip & ~keep else f"clear mark {flip:#x}"
         case Translate():
             return _translation(version, step)
         case AddToSet(seconds=seconds):
-            return "remember the client" + (f" for {seconds} s" if seconds is not None else "")
+            return "add affinity entry" + (f" for {seconds} s" if seconds is not None else "")
     return "not interpreted"
 
 
@@ -33,13 +33,13 @@ def _translation(version: IpVersion, action: Translate) -> str:
             else f"source {_target(version, action.addresses, action.ports)}"
         )
     if action.to_interface_address:
-        return f"to the node's port {formatting.ports(action.ports)}" if action.ports else "to the node"
+        return f"to the node's port {formatting.format_ports(action.ports)}" if action.ports else "to the node"
     return f"to {_target(version, action.addresses, action.ports)}"
 
 
 def _target(version: IpVersion, addresses: Ranges, ports: Ranges) -> str:
     if not addresses:
-        return f"port {formatting.ports(ports)}"
+        return f"port {formatting.format_ports(ports)}"
     if not ports:
-        return formatting.networks(version, addresses)
-    return formatting.socket(version, addresses[0][0], ports[0][0])
+        return formatting.format_networks(version, addresses)
+    return formatting.format_socket(version, addresses[0][0], ports[0][0])

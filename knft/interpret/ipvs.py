@@ -1,6 +1,6 @@
 """Parses the output of ``ipvsadm -Sn``, which is also the input of ``ipvsadm -R``.
 
-Virtual servers that ``VirtualServer`` cannot represent raise a CaptureError: those for a firewall mark or for every
+Virtual servers that ``ServerAddress`` cannot represent raise a CaptureError: those for a firewall mark or for every
 port, and real servers that are reached by direct routing or a tunnel.
 """
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from knft.errors import CaptureError
 from knft.families import IpVersion
+from knft.interpret.errors import abbreviated
 from knft.interpret.rules import VirtualServer
 from knft.protocols import SCTP, TCP, UDP
 
@@ -58,7 +59,7 @@ class _PartialServer(Struct):
     """The weights of the real servers, by address and port."""
 
 
-def servers(text: str, version: IpVersion) -> tuple[VirtualServer, ...]:
+def read(text: str, version: IpVersion) -> tuple[VirtualServer, ...]:
     """Return the virtual servers of one family, in order; raise CaptureError."""
     parser = _Parser()
     for number, line in enumerate(text.split("\n"), 1):
@@ -82,7 +83,7 @@ def _of_version(parsed: dict[_Key, _PartialServer], version: IpVersion) -> Itera
 
 
 class _Parser:
-    """The virtual servers that the commands parsed so far result in."""
+    """Applies the parsed commands and keeps the resulting virtual servers."""
 
     def __init__(self) -> None:
         self.servers: dict[_Key, _PartialServer] = {}
@@ -100,7 +101,7 @@ class _Parser:
         """Apply the command of a line."""
         command = self._commands.get(_LONG.get(words[0], words[0]))
         if command is None:
-            msg = f"{_quoted(' '.join(words))} is not output of `ipvsadm -Sn`"
+            msg = f"{abbreviated(' '.join(words))} is not output of `ipvsadm -Sn`"
             raise CaptureError(msg)
         command(_options(words[1:]))
 
@@ -120,7 +121,7 @@ class _Parser:
     def _add_real_server(self, options: dict[str, str]) -> None:
         server = self._existing(options)
         if "-m" not in options:
-            msg = "the real server gets packets by direct routing or a tunnel: only masquerading (-m) is supported"
+            msg = "real servers with direct routing or a tunnel are not supported, only with masquerading (-m)"
             raise CaptureError(msg)
         server.weights[_real_server(options)] = _number(options.get("-w", "1"), _LAST_NUMBER)
 
@@ -133,7 +134,7 @@ class _Parser:
     def _existing(self, options: dict[str, str]) -> _PartialServer:
         server = self.servers.get(_key(options))
         if server is None:
-            msg = "no line above adds the virtual server: the capture is incomplete, take it again"
+            msg = "no line above adds the virtual server; the capture is incomplete: run `ipvsadm -Sn` again"
             raise CaptureError(msg)
         return server
 
@@ -145,7 +146,7 @@ def _options(words: list[str]) -> dict[str, str]:
     while index < len(words):
         name = _LONG.get(words[index], words[index])
         if not name.startswith("-"):
-            msg = f"unexpected word {_quoted(name)}: it is neither an option nor the value of one"
+            msg = f"unexpected word {abbreviated(name)}: it is neither an option nor the value of one"
             raise CaptureError(msg)
         index += 1
         has_value = name not in _WITHOUT_VALUE and index < len(words) and not words[index].startswith("-")
@@ -157,7 +158,7 @@ def _options(words: list[str]) -> dict[str, str]:
 def _key(options: dict[str, str]) -> _Key:
     if "-f" in options:
         msg = (
-            f"the virtual server for firewall mark {_quoted(options['-f'])} is not supported: "
+            f"the virtual server for firewall mark {abbreviated(options['-f'])} is not supported: "
             "delete its lines if packets to Services do not have that mark"
         )
         raise CaptureError(msg)
@@ -165,7 +166,7 @@ def _key(options: dict[str, str]) -> _Key:
         if option in options:
             address, port = _address_and_port(options[option])
             if not port:
-                msg = "a virtual server for all ports (0) is not supported: delete its lines, Services have none"
+                msg = "virtual servers for all ports (0) are not supported; delete their lines from the file"
                 raise CaptureError(msg)
             return _Key(address, protocol, port)
     msg = "the virtual server is missing (-t, -u or --sctp-service)"
@@ -185,18 +186,13 @@ def _address_and_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6
     try:
         address = ipaddress.ip_address("" if "%" in host else host)
     except ValueError as error:
-        msg = f"{_quoted(text)} is not an address with a port: {_ADVICE}"
+        msg = f"{abbreviated(text)} is not an address with a port: {_ADVICE}"
         raise CaptureError(msg) from error
     return address, _number(port, _LAST_PORT)
 
 
 def _number(text: str, last: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(last)) and int(text) <= last):
-        msg = f"{_quoted(text)} is not a number from 0 to {last}: {_ADVICE}"
+        msg = f"{abbreviated(text)} is not a number from 0 to {last}: {_ADVICE}"
         raise CaptureError(msg)
     return int(text)
-
-
-def _quoted(text: str) -> str:
-    longest = 60
-    return repr(text if len(text) <= longest else f"{text[:longest]}...")

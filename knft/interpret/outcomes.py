@@ -11,8 +11,8 @@ from knft.interpret.ranges import PORTS, Ranges, intersection
 from knft.interpret.rules import Rule, State, Step
 
 Origin = Literal["network", "node"]
-"""Where packets come from: ``network`` if they arrive by an interface (pods of this node included), ``node`` if a
-process on the node sends them."""
+"""The origin of packets: ``network`` if they arrive on an interface (also from pods of this node), ``node`` if a
+process of the node sends them."""
 
 STATES: frozenset[State] = frozenset({"new", "established", "invalid"})
 """The conntrack states that packet classes distinguish."""
@@ -24,8 +24,8 @@ class PacketFields(NamedTuple):
     """The values of the header fields that vary within a packet class: the class holds all their combinations.
 
     ``ports`` are destination ports and ``states`` are conntrack states. An interface is a name, ``veth*`` (all names
-    with this prefix that no longer entry matches), ``*`` (all other interfaces), or the empty name (packets of local
-    processes have no input interface).
+    with this prefix that no more specific entry matches), ``*`` (all other interfaces), or the empty name (packets of
+    local processes have no input interface).
     """
 
     ports: Ranges
@@ -72,7 +72,7 @@ AffinityEntry = tuple[str, tuple[int, ...]]
 
 
 class Disposition(enum.Enum):
-    """What finally happens to a packet; undecided if an uninterpreted rule decides."""
+    """The final result for a packet; undecided if the packet reaches an uninterpreted rule."""
 
     DELIVERED = "delivered"
     REJECTED = "rejected"

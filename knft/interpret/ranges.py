@@ -38,10 +38,10 @@ def network(address: int, prefix_length: int, width: int) -> Ranges:
     return ((first, first + size - 1),)
 
 
-def contains(where: Ranges, number: int) -> bool:
+def contains(values: Ranges, number: int) -> bool:
     """Tell whether a number is in the ranges."""
-    index = bisect_right(where, (number, 1 << 129)) - 1
-    return index >= 0 and where[index][1] >= number
+    index = bisect_right(values, (number, 1 << 129)) - 1
+    return index >= 0 and values[index][1] >= number
 
 
 def intersection(one: Ranges, other: Ranges) -> Ranges:
@@ -56,15 +56,15 @@ def intersection(one: Ranges, other: Ranges) -> Ranges:
     return tuple(found)
 
 
-def _clip(where: Ranges, first: int, last: int) -> Ranges:
+def _clip(values: Ranges, first: int, last: int) -> Ranges:
     """Return the numbers of ``where`` from ``first`` to ``last``."""
-    low = bisect_right(where, (first, -1))
-    if low and where[low - 1][1] >= first:
+    low = bisect_right(values, (first, -1))
+    if low and values[low - 1][1] >= first:
         low -= 1
-    high = bisect_right(where, (last, 1 << 129))
+    high = bisect_right(values, (last, 1 << 129))
     if low >= high:
         return ()
-    inside = where[low:high]
+    inside = values[low:high]
     start, end = inside[0], inside[-1]
     if start[0] >= first and end[1] <= last:
         return inside
@@ -74,18 +74,18 @@ def _clip(where: Ranges, first: int, last: int) -> Ranges:
     return tuple(cut)
 
 
-def subtract(where: Ranges, removed: Ranges) -> Ranges:
+def subtract(values: Ranges, removed: Ranges) -> Ranges:
     """Return the numbers of ``where`` that are not in ``removed``."""
-    if not removed or not where:
-        return where
-    return intersection(where, _complement(removed))
+    if not removed or not values:
+        return values
+    return intersection(values, _complement(removed))
 
 
-def _complement(where: Ranges) -> Ranges:
+def _complement(values: Ranges) -> Ranges:
     """Return all numbers from -1 to 2**128 that are not in ``where``."""
     found = []
     start = -1
-    for first, last in where:
+    for first, last in values:
         if first > start:
             found.append((start, first - 1))
         start = last + 1
@@ -93,8 +93,8 @@ def _complement(where: Ranges) -> Ranges:
     return tuple(found)
 
 
-def sole_value(where: Ranges) -> int | None:
+def sole_value(values: Ranges) -> int | None:
     """Return the number if the ranges contain exactly one, else None."""
-    if len(where) == 1 and where[0][0] == where[0][1]:
-        return where[0][0]
+    if len(values) == 1 and values[0][0] == values[0][1]:
+        return values[0][0]
     return None

@@ -29,8 +29,8 @@ class Field(enum.Enum):
     ORIGINAL_SOURCE = "source of the connection before translation"
     ORIGINAL_DESTINATION = "destination of the connection before translation"
     ORIGINAL_PORT = "destination port of the connection before translation"
-    INPUT = "interface it came in by"
-    OUTPUT = "interface it goes out by"
+    INPUT = "input interface"
+    OUTPUT = "output interface"
 
     # Enum.__hash__ is written in Python and slow; fields are dictionary keys on the hot path.
     __hash__ = object.__hash__
@@ -247,7 +247,7 @@ class Element(Struct, frozen=True):
 
 
 class Collection(Struct, frozen=True):
-    """A set or a map. Rules add to a dynamic one (an nft dynamic set, an iptables ``recent`` list).
+    """A set or a map. Rules add entries to a dynamic collection (an nft dynamic set, an iptables ``recent`` list).
 
     ``seconds`` is the timeout of its entries.
     """

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from knft.interpret import explain
+from knft.interpret import reasons
 from knft.interpret.action_text import action_text
 from knft.interpret.compare import formatting
 from knft.interpret.compare.partition import Piece, partition
@@ -51,7 +51,7 @@ class TracedOutcome(Struct, frozen=True):
     rules: tuple[TracedRule, ...]
 
 
-class Alternative(Struct, frozen=True):
+class TracedAlternative(Struct, frozen=True):
     """The outcomes under the conditions ``when``; their shares sum to one.
 
     ``when`` lists the values that the command line leaves open and that affect the outcome: an interface, a source
@@ -80,19 +80,19 @@ class Trace(Struct, frozen=True):
     destination: str
     service: str | None
     client: str
-    ways: tuple[Alternative, ...]
+    ways: tuple[TracedAlternative, ...]
     remarks: tuple[str, ...] = ()
     version: int = 1
 
 
-class Client(Struct, frozen=True):
+class TracedClient(Struct, frozen=True):
     """A client and its session affinity entries; ``text`` describes them."""
 
     text: str = "new"
     entries: frozenset[AffinityEntry] = frozenset()
 
 
-NEW_CLIENT = Client()
+NEW_TRACED_CLIENT = TracedClient()
 
 
 class Tracer:
@@ -104,25 +104,31 @@ class Tracer:
         self._version = rules.version
         self._walker = RecordingWalker(rules, node_addresses)
 
-    def alternatives(self, packets: PacketClass, client: Client = NEW_CLIENT) -> tuple[Alternative, ...]:
+    def alternatives(
+        self, packets: PacketClass, client: TracedClient = NEW_TRACED_CLIENT
+    ) -> tuple[TracedAlternative, ...]:
         """Return the alternatives for a packet: several if open values of its fields affect the outcome."""
-        is_cluster_ip = explain.is_cluster_ip(self._rules, packets.destination)
+        is_cluster_ip = reasons.is_cluster_ip(self._rules, packets.destination)
         pieces = partition(self._walker.paths(packets, client.entries), ())
         return tuple(self._alternative(packets.fields, piece, to_cluster_ip=is_cluster_ip) for piece in pieces)
 
-    def client_sent_to(self, packets: PacketClass, address: int, port: int) -> Client | None:
+    def client_sent_to(self, packets: PacketClass, address: int, port: int) -> TracedClient | None:
         """Return a client that was sent to an endpoint, None if the rules add no affinity entry for that."""
         sent = (path for path in self._walker.paths(packets) if path.outcome[1:3] == (address, port))
         entries = frozenset[AffinityEntry]().union(*(path.written_entries for path in sent))
-        return Client(f"was sent to {formatting.socket(self._version, address, port)}", entries) if entries else None
+        return (
+            TracedClient(f"was sent to {formatting.format_socket(self._version, address, port)}", entries)
+            if entries
+            else None
+        )
 
-    def client_in_rule_set(self, packets: PacketClass, source: int) -> Client:
+    def client_in_rule_set(self, packets: PacketClass, source: int) -> TracedClient:
         """Return a client with the affinity entries that the captured rule set has of it and that the packet reads."""
         present = frozenset(_entries_of(self._rules, source))
         read = frozenset[AffinityEntry]().union(*(path.read_entries for path in self._walker.paths(packets)))
-        return Client("is remembered", present & read) if present & read else NEW_CLIENT
+        return TracedClient("is remembered", present & read) if present & read else NEW_TRACED_CLIENT
 
-    def _alternative(self, given: PacketFields, piece: Piece, *, to_cluster_ip: bool) -> Alternative:
+    def _alternative(self, given: PacketFields, piece: Piece, *, to_cluster_ip: bool) -> TracedAlternative:
         trails = [rule_hits(path.trail) for path in piece.left]
         first = _common_prefix_length(trails)
         last = _common_prefix_length([trail[first:][::-1] for trail in trails]) if len(trails) > 1 else 0
@@ -132,7 +138,7 @@ class Tracer:
             end = path.outcome, reason, tuple(map(self._traced_rule, trail[first : len(trail) - last]))
             shares[end] = shares.get(end, Fraction()) + path.share
         ends = sorted(shares.items(), key=lambda item: repr(item[0]))
-        return Alternative(
+        return TracedAlternative(
             when=tuple(_conditions(given, piece.fields)),
             rules=tuple(map(self._traced_rule, trails[0][:first])),
             ends=tuple(self._traced_outcome(*end, share) for end, share in ends),
@@ -146,8 +152,8 @@ class Tracer:
             share=str(share),
             percent=round(float(share * 100), 2),
             fate=outcome.disposition.value,
-            endpoint=formatting.endpoint(self._version, outcome) if outcome.is_translated else "",
-            source=formatting.source(self._version, outcome.source),
+            endpoint=formatting.format_endpoint(self._version, outcome) if outcome.is_translated else "",
+            source=formatting.format_source(self._version, outcome.source),
             why=reason,
             seconds=outcome.seconds,
             rules=rules,
@@ -170,11 +176,11 @@ class Tracer:
 def _reason(outcome: Outcome, trail: Sequence[RuleHit], *, to_cluster_ip: bool) -> str:
     match outcome.disposition:
         case Disposition.UNDECIDED:
-            return explain.uninterpreted_rule(trail)
+            return reasons.uninterpreted_rule(trail)
         case Disposition.REJECTED | Disposition.DROPPED:
-            return explain.refusal_reason(trail, "internalTrafficPolicy" if to_cluster_ip else "externalTrafficPolicy")
+            return reasons.blocking_reason(trail, "internalTrafficPolicy" if to_cluster_ip else "externalTrafficPolicy")
         case Disposition.DELIVERED if outcome.source != "kept":
-            return explain.masquerade_reason(trail, outcome, to_cluster_ip=to_cluster_ip)
+            return reasons.masquerade_reason(trail, outcome, to_cluster_ip=to_cluster_ip)
     return ""
 
 
@@ -189,7 +195,7 @@ def _conditions(given: PacketFields, fields: PacketFields) -> Iterator[str]:
             excluded = sorted(given_names - names)
             yield f"{what} {' or '.join(included)}" if "*" not in names else f"{what} not {' or '.join(excluded)}"
     if fields.source_ports != given.source_ports:
-        yield f"the source port is {formatting.ports(fields.source_ports)}"
+        yield f"the source port is {formatting.format_ports(fields.source_ports)}"
 
 
 def _common_prefix_length(trails: Sequence[list[RuleHit]]) -> int:

@@ -1,6 +1,6 @@
 """Formats the report of a comparison: ``table`` for a terminal, ``json`` for programs, ``html`` for a browser.
 
-Takes a Report and returns a string. It writes no file and reads no clock: everything that it shows is in the report.
+Takes a Report and returns a string. It writes no file and does not read the time: the report contains all data.
 Names of Services and texts of rules are untrusted: no format lets them become markup or control a terminal. Each format
 loads only the libraries that it needs.
 """

@@ -1,25 +1,26 @@
 """The format for programs: one JSON document.
 
-It is ASCII, its keys keep their order, and ``report.schema.json`` is its schema. ``version`` grows if a key is removed
-or changes its meaning; new keys do not change it.
+It is ASCII, its keys keep their order, and ``report.schema.json`` is its schema. ``version`` is incremented if a key is
+removed or changes its meaning; new keys do not change it.
 
     version    1
     verdict    equal (only expected differences), different, undecided, or nothing (no packets were compared)
     left       name of the side, and the files that it was read from; right is the same for the other side
     about      node, addresses, date, command, version of knft; unknown values are empty
     seconds    duration of the comparison
-    remarks    notes for people
+    remarks    warnings
     families   for each IP family:
       family       IPv4 or IPv6
-      counts       kinds of packets (packet classes): equal, by_intent (expected differences), different, undecided
+      counts       numbers of packet classes: equal, by_intent (expected differences), different, undecided
       differences  groups: cause (verdict, endpoints, masquerade, affinity, shares), service ("" if the destination is
-                   no frontend), left and right (sentences about what a client sees), classes (number), examples
-      undecided    groups: service, sentence, classes, examples
-      unread       rules that are not interpreted: side (left or right), chain, line (0 if there are no lines), text
-      by_intent    expected differences: reason, service, sentence, classes, examples
+                   no frontend), left and right (descriptions of the outcome), classes (number), examples
+      undecided    groups: service, sentence (a description), classes, examples
+      unread       uninterpreted rules: side (left or right), chain, line (0 if there are no lines), text
+      by_intent    expected differences: reason, service, sentence (a description), classes, examples
 
 An example has sender, destination and client as text; for each side the outcomes (share of the clients as a fraction,
-fate, endpoint, source, affinity timeout in seconds or null); and the rules that the packets hit, in order.
+fate (delivered, rejected, dropped or undecided), endpoint, source, affinity timeout in seconds or null); and the rules
+that the packets hit, in order.
 """
 
 from json import dumps
@@ -35,15 +36,15 @@ VERSION = 1
 
 def json(report: Report) -> str:
     """Return a report as JSON text with a final newline."""
-    about = to_builtins(report.about)
+    metadata = to_builtins(report.metadata)
     document = {
         "version": VERSION,
         "verdict": result(total(report)),
-        "left": {"name": report.left, "from": about.pop("left")},
-        "right": {"name": report.right, "from": about.pop("right")},
-        "about": about,
+        "left": {"name": report.left_name, "from": metadata.pop("left_files")},
+        "right": {"name": report.right_name, "from": metadata.pop("right_files")},
+        "about": metadata,
         "seconds": report.seconds,
-        "remarks": report.remarks,
+        "remarks": report.warnings,
         "families": [_family(item) for item in report.families],
     }
     return dumps(document, indent=2) + "\n"
@@ -60,14 +61,14 @@ def _family(report: FamilyReport) -> dict[str, Any]:
             {
                 "cause": group.cause,
                 "service": group.service,
-                "left": group.left,
-                "right": group.right,
+                "left": group.left_outcome,
+                "right": group.right_outcome,
                 **_classes_and_examples(group),
             }
             for group in different
         ],
         "undecided": [
-            {"service": group.service, "sentence": group.sentence, **_classes_and_examples(group)}
+            {"service": group.service, "sentence": group.description, **_classes_and_examples(group)}
             for group in undecided
         ],
         "unread": [to_builtins(rule) for rule in report.uninterpreted_rules],
@@ -75,7 +76,7 @@ def _family(report: FamilyReport) -> dict[str, Any]:
             {
                 "reason": group.reason,
                 "service": group.service,
-                "sentence": group.sentence,
+                "sentence": group.description,
                 **_classes_and_examples(group),
             }
             for group in expected

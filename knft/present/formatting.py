@@ -1,4 +1,4 @@
-"""Numbers and others' words, as people may see them."""
+"""Formats numbers for reports, and escapes untrusted text."""
 
 import re
 
@@ -14,7 +14,7 @@ def escape_invisible(text: str) -> str:
 
 
 def truncated(text: str, max_length: int) -> str:
-    """Return a text, or its beginning and how much is left out."""
+    """Return a text; of a longer one, its beginning and the number of omitted characters."""
     omitted = len(text) - max_length
     return text if omitted <= 0 else f"{text[:max_length]}… ({format_count(omitted, 'more character')})"
 

@@ -6,18 +6,15 @@ from typing import Literal
 from msgspec import Struct
 
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.report import DifferenceGroup, Example, Report, UninterpretedRule
+from knft.interpret.compare.report import MAX_EXAMPLES, DifferenceGroup, Example, Report, UninterpretedRule
 from knft.present.formatting import format_count, format_number
 
 Result = Literal["equal", "different", "undecided", "nothing"]
 """The result of a comparison; ``nothing`` if there were no packets to compare."""
 
-MAX_EXAMPLES = 3
-"""The most examples of an expected difference."""
-
 
 class Cause(Struct, frozen=True):
-    """A kind of difference; ``key`` is its name in the JSON format."""
+    """The aspect in which outcomes differ; ``key`` is its name in the JSON format."""
 
     key: str
     title: str
@@ -25,13 +22,13 @@ class Cause(Struct, frozen=True):
 
 
 CAUSES = (
-    Cause("verdict", "Different verdict", "served on one side, but refused, dropped or not translated on the other"),
+    Cause("verdict", "Different verdict", "served on one side, but rejected, dropped or not translated on the other"),
     Cause("endpoints", "Different endpoints", "packets reach endpoints that the other side does not choose"),
     Cause("masquerade", "Different source address", "the same endpoints see another client address"),
-    Cause("affinity", "Different session affinity", "clients keep their endpoint for another time, or not at all"),
-    Cause("shares", "Different shares", "the same endpoints are chosen with other probabilities"),
+    Cause("affinity", "Different session affinity", "clients keep their endpoint for a different time, or not at all"),
+    Cause("shares", "Different shares", "the same endpoints are chosen with different probabilities"),
 )
-"""The most serious first."""
+"""In the order of a report's sections."""
 
 
 class Summary(Struct, frozen=True):
@@ -56,24 +53,24 @@ class Section(Struct, frozen=True):
     rows: tuple[Row, ...]
 
 
-class ExpectedDifferences(Struct, frozen=True):
+class ExpectedDifferenceGroup(Struct, frozen=True):
     """All expected differences with one reason, in both families.
 
-    ``services`` are the Service ports; ``""`` stands for packets to no Service.
+    ``services`` are the Service ports; ``""`` stands for packets to addresses that belong to no Service.
     """
 
     reason: str
-    sentence: str
+    description: str
     classes: int
     services: tuple[str, ...]
     examples: tuple[tuple[str, Example], ...]
 
     @property
     def where(self) -> str:
-        """The number of Services, and whether packets to no Service differ, too."""
+        """The number of Services, and whether packets to addresses of no Service differ, too."""
         services = {name.partition(":")[0] for name in self.services if name}
         parts = [format_count(len(services), "Service")] if services else []
-        return " and ".join([*parts, *(["packets to no Service"] if "" in self.services else [])])
+        return " and ".join([*parts, *(["addresses of no Service"] if "" in self.services else [])])
 
 
 class UninterpretedRow(Struct, frozen=True):
@@ -92,7 +89,7 @@ class Overview(Struct, frozen=True):
     sections: tuple[Section, ...]
     undecided: tuple[Row, ...]
     uninterpreted_rules: tuple[UninterpretedRow, ...]
-    expected: tuple[ExpectedDifferences, ...]
+    expected: tuple[ExpectedDifferenceGroup, ...]
 
     @property
     def differences(self) -> int:
@@ -120,7 +117,7 @@ def total(report: Report) -> Counts:
     counts = [item.counts for item in report.families]
     return Counts(
         equal=sum(item.equal for item in counts),
-        by_intent=sum(item.by_intent for item in counts),
+        expected=sum(item.expected for item in counts),
         different=sum(item.different for item in counts),
         undecided=sum(item.undecided for item in counts),
     )
@@ -132,26 +129,27 @@ def result(counts: Counts) -> Result:
         return "different"
     if counts.undecided:
         return "undecided"
-    return "equal" if counts.equal or counts.by_intent else "nothing"
+    return "equal" if counts.equal or counts.expected else "nothing"
 
 
 def _summary(counts: Counts, service_ports: Iterable[str]) -> Summary:
     found = result(counts)
     services = {name.partition(":")[0] for name in service_ports if name}
-    place = f" at {format_count(len(services), 'Service')}" if services else ", but at no known Service"
+    exception = ", except for expected differences" if counts.expected else ""
+    place = f" at {format_count(len(services), 'Service')}" if services else ", but not at a known Service"
     headlines: dict[Result, str] = {
         "different": f"Clients would see a difference{place}",
         "undecided": "No difference was found, but some packets are undecided",
-        "equal": "Both sides do the same" + (", except for expected differences" if counts.by_intent else ""),
-        "nothing": "Nothing was compared: the rules of neither side tell any packets apart",
+        "equal": f"Packets have the same outcome on both sides{exception}",
+        "nothing": "Nothing was compared: no IP family has rules on both sides",
     }
     return Summary(found, headlines[found], ", ".join(_count_phrases(counts)))
 
 
 def _count_phrases(counts: Counts) -> Iterator[str]:
-    yield f"{format_count(counts.different, 'kind')} of packets {'differs' if counts.different == 1 else 'differ'}"
+    yield f"{format_number(counts.different)} packet class{'' if counts.different == 1 else 'es'} different"
     yield f"{format_number(counts.undecided)} undecided"
-    yield f"{format_number(counts.by_intent)} with expected differences"
+    yield f"{format_number(counts.expected)} with expected differences"
     yield f"{format_number(counts.equal)} equal"
 
 
@@ -162,8 +160,8 @@ def _rows(report: Report) -> Iterator[Row]:
 
 
 def _service_order(row: Row) -> tuple[bool, str, str, str]:
-    """Order rows by Service port; packets to no Service come last."""
-    return not row.group.service, row.group.service, row.family, row.group.sentence
+    """Order rows by Service port; packets to addresses of no Service come last."""
+    return not row.group.service, row.group.service, row.family, row.group.description
 
 
 def _sections(rows: Iterable[Row]) -> Iterator[Section]:
@@ -179,17 +177,17 @@ def _sections(rows: Iterable[Row]) -> Iterator[Section]:
 def _uninterpreted_rows(report: Report) -> Iterator[UninterpretedRow]:
     for item in report.families:
         for rule in item.uninterpreted_rules:
-            yield UninterpretedRow(item.family, report.left if rule.side == "left" else report.right, rule)
+            yield UninterpretedRow(item.family, report.left_name if rule.side == "left" else report.right_name, rule)
 
 
-def _expected_differences(rows: Iterable[Row]) -> Iterator[ExpectedDifferences]:
+def _expected_differences(rows: Iterable[Row]) -> Iterator[ExpectedDifferenceGroup]:
     """Yield expected differences by reason, with examples of different Service ports."""
     by_reason: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        by_reason.setdefault((row.group.reason or "", row.group.sentence), []).append(row)
+        by_reason.setdefault((row.group.reason or "", row.group.description), []).append(row)
     for (reason, sentence), listed in sorted(by_reason.items()):
         services = dict.fromkeys(row.group.service for row in listed)
         classes = sum(row.group.classes for row in listed)
         first_rows = {row.group.service: row for row in reversed(listed) if row.group.examples}
         examples = [(row.family, row.group.examples[0]) for row in reversed(first_rows.values())]
-        yield ExpectedDifferences(reason, sentence, classes, tuple(services), tuple(examples[:MAX_EXAMPLES]))
+        yield ExpectedDifferenceGroup(reason, sentence, classes, tuple(services), tuple(examples[:MAX_EXAMPLES]))

@@ -26,7 +26,7 @@ MAX_SERVICES = 200
 MAX_TEXT_LENGTH = 2_000
 """The most characters of one rule or name."""
 
-_OUTCOME_TEXTS = {"delivered": "delivered", "rejected": "refused", "dropped": "dropped", "undecided": "undecided"}
+_OUTCOME_TEXTS = {"delivered": "delivered", "rejected": "rejected", "dropped": "dropped", "undecided": "undecided"}
 _RULE = re.compile(r"(?P<chain>[^:]*): (?:(?P<line>line \d+): )?(?P<text>.*)", re.DOTALL)
 _ICONS = {
     "equal": "M7 12.5l3.4 3.4L17 8.6",
@@ -50,14 +50,14 @@ class PageRow(Struct, frozen=True):
         return self.group.examples
 
     @property
-    def left_tone(self) -> str:
+    def left_worst_disposition(self) -> str:
         """The most serious disposition of the first example on the left."""
-        return _worst_outcome(self.examples[0].left) if self.examples else ""
+        return _worst_disposition(self.examples[0].left) if self.examples else ""
 
     @property
-    def right_tone(self) -> str:
+    def right_worst_disposition(self) -> str:
         """The most serious disposition of the first example on the right."""
-        return _worst_outcome(self.examples[0].right) if self.examples else ""
+        return _worst_disposition(self.examples[0].right) if self.examples else ""
 
 
 class ExampleRule(Struct, frozen=True):
@@ -105,10 +105,10 @@ def html(report: Report) -> str:
 
 
 def _rows(report: Report, found: Overview) -> dict[str, Any]:
-    """Return the rows that are on the page, and sentences about those that are left out."""
+    """Return the rows that are on the page, and messages about those that are left out."""
     all_rows = [row for section in found.sections for row in section.rows] + list(found.undecided)
     listed = all_rows[:MAX_ROWS]
-    rules = _choose_examples(listed, len(report.left) + len(report.right))
+    rules = _choose_examples(listed, len(report.left_name) + len(report.right_name))
     shown = [PageRow(row.family, row.group, chosen, _columns(row)) for row, chosen in zip(listed, rules, strict=True)]
     sections = []
     for section in found.sections:
@@ -170,7 +170,7 @@ def _omissions(
         yield f"{count} that are not interpreted are left out: -o json has all"
 
 
-def _worst_outcome(outcomes: tuple[ObservedOutcome, ...]) -> str:
+def _worst_disposition(outcomes: tuple[ObservedOutcome, ...]) -> str:
     dispositions = {item.fate for item in outcomes}
     return next(
         (
@@ -210,4 +210,4 @@ def _security_policy(style: str, script: str) -> str:
     """Return the Content-Security-Policy: only this style and this script, given by their hashes, are allowed."""
     hashed = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     allowed = f"style-src 'sha256-{hashed[0]}'; script-src 'sha256-{hashed[1]}'"
-    return Markup(f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'")  # noqa: S704 - no one else's words
+    return Markup(f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'")  # noqa: S704 - contains no external text

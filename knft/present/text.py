@@ -10,7 +10,7 @@ from rich.text import Text
 from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import Example, Report
 from knft.present.formatting import escape_invisible
-from knft.present.overview import ExpectedDifferences, Overview, Result, Row, Section, overview
+from knft.present.overview import ExpectedDifferenceGroup, Overview, Result, Row, Section, overview
 
 _UNLIMITED = 1_000_000
 """A width that no line reaches: tables are as wide as their contents."""
@@ -48,20 +48,20 @@ def _print_summary(out: Console, report: Report, found: Overview) -> None:
     out.print(Text(escape_invisible(found.summary.headline), f"bold {_COLOURS[found.summary.result]}"))
     out.print(Text(found.summary.detail))
     out.print()
-    about = report.about
+    metadata = report.metadata
     grid = _grid()
     for name, values in (
-        ("left", (report.left, *about.left)),
-        ("right", (report.right, *about.right)),
-        ("node", (about.node, *about.addresses)),
-        ("date", (about.date,)),
-        ("command", (about.command,)),
+        ("left", (report.left_name, *metadata.left_files)),
+        ("right", (report.right_name, *metadata.right_files)),
+        ("node", (metadata.node, *metadata.addresses)),
+        ("date", (metadata.date,)),
+        ("command", (metadata.command,)),
     ):
         text = ", ".join(value for value in values if value)
         if text:
             grid.add_row(Text(name, "dim"), Text(escape_invisible(text)))
-    for remark in report.remarks:
-        grid.add_row(Text("remark", "yellow"), Text(escape_invisible(remark)))
+    for warning in report.warnings:
+        grid.add_row(Text("warning", "yellow"), Text(escape_invisible(warning)))
     out.print(grid)
 
 
@@ -72,9 +72,9 @@ def _print_differences(out: Console, report: Report, found: Overview) -> None:
 
 
 def _difference_table(out: Console, report: Report, section: Section) -> Table:
-    rows = _table("Service", "Family", "Packets", "", "What a client sees")
+    rows = _table("Service", "Family", "Classes", "Side", "Outcome")
     for row in section.rows:
-        sides = (report.left, row.group.left), (report.right, row.group.right)
+        sides = (report.left_name, row.group.left_outcome), (report.right_name, row.group.right_outcome)
         _add_group(out, rows, row, _outcome_lines(sides, row.group.examples))
     return rows
 
@@ -82,9 +82,9 @@ def _difference_table(out: Console, report: Report, section: Section) -> Table:
 def _print_undecided(out: Console, found: Overview) -> None:
     if found.undecided:
         _print_title(
-            out, f"Undecided ({len(found.undecided)})", "rules that are not interpreted decide about these packets"
+            out, f"Undecided ({len(found.undecided)})", "these packets reach a rule that knft cannot interpret"
         )
-        rows = _table("Service", "Family", "Packets", "", "")
+        rows = _table("Service", "Family", "Classes", "Side", "Outcome")
         for row in found.undecided:
             _add_group(out, rows, row, _outcome_lines((), row.group.examples))
         out.print(rows)
@@ -98,28 +98,28 @@ def _print_undecided(out: Console, found: Overview) -> None:
         out.print(rules)
 
 
-def _print_expected(out: Console, found: tuple[ExpectedDifferences, ...]) -> None:
+def _print_expected(out: Console, found: tuple[ExpectedDifferenceGroup, ...]) -> None:
     if not found:
         return
-    _print_title(out, "Expected differences", "the two modes differ here by design")
-    rows = _table("Reason", "Where", "Packets", "What differs")
+    _print_title(out, "Expected differences", "these differences do not change the exit status")
+    rows = _table("Reason", "Where", "Classes", "What kube-proxy does")
     for item in found:
         rows.add_row(
-            Text(escape_invisible(item.reason)), item.where, str(item.classes), Text(escape_invisible(item.sentence))
+            Text(escape_invisible(item.reason)), item.where, str(item.classes), Text(escape_invisible(item.description))
         )
     out.print(rows)
 
 
 def _print_counts(out: Console, report: Report) -> None:
-    _print_title(out, "Kinds of packets", "kinds that the rules of at least one side tell apart")
-    rows = _table("", "Equal", "Expected", "Different", "Undecided", all_numbers=True)
+    _print_title(out, "Packet classes", "packets that the rules of neither side distinguish are one class")
+    rows = _table("Family", "Equal", "Expected", "Different", "Undecided", all_numbers=True)
     for item in report.families:
         rows.add_row(item.family, *_count_cells(item.counts))
     out.print(rows)
 
 
 def _count_cells(counts: Counts) -> list[str]:
-    return [str(count) for count in (counts.equal, counts.by_intent, counts.different, counts.undecided)]
+    return [str(count) for count in (counts.equal, counts.expected, counts.different, counts.undecided)]
 
 
 def _print_title(out: Console, title: str, description: str = "") -> None:
@@ -132,14 +132,14 @@ def _print_title(out: Console, title: str, description: str = "") -> None:
 def _table(*columns: str, all_numbers: bool = False) -> Table:
     found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for number, name in enumerate(columns):
-        is_number = name in ("Packets", "Line") or (all_numbers and number > 0)
+        is_number = name in ("Classes", "Line") or (all_numbers and number > 0)
         found.add_column(name, justify="right" if is_number else "left", overflow="fold")
     return found
 
 
 def _add_group(out: Console, rows: Table, row: Row, lines: list[tuple[Text, Text]]) -> None:
     """Add a group; its Service, family and count are in the row of the first line."""
-    name = Text(escape_invisible(row.group.service) or "no Service's packets", "" if row.group.service else "dim")
+    name = Text(escape_invisible(row.group.service) or "addresses of no Service", "" if row.group.service else "dim")
     first: list[RenderableType] = [name, row.family, str(row.group.classes)]
     if out.width == _UNLIMITED:
         # Lines do not fold, so one row can hold all of them: rich takes a third of the time of three rows.

@@ -34,7 +34,7 @@ def test_knfts_live_table_is_compared_if_there_are_no_manifests(kube_proxy_node:
     """Without a table of knft, the command fails."""
     without_table = kube_proxy_node.run([*KNFT, "diff", "--live"], check=False)
     assert (without_table.returncode, without_table.stdout) == (2, "")
-    assert "this machine has no table of knft" in without_table.stderr
+    assert "this machine has no knft table" in without_table.stderr
     knft(kube_proxy_node, "run", "--once", "--manifests", str(EXAMPLES), *NODE)
     with_table = kube_proxy_node.run([*KNFT, "diff", "--live"], check=False)
     assert with_table.returncode == 0, with_table.stdout + with_table.stderr
@@ -55,7 +55,7 @@ def test_node_without_rules_is_an_error(node: Namespace) -> None:
     before = machine_state(node)
     done = node.run(DIFF, check=False)
     assert done.returncode == 2
-    assert "no rules of kube-proxy and no table of knft" in done.stderr
+    assert "no kube-proxy rules and no knft table" in done.stderr
     assert machine_state(node) == before
     assert node.run(["nft", "list", "tables"]).stdout == ""
 
@@ -104,12 +104,12 @@ def test_missing_capability_is_an_error(kube_proxy_node: Namespace) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--watch"], "--watch: it needs --live"),
-        (["--live", "--watch", "-o", "html"], "--watch: it cannot be used with -o html"),
-        (["--live", "--iptables-save", os.devnull], "--iptables-save: it cannot be used with --live"),
-        (["--live", "--masquerade-all"], "--masquerade-all: it needs -f"),
-        (["--live", "-f", str(EXAMPLES)], "--node: it is required with -f"),
-        ([], "-f: name the manifests"),
+        (["--watch"], "--watch requires --live"),
+        (["--live", "--watch", "-o", "html"], "--watch cannot be used with -o html"),
+        (["--live", "--iptables-save", os.devnull], "--iptables-save cannot be used with --live"),
+        (["--live", "--masquerade-all"], "--masquerade-all requires -f"),
+        (["--live", "-f", str(EXAMPLES)], "--node is required with -f"),
+        ([], "-f is required: name manifests"),
     ],
 )
 def test_contradicting_flags_are_rejected(node: Namespace, flags: list[str], message: str) -> None:

@@ -112,7 +112,7 @@ def test_changes_without_notification_are_polled(node: Namespace, tmp_path: Path
     (tmp_path / "programs").mkdir()
     programs = legacy_programs(tmp_path / "programs")
     with _watch_process(node, tmp_path, "-f", str(EXAMPLES), *NODE) as watch:
-        assert "no rules of kube-proxy and no table of knft" in watch.next()["error"]
+        assert "no kube-proxy rules and no knft table" in watch.next()["error"]
         load_iptables(node, programs)
         while (found := watch.next())["state"] != "equal":
             pass

@@ -26,8 +26,8 @@ OTHER_KINDS = {
     "chain without a policy": ("*nat\n:K-X\nCOMMIT\n", "not the output of iptables-save: line 2 is ':K-X'"),
     "rule without a table": ("# x\n-A X -j Y\n", "not the output of iptables-save: line 2 is '-A X -j Y'"),
     "long line": (f"{'x' * 90}\n", f"not the output of iptables-save: line 1 is '{'x' * 60}'..."),
-    "cut off": ("*nat\n:A - [0:0]\n", "incomplete output of iptables-save: table 'nat' has no COMMIT"),
-    "table in a table": ("*nat\n*filter\nCOMMIT\n", "not the output of iptables-save: line 2 is '*filter'"),
+    "truncated file": ("*nat\n:A - [0:0]\n", "incomplete output of iptables-save: table 'nat' has no COMMIT"),
+    "table without COMMIT before the next": ("*nat\n*filter\nCOMMIT\n", "not the output of iptables-save: line 2 is '*filter'"),
 }  # fmt: skip
 
 
@@ -112,10 +112,10 @@ def test_unknown_backend_is_refused() -> None:
     assert "'userspace' is not one of 'nftables', 'iptables', 'ipvs'" in done.stderr
 
 
-EVIL = ('a"b', "a b", "a\nCOMMIT", "-X", "a$b", "a'b", "é")
+HOSTILE_NAMES = ('a"b', "a b", "a\nCOMMIT", "-X", "a$b", "a'b", "é")
 
 
-@pytest.mark.parametrize("name", EVIL)
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_object_names_cannot_inject_syntax(name: str) -> None:
     """An object with such a name is reported and skipped before rendering."""
     good = (service("ns1/svc1"), endpoints("ns1/svc1", "10.180.0.1"))

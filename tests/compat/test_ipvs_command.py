@@ -15,7 +15,7 @@ from knft_compat.ipvs import RuleVersion
 from tests.support.knft_command import KNFT
 
 EXAMPLES = str(Path(__file__).parent.parent.parent / "examples")
-BALANCED: dict[str, Any] = {
+LOAD_BALANCER_SERVICE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Service",
     "metadata": {"name": "web", "namespace": "shop"},
@@ -59,7 +59,9 @@ def test_text_and_json_of_both_families(rule_version: RuleVersion) -> None:
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
 def test_ip_mode_proxy_gets_no_virtual_server_in_versions_that_support_it(rule_version: RuleVersion) -> None:
-    text = run("--part", "ipvsadm", "--family", "ipv4", "--vintage", rule_version.value, manifest=BALANCED).stdout
+    text = run(
+        "--part", "ipvsadm", "--family", "ipv4", "--vintage", rule_version.value, manifest=LOAD_BALANCER_SERVICE
+    ).stdout
     served = ["10.96.0.1", "203.0.113.9"]
     if rule_version in (RuleVersion.V1_23, RuleVersion.V1_26):
         served.append("203.0.113.10")
@@ -107,9 +109,9 @@ def test_files_of_another_format_are_refused(flag: str, tmp_path: Path) -> None:
 
 
 def test_service_that_ipvs_cannot_express_is_refused(tmp_path: Path) -> None:
-    spec = {**BALANCED["spec"], "loadBalancerSourceRanges": ["0.0.0.0/0"]}
+    spec = {**LOAD_BALANCER_SERVICE["spec"], "loadBalancerSourceRanges": ["0.0.0.0/0"]}
     path = tmp_path / "service.yaml"
-    path.write_text(yaml.safe_dump({**BALANCED, "spec": spec}))
+    path.write_text(yaml.safe_dump({**LOAD_BALANCER_SERVICE, "spec": spec}))
     message = "Service shop/web: mode ipvs cannot use the source range 0.0.0.0/0, "
     _refused(f"knft: {message}", "-o", "json", manifest_path=str(path))
     _refused(f"knft: in the previous sync: {message}", "--before", str(path))
@@ -123,7 +125,7 @@ def test_node_without_known_addresses_warns_about_node_ports() -> None:
     port = {"port": 80, "nodePort": 30080}
     spec = {"type": "NodePort", "clusterIPs": ["10.96.0.1", "fd00:96::1"], "clusterIP": "10.96.0.1", "ports": [port],
             "ipFamilies": ["IPv4", "IPv6"]}  # fmt: skip
-    manifest = yaml.safe_dump({**BALANCED, "spec": spec})
+    manifest = yaml.safe_dump({**LOAD_BALANCER_SERVICE, "spec": spec})
     command = ["render", "--backend", "ipvs", "-f", "-", "--node", "node-1"]
     for flags, families in (
         ([], ["IPv4", "IPv6"]),
@@ -134,7 +136,7 @@ def test_node_without_known_addresses_warns_about_node_ports() -> None:
     ):
         done = CliRunner().invoke(cli, [*command, *flags], input=manifest)
         assert done.stderr.splitlines() == [warning.format(family) for family in families]
-    assert run("--family", "ipv6", manifest=BALANCED).stderr == ""
+    assert run("--family", "ipv6", manifest=LOAD_BALANCER_SERVICE).stderr == ""
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:

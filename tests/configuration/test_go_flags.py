@@ -97,4 +97,4 @@ def test_each_problem_is_a_line_and_the_status_is_2() -> None:
 
 def test_once_needs_manifests() -> None:
     done = subprocess.run([*KNFT, "run", "--once"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "knft: --once: it needs --manifests\n")
+    assert (done.returncode, done.stderr) == (2, "knft: --once requires --manifests\n")

@@ -1,1 +1,1 @@
-"""Tests of knft.interpret: parsing, walking and comparing rules, and a model of Services that knows no rules."""
+"""Tests of knft.interpret: parsing, walking and comparing rules, and a model that computes outcomes without rules."""

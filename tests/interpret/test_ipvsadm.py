@@ -56,11 +56,11 @@ def test_edit_and_delete_commands() -> None:
         ),
         (
             "-A -t 10.0.0.1:80 -s rr\n-a -t 10.0.0.1:80 -r 10.0.0.2:80 -g -w 1",
-            ("line 2: the real server gets packets by direct routing or a tunnel: only masquerading (-m) is supported"),
+            "line 2: real servers with direct routing or a tunnel are not supported, only with masquerading (-m)",
         ),
         (
             "-A -t 10.0.0.1:0 -s rr -p 300",
-            "line 1: a virtual server for all ports (0) is not supported: delete its lines, Services have none",
+            "line 1: virtual servers for all ports (0) are not supported; delete their lines from the file",
         ),
         (
             "-A -t localhost:http -s rr",
@@ -72,7 +72,7 @@ def test_edit_and_delete_commands() -> None:
         ),
         (
             "-a -t 10.0.0.1:80 -r 10.0.0.2:80 -m",
-            "line 1: no line above adds the virtual server: the capture is incomplete, take it again",
+            "line 1: no line above adds the virtual server; the capture is incomplete: run `ipvsadm -Sn` again",
         ),
         ("-A -s rr", "line 1: the virtual server is missing (-t, -u or --sctp-service)"),
         (

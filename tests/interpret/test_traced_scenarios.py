@@ -16,14 +16,14 @@ from knft.cli.options import config_from_options
 from knft.comparison.rendered import knft_rules, kube_proxy_rules
 from knft.families import IpVersion
 from knft.interpret.rules import AddToSet, Chain, Rule, RuleSet
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from knft.source.directory import read_paths
 from tests.packets.scenario_runner import packet_parameters
 from tests.support.families import addresses
 from tests.support.knft_command import NODE_FLAG, write_manifests
 from tests.support.lab import plan
 from tests.support.scenario import Packet, Scenario, read_scenarios
-from tests.support.trace_check import Tracer, untraced
+from tests.support.trace_check import Tracer, is_untraced
 
 SCENARIOS = read_scenarios()
 MODES = ("nftables", "iptables", "ipvs")
@@ -80,9 +80,9 @@ def test_trace_through_rendered_rules(
     rendered.tracer(scenario, mode).check(packet, version, packet.expected_in(mode, version))
 
 
-def test_untraceable_packets_are_listed() -> None:
-    """UNTRACED gives the reason: the packet does not reach the node."""
-    left_out = [str(packet) for scenario in SCENARIOS for packet in scenario.packets if untraced(packet)]
+def test_only_packets_of_a_pod_to_itself_are_not_traced() -> None:
+    """Such a packet does not reach the node."""
+    left_out = [str(packet) for scenario in SCENARIOS for packet in scenario.packets if is_untraced(packet)]
     assert left_out == ["nftables.md#hairpin local-1 to $local-1:8080/tcp"]
 
 

@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 
 from knft.interpret.compare.expected_differences.catalog import EXPECTED_DIFFERENCES, markdown_table
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 
 DOCUMENTATION = Path(__file__).parent.parent.parent / "docs" / "comparing.md"
 _TABLE = re.compile(r"(<!-- expected differences: .*? -->\n)(.*?)(<!-- end of expected differences -->)", re.DOTALL)
 
 WITHOUT_PACKET = {
-    ("remote hairpin", Mode.IPTABLES): "no pod on another node connects to itself through this node",
-    ("another's cluster IP", Mode.IPTABLES): "no external IP is another Service's cluster IP",
-    ("another's cluster IP", Mode.IPVS): "no external IP is another Service's cluster IP",
-    ("localnet", Mode.IPTABLES): "no process connects to loopback from another source address",
+    ("hairpin of a remote pod", Mode.IPTABLES): "no pod on another node connects to itself through this node",
+    ("external IP that is a cluster IP", Mode.IPTABLES): "no external IP is another Service's cluster IP",
+    ("external IP that is a cluster IP", Mode.IPVS): "no external IP is another Service's cluster IP",
+    ("non-loopback source to loopback", Mode.IPTABLES): "no process connects to loopback from another source address",
     ("invalid packets", Mode.IPTABLES): "every packet is the first of a connection",
     ("source ranges for invalid packets", Mode.IPVS): "every packet is the first of a connection",
     ("affinity by frontend", Mode.IPVS): "a packet is sent to one frontend",

@@ -1,4 +1,4 @@
-"""Chromium without a window, driven through the two pipes that it offers: pages, their requests, and what they say."""
+"""Headless Chromium, controlled through --remote-debugging-pipe: loads pages, records requests and logs."""
 
 import fcntl
 import json
@@ -29,8 +29,8 @@ _TIMEOUT = 60.0
 class Browser:
     """One page of a browser.
 
-    ``requests`` are all addresses that it tried to ask for, ``blocked`` those of them that its own policy forbade, and
-    ``log_entries`` whatever it logs.
+    ``requests`` are the URLs of all requests, ``blocked`` those that the page's Content-Security-Policy blocked, and
+    ``log_entries`` are its log messages, exceptions and issues.
     """
 
     def __init__(self, output_pipe: int, input_pipe: int) -> None:
@@ -79,7 +79,7 @@ class Browser:
         return result["result"].get("value")
 
     def _next_message(self) -> dict[str, Any]:
-        """Return the next message, having noted what it tells."""
+        """Return the next message after recording it."""
         deadline = time.monotonic() + _TIMEOUT
         while b"\0" not in self._buffer:
             readable, _, _ = select.select([self._input_pipe], [], [], max(0, deadline - time.monotonic()))
@@ -106,14 +106,14 @@ class Browser:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Start a browser that keeps its own things in a folder, and end it."""
+    """Start a browser with its profile in ``folder``, and end it."""
     program = next((data for data in map(shutil.which, COMMANDS) if data), None)
     assert program, f"none of {', '.join(COMMANDS)} is installed: sh tests/present/install.sh"
     browser_input, output_pipe = _pipe()
     input_pipe, browser_output = _pipe()
     flags = [*_FLAGS, f"--user-data-dir={folder}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     null_device = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    # It reads commands from 3 and answers at 4.
+    # Chromium reads commands from file descriptor 3 and answers on 4.
     actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in ((browser_input, 3), (browser_output, 4))]
     discarded_output = [(os.POSIX_SPAWN_DUP2, null_device, number) for number in (1, 2)]
     pid = os.posix_spawn(

@@ -11,21 +11,21 @@ from knft.interpret.compare.report import (
     FamilyReport,
     ObservedOutcome,
     Report,
-    ReportOrigin,
+    ReportMetadata,
     UninterpretedRule,
 )
 from knft.present import html, json, table
 
 LEFT, RIGHT = "kube-proxy (iptables)", "knft"
 
-ABOUT = ReportOrigin(
+ABOUT = ReportMetadata(
     node="worker-3",
     addresses=("192.0.2.13", "2001:db8::13"),
     date="2026-10-19 14:02 UTC",
     command="knft diff --kube-proxy iptables --manifests /etc/knft/manifests -o html",
     version="0.6.0",
-    left=("iptables-save.txt", "ip6tables-save.txt", "ipset-save.txt"),
-    right=("knft render of /etc/knft/manifests",),
+    left_files=("iptables-save.txt", "ip6tables-save.txt", "ipset-save.txt"),
+    right_files=("knft render of /etc/knft/manifests",),
 )
 
 _LEFT_RULES = (
@@ -106,7 +106,7 @@ def _differences() -> list[DifferenceGroup]:
             "verdict",
             "shop/checkout:http",
             "reaches 10.244.1.17:8080",
-            "is refused",
+            "is rejected",
             [
                 example((delivered("10.244.1.17:8080"),), (REJECTED,)),
                 example((delivered("10.244.1.17:8080"),), (REJECTED,), "192.0.2.13 (the node's) port 31080/tcp"),
@@ -116,7 +116,7 @@ def _differences() -> list[DifferenceGroup]:
         group(
             "verdict",
             "shop/metrics",
-            "passes untranslated",
+            "is delivered, not translated",
             "is dropped",
             [example((delivered(""),), (DROPPED,), "10.96.200.9 port 9090/tcp")],
             classes=2,
@@ -125,7 +125,7 @@ def _differences() -> list[DifferenceGroup]:
             "verdict",
             "",
             "is dropped",
-            "passes untranslated",
+            "is delivered, not translated",
             [example((DROPPED,), (delivered(""),), "198.51.100.0/24 port any/tcp")],
         ),
         group(
@@ -167,7 +167,7 @@ def realistic() -> Report:
     shops = ("shop/checkout:http", "shop/cart:grpc", "shop/frontend:https", "auth/keycloak:http")
     first = FamilyReport(
         "IPv4",
-        Counts(equal=18_412, by_intent=212, different=30, undecided=3),
+        Counts(equal=18_412, expected=212, different=30, undecided=3),
         [
             *_differences(),
             undecided_group("data/postgres:sql", 3),
@@ -185,21 +185,21 @@ def realistic() -> Report:
     )
     second = FamilyReport(
         "IPv6",
-        Counts(equal=11_020, by_intent=88, different=5),
+        Counts(equal=11_020, expected=88, different=5),
         [
             group(
                 "verdict",
                 "shop/checkout:http",
                 "reaches [fd00:244:1::17]:8080",
-                "is refused",
+                "is rejected",
                 [example((delivered("[fd00:244:1::17]:8080"),), (REJECTED,), "fd00:96::e07 port 80/tcp")],
                 classes=5,
             ),
             *(expected_group(number, service, 11) for number in (1, 3) for service in shops),
         ],
     )
-    remark = "the host's own table inet firewall was read from both sides alike"
-    return Report(LEFT, RIGHT, [first, second], 2.38, [remark], ABOUT)
+    warning = "table inet firewall of another program was read on both sides"
+    return Report(LEFT, RIGHT, [first, second], 2.38, [warning], ABOUT)
 
 
 def equal() -> Report:
@@ -210,7 +210,7 @@ def equal() -> Report:
 def expected() -> Report:
     """Return a report with only expected differences."""
     groups = [expected_group(1, "default/web:http"), expected_group(1, "default/web:https"), expected_group(8, "")]
-    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, by_intent=6), groups)])
+    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, expected=6), groups)])
 
 
 def undecided() -> Report:
@@ -224,11 +224,11 @@ def large(groups: int) -> Report:
     """Return a report with this number of differences."""
     left, right = (delivered("10.244.1.17:8080"),), (REJECTED,)
     listed = [
-        group("verdict", f"team-{number % 40}/service-{number}:http", "reaches 10.244.1.17:8080", "is refused",
+        group("verdict", f"team-{number % 40}/service-{number}:http", "reaches 10.244.1.17:8080", "is rejected",
               [example(left, right, f"10.{number >> 8}.{number & 255}.1 port 80/tcp")] * 3, classes=3)
         for number in range(groups)
     ]  # fmt: skip
-    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], about=ABOUT)
+    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], metadata=ABOUT)
 
 
 def main(folder: Path) -> None:

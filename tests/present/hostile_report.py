@@ -7,7 +7,7 @@ from knft.interpret.compare.report import (
     FamilyReport,
     ObservedOutcome,
     Report,
-    ReportOrigin,
+    ReportMetadata,
     UninterpretedRule,
 )
 
@@ -29,7 +29,7 @@ HOSTILE_TEXTS = (
 
 def hostile_report() -> Report:
     """Return a report with each hostile text in every field."""
-    families = [FamilyReport("IPv4", Counts(equal=1, by_intent=1, different=1, undecided=1))]
+    families = [FamilyReport("IPv4", Counts(equal=1, expected=1, different=1, undecided=1))]
     for harm in HOSTILE_TEXTS:
         seen = (ObservedOutcome("1/2", "delivered", harm, harm, 3), ObservedOutcome("1/2", "rejected"))
         example = Example(harm, harm, harm, seen, seen, (harm, f"{harm}: {harm}"), (harm,))
@@ -40,5 +40,5 @@ def hostile_report() -> Report:
         ]
         families[0].uninterpreted_rules.append(UninterpretedRule("left", harm, 1, harm))
     every = " ".join(HOSTILE_TEXTS)
-    about = ReportOrigin(every, HOSTILE_TEXTS, every, every, every, HOSTILE_TEXTS, HOSTILE_TEXTS)
+    about = ReportMetadata(every, HOSTILE_TEXTS, every, every, every, HOSTILE_TEXTS, HOSTILE_TEXTS)
     return Report(every, every, families, 0.1, list(HOSTILE_TEXTS), about)

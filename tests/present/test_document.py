@@ -1,4 +1,4 @@
-"""The form for programs keeps to its schema, and has everything."""
+"""The JSON report matches its schema and is complete."""
 
 import json as parser
 from pathlib import Path
@@ -41,11 +41,11 @@ def test_groups_are_sorted_into_differences_undecided_and_expected() -> None:
 
     assert [item["cause"] for item in first["differences"]] == ["verdict"] * 3 + ["endpoints", "masquerade", "affinity"]
     assert first["differences"][0]["left"] == "reaches 10.244.1.17:8080"
-    assert first["differences"][0]["right"] == "is refused"
+    assert first["differences"][0]["right"] == "is rejected"
     assert len(first["differences"][0]["examples"]) == 2
     assert [item["service"] for item in first["undecided"]] == ["data/postgres:sql"]
     assert [item["line"] for item in first["unread"]] == [17]
-    assert {item["reason"] for item in second["by_intent"]} == {"unallocated address", "every address"}
+    assert {item["reason"] for item in second["by_intent"]} == {"unallocated cluster IP", "NodePorts on all addresses"}
     assert first["counts"] == {"equal": 18412, "by_intent": 212, "different": 30, "undecided": 3}
 
 

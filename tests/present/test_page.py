@@ -115,7 +115,9 @@ def test_first_example_of_each_row_gets_space_for_rules_before_any_second_exampl
 ) -> None:
     report = example_report.large(10)
     example = report.families[0].groups[0].examples[0]
-    monkeypatch.setattr(page, "MAX_RULES_SIZE", 15 * (page._example_size(example) + len(report.left + report.right)))
+    monkeypatch.setattr(
+        page, "MAX_RULES_SIZE", 15 * (page._example_size(example) + len(report.left_name + report.right_name))
+    )
 
     text = html(report)
 

@@ -17,14 +17,14 @@ def test_summary_comes_first() -> None:
     lines = table(example_report.realistic()).splitlines()
 
     assert lines[0] == "Clients would see a difference at 5 Services"
-    assert lines[1] == ("35 kinds of packets differ, 3 undecided, 300 with expected differences, 29 432 equal")
+    assert lines[1] == "35 packet classes different, 3 undecided, 300 with expected differences, 29 432 equal"
 
 
 @pytest.mark.parametrize(
     ("report", "headline"),
     [
-        (example_report.equal(), "Both sides do the same"),
-        (example_report.expected(), "Both sides do the same, except for expected differences"),
+        (example_report.equal(), "Packets have the same outcome on both sides"),
+        (example_report.expected(), "Packets have the same outcome on both sides, except for expected differences"),
         (example_report.undecided(), "No difference was found, but some packets are undecided"),
         (Report("a", "b", [FamilyReport("IPv4", Counts())]), "Nothing was compared"),
     ],
@@ -37,10 +37,10 @@ def test_difference_shows_cause_service_both_sides_and_an_example() -> None:
     text = table(example_report.realistic())
 
     assert (
-        "Different verdict (4): served on one side, but refused, dropped or not translated on the other\n"
-        "Service               Family  Packets                         What a client sees\n"
+        "Different verdict (4): served on one side, but rejected, dropped or not translated on the other\n"
+        "Service               Family  Classes  Side                   Outcome\n"
         "shop/checkout:http    IPv4         14  kube-proxy (iptables)  reaches 10.244.1.17:8080\n"
-        "                                       knft                   is refused\n"
+        "                                       knft                   is rejected\n"
         "                                       example                the network from any by eth0 to 10.96.14.7 port"
         " 80/tcp\n"
         "shop/checkout:http    IPv6          5  kube-proxy (iptables)  reaches [fd00:244:1::17]:8080\n"
@@ -50,7 +50,7 @@ def test_difference_shows_cause_service_both_sides_and_an_example() -> None:
 def test_most_serious_cause_is_first_and_expected_differences_are_last() -> None:
     text = table(example_report.realistic())
     titles = ("Different verdict", "Different endpoints", "Different source address", "Different session affinity",
-              "Undecided", "Rules that are not interpreted", "Expected differences", "Kinds of packets")  # fmt: skip
+              "Undecided", "Rules that are not interpreted", "Expected differences", "Packet classes")  # fmt: skip
 
     places = [text.index(f"\n{title}") for title in titles]
 
@@ -59,9 +59,11 @@ def test_most_serious_cause_is_first_and_expected_differences_are_last() -> None
 
 def test_expected_difference_takes_one_line_for_all_services_and_families() -> None:
     text = table(example_report.realistic())
-    (line,) = [line for line in text.splitlines() if line.startswith("unallocated address")]
+    (line,) = [line for line in text.splitlines() if line.startswith("unallocated cluster IP")]
 
-    assert " ".join(line.split()) == "unallocated address 4 Services 88 cluster IPs that no Service has are not dropped"
+    assert " ".join(line.split()) == (
+        "unallocated cluster IP 4 Services 88 packets to unallocated cluster IPs are not dropped"
+    )
 
 
 def test_uninterpreted_rules_are_listed_with_side_chain_line_and_text() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from knft.cli.kube_proxy_options import kube_proxy_options
 from knft.cli.main import cli
-from knft.comparison.kube_proxy_inputs import ObjectVersions, sync_inputs
+from knft.comparison.kube_proxy_inputs import ObjectSnapshots, sync_inputs
 from knft.families import Family
+from knft.proxy_mode import Mode
 from knft.source.directory import read_paths
-from knft.takeover.names import Mode
 from knft_compat import ipvs
 from knft_compat.captures import captures_after_first_sync
 from tests.trace.cluster import FLAGS, ends, trace, write_manifests
@@ -18,7 +18,7 @@ def test_addresses_of_captured_virtual_servers_are_local(tmp_path: Path) -> None
     manifests = str(write_manifests(tmp_path))
     options = cli.commands["diff"].make_context("diff", ["-f", manifests, *FLAGS]).params
     kube_proxy = kube_proxy_options(Mode.IPVS, {**options, "nodeport_addresses": ()})
-    objects = ObjectVersions(tuple(read_paths([manifests], None).changes), None)
+    objects = ObjectSnapshots(tuple(read_paths([manifests], None).changes), None)
     cluster = dict(sync_inputs(objects, kube_proxy))[Family.IPV4]
     assert isinstance(kube_proxy.settings, ipvs.Settings)
     texts = captures_after_first_sync(ipvs.sync(cluster, kube_proxy.settings))

@@ -83,9 +83,9 @@ def schema() -> dict[str, Any]:
         (["--from", "192.0.2.11", "--in-interface", "eth0"], "the node's own packets have no input interface"),
         (["--in-interface", "a/b"], "--in-interface: 'a/b' is not the name of an interface"),
         (["--to", "127.0.0.1:80"], "the kernel accepts packets to a loopback address only from the node"),
-        (["--remembered", "10.244.1.11:8080"], "--remembered: no rule remembers"),
+        (["--remembered", "10.244.1.11:8080"], "--remembered: the rules have no session affinity for endpoint"),
         (["--remembered", "10.244.1.11"], "--remembered: '10.244.1.11' is not an address with a port"),
-        (["--nft-json", "/dev/null"], "-f: it cannot be used with captured rules"),
+        (["--nft-json", "/dev/null"], "-f cannot be used with captured rules"),
     ],
 )
 def test_invalid_flags_are_errors(cluster: Path, arguments: list[str], message: str) -> None:
@@ -95,9 +95,9 @@ def test_invalid_flags_are_errors(cluster: Path, arguments: list[str], message: 
 
 
 def test_flags_of_rendered_rules_need_manifests() -> None:
-    with pytest.raises(KnftError, match="--masquerade-all: it needs -f"):
+    with pytest.raises(KnftError, match="--masquerade-all requires -f"):
         invoke_trace(*PACKET, "--masquerade-all")
-    with pytest.raises(KnftError, match="--backend: it needs -f"):
+    with pytest.raises(KnftError, match="--backend requires -f"):
         invoke_trace(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
 
 
@@ -110,7 +110,7 @@ def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:
     )
     done = invoke_trace("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
     assert done.exit_code == 0
-    assert "cannot be decided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
+    assert "has an unknown outcome: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
     assert "\x1b" not in done.stdout
 
 
@@ -119,11 +119,11 @@ def test_chain_policy_is_the_reason_if_no_rule_accepts(tmp_path: Path) -> None:
     saved.write_text("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n")
     found = trace("--iptables-save", str(saved), *PACKET)
     assert found["ways"][0]["ends"][0]["why"] == "no rule of the chain accepts the packet, and its policy is drop"
-    assert found["remarks"] == ["no address of the node is known; name them with --local-address"]
+    assert found["remarks"] == ["no address of the node is known; name its addresses with --local-address"]
 
 
 def test_capture_of_the_other_family_is_an_error(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     saved.write_text("*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n")
-    with pytest.raises(KnftError, match="no IPv4 rules, the family of --to"):
+    with pytest.raises(KnftError, match="no IPv4 rules, but --to is an IPv4 address"):
         invoke_trace("--ip6tables-save", str(saved), *PACKET)

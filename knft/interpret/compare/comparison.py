@@ -1,4 +1,8 @@
-"""Compares the outcomes of all packet classes in two rule sets, and explains differences by expected ones."""
+"""Compares the outcomes of all packet classes in two rule sets, and finds the expected differences.
+
+A class is what the rules of neither side distinguish before a walk. ``partition`` cuts it into pieces: packets of a
+piece have the same outcomes within each side.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
@@ -40,13 +44,13 @@ Progress = Callable[[int, int], None]
 """Called with the number of destination classes that are done, and their total number."""
 
 
-class RemovableDifferences(Protocol):
-    """Expected differences, by name, that can be removed from the two rule sets."""
+class ExpectedDifferenceEdits(Protocol):
+    """The expected differences, by name (reason), and the edits of the rule sets that remove them."""
 
     reasons: tuple[str, ...]
 
-    def rule_sets_without(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
-        """Return the left and the right rule set without some of the expected differences."""
+    def edited_rule_sets(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
+        """Return the left and the right rule set, edited so that these expected differences disappear."""
 
 
 class Comparison:
@@ -58,9 +62,9 @@ class Comparison:
         right: RuleSet,
         classes: PacketClasses,
         node_addresses: Ranges,
-        expected: RemovableDifferences,
+        expected: ExpectedDifferenceEdits,
     ) -> None:
-        """Index both rule sets; rule sets without expected differences are indexed on first use."""
+        """Index both rule sets; edited rule sets are indexed on first use."""
         self._indexes = Indexes()
         self._node_addresses = node_addresses
         self._ipvs_addresses = ranges((*left.ipvs_addresses, *right.ipvs_addresses))
@@ -73,7 +77,7 @@ class Comparison:
         self._expected = expected
         self._known_reasons = [frozenset({reason}) for reason in expected.reasons]
         self._latest_reasons: dict[DifferenceKind, frozenset[str]] = {}
-        self._walkers_without: dict[frozenset[str], tuple[Walker, Walker]] = {}
+        self._walkers_with_edits: dict[frozenset[str], tuple[Walker, Walker]] = {}
         self._clients: dict[AffinityEntry, dict[Client, None]] = {}
         self._affinity_lookups: list[tuple[DestinationClass, PacketClass, frozenset[AffinityEntry]]] = []
         self.counts = Counts()
@@ -84,20 +88,20 @@ class Comparison:
     def differences(self, progress: Progress = lambda _, __: None) -> Iterator[Difference]:
         """Yield all differences: first those of new clients, then those of clients with affinity entries."""
         destinations = self._classes.destinations()
-        # The loop appends destinations that rules translate others to.
+        # The loop appends classes for the new destinations of translated packets.
         for number, destination in enumerate(destinations):
             progress(number, len(destinations))
-            self._take_targets()
+            self._take_new_destinations()
             for packets in self._classes.packets(destination):
                 yield from self._compare_new_clients(destination, packets)
-            destinations += self._classes.split_off_targets(destination, self._take_targets())
+            destinations += self._classes.split_off_new_destinations(destination, self._take_new_destinations())
         progress(len(destinations), len(destinations))
         for destination, packets, entries in self._affinity_lookups:
             clients = {client: None for entry in entries for client in self._clients.get(entry, ())}
             for client in clients:
                 yield from self._compare(destination, packets, client)
 
-    def _take_targets(self) -> set[int]:
+    def _take_new_destinations(self) -> set[int]:
         """Return the addresses that rules have translated destinations to since the last call."""
         return self._left.take_new_destinations() | self._right.take_new_destinations()
 
@@ -172,12 +176,12 @@ class Comparison:
     def _explain_class(
         self, compared: ComparedClass, left: Sequence[Path], right: Sequence[Path]
     ) -> Iterator[Difference]:
-        """Yield the differences of a class with their reasons, and count its parts."""
+        """Yield the differences of a class with their reasons, and count its pieces."""
         paths = left, right
         kind = difference_kind(compared, paths)
         reasons = self._recent_reasons(compared, paths, self._latest_reasons.get(kind, frozenset()))
         if reasons is not None:
-            # Without locating the difference: at least one of the parts differs.
+            # Counts one piece as different without finding out which: at least one differs.
             self.counts.equal += _count_parts(left, right) - 1
             yield self._expected_difference(compared, reasons, paths)
             return
@@ -185,13 +189,15 @@ class Comparison:
         for piece in partition(left, right):
             if piece.is_undecided:
                 self.counts.undecided += 1
-                yield compared.difference(piece)
+                yield compared.difference_in(piece)
             elif outcome_shares(piece.left) == outcome_shares(piece.right):
                 self.counts.equal += 1
             else:
                 differing.append(piece)
         if differing:
-            yield from self._explain_pieces(compared, paths, kind, self._possible_pieces(compared, differing))
+            yield from self._explain_pieces(
+                compared, paths, kind, self._pieces_of_possible_connections(compared, differing)
+            )
 
     def _recent_reasons(
         self, compared: ComparedClass, paths: PathPair, latest: frozenset[str]
@@ -200,15 +206,15 @@ class Comparison:
         if any(path.outcome.disposition is Disposition.UNDECIDED for path in (*paths[0], *paths[1])):
             return None
         for reasons in _subsets(latest):
-            if _are_decided_and_equal(*self._paths_without(compared, paths, reasons)):
+            if _are_decided_and_equal(*self._paths_with_edits(compared, paths, reasons)):
                 return reasons
         return None
 
-    def _possible_pieces(self, compared: ComparedClass, pieces: list[Piece]) -> list[Piece]:
+    def _pieces_of_possible_connections(self, compared: ComparedClass, pieces: list[Piece]) -> list[Piece]:
         """Return the pieces without established packets whose connection cannot be opened on both sides."""
-        return [possible for piece in pieces for possible in self._possible_parts(compared, piece)]
+        return [possible for piece in pieces for possible in self._parts_with_possible_connections(compared, piece)]
 
-    def _possible_parts(self, compared: ComparedClass, piece: Piece) -> list[Piece]:
+    def _parts_with_possible_connections(self, compared: ComparedClass, piece: Piece) -> list[Piece]:
         states = piece.fields.states
         if "new" in states or "established" not in states:
             return [piece]
@@ -227,7 +233,7 @@ class Comparison:
     def _explain_pieces(
         self, compared: ComparedClass, paths: PathPair, kind: DifferenceKind, rest: list[Piece]
     ) -> Iterator[Difference]:
-        """Yield a difference for each part of the pieces, with the reasons that explain it, or without if none do."""
+        """Yield a difference for each piece or part of one, with the reasons that explain it, or () if none do."""
         for reasons in self._candidate_reasons(self._latest_reasons.get(kind, frozenset())):
             equal, rest = self._split_by_reasons(compared, paths, rest, reasons)
             if equal:
@@ -237,7 +243,9 @@ class Comparison:
             if not rest:
                 return
         all_reasons = frozenset(self._expected.reasons)
-        equal, rest = self._split_by_reasons(compared, paths, self._possible_pieces(compared, rest), all_reasons)
+        equal, rest = self._split_by_reasons(
+            compared, paths, self._pieces_of_possible_connections(compared, rest), all_reasons
+        )
         for part in equal:
             reasons = self._necessary_reasons(compared, paths, part)
             if reasons not in self._known_reasons:
@@ -245,13 +253,13 @@ class Comparison:
             yield self._expected_difference(compared, reasons, (part.left, part.right), part)
         for part in self._unexpected_pieces(compared, paths, rest, all_reasons):
             self.counts.different += 1
-            yield compared.difference(part)
+            yield compared.difference_in(part)
 
     def _unexpected_pieces(
         self, compared: ComparedClass, paths: PathPair, rest: list[Piece], all_reasons: frozenset[str]
     ) -> Iterator[Piece]:
-        """Yield the differences that remain without all expected ones; reports show these, not the expected ones."""
-        left, right = self._paths_without(compared, paths, all_reasons)
+        """Yield the differences that remain if the rule sets are edited to remove all expected differences."""
+        left, right = self._paths_with_edits(compared, paths, all_reasons)
         for part in rest:
             inside = partition(clip_paths(left, part.fields), clip_paths(right, part.fields))
             differing = [piece for piece in inside if outcome_shares(piece.left) != outcome_shares(piece.right)]
@@ -266,7 +274,7 @@ class Comparison:
     def _expected_difference(
         self, compared: ComparedClass, reasons: frozenset[str], paths: PathPair, piece: Piece | None = None
     ) -> Difference:
-        self.counts.by_intent += 1
+        self.counts.expected += 1
         ordered = tuple(reason for reason in self._expected.reasons if reason in reasons)
         return Difference(compared.destination, compared.packets, compared.client, ordered, paths, piece)
 
@@ -282,8 +290,8 @@ class Comparison:
     def _split_by_reasons(
         self, compared: ComparedClass, paths: PathPair, pieces: list[Piece], reasons: frozenset[str]
     ) -> tuple[list[Piece], list[Piece]]:
-        """Split pieces into those that are equal without some expected differences, and those that still differ."""
-        left, right = self._paths_without(compared, paths, reasons)
+        """Split pieces into packets with equal outcomes in the edited rule sets, and packets that still differ."""
+        left, right = self._paths_with_edits(compared, paths, reasons)
         equal: list[Piece] = []
         different: list[Piece] = []
         for piece in pieces:
@@ -296,12 +304,12 @@ class Comparison:
                 (equal if is_equal else different).append(clip_piece(piece, part.fields))
         return equal, different
 
-    def _paths_without(self, compared: ComparedClass, paths: PathPair, reasons: frozenset[str]) -> PathPair:
-        """Return the paths without some expected differences; ``paths`` are reused for a side that does not change."""
-        walkers = self._walkers_without.get(reasons)
+    def _paths_with_edits(self, compared: ComparedClass, paths: PathPair, reasons: frozenset[str]) -> PathPair:
+        """Return the paths in the rule sets that are edited for ``reasons``; reuse ``paths`` for an unedited side."""
+        walkers = self._walkers_with_edits.get(reasons)
         if walkers is None:
-            left, right = self._expected.rule_sets_without(reasons)
-            walkers = self._walkers_without[reasons] = (
+            left, right = self._expected.edited_rule_sets(reasons)
+            walkers = self._walkers_with_edits[reasons] = (
                 self._left if left is self._rule_sets[0] else self._walker(left),
                 self._right if right is self._rule_sets[1] else self._walker(right),
             )
@@ -319,7 +327,7 @@ class Comparison:
         for ports, entries in entries_read_by_ports((*left, *right)).items():
             to_ports = replace(packets, fields=packets.fields._replace(ports=ports))
             self._affinity_lookups.append((destination, to_ports, entries))
-        # If only one side sends a client to an endpoint, this is a difference of its own: such clients are left out.
+        # If only one side sends a client to an endpoint, that difference is already reported: omit such clients.
         left_entries, right_entries = entries_written_by_endpoint(left), entries_written_by_endpoint(right)
         for endpoint in left_entries.keys() & right_entries.keys():
             client = Client(endpoint[1:3], left_entries[endpoint], right_entries[endpoint])
@@ -328,12 +336,12 @@ class Comparison:
 
 
 def _count_parts(left: Sequence[Path], right: Sequence[Path]) -> int:
-    """Return the number of parts of a class that the two sides distinguish."""
+    """Return the number of parts of a class that the rules of at least one side distinguish."""
     return len({path.fields for path in left} | {path.fields for path in right})
 
 
 def _are_decided_and_equal(left: Sequence[Path], right: Sequence[Path]) -> bool:
-    """Tell whether both sides are equal and no uninterpreted rule decides."""
+    """Return whether both sides are equal and no packet reaches an uninterpreted rule."""
     return are_equal(left, right) and not any(path.outcome.disposition is Disposition.UNDECIDED for path in left)
 
 

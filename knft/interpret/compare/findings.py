@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from knft.interpret.compare.packet_classes import DestinationClass
@@ -29,8 +29,8 @@ class Difference(Struct, frozen=True):
     """Packets with different outcomes on the two sides.
 
     ``reasons`` names the expected differences that explain it; of several, each is necessary. Without reasons the
-    difference is unexpected. ``paths`` are the paths of the whole class on both sides. ``located`` are the packets
-    that differ, or None if ``piece`` has to find them.
+    difference is unexpected. ``paths`` are the paths of the whole class on both sides. ``located_piece`` holds the
+    packets that differ, or None if ``differing_piece`` has to find them.
     """
 
     destination: DestinationClass
@@ -38,19 +38,19 @@ class Difference(Struct, frozen=True):
     client: Client
     reasons: tuple[str, ...]
     paths: tuple[Sequence[Path], Sequence[Path]]
-    located: Piece | None = None
+    located_piece: Piece | None = None
 
     @property
-    def piece(self) -> Piece:
+    def differing_piece(self) -> Piece:
         """A piece of the packets that differ, with the same outcomes throughout."""
-        found = first_difference(*self.paths) if self.located is None else self.located
+        found = first_difference(*self.paths) if self.located_piece is None else self.located_piece
         ports = intersection(found.fields.ports, self.packets.fields.ports) or self.packets.fields.ports
         return found._replace(fields=found.fields._replace(ports=ports))
 
     @property
     def is_undecided(self) -> bool:
         """Whether an uninterpreted rule decides on one of the sides."""
-        return self.located is not None and self.located.is_undecided
+        return self.located_piece is not None and self.located_piece.is_undecided
 
 
 class ComparedClass(NamedTuple):
@@ -60,13 +60,13 @@ class ComparedClass(NamedTuple):
     packets: PacketClass
     client: Client
 
-    def difference(self, piece: Piece, reasons: tuple[str, ...] = ()) -> Difference:
+    def difference_in(self, piece: Piece, reasons: tuple[str, ...] = ()) -> Difference:
         """Return a difference for a piece of the class."""
         return Difference(self.destination, self.packets, self.client, reasons, (piece.left, piece.right), piece)
 
 
 DifferenceKind = tuple[Origin, bool, bool, bool, frozenset[Disposition], frozenset[Disposition]]
-"""Characteristics of a difference; differences of the same kind are likely to have the same reasons."""
+"""The properties by which a comparison guesses reasons: differences with equal properties often have the same ones."""
 
 PathPair = tuple[Sequence[Path], Sequence[Path]]
 """All paths of some packets, on the left and on the right side."""
@@ -87,10 +87,10 @@ def difference_kind(compared: ComparedClass, paths: PathPair) -> DifferenceKind:
 
 
 class Counts(Struct):
-    """Numbers of packet classes, counting the parts that at least one side distinguishes."""
+    """Numbers of packet classes; packets that the rules of neither side distinguish are one class."""
 
     equal: int = 0
-    by_intent: int = 0
+    expected: int = field(default=0, name="by_intent")
     different: int = 0
     undecided: int = 0
 
@@ -126,14 +126,14 @@ class SharedResult(NamedTuple):
         return all(query.answer(address, ports) is answer for query, answer in self.dependencies)
 
     def _is_of_all_ports(self, difference: Difference) -> bool:
-        return difference.located is None or difference.located.fields.ports == self.ports
+        return difference.located_piece is None or difference.located_piece.fields.ports == self.ports
 
     def difference_for(self, difference: Difference, destination: DestinationClass, packets: PacketClass) -> Difference:
         """Return one of the result's differences for another destination and its packets."""
-        located = difference.located
+        located = difference.located_piece
         if located is not None and located.fields.ports == self.ports:
             located = located._replace(fields=located.fields._replace(ports=packets.fields.ports))
-        return replace(difference, destination=destination, packets=packets, located=located)
+        return replace(difference, destination=destination, packets=packets, located_piece=located)
 
 
 def entries_read_by_ports(paths: Sequence[Path]) -> dict[Ranges, frozenset[AffinityEntry]]:
@@ -146,13 +146,13 @@ def entries_read_by_ports(paths: Sequence[Path]) -> dict[Ranges, frozenset[Affin
     return found
 
 
-Endpoint = tuple[Ranges, int | None, int | None, int | None]
-"""The destination ports, the address and port of the endpoint, and the affinity timeout."""
+AffinityKey = tuple[Ranges, int | None, int | None, int | None]
+"""The destination ports, the address and port of the endpoint that clients reach, and the affinity timeout."""
 
 
-def entries_written_by_endpoint(paths: Sequence[Path]) -> dict[Endpoint, frozenset[AffinityEntry]]:
+def entries_written_by_endpoint(paths: Sequence[Path]) -> dict[AffinityKey, frozenset[AffinityEntry]]:
     """Return the affinity entries of clients after they reach an endpoint, by endpoint."""
-    found: dict[Endpoint, frozenset[AffinityEntry]] = {}
+    found: dict[AffinityKey, frozenset[AffinityEntry]] = {}
     for path in paths:
         outcome = path.outcome
         if outcome.is_translated:

@@ -1,4 +1,4 @@
-"""Finds the rules of a capture that belong neither to kube-proxy nor to knft: they stay in force after a takeover."""
+"""Finds the rules of other programs in a capture: they stay in the kernel when knft replaces kube-proxy."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from knft.interpret.ranges import Ranges, contains
 from knft.interpret.rules import Chain, Rule, RuleSet, Verdict
-from knft.takeover.names import TABLES, chain_owners
+from knft.leftovers.names import TABLES, modes_of_chain
 
 _JUMPS: tuple[Literal["jump", "goto"], ...] = ("jump", "goto")
 _OWN_TABLES = frozenset((*(f"{family} {name}" for family, name in TABLES), "ip knft", "ip6 knft"))
@@ -18,7 +18,7 @@ _FAMILIES = frozenset(("", "ip", "ip6"))
 def foreign_rules(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
     """Return a rule set without kube-proxy's chains, tables and virtual servers, and without knft's tables.
 
-    Virtual servers at addresses of kube-ipvs0 and at those of the node (``own``) are kube-proxy's.
+    Virtual servers at addresses of kube-ipvs0 and at ``node_addresses`` are kube-proxy's.
     """
     owned = frozenset(name for name in rules.chains if is_owned_chain(name))
     jumps = frozenset(Verdict(kind, name) for name in owned for kind in _JUMPS)
@@ -39,7 +39,7 @@ def is_owned_chain(chain: str) -> bool:
     """Tell whether a chain is kube-proxy's or knft's, by its full name as iptables-save or nft gives it."""
     table, _, name = chain.rpartition(" ")
     family, _, of_iptables = table.rpartition(" ")
-    return table in _OWN_TABLES or (family in _FAMILIES and bool(chain_owners(of_iptables, name)))
+    return table in _OWN_TABLES or (family in _FAMILIES and bool(modes_of_chain(of_iptables, name)))
 
 
 def _without(chain: Chain, jumps: frozenset[Verdict]) -> Chain:

@@ -17,38 +17,38 @@ _MAX_ITEMS = 3
 """The maximum number of listed items; longer lists end in "and more"."""
 
 
-def address(version: IpVersion, number: int) -> str:
+def format_address(version: IpVersion, number: int) -> str:
     """Return an address as text."""
     return str(ipaddress.IPv4Address(number) if version == 4 else ipaddress.IPv6Address(number))  # noqa: PLR2004
 
 
-def socket(version: IpVersion, number: int, port: int) -> str:
+def format_socket(version: IpVersion, number: int, port: int) -> str:
     """Return an address and a port as text, IPv6 in brackets."""
-    text = address(version, number)
+    text = format_address(version, number)
     return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
 
-def endpoint(version: IpVersion, outcome: Outcome) -> str:
+def format_endpoint(version: IpVersion, outcome: Outcome) -> str:
     """Return the endpoint of an outcome."""
     if outcome.address is None:
         return f"port {outcome.port}"
     if outcome.port is None:
-        return address(version, outcome.address)
-    return socket(version, outcome.address, outcome.port)
+        return format_address(version, outcome.address)
+    return format_socket(version, outcome.address, outcome.port)
 
 
-def source(version: IpVersion, found: NewSource) -> str:
+def format_source(version: IpVersion, source: NewSource) -> str:
     """Return a source as text: kept, masqueraded, frontend, or an address."""
-    return found if isinstance(found, str) else address(version, found)
+    return source if isinstance(source, str) else format_address(version, source)
 
 
-def networks(version: IpVersion, where: Ranges) -> str:
+def format_networks(version: IpVersion, addresses: Ranges) -> str:
     """Return addresses as a list of networks, or "any" for all addresses."""
-    if where == ADDRESSES[version]:
+    if addresses == ADDRESSES[version]:
         return "any"
     kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address  # noqa: PLR2004
     listed: list[str] = []
-    for first, last in where:
+    for first, last in addresses:
         if len(listed) > _MAX_ITEMS:
             break
         found = ipaddress.summarize_address_range(kind(first), kind(last))
@@ -56,11 +56,11 @@ def networks(version: IpVersion, where: Ranges) -> str:
     return _some(listed)
 
 
-def ports(where: Ranges) -> str:
+def format_ports(numbers: Ranges) -> str:
     """Return ports as a list of ranges, or "any" for all ports."""
-    if where == PORTS:
+    if numbers == PORTS:
         return "any"
-    return _some([str(first) if first == last else f"{first}-{last}" for first, last in where])
+    return _some([str(first) if first == last else f"{first}-{last}" for first, last in numbers])
 
 
 def _some(listed: list[str]) -> str:
@@ -68,9 +68,12 @@ def _some(listed: list[str]) -> str:
     return ", ".join(listed[:_MAX_ITEMS]) + (" and more" if more > 0 else "")
 
 
-def sender(version: IpVersion, packets: PacketClass, fields: PacketFields) -> str:
+def format_sender(version: IpVersion, packets: PacketClass, fields: PacketFields) -> str:
     """Return the sender of packets: origin, sources, interfaces and conntrack states, as far as they are limited."""
-    parts = ["the node" if packets.origin == "node" else "the network", f"from {networks(version, fields.sources)}"]
+    parts = [
+        "the node" if packets.origin == "node" else "the network",
+        f"from {format_networks(version, fields.sources)}",
+    ]
     if packets.origin == "network" and "*" not in fields.inputs:
         parts.append(f"by {_some(sorted(fields.inputs))}")
     if "*" not in fields.outputs:
@@ -80,58 +83,62 @@ def sender(version: IpVersion, packets: PacketClass, fields: PacketFields) -> st
     return " ".join(parts)
 
 
-def destination(version: IpVersion, where: DestinationClass, packets: PacketClass, fields: PacketFields) -> str:
+def format_destination(
+    version: IpVersion, destination: DestinationClass, packets: PacketClass, fields: PacketFields
+) -> str:
     """Return the destination of packets: addresses, ports and protocol."""
     protocol = PROTOCOL_NAMES.get(packets.protocol, f"protocol {packets.protocol}")
-    target = networks(version, where.ranges)
-    if where.is_local:
+    target = format_networks(version, destination.ranges)
+    if destination.is_local:
         target += " (the node's)"
-    return f"{target} port {ports(fields.ports)}/{protocol}"
+    return f"{target} port {format_ports(fields.ports)}/{protocol}"
 
 
-def client(version: IpVersion, known: Client) -> str:
+def format_client(version: IpVersion, client: Client) -> str:
     """Return the description of a client: new, or the endpoint that it was sent to."""
-    number, port = known.endpoint
-    if known is NEW_CLIENT or number is None:
+    number, port = client.endpoint
+    if client is NEW_CLIENT or number is None:
         return "new"
-    return f"was sent to {socket(version, number, port) if port is not None else address(version, number)}"
+    return (
+        f"was sent to {format_socket(version, number, port) if port is not None else format_address(version, number)}"
+    )
 
 
-def rule_text(found: Rule) -> str:
+def format_rule(rule: Rule) -> str:
     """Return a rule's text with its line number, if it has one."""
-    return f"line {found.line}: {found.text}" if found.line else found.text
+    return f"line {rule.line}: {rule.text}" if rule.line else rule.text
 
 
-def change(left: str, right: str) -> str:
+def format_change(left: str, right: str) -> str:
     """Return the text for a change from the left to the right outcome."""
     return f"{left} → {right}"
 
 
-def outcomes(version: IpVersion, found: Shares) -> str:
+def format_outcomes(version: IpVersion, shares: Shares) -> str:
     """Return the text for outcomes; outcomes that differ in the endpoint alone are combined."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for outcome, share in ordered_shares(found):
+    for outcome, share in ordered_shares(shares):
         alike.setdefault((_disposition(version, outcome), str(share)), []).append(
-            endpoint(version, outcome) if outcome.is_translated else ""
+            format_endpoint(version, outcome) if outcome.is_translated else ""
         )
     return "; ".join(
         _with_endpoints(disposition, share, endpoints) for (disposition, share), endpoints in alike.items()
     )
 
 
-def ordered_shares(found: Shares) -> list[tuple[Outcome, Fraction]]:
-    """Return outcomes in a deterministic order: the most likely first, then by endpoint."""
-    return sorted(found, key=lambda item: (-item[1], repr(item[0])))
+def ordered_shares(shares: Shares) -> list[tuple[Outcome, Fraction]]:
+    """Return outcomes in a deterministic order: by descending share, then by endpoint."""
+    return sorted(shares, key=lambda item: (-item[1], repr(item[0])))
 
 
 def _disposition(version: IpVersion, outcome: Outcome) -> str:
     if outcome.disposition is not Disposition.DELIVERED:
-        return {Disposition.REJECTED: "is refused", Disposition.DROPPED: "is dropped"}.get(
+        return {Disposition.REJECTED: "is rejected", Disposition.DROPPED: "is dropped"}.get(
             outcome.disposition, "is undecided"
         )
-    parts = ["reaches" if outcome.is_translated else "passes untranslated"]
+    parts = ["reaches" if outcome.is_translated else "is delivered, not translated"]
     if outcome.source != "kept":
-        parts.append(f"source {source(version, outcome.source)}")
+        parts.append(f"source {format_source(version, outcome.source)}")
     if outcome.seconds is not None:
         parts.append(f"affinity {outcome.seconds} s")
     return ", ".join(parts)

@@ -1,8 +1,8 @@
 """Enumerates the packet classes that two rule sets can distinguish by destination, origin and protocol.
 
 Each destination that a rule mentions by itself is a class of its own. All other destinations are grouped by the
-mentioned networks that contain them. Each group gives two classes: addresses of other hosts, and addresses that the
-node has although they are not listed. Sources, ports, interfaces and states are split during the walk.
+mentioned networks that contain them. Each group gives two classes: addresses of other hosts, and addresses that may
+belong to the node but are not in ``node_addresses``. Sources, ports, interfaces and states are split during the walk.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ from knft.interpret.ranges import (
 )
 from knft.protocols import PROTOCOL_NAMES
 
-_NO_ADDRESSES: dict[IpVersion, Ranges] = {
+_NON_UNICAST: dict[IpVersion, Ranges] = {
     4: ((0, (1 << 24) - 1), (224 << 24, (1 << 32) - 1)),
     6: ((0, 0), (0xFF << 120, (1 << 128) - 1)),
 }
-"""Addresses that no host has: unspecified, multicast, broadcast and reserved ones."""
+"""Addresses that are not unicast: unspecified, multicast, broadcast and reserved ones."""
 _UNMENTIONED_PROTOCOL = 253
 """Represents all protocols that no rule mentions (reserved for experiments, RFC 3692)."""
 
@@ -50,9 +50,9 @@ class DestinationClass(Struct, frozen=True):
 class PacketClasses:
     """The packet classes of one IP family.
 
-    ``own`` are the known addresses of the node; it can have others too. In IPVS mode it has no others, because
-    kube-proxy has listed the node's addresses. ``bound`` are then the addresses of kube-ipvs0, from which no other
-    host sends; None in the other modes.
+    ``node_addresses`` are the known addresses of the node; it can have others too. In IPVS mode it has no others,
+    because kube-proxy adds virtual servers for each of them. ``ipvs_addresses`` are then the addresses of kube-ipvs0,
+    from which no other host sends; None in the other modes.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PacketClasses:
         self._node_addresses = ranges((*node_addresses, *LOOPBACK[version]))
         self._values = values
         self._mentioned_sources = single_addresses(values.sources())
-        self._usable = subtract(ADDRESSES[version], _NO_ADDRESSES[version])
+        self._usable = subtract(ADDRESSES[version], _NON_UNICAST[version])
         self._interfaces = frozenset(_names(values.interfaces))
         self._node_sources = self._sources_of_node()
 
@@ -89,7 +89,7 @@ class PacketClasses:
         for group in _groups(address_blocks(chain(mentioned, self._node_addresses)), self._usable):
             rest = subtract(group, covered)
             for is_local in (False, True):
-                # The node can have addresses that are not listed, except in IPVS mode.
+                # The node can have addresses that are not in node_addresses, except in IPVS mode.
                 members = intersection(rest, self._node_addresses) if is_local else subtract(rest, self._node_addresses)
                 members = members or (rest if is_local and not self._has_all_node_addresses else EMPTY)
                 if members:
@@ -100,14 +100,16 @@ class PacketClasses:
     def _is_shareable(self, address: int) -> bool:
         return not self._values.matches_original_destination and address not in self._values.indirect_destinations
 
-    def split_off_targets(self, destination: DestinationClass, targets: set[int]) -> list[DestinationClass]:
+    def split_off_new_destinations(
+        self, destination: DestinationClass, new_destinations: set[int]
+    ) -> list[DestinationClass]:
         """Return classes of their own for destinations that rules translate the rest of their class to.
 
         Packets to these destinations are not translated, unlike the others of the class.
         """
         if destination.is_local or _size(destination.ranges) == 1:
             return []
-        members = sorted(target for target in targets if contains(destination.ranges, target))
+        members = sorted(target for target in new_destinations if contains(destination.ranges, target))
         classes = [
             DestinationClass(target, single(target), contains(self._node_addresses, target), is_shareable=False)
             for target in members
@@ -166,8 +168,8 @@ class PacketClasses:
         return ranges((*own, *(pair for group in groups for pair in intersection(free, group)[:1])))
 
 
-def _size(where: Ranges) -> int:
-    return sum(last - first + 1 for first, last in where)
+def _size(addresses: Ranges) -> int:
+    return sum(last - first + 1 for first, last in addresses)
 
 
 def _names(mentioned: set[str]) -> Iterator[str]:

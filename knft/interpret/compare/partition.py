@@ -16,7 +16,7 @@ Shares = frozenset[tuple[Outcome, Fraction]]
 
 
 class Piece(NamedTuple):
-    """Packets whose outcomes do not differ among each other on the same side, and their paths on both sides."""
+    """Packets that have the same outcomes within each side, and their paths on both sides."""
 
     fields: PacketFields
     left: tuple[Path, ...]
@@ -24,7 +24,7 @@ class Piece(NamedTuple):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether an uninterpreted rule decides on one of the sides."""
+        """Whether the packets reach an uninterpreted rule on one of the sides."""
         return any(path.outcome.disposition is Disposition.UNDECIDED for path in (*self.left, *self.right))
 
 

@@ -16,7 +16,7 @@ from knft.interpret.outcomes import Disposition, Path, rule_hits
 from knft.interpret.ranges import sole_value
 from knft.interpret.rules import Unknown
 
-EXAMPLES = 3
+MAX_EXAMPLES = 3
 """The maximum number of examples of a group, and of an expected difference in all its groups together."""
 
 
@@ -51,22 +51,22 @@ class DifferenceGroup(Struct):
     """Differences with one cause of one Service port ("" if the destination is no frontend); ``classes`` counts them.
 
     ``reason`` names the expected difference, or several joined by ``+`` if each is necessary; None if the difference is
-    unexpected. ``sentence`` says what clients observe. ``left`` and ``right`` are the outcomes on each side, empty if
-    they vary within the group.
+    unexpected. ``description`` is a phrase about the outcomes. ``left_outcome`` and ``right_outcome`` are empty if they
+    vary within the group.
     """
 
     cause: str
     service: str
     reason: str | None
-    sentence: str
+    description: str
     classes: int = 0
     examples: list[Example] = []
-    left: str = ""
-    right: str = ""
+    left_outcome: str = ""
+    right_outcome: str = ""
 
 
 class UninterpretedRule(Struct, frozen=True):
-    """A rule that is not interpreted and that packets hit; ``line`` is 0 if the capture has no lines."""
+    """An uninterpreted rule that packets hit; ``side`` is left or right, ``line`` is 0 if the capture has no lines."""
 
     side: str
     chain: str
@@ -83,11 +83,11 @@ class FamilyReport(Struct):
     uninterpreted_rules: list[UninterpretedRule] = []
 
 
-class ReportOrigin(Struct, frozen=True):
-    """The origin of a report; unknown values are empty.
+class ReportMetadata(Struct, frozen=True):
+    """The node, time, command line and input files of a comparison; unknown values are empty.
 
-    ``date`` is the time of the comparison and ``command`` the command line. ``left`` and ``right`` are the files that
-    the sides were read from.
+    ``version`` is knft's. ``right_files`` are the manifests that knft's rules were rendered from. ``left_files`` is
+    empty: ``Report.left_name`` names the files of a capture.
     """
 
     node: str = ""
@@ -95,23 +95,23 @@ class ReportOrigin(Struct, frozen=True):
     date: str = ""
     command: str = ""
     version: str = ""
-    left: tuple[str, ...] = ()
-    right: tuple[str, ...] = ()
+    left_files: tuple[str, ...] = ()
+    right_files: tuple[str, ...] = ()
 
 
 class Report(Struct):
-    """The result of a comparison; ``left`` and ``right`` are the names of the sides."""
+    """The result of a comparison; ``left_name`` and ``right_name`` name the sides."""
 
-    left: str
-    right: str
+    left_name: str
+    right_name: str
     families: list[FamilyReport]
     seconds: float = 0.0
-    remarks: list[str] = []
-    about: ReportOrigin = ReportOrigin()
+    warnings: list[str] = []
+    metadata: ReportMetadata = ReportMetadata()
 
     @property
     def is_equal(self) -> bool:
-        """Whether there are only expected differences."""
+        """Whether no packets differ unexpectedly or are undecided; also true if no packets were compared."""
         return not any(item.counts.different or item.counts.undecided for item in self.families)
 
 
@@ -126,34 +126,36 @@ def summarise(
         if difference.is_undecided:
             uninterpreted.update(dict.fromkeys(_uninterpreted_rules(difference)))
         new = _group(version, difference, names)
-        group = groups.setdefault((new.cause, new.service, new.reason, new.sentence), new)
+        group = groups.setdefault((new.cause, new.service, new.reason, new.description), new)
         group.classes += 1
-        kind = group.reason or (group.cause, group.service, group.sentence)
-        if examples[kind] < EXAMPLES:
+        kind = group.reason or (group.cause, group.service, group.description)
+        if examples[kind] < MAX_EXAMPLES:
             examples[kind] += 1
             group.examples.append(_example(version, difference))
     ordered = sorted(
-        groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.sentence)
+        groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.description)
     )
     return FamilyReport(f"IPv{version}", counts, ordered, list(uninterpreted))
 
 
 def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> DifferenceGroup:
-    packets, located = difference.packets, difference.located
+    packets, located = difference.packets, difference.located_piece
     port = sole_value((packets if located is None else located).fields.ports)
     name = names.name(packets.destination, packets.protocol, port, is_local=packets.is_local)
     if difference.is_undecided:
-        return DifferenceGroup("undecided", name or "", None, "a rule that is not interpreted decides on it")
+        return DifferenceGroup("undecided", name or "", None, "these packets reach a rule that knft cannot interpret")
     if difference.reasons:
         return DifferenceGroup("expected", name or "", " + ".join(difference.reasons), descriptions(difference.reasons))
-    left, right = outcome_shares(difference.piece.left), outcome_shares(difference.piece.right)
-    texts = formatting.outcomes(version, left), formatting.outcomes(version, right)
-    sentence = formatting.change(*texts)
-    return DifferenceGroup(_cause(left, right), name or "", None, sentence, left=texts[0], right=texts[1])
+    left, right = outcome_shares(difference.differing_piece.left), outcome_shares(difference.differing_piece.right)
+    texts = formatting.format_outcomes(version, left), formatting.format_outcomes(version, right)
+    sentence = formatting.format_change(*texts)
+    return DifferenceGroup(
+        _cause(left, right), name or "", None, sentence, left_outcome=texts[0], right_outcome=texts[1]
+    )
 
 
 def _cause(left: Shares, right: Shares) -> str:
-    """Return the most severe aspect in which the sides differ."""
+    """Return the first of these aspects in which the sides differ."""
     aspects = {
         "verdict": {(outcome.disposition, outcome.is_translated) for outcome, _ in left}
         ^ {(outcome.disposition, outcome.is_translated) for outcome, _ in right},
@@ -174,11 +176,11 @@ def _endpoint_shares(shares: Shares) -> dict[tuple[object, ...], Fraction]:
 
 
 def _example(version: IpVersion, difference: Difference) -> Example:
-    piece = difference.piece
+    piece = difference.differing_piece
     return Example(
-        sender=formatting.sender(version, difference.packets, piece.fields),
-        destination=formatting.destination(version, difference.destination, difference.packets, piece.fields),
-        client=formatting.client(version, difference.client),
+        sender=formatting.format_sender(version, difference.packets, piece.fields),
+        destination=formatting.format_destination(version, difference.destination, difference.packets, piece.fields),
+        client=formatting.format_client(version, difference.client),
         left=tuple(_observed_outcomes(version, outcome_shares(piece.left))),
         right=tuple(_observed_outcomes(version, outcome_shares(piece.right))),
         left_rules=_rules(piece.left),
@@ -188,19 +190,19 @@ def _example(version: IpVersion, difference: Difference) -> Example:
 
 def _observed_outcomes(version: IpVersion, found: Shares) -> Iterator[ObservedOutcome]:
     for outcome, share in formatting.ordered_shares(found):
-        endpoint = formatting.endpoint(version, outcome) if outcome.is_translated else ""
-        source = formatting.source(version, outcome.source)
+        endpoint = formatting.format_endpoint(version, outcome) if outcome.is_translated else ""
+        source = formatting.format_source(version, outcome.source)
         yield ObservedOutcome(str(share), outcome.disposition.value, endpoint, source, outcome.seconds)
 
 
 def _rules(paths: Iterable[Path]) -> tuple[str, ...]:
     """Return the rules that the packets of the first path hit, in order."""
     first = next(iter(paths), None)
-    return tuple(f"{hit.chain}: {formatting.rule_text(hit.rule)}" for hit in rule_hits(first.trail)) if first else ()
+    return tuple(f"{hit.chain}: {formatting.format_rule(hit.rule)}" for hit in rule_hits(first.trail)) if first else ()
 
 
 def _uninterpreted_rules(difference: Difference) -> Iterator[UninterpretedRule]:
-    for side, paths in (("left", difference.piece.left), ("right", difference.piece.right)):
+    for side, paths in (("left", difference.differing_piece.left), ("right", difference.differing_piece.right)):
         for path in paths:
             if path.outcome.disposition is Disposition.UNDECIDED and path.trail is not None:
                 rule = path.trail.rule

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from knft.interpret.ranges import sole_value
 from knft.interpret.rules import Chain, Collection, Field, Rule, RuleSet, Within
 
-_FRONTENDS = ("service-ips", "no-endpoint-services")
-_NODE_PORTS = ("service-nodeports", "no-endpoint-nodeports")
+_FRONTEND_MAPS = ("service-ips", "no-endpoint-services")
+_NODE_PORT_MAPS = ("service-nodeports", "no-endpoint-nodeports")
 """The maps of frontends, in knft and in kube-proxy's nftables mode (docs/behaviour/nftables.md#table)."""
 
 FRONTEND_CHAINS = frozenset(
@@ -41,7 +41,7 @@ class ServiceNames:
                     self._services.setdefault(frontend[0], name.partition(":")[0])
 
     def name(self, address: int, protocol: int, port: int | None, *, is_local: bool) -> str | None:
-        """Return the Service port of a frontend, the Service if only the address is one of its, or None."""
+        """Return the Service port of a frontend; the Service if it has the address but not the port; or None."""
         if port is not None:
             name = self._ports.get((address, protocol, port))
             if name is None and is_local:
@@ -91,6 +91,6 @@ def frontend_owners(rules: RuleSet) -> dict[Frontend, str]:
     owners: dict[Frontend, str] = {}
     for name, collection in rules.collections.items():
         kind = name.rpartition(" ")[2]
-        if kind in (*_FRONTENDS, *_NODE_PORTS):
-            owners.update(_element_names(collection, has_address=kind in _FRONTENDS))
+        if kind in (*_FRONTEND_MAPS, *_NODE_PORT_MAPS):
+            owners.update(_element_names(collection, has_address=kind in _FRONTEND_MAPS))
     return owners

@@ -1,7 +1,7 @@
 """Reads what iptables-save, ip6tables-save and ``ipset save`` print, and input of iptables-restore.
 
-It takes text and returns a ``RuleSet``; it reads no files and does not ask the kernel. Text that these tools cannot
-have printed is a CaptureError that names the line. An option that is not interpreted becomes an ``Unknown`` step.
+It takes text and returns a ``RuleSet``; it reads no files and does not ask the kernel. Other text raises a
+CaptureError that names the line. An option that is not interpreted becomes an ``Unknown`` step.
 """
 
 from knft.interpret.iptables.capture import read

@@ -9,7 +9,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from knft.errors import CaptureError
-from knft.interpret.iptables.quoting import abbreviated, join_words, unquote
+from knft.interpret.errors import abbreviated
+from knft.interpret.iptables.quoting import join_words, unquote
 
 _SHORT_NAMES = {
     "--source": "-s",

@@ -1,8 +1,9 @@
 """Reads whole captures: what iptables-save prints, or input of iptables-restore.
 
 A table may occur several times, as kube-proxy writes ``iptables-restore --noflush``: a chain that is declared again is
-flushed, and other chains stay. If the built-in chains of a table are declared twice, the text holds two captures, of
-iptables-nft and iptables-legacy perhaps. That is an error, since knft cannot tell which of them is in force.
+flushed, and other chains stay. If the built-in chains of a table are declared twice, the text holds two
+captures, for example of iptables-nft and iptables-legacy. That raises a CaptureError, since knft cannot find out which
+of them the kernel uses.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +12,11 @@ from msgspec import Struct
 
 from knft.errors import CaptureError
 from knft.families import IpVersion
+from knft.interpret.errors import abbreviated
 from knft.interpret.iptables.built_in import TABLES, base_chain
 from knft.interpret.iptables.ipsets import IpSet, read_sets
 from knft.interpret.iptables.lookups import Lookups
-from knft.interpret.iptables.quoting import abbreviated, split_words, unquote
+from knft.interpret.iptables.quoting import split_words, unquote
 from knft.interpret.iptables.rule import RuleReader
 from knft.interpret.rules import BaseChain, Chain, Rule, RuleSet, Verdict
 
@@ -118,7 +120,7 @@ class _Reader:
         if self._table is not None:
             msg = (
                 f"table {self._table.name}, which begins in line {self._table.line}, does not end with COMMIT: "
-                "the capture is truncated, take it again"
+                "the capture is truncated, run iptables-save again"
             )
             raise CaptureError(msg)
         for table in self._tables.values():
@@ -133,7 +135,10 @@ class _Reader:
 
     def _begin_table(self, number: int, name: str) -> None:
         if self._table is not None:
-            msg = f"table {self._table.name} has no COMMIT before *{name}: the capture is incomplete, take it again"
+            msg = (
+                f"table {self._table.name} has no COMMIT before *{name}: the capture is incomplete, "
+                "run iptables-save again"
+            )
             raise CaptureError(msg)
         if name not in TABLES:
             msg = f"unknown table {abbreviated(name)}, expected one of {', '.join(TABLES)}"

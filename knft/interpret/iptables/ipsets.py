@@ -1,8 +1,8 @@
 """Reads ``ipset save``: sets of addresses, networks and ports; each entry becomes elements of a collection.
 
-The dimension ``port`` of a set becomes two parts of the key, the protocol and the port. A set with anything but numbers
-(MAC addresses, marks, interfaces, ``nomatch``, sets of sets) has no elements here but the reason why, and a test of it
-is ``Unknown``.
+The dimension ``port`` of a set becomes two parts of the key, the protocol and the port. Sets with other values than
+numbers (MAC addresses, marks, interfaces, ``nomatch``, sets of sets) are not interpreted: ``IpSet.uninterpreted`` then
+holds the reason, ``elements`` is empty, and a test of the set is ``Unknown``.
 """
 
 from itertools import product
@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from knft.errors import CaptureError
 from knft.families import IpVersion
-from knft.interpret.errors import NotInterpretedError
+from knft.interpret.errors import NotInterpretedError, abbreviated
 from knft.interpret.iptables.numbers import UDPLITE, WIDTHS, address_range, number, ports, protocol
 from knft.interpret.iptables.numbers import network as network_of
-from knft.interpret.iptables.quoting import abbreviated, split_words, unquote
+from knft.interpret.iptables.quoting import split_words, unquote
 from knft.interpret.rules import Element
 from knft.protocols import SCTP, TCP, UDP
 
@@ -129,7 +129,7 @@ class _Reader:
     def _existing_set(self, name: str) -> _SetBuilder:
         builder = self.sets.get(name)
         if builder is None:
-            msg = f"the set {abbreviated(name)} was not created above: the capture is incomplete, take it again"
+            msg = f"the set {abbreviated(name)} was not created above: the capture is incomplete, run ipset save again"
             raise CaptureError(msg)
         return builder
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from knft.errors import CaptureError
 from knft.families import IpVersion
 from knft.interpret.alternatives import ALWAYS, Alternatives, all_of
-from knft.interpret.errors import NotInterpretedError
+from knft.interpret.errors import NotInterpretedError, abbreviated
 from knft.interpret.iptables.arguments import Extension, Option
 from knft.interpret.iptables.ipsets import IpSet
 from knft.interpret.iptables.numbers import ALL_BITS, WIDTHS, address, number
-from knft.interpret.iptables.quoting import abbreviated, unquote
+from knft.interpret.iptables.quoting import unquote
 from knft.interpret.rules import AddToSet, Collection, Field, InSet, KeyPart, Never, Step
 
 _SET_WRITES = re.compile(r"--(add|del)-set +(\S+)")

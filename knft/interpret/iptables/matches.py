@@ -1,8 +1,8 @@
-"""Reads matches: a match with its options in, alternatives out; a match that is not in ``MATCHES`` becomes ``Unknown``.
+"""Converts a match and its options to alternatives; a match that is not in ``MATCHES`` becomes ``Unknown``.
 
-Packets are assumed to be routed, sent to one host, and to arrive on the interface by which the node would answer.
+Packets are assumed to be routed, sent to one host, and to arrive on the interface of the route to their source.
 
-- ``rpfilter`` always passes: the answer would leave by the interface of the packet.
+- ``rpfilter`` always passes: the route to the source leads to the packet's input interface.
 - ``physdev`` never passes: routed packets have no bridge port. Under br_netfilter, packets of pods behind a bridge have
   one before they are routed. kube-proxy uses it only in IPVS mode, to accept packets to external IPs that later rules
   accept as well.

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from knft.errors import CaptureError
 from knft.families import IpVersion
-from knft.interpret.errors import NotInterpretedError
-from knft.interpret.iptables.quoting import abbreviated
+from knft.interpret.errors import NotInterpretedError, abbreviated
 from knft.interpret.ranges import PORTS, Ranges, ranges, single
 from knft.protocols import SCTP, TCP, UDP
 

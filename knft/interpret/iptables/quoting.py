@@ -54,9 +54,3 @@ def unquote(word: str) -> str:
 def join_words(words: Sequence[str]) -> str:
     """Return words as a line of the capture."""
     return " ".join([f"{word}{_QUOTE}" if word.startswith(_QUOTE) else word for word in words])
-
-
-def abbreviated(text: str) -> str:
-    """Return text for an error message: quoted, at most 60 characters, without control characters."""
-    longest = 60
-    return repr(text if len(text) <= longest else f"{text[:longest]}...")

@@ -1,16 +1,15 @@
-"""Reads one rule: its words in, the steps of its alternatives out."""
+"""Converts the words of one rule to the steps of its alternatives."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from knft.errors import CaptureError
 from knft.interpret.alternatives import Alternatives, all_of
-from knft.interpret.errors import NotInterpretedError
+from knft.interpret.errors import NotInterpretedError, abbreviated
 from knft.interpret.iptables.arguments import Extension, Option, RuleArguments, parse_arguments
 from knft.interpret.iptables.header import read_header_option
 from knft.interpret.iptables.lookups import Lookups
 from knft.interpret.iptables.matches import read_match
-from knft.interpret.iptables.quoting import abbreviated
 from knft.interpret.iptables.targets import read_target
 from knft.interpret.rules import AddToSet, Step, Unknown, Verdict
 

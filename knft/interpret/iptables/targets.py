@@ -1,4 +1,4 @@
-"""Reads targets: a target with its options in, its steps out. ``NO_EFFECT`` are targets without effect on packets."""
+"""Converts a target and its options to steps. ``NO_EFFECT`` are targets without effect on packets."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,10 +1,10 @@
-"""Reads base chains: a chain of the listing in, its hook, type, priority and policy out."""
+"""Reads the hook, type, priority and policy of base chains."""
 
 import re
 from typing import Literal, cast, get_args
 
 from knft.errors import CaptureError
-from knft.interpret.nftables.document import ListedChain
+from knft.interpret.nftables.listing import ListedChain
 from knft.interpret.nftables.scope import full_name
 from knft.interpret.rules import BaseChain, Hook
 
@@ -17,7 +17,7 @@ _PRIORITY = re.compile(r"(?P<name>[a-z]+)?\s*(?:(?P<sign>[+-])?\s*(?P<number>[0-
 
 
 def read_base_chain(chain: ListedChain) -> BaseChain | None:
-    """Return the base chain; None for a regular chain, and for one at a hook before IP."""
+    """Return the base chain; None for a regular chain, and for a base chain at ingress or egress."""
     if chain.hook is None or chain.hook in ("ingress", "egress"):
         return None
     if chain.hook not in _HOOKS:

@@ -1,4 +1,4 @@
-"""Lookups in sets and maps: a rule's key and its set or map in, alternatives out.
+"""Converts a rule's lookup of a key in a set or map to alternatives.
 
 If all parts of the key are numbers, the lookup becomes a step that looks the key up in a collection. If not (for
 interfaces, states and marks), each element becomes an alternative.
@@ -13,20 +13,20 @@ from msgspec import Struct
 from knft.errors import CaptureError
 from knft.interpret.alternatives import Alternative, Alternatives
 from knft.interpret.errors import NotInterpretedError
-from knft.interpret.nftables.containers import (
-    CATCH_ALL,
-    Container,
-    Key,
-    ListedElement,
-    MapValue,
-    is_random_key,
-    key_parts,
-    numeric_key,
-)
 from knft.interpret.nftables.marks import Mark
 from knft.interpret.nftables.matching import equals_any
 from knft.interpret.nftables.scope import Scope
 from knft.interpret.nftables.selectors import Number, Selector, UninterpretedSelector
+from knft.interpret.nftables.sets_and_maps import (
+    CATCH_ALL,
+    Key,
+    ListedElement,
+    MapValue,
+    SetOrMap,
+    is_random_key,
+    key_parts,
+    numeric_key,
+)
 from knft.interpret.rules import InSet, Step, Unknown, Verdict
 
 MAX_ALTERNATIVES = 256
@@ -36,8 +36,8 @@ MAX_ALTERNATIVES = 256
 def match_in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inverted: bool, text: str) -> Alternatives:
     """Return the test that a key is in a set."""
     container = scope.container(data)
-    if (dependencies := _uninterpreted_dependencies(selectors)) is not None:
-        return ((*dependencies, Unknown(text)),)
+    if (implicit_tests := _implicit_tests_of_uninterpreted(selectors)) is not None:
+        return ((*implicit_tests, Unknown(text)),)
     if len(selectors) == 1 and not _is_collection(selectors[0], container):
         keys = [element.key for element in scope.objects.constant_elements(container)]
         return equals_any(selectors[0], keys, inverted=inverted, text=text)
@@ -46,11 +46,11 @@ def match_in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inve
     except NotInterpretedError:
         return _expand_set(scope, selectors, container, text=text, inverted=inverted)
     name = scope.objects.add_collection(container, key, _no_value)
-    return ((*_dependencies(selectors), InSet(name, key_parts(key), inverted)),)
+    return ((*_implicit_tests(selectors), InSet(name, key_parts(key), inverted)),)
 
 
-def _is_collection(selector: Selector, container: Container) -> bool:
-    is_named = not isinstance(container.content, tuple)
+def _is_collection(selector: Selector, container: SetOrMap) -> bool:
+    is_named = not isinstance(container.listed, tuple)
     return is_named and isinstance(selector, Number) and selector.mask is None
 
 
@@ -60,21 +60,21 @@ def _no_value(listed: Any) -> None:
         raise NotInterpretedError
 
 
-def _dependencies(selectors: Iterable[Selector]) -> Alternative:
-    return tuple(step for part in selectors if isinstance(part, Number) for step in part.dependencies)
+def _implicit_tests(selectors: Iterable[Selector]) -> Alternative:
+    return tuple(step for part in selectors if isinstance(part, Number) for step in part.implicit_tests)
 
 
-def _uninterpreted_dependencies(selectors: Sequence[Selector]) -> Alternative | None:
-    """Return the dependencies of a key if a part of it is not interpreted; None if all parts are."""
+def _implicit_tests_of_uninterpreted(selectors: Sequence[Selector]) -> Alternative | None:
+    """Return nft's implicit tests for a key if a part of it is not interpreted; None if all parts are."""
     if not any(isinstance(part, UninterpretedSelector) for part in selectors):
         return None
     return tuple(
-        step for part in selectors if isinstance(part, UninterpretedSelector | Number) for step in part.dependencies
+        step for part in selectors if isinstance(part, UninterpretedSelector | Number) for step in part.implicit_tests
     )
 
 
 def _expand_set(
-    scope: Scope, selectors: Sequence[Selector], container: Container, *, inverted: bool, text: str
+    scope: Scope, selectors: Sequence[Selector], container: SetOrMap, *, inverted: bool, text: str
 ) -> Alternatives:
     """Return an alternative for each element."""
     elements = scope.objects.constant_elements(container)
@@ -110,9 +110,9 @@ class MapUse(Struct, frozen=True):
 def look_up(scope: Scope, selectors: Sequence[Selector], data: Any, use: MapUse, text: str) -> Alternatives:
     """Return the steps for the value that a map has for a key; the rule ends if it has none."""
     container = scope.container(data)
-    if (dependencies := _uninterpreted_dependencies(selectors)) is not None:
+    if (dependencies := _implicit_tests_of_uninterpreted(selectors)) is not None:
         return ((*dependencies, Unknown(text)),)
-    if container.is_dynamic or container.has_unknown_content:
+    if container.is_dynamic or container.has_unknown_elements:
         raise NotInterpretedError
     try:
         return _by_collection(scope, selectors, container, use)
@@ -120,14 +120,14 @@ def look_up(scope: Scope, selectors: Sequence[Selector], data: Any, use: MapUse,
         return _expand_map(scope, selectors, container, use, text)
 
 
-def _by_collection(scope: Scope, selectors: Sequence[Selector], container: Container, use: MapUse) -> Alternatives:
+def _by_collection(scope: Scope, selectors: Sequence[Selector], container: SetOrMap, use: MapUse) -> Alternatives:
     key = numeric_key(selectors)
-    renamed = Container(f"{container.name}{use.suffix}", container.content)
+    renamed = SetOrMap(f"{container.name}{use.suffix}", container.listed)
     name = scope.objects.add_collection(renamed, key, use.read_value)
     catch_all = scope.objects.catch_all_element(name)
     if catch_all is not None and is_random_key(key):
         raise NotInterpretedError
-    dependencies = _dependencies(selectors)
+    dependencies = _implicit_tests(selectors)
     found: Alternative = (*dependencies, use.by_collection(name, key))
     if catch_all is None:
         return (found,)
@@ -135,7 +135,7 @@ def _by_collection(scope: Scope, selectors: Sequence[Selector], container: Conta
 
 
 def _expand_map(
-    scope: Scope, selectors: Sequence[Selector], container: Container, use: MapUse, text: str
+    scope: Scope, selectors: Sequence[Selector], container: SetOrMap, use: MapUse, text: str
 ) -> Alternatives:
     """Return an alternative for each element, or for each value if the key has one part."""
     elements = scope.objects.constant_elements(container)

@@ -1,4 +1,4 @@
-"""Matches: a selector and the values that a rule compares it with in, alternatives out.
+"""Converts a match, a selector with the values that a rule compares it with, to alternatives.
 
 Some matches need several alternatives, such as ``ct status dnat,snat``. No packet passes an alternative with ``Never``,
 nor a match without alternatives.
@@ -58,7 +58,7 @@ def equals_any(selector: Selector, _values: list[Any], *, inverted: bool, text: 
 @equals_any.register
 def _(selector: UninterpretedSelector, _values: list[Any], *, inverted: bool, text: str) -> Alternatives:
     del inverted
-    return ((*selector.dependencies, Unknown(text)),)
+    return ((*selector.implicit_tests, Unknown(text)),)
 
 
 @equals_any.register
@@ -72,7 +72,7 @@ def number_in_ranges(selector: Number, where: Ranges, *, inverted: bool = False)
     """Return the test that a number is in the ranges."""
     part = selector.part
     if isinstance(part, Field):
-        return ((*selector.dependencies, Within(part, where, inverted)),)
+        return ((*selector.implicit_tests, Within(part, where, inverted)),)
     if isinstance(part, RandomNumber):
         drawn = ((part.offset, part.offset + part.modulus - 1),)
         hits = sum(last - first + 1 for first, last in intersection(where, drawn))
@@ -157,8 +157,8 @@ def _(selector: FirstPacketFlags, values: list[Any], *, inverted: bool, text: st
 
 def known_for_first_packet(selector: FirstPacketFlags, *, result: bool, text: str) -> Alternatives:
     """Return a test whose result is known only for the first packet of a connection."""
-    later = (*selector.dependencies, HasState(_NEW, inverted=True), Unknown(text))
-    return ((*selector.dependencies, HasState(_NEW)), later) if result else (later,)
+    later = (*selector.implicit_tests, HasState(_NEW, inverted=True), Unknown(text))
+    return ((*selector.implicit_tests, HasState(_NEW)), later) if result else (later,)
 
 
 @equals_any.register
@@ -193,7 +193,7 @@ def has_any_flag(selector: Selector, values: list[Any], *, inverted: bool, text:
     if isinstance(selector, Symbol):
         return equals_any(selector, values, inverted=inverted, text=text)
     if isinstance(selector, UninterpretedSelector):
-        return ((*selector.dependencies, Unknown(text)),)
+        return ((*selector.implicit_tests, Unknown(text)),)
     raise NotInterpretedError
 
 

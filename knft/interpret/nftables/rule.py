@@ -1,4 +1,4 @@
-"""One rule of the listing in, rules of ``knft.interpret.rules`` out: one for each alternative of its matches."""
+"""Converts one rule of the listing to rules of ``knft.interpret.rules``: one for each alternative of its matches."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -7,7 +7,7 @@ from typing import Any, get_args
 from msgspec import Struct
 
 from knft.interpret.alternatives import Alternative
-from knft.interpret.nftables.document import ListedRule
+from knft.interpret.nftables.listing import ListedRule
 from knft.interpret.nftables.lookups import MAX_ALTERNATIVES
 from knft.interpret.nftables.scope import NamedObjects, Scope
 from knft.interpret.nftables.statements import Effect, read_statement

@@ -8,9 +8,9 @@ from typing import Any
 from knft.errors import CaptureError
 from knft.families import IpVersion
 from knft.interpret.errors import NotInterpretedError
-from knft.interpret.nftables.containers import RuleWrites, numeric_key
-from knft.interpret.nftables.document import ListedRule, TableId
+from knft.interpret.nftables.listing import ListedRule, TableId
 from knft.interpret.nftables.selectors import read_key
+from knft.interpret.nftables.sets_and_maps import RuleWrites, numeric_key
 from knft.interpret.nftables.statements import updated_key
 
 # libnftables 1.0.x lists statements for which it has no JSON as text.

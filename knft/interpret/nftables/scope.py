@@ -1,4 +1,4 @@
-"""What the names in a rule refer to: chains, sets, maps, and the collections made of them."""
+"""Resolves the names in a rule: chains, sets and maps, and the collections that are made of sets and maps."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 from knft.errors import CaptureError
 from knft.families import IpVersion
 from knft.interpret.errors import NotInterpretedError
-from knft.interpret.nftables import containers
-from knft.interpret.nftables.containers import (
+from knft.interpret.nftables import sets_and_maps
+from knft.interpret.nftables.listing import ListedRule, ListedSetOrMap, TableId
+from knft.interpret.nftables.sets_and_maps import (
     CATCH_ALL,
-    Container,
     Key,
     ListedElement,
     MapValue,
     RuleWrites,
+    SetOrMap,
     read_elements,
 )
-from knft.interpret.nftables.document import ListedContainer, ListedRule, TableId
 from knft.interpret.nftables.values import ValueKind
 from knft.interpret.rules import Collection, Verdict
 
@@ -36,7 +36,7 @@ class NamedObjects:
         self,
         version: IpVersion,
         chains: Iterable[str],
-        containers: dict[str, ListedContainer],
+        containers: dict[str, ListedSetOrMap],
         writes: dict[TableId, RuleWrites],
     ) -> None:
         """Take chains, sets and maps by full name, and what rules write, by table."""
@@ -58,15 +58,15 @@ class NamedObjects:
             raise CaptureError(msg)
         return self._chains[name]
 
-    def container(self, table: TableId, name: str) -> Container:
+    def container(self, table: TableId, name: str) -> SetOrMap:
         """Return a named set or map; raise CaptureError if the listing does not have it."""
         found = full_name(*table, name)
         if found not in self._containers:
             msg = f'no set or map "{found}" in the listing'
             raise CaptureError(msg)
         listed, writes = self._containers[found], self._writes.get(table, RuleWrites())
-        return Container(
-            found, listed, listed.is_dynamic or name in writes.dynamic_sets, name in writes.unknown_containers
+        return SetOrMap(
+            found, listed, listed.is_dynamic or name in writes.dynamic_sets, name in writes.unknown_sets_and_maps
         )
 
     def unique_name(self, prefix: str) -> str:
@@ -77,10 +77,10 @@ class NamedObjects:
         self._used_names.add(name)
         return name
 
-    def add_collection(self, container: Container, key: Key, read_value: Callable[[Any], MapValue]) -> str:
+    def add_collection(self, container: SetOrMap, key: Key, read_value: Callable[[Any], MapValue]) -> str:
         """Return the name of the collection of a set or map, and add it to ``collections`` if it is not there yet."""
         kinds = tuple(part.kind for part in key)
-        if container.has_unknown_content or self._key_kinds.get(container.name, kinds) != kinds:
+        if container.has_unknown_elements or self._key_kinds.get(container.name, kinds) != kinds:
             raise NotInterpretedError
         if container.name in self._not_interpreted:
             raise NotInterpretedError
@@ -89,11 +89,11 @@ class NamedObjects:
             self._key_kinds[container.name] = kinds
         return container.name
 
-    def _build_collection(self, container: Container, key: Key, read_value: Callable[[Any], MapValue]) -> None:
+    def _build_collection(self, container: SetOrMap, key: Key, read_value: Callable[[Any], MapValue]) -> None:
         """Read all elements, only once: many rules look into the same large maps."""
         elements = container.read_elements()
         self._not_interpreted.add(container.name)
-        self.collections[container.name] = containers.build_collection(container, elements, key, read_value)
+        self.collections[container.name] = sets_and_maps.build_collection(container, elements, key, read_value)
         self._not_interpreted.remove(container.name)
         self._catch_all[container.name] = next((it for it in elements if it.key == CATCH_ALL), None)
 
@@ -101,12 +101,12 @@ class NamedObjects:
         """Return the element ``*`` of a map."""
         return self._catch_all[collection]
 
-    def constant_elements(self, container: Container) -> tuple[ListedElement, ...]:
+    def constant_elements(self, container: SetOrMap) -> tuple[ListedElement, ...]:
         """Return the elements of a set or map that rules do not write; raise NotInterpretedError if they are many."""
-        if container.is_dynamic or container.has_unknown_content:
+        if container.is_dynamic or container.has_unknown_elements:
             raise NotInterpretedError
-        if isinstance(container.content, tuple):
-            return container.content
+        if isinstance(container.listed, tuple):
+            return container.listed
         if container.name not in self._elements:
             elements = container.read_elements()
             self._elements[container.name] = elements if len(elements) <= MAX_ELEMENTS else None
@@ -140,15 +140,15 @@ class Scope:
         msg = f"invalid verdict {listed!r}"
         raise CaptureError(msg)
 
-    def container(self, data: Any) -> Container:
+    def container(self, data: Any) -> SetOrMap:
         """Return the anonymous set or map of a rule, or the one that it names with ``@``."""
         match data:
             case str() if data.startswith("@"):
                 return self.objects.container(self.table, data[1:])
             case {"set": list(elements)}:
-                return Container(self._anonymous_name(), read_elements(elements))
+                return SetOrMap(self._anonymous_name(), read_elements(elements))
             case {"set": single} if isinstance(single, dict | str | int):
-                return Container(self._anonymous_name(), read_elements([single]))
+                return SetOrMap(self._anonymous_name(), read_elements([single]))
         if isinstance(data, dict):
             raise NotInterpretedError
         msg = f"invalid set or map {data!r}"

@@ -1,7 +1,7 @@
-"""Selectors: what the left side of a match, or a part of a key, reads from a packet.
+"""Converts an expression, the left side of a match or a part of a key, to a selector: the value read from a packet.
 
-An expression of the listing in, a selector out. Packets are assumed to be of one IP version, not fragmented, and
-without extension headers or IP options.
+The expressions are those of nft(8): payload, meta, ct, fib, numgen and others. Packets are assumed to be of one IP
+version, not fragmented, and without extension headers or IP options.
 """
 
 from collections.abc import Callable
@@ -19,19 +19,20 @@ from knft.interpret.rules import Field, KeyPart, Never, RandomNumber, Step, With
 
 
 class Number(Struct, frozen=True):
-    """A number; ``dependencies`` are the tests that nft adds before the expression, such as of the protocol.
+    """An expression with a numeric value, such as ``tcp dport`` or ``ip saddr``.
 
-    ``mask`` are the bits that are compared; a key cannot have a masked field.
+    ``implicit_tests`` are the tests that nft adds before the expression, such as ``meta l4proto tcp``. ``mask``
+    are the bits that are compared; a key cannot have a masked field.
     """
 
     kind: ValueKind
     part: KeyPart
-    dependencies: tuple[Step, ...] = ()
+    implicit_tests: tuple[Step, ...] = ()
     mask: int | None = None
 
 
 class InterfaceName(Struct, frozen=True):
-    """The name of an interface; nft lists indexes (``iif``, ``oif``) as names, too."""
+    """The expression ``iifname`` or ``oifname``; nft lists the indexes of ``iif`` and ``oif`` as names, too."""
 
     field: Literal[Field.INPUT, Field.OUTPUT]
 
@@ -40,7 +41,10 @@ Domain = Literal["state", "status", "source type", "destination type", "type on 
 
 
 class Symbol(Struct, frozen=True):
-    """A value that nft lists as a word, or several words joined by ``|``; ``numbers`` is for listings with ``-n``.
+    """An expression with symbolic values, such as ``ct state``, ``ct status``, ``fib ... type`` or ``meta pkttype``.
+
+    nft lists a value as a word, or as several words joined by ``|``; ``numbers`` has the words of the numbers that
+    ``nft -n`` lists instead.
 
     ``mask`` are the words that are compared.
     """
@@ -61,14 +65,14 @@ class FirstPacketFlags(Struct, frozen=True):
 
     bits: int
     names: dict[str, int]
-    dependencies: tuple[Step, ...] = ()
+    implicit_tests: tuple[Step, ...] = ()
     mask: int | None = None
 
 
 class UninterpretedSelector(Struct, frozen=True):
-    """An expression that is not interpreted, except its dependencies."""
+    """An expression that is not interpreted, except its implicit tests."""
 
-    dependencies: tuple[Step, ...] = ()
+    implicit_tests: tuple[Step, ...] = ()
 
 
 Selector = Number | Mark | InterfaceName | Symbol | Constant | FirstPacketFlags | UninterpretedSelector
@@ -136,15 +140,15 @@ def _read_masked(whole: Any, operands: Any, version: IpVersion) -> Selector:
     try:
         return _apply_mask(inner, mask)
     except NotInterpretedError:
-        return UninterpretedSelector(inner.dependencies if isinstance(inner, Number | FirstPacketFlags) else ())
+        return UninterpretedSelector(inner.implicit_tests if isinstance(inner, Number | FirstPacketFlags) else ())
 
 
 def _apply_mask(inner: Selector, mask: Any) -> Selector:
     match inner:
-        case Number(kind, part, dependencies, None):
-            return Number(kind, part, dependencies, number(mask, kind))
-        case FirstPacketFlags(bits, names, dependencies, None):
-            return FirstPacketFlags(bits, names, dependencies, flag_bits(mask, names))
+        case Number(kind, part, implicit_tests, None):
+            return Number(kind, part, implicit_tests, number(mask, kind))
+        case FirstPacketFlags(bits, names, implicit_tests, None):
+            return FirstPacketFlags(bits, names, implicit_tests, flag_bits(mask, names))
         case Symbol(domain, numbers, None):
             return Symbol(domain, numbers, _mask_words(mask))
         case Constant((0, *_)) if type(mask) is int and not mask & _DONT_FRAGMENT:
@@ -207,14 +211,14 @@ def _ip_field(field: str, version: IpVersion) -> Selector:
 
 
 def _transport_field(protocol: str, field: str) -> Selector:
-    dependencies = (protocol_test(_PROTOCOL_NUMBERS[protocol]),) if protocol in _PROTOCOL_NUMBERS else ()
+    implicit_tests = (protocol_test(_PROTOCOL_NUMBERS[protocol]),) if protocol in _PROTOCOL_NUMBERS else ()
     if protocol in _PROTOCOLS_WITH_PORTS and field in _PORTS:
-        return Number(ValueKind.PORT, _PORTS[field], dependencies)
+        return Number(ValueKind.PORT, _PORTS[field], implicit_tests)
     if (protocol, field) == ("tcp", "flags"):
-        return FirstPacketFlags(_TCP_FLAGS["syn"], _TCP_FLAGS, dependencies)
+        return FirstPacketFlags(_TCP_FLAGS["syn"], _TCP_FLAGS, implicit_tests)
     if (protocol, field) == ("ether", "type"):
         return _UNINTERPRETED
-    return UninterpretedSelector(dependencies)
+    return UninterpretedSelector(implicit_tests)
 
 
 def _read_meta(inner: Any, version: IpVersion) -> Selector:

@@ -1,4 +1,4 @@
-"""Statements: a statement of the listing in, its alternatives out, and whether it is an action or a test."""
+"""Converts a statement of the listing to alternatives, and tells whether it is an action or a test."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from knft.errors import CaptureError
 from knft.interpret.alternatives import ALWAYS, NEVER, Alternative, Alternatives
 from knft.interpret.errors import NotInterpretedError
-from knft.interpret.nftables.containers import Key, key_parts, numeric_key
 from knft.interpret.nftables.lookups import MapUse, look_up, match_in_set
 from knft.interpret.nftables.marks import read_mark
 from knft.interpret.nftables.matching import equals_any, has_any_flag, number_in_ranges
 from knft.interpret.nftables.scope import Scope
 from knft.interpret.nftables.selectors import Number, Selector, UninterpretedSelector, read_key
+from knft.interpret.nftables.sets_and_maps import Key, key_parts, numeric_key
 from knft.interpret.nftables.text import statement_text
-from knft.interpret.nftables.translation import translate_to_address, translate_to_self
+from knft.interpret.nftables.translation import translate_to_address, translate_to_interface_address
 from knft.interpret.nftables.values import ValueKind, number
 from knft.interpret.ranges import ranges
 from knft.interpret.rules import AddToSet, DnatMapLookup, SetMark, Step, Unknown, Verdict, VmapLookup
@@ -84,7 +84,7 @@ def _read_match(inner: Any, scope: Scope, text: str) -> Alternatives:
     if _is_set_reference(right) or len(selectors) > 1:
         return _match_in_set(scope, selectors, operator, right, text)
     if isinstance(found, UninterpretedSelector):
-        return ((*found.dependencies, Unknown(text)),)
+        return ((*found.implicit_tests, Unknown(text)),)
     if operator in _COMPARISONS:
         return _compare(found, operator, right)
     if operator in ("in", "!"):
@@ -210,8 +210,8 @@ def _update_set(inner: Any, scope: Scope, text: str) -> Alternatives:
     step = AddToSet(collection, key_parts(parts), seconds)
     # Statements for each element, such as a limit, are tests.
     tests = [next(iter(it), "") for it in inner.get("stmt") or [] if isinstance(it, dict)]
-    dependencies = tuple(dependency for part in parts for dependency in part.dependencies)
-    return ((*dependencies, step, *(() if set(tests) <= {"counter", "last"} else (Unknown(text),))),)
+    implicit_tests = tuple(test for part in parts for test in part.implicit_tests)
+    return ((*implicit_tests, step, *(() if set(tests) <= {"counter", "last"} else (Unknown(text),))),)
 
 
 def _no_value(listed: Any) -> None:
@@ -245,6 +245,6 @@ _READERS: dict[str, Reader] = {
     "set": _update_set,
     "dnat": lambda inner, scope, text: translate_to_address("dnat", inner, scope, text),
     "snat": lambda inner, scope, text: translate_to_address("snat", inner, scope, text),
-    "redirect": lambda inner, scope, text: translate_to_self("dnat", inner, scope, text),
-    "masquerade": lambda inner, scope, text: translate_to_self("snat", inner, scope, text),
+    "redirect": lambda inner, scope, text: translate_to_interface_address("dnat", inner, scope, text),
+    "masquerade": lambda inner, scope, text: translate_to_interface_address("snat", inner, scope, text),
 }

@@ -1,4 +1,4 @@
-"""The NAT statements ``dnat``, ``snat``, ``masquerade`` and ``redirect``: a statement in, its alternatives out."""
+"""Converts the NAT statements ``dnat``, ``snat``, ``masquerade`` and ``redirect`` to alternatives."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -8,10 +8,10 @@ from msgspec import structs
 from knft.errors import CaptureError
 from knft.interpret.alternatives import NEVER, Alternative, Alternatives
 from knft.interpret.errors import NotInterpretedError
-from knft.interpret.nftables.containers import Key, MapValue, key_parts, numeric_key
 from knft.interpret.nftables.lookups import MapUse, look_up, map_value_parts
 from knft.interpret.nftables.scope import Scope
 from knft.interpret.nftables.selectors import address_kind, read_key
+from knft.interpret.nftables.sets_and_maps import Key, MapValue, key_parts, numeric_key
 from knft.interpret.nftables.values import ValueKind, address_kind_of, number, span
 from knft.interpret.ranges import Ranges, ranges
 from knft.interpret.rules import DnatMapLookup, RandomNumber, Step, Translate
@@ -22,7 +22,7 @@ _FAMILIES = {4: "ip", 6: "ip6"}
 _FLAGS_WITHOUT_EFFECT = frozenset({"random", "fully-random", "persistent"})
 
 
-def translate_to_self(nat: NatType, target: Any, scope: Scope, text: str) -> Alternatives:
+def translate_to_interface_address(nat: NatType, target: Any, scope: Scope, text: str) -> Alternatives:
     """Return the alternatives of ``masquerade`` (``snat``) and ``redirect`` (``dnat``)."""
     target = _check_target(target)
     if "addr" in target:

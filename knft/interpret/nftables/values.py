@@ -1,7 +1,7 @@
-"""Constants in expressions and elements: JSON in, numbers or inclusive ranges out.
+"""Converts the JSON of constants in expressions and elements to numbers or inclusive ranges.
 
 Constants are addresses, protocols, ports and marks. A name that nft does not print by default (of a host, a service)
-raises NotInterpretedError. A value that has no type of a constant raises CaptureError.
+raises NotInterpretedError. A value of an unexpected JSON type raises CaptureError.
 """
 
 import enum

@@ -51,7 +51,7 @@ class Actions:
     ) -> None:
         """Prepare for a rule set.
 
-        ``timeouts`` are the default timeouts of dynamic collections. ``if_local`` tells whether the node has an
+        ``timeouts`` are the default timeouts of dynamic collections. ``is_local`` tells whether the node has an
         address.
         """
         self._chains = chains
@@ -132,7 +132,7 @@ class Actions:
             return Next.STEP if results[0][1] else Next.RULE
         for result, passes in results:
             self._split_off(packet, result.fields, result.share, packet.resume_step if passes else 0)
-        return Next.SPLIT
+        return Next.STOP
 
     def _probability(self, packet: PacketState, test: Probability) -> Next:
         if test.share in (0, 1):
@@ -164,7 +164,7 @@ class Actions:
         for result in results:
             other = self._split_off(packet, result.fields, result.share, resume_step=0)
             other.resume_with = self._apply_element(other, result)
-        return Next.SPLIT
+        return Next.STOP
 
     def _apply_element(self, packet: PacketState, result: LookupResult) -> Next:
         if result.element is None:
@@ -215,7 +215,7 @@ class Actions:
         if misses == 1 and not targets:
             self.pending.pop()
             return Next.RULE
-        return self._redirect_all(packet, targets) if targets else Next.SPLIT
+        return self._redirect_all(packet, targets) if targets else Next.STOP
 
     def _redirect_all(self, packet: PacketState, targets: list[Target]) -> Next:
         first, *rest = [part for target in targets for part in _separate_untranslated(packet, target)]
@@ -250,7 +250,7 @@ class Actions:
             key = tuple(number if part is generated else part for part in action.key)
             other = self._split_off(packet, packet.fields, Fraction(1, generated.modulus), packet.resume_step)
             other.written_entries |= {affinity_entry(other, action.collection, key)}
-        return Next.SPLIT
+        return Next.STOP
 
 
 _ENDS = {

@@ -1,8 +1,7 @@
 """Records which properties of the destination address a walk depends on, so that its result can be reused.
 
-In a large cluster nearly all packets to the many addresses have the same outcome, except those for one protocol and a
-few ports. If a walk only depends on whether its destination is in certain sets, its result also holds for every other
-destination for which the same is true.
+For most destinations only a few ports of one protocol have a different outcome. If a walk only depends on whether its
+destination is in certain sets, its result also holds for every other destination for which the same is true.
 """
 
 from typing import NamedTuple, Protocol

@@ -11,7 +11,7 @@ from knft.interpret.outcomes import AffinityEntry, NewSource, Origin, PacketFiel
 from knft.interpret.ranges import Ranges, single
 from knft.interpret.rules import Field, VirtualServer
 from knft.interpret.walk.index import IndexedChain
-from knft.interpret.walk.stages import Stage
+from knft.interpret.walk.stages import HookStage
 
 
 class Next(enum.Enum):
@@ -21,7 +21,7 @@ class Next(enum.Enum):
     RULE = "continue with the next rule of the frame"
     END_OF_BASE_CHAIN = "leave the base chain"
     POLICY = "apply the policy of the base chain"
-    SPLIT = "stop: the packets were split, and their parts are pending"
+    STOP = "stop: the packets have an outcome, or were split into pending parts"
     DROP = "drop the packets"
     REJECT = "reject the packets"
     UNKNOWN = "stop: the rule is not interpreted"
@@ -52,7 +52,7 @@ class PacketState(Struct, kw_only=True):
     """The destination address before translation."""
     is_local: bool
     """Whether the destination is an address of the node."""
-    stage: Stage
+    stage: HookStage
     port: int | None = None
     """The destination port after translation, None if it is not translated."""
     source: int | None = None

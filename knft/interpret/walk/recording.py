@@ -73,8 +73,8 @@ def _drop_inactive_rule(packet: PacketState) -> None:
         packet.trail = packet.trail.previous
 
 
-class _UngroupedAddresses(AddressGroups):
-    """Disables the path cache, because it does not keep the recorded actions."""
+class _NoPathCache(AddressGroups):
+    """Disables the path cache, which does not store the recorded actions: no address belongs to a group."""
 
     def group(self, _: int) -> int | None:
         return None
@@ -88,7 +88,7 @@ class RecordingWalker(Walker):
     def __init__(self, rules: RuleSet, node_addresses: Ranges = (), indexes: Indexes | None = None) -> None:
         """Index a rule set."""
         super().__init__(rules, node_addresses, indexes)
-        self._address_groups = _UngroupedAddresses(rules, node_addresses)
+        self._address_groups = _NoPathCache(rules, node_addresses)
 
     def _end(self, packet: PacketState, disposition: Disposition) -> None:
         if disposition is Disposition.DROPPED and packet.frame is None:

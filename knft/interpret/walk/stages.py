@@ -27,28 +27,28 @@ class HookEntry(NamedTuple):
     is_before_conntrack: bool = False
 
 
-class Stage(NamedTuple):
-    """A hook and its entries; ``nat_is_done`` if packets skip its nat chains because they were translated before."""
+class HookStage(NamedTuple):
+    """A hook that packets traverse, and its entries; with ``nat_is_done`` translated packets skip its nat chains."""
 
     hook: Hook
     entries: tuple[HookEntry, ...]
     nat_is_done: bool = False
 
 
-class Stages:
+class HookStages:
     """The stages of a rule set and their order."""
 
     def __init__(self, rules: RuleSet, chains: dict[str, IndexedChain]) -> None:
         """Order a rule set's base chains by hook and priority."""
         hooks: tuple[Hook, ...] = ("prerouting", "input", "forward", "output", "postrouting")
-        self._at = {hook: Stage(hook, _entries(rules, chains, hook)) for hook in hooks}
+        self._at = {hook: HookStage(hook, _entries(rules, chains, hook)) for hook in hooks}
         self._after_nat = {hook: stage._replace(nat_is_done=True) for hook, stage in self._at.items()}
 
-    def first(self, origin: Origin) -> Stage:
+    def first(self, origin: Origin) -> HookStage:
         """Return the first stage of packets."""
         return self._at["prerouting" if origin == "network" else "output"]
 
-    def after(self, stage: Stage, *, is_local: bool, origin: Origin) -> Stage | None:
+    def after(self, stage: HookStage, *, is_local: bool, origin: Origin) -> HookStage | None:
         """Return the next stage, or None if the packet was delivered locally or has left the node."""
         match stage.hook:
             case "prerouting":
@@ -62,7 +62,7 @@ class Stages:
             case _:
                 return None
 
-    def after_ipvs(self) -> Stage:
+    def after_ipvs(self) -> HookStage:
         """Return the stage at which IPVS continues packets that it sends to another host."""
         return self._after_nat["output"]
 
@@ -75,7 +75,7 @@ def _entries(rules: RuleSet, chains: dict[str, IndexedChain], hook: Hook) -> tup
     ]
     if rules.servers and hook in _IPVS_AT:
         entries.append(((_IPVS_AT[hook], 0), HookEntry(hook, IPVS, "accept", None)))
-    return tuple(stop for _, stop in sorted(entries, key=lambda item: item[0]))
+    return tuple(entry for _, entry in sorted(entries, key=lambda item: item[0]))
 
 
 def _is_before_conntrack(base: BaseChain) -> bool:

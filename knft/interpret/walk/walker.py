@@ -24,7 +24,7 @@ from knft.interpret.walk.matching import EVALUATORS, Decision, Split
 from knft.interpret.walk.packet import Frame, Next, PacketState
 from knft.interpret.walk.path_cache import AddressGroups, WalkEnd, all_packet_fields, memo_key
 from knft.interpret.walk.servers import ServersQuery, ServerTable, send_to_real_servers
-from knft.interpret.walk.stages import IPVS, Stage, Stages
+from knft.interpret.walk.stages import IPVS, HookStage, HookStages
 
 _LOOPBACK = frozenset({"lo"})
 _NO_INTERFACE = frozenset({""})
@@ -56,7 +56,7 @@ class Walker:
         self._node_addresses = node_addresses
         self._ipvs_addresses = rules.ipvs_addresses
         self._sends_from_ipvs_addresses = rules.sends_from_ipvs_addresses
-        self._stages = Stages(rules, chains)
+        self._stages = HookStages(rules, chains)
         self._actions = self.actions(chains, collections, _timeouts(rules), self._is_local, indexes.recorder)
         self._servers = ServerTable(rules.servers)
         self._address_groups = AddressGroups(rules, node_addresses)
@@ -78,7 +78,10 @@ class Walker:
         return taken
 
     def _walk(self, packet: PacketState) -> list[WalkEnd]:
-        """Walk a packet to all its ends; reentrant, because the path cache walks the rest of a path."""
+        """Walk a packet class until every part has an outcome.
+
+        Reentrant, because the path cache walks the rest of a path.
+        """
         outer_ends, self._ends = self._ends, []
         outer_pending, self._actions.pending = self._actions.pending, [packet]
         while self._actions.pending:
@@ -108,9 +111,9 @@ class Walker:
         return packet
 
     def _run(self, packet: PacketState) -> None:
-        """Walk a packet until it ends or is split into pending ones."""
+        """Walk a packet until it has an outcome or is split into pending ones."""
         following, packet.resume_with = packet.resume_with, Next.RULE
-        while following not in _DISPOSITIONS and following is not Next.SPLIT:
+        while following not in _DISPOSITIONS and following is not Next.STOP:
             frame = packet.frame
             if following is Next.POLICY:
                 packet.frame = None
@@ -175,13 +178,13 @@ class Walker:
         stage = self._stages.after(packet.stage, is_local=packet.is_local, origin=packet.origin)
         if stage is None:
             self._end(packet, Disposition.DELIVERED)
-            return Next.SPLIT
+            return Next.STOP
         self._enter(packet, stage)
         group = self._address_groups.group(packet.destination) if packet.is_redirected else None
         if group is None:
             return Next.RULE
         self._end_from_cache(packet, group)
-        return Next.SPLIT
+        return Next.STOP
 
     def _end_from_cache(self, packet: PacketState, group: int) -> None:
         """End a packet like earlier packets with the same memo key, whatever their fields."""
@@ -209,7 +212,7 @@ class Walker:
         for ended, disposition, hits in self._walk(probe):
             yield WalkEnd(ended, disposition, (*rule_hits(ended.trail), *hits))
 
-    def _enter(self, packet: PacketState, stage: Stage) -> None:
+    def _enter(self, packet: PacketState, stage: HookStage) -> None:
         packet.stage, packet.entry, packet.frame = stage, -1, None
         is_looped = packet.origin == "node" and packet.is_local
         if stage.hook in _ARRIVING:
@@ -268,7 +271,7 @@ class Walker:
                 if not other.is_local:
                     self._enter(other, self._stages.after_ipvs())
             self._actions.pending += sent
-            return Next.SPLIT if sent else Next.REJECT
+            return Next.STOP if sent else Next.REJECT
         return Next.RULE
 
 

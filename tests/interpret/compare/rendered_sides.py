@@ -1,4 +1,4 @@
-"""Renders both sides of ``knft diff`` for given objects, random clusters and scenarios."""
+"""Renders kube-proxy's and knft's rules, the two sides of ``knft diff``, for objects, random clusters and scenarios."""
 
 import json
 import shlex
@@ -8,7 +8,7 @@ from typing import Any
 from knft.cli.diff import rendered_sides_from_options
 from knft.cli.main import diff
 from knft.comparison.sides import Sides
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from knft.source.directory import read_paths
 from tests.interpret.service_model.random_clusters import Cluster
 from tests.interpret.service_model.service_model import Settings
@@ -32,13 +32,13 @@ def _as_list(objects: Objects) -> str:
 
 def render_cluster(mode: Mode, cluster: Cluster) -> Sides:
     """Return both sides for a random cluster."""
-    return render_sides(mode, _expressible(mode, cluster.objects), cluster_arguments(cluster))
+    return render_sides(mode, _objects_for_mode(mode, cluster.objects), cluster_arguments(cluster))
 
 
-_HALVES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
+_HALVES_OF_ALL_ADDRESSES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
 
 
-def _expressible(mode: Mode, objects: Objects) -> Objects:
+def _objects_for_mode(mode: Mode, objects: Objects) -> Objects:
     """Return the objects as a mode can express them: ipsets cannot hold 0.0.0.0/0, but both of its halves."""
     return (
         [_with_halved_source_ranges(item) if item["kind"] == "Service" else item for item in objects]
@@ -50,13 +50,13 @@ def _expressible(mode: Mode, objects: Objects) -> Objects:
 def _with_halved_source_ranges(service: dict[str, Any]) -> dict[str, Any]:
     spec = service["spec"]
     given = spec.get("loadBalancerSourceRanges", ())
-    halves = [half for text in given for half in _HALVES.get(text, [text])]
+    halves = [half for text in given for half in _HALVES_OF_ALL_ADDRESSES.get(text, [text])]
     return {**service, "spec": {**spec, "loadBalancerSourceRanges": halves}}
 
 
 def diff_command(mode: Mode, cluster: Cluster) -> str:
     """Return the shell command that repeats the comparison of a random cluster."""
-    objects = _as_list(_expressible(mode, cluster.objects))
+    objects = _as_list(_objects_for_mode(mode, cluster.objects))
     return f"knft diff --against {mode.value} -f - {shlex.join(cluster_arguments(cluster))} <<'END'\n{objects}\nEND"
 
 

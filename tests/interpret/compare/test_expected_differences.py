@@ -12,7 +12,7 @@ from knft.interpret.compare.edit import edit_chain, without_rules
 from knft.interpret.compare.expected_differences import catalog
 from knft.interpret.compare.foreign import foreign_rules
 from knft.interpret.rules import Collection, Rule, RuleSet, VirtualServer
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import render_sides
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
 
@@ -78,24 +78,22 @@ OBJECTS = [
     _slice("the-last", REMOTE_ENDPOINT),
 ]
 _CASES = [(item.reason, mode) for item in catalog.EXPECTED_DIFFERENCES for mode in item.modes]
-_FIREWALL_CHAINS = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
+_ONLY_WITH_HOST_FIREWALL = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
 """Differences that only occur with a host firewall: the chain whose policy is drop, in iptables mode."""
 
 
 @pytest.fixture(scope="module")
-def clusters() -> dict[Mode, Sides]:
-    """Both sides in each mode, for IPv4."""
+def rendered_sides() -> dict[Mode, Sides]:
+    """kube-proxy's and knft's rules in each mode, for IPv4."""
     found = {mode: render_sides(mode, OBJECTS, FLAGS) for mode in (Mode.IPTABLES, Mode.IPVS)}
-    return {
-        mode: replace(sides, kube_proxy={4: sides.left[4]}, knft={4: sides.right[4]}) for mode, sides in found.items()
-    }
+    return {mode: replace(sides, left={4: sides.left[4]}, right={4: sides.right[4]}) for mode, sides in found.items()}
 
 
 def _with_firewall(sides: Sides, chain: str) -> Sides:
     rules = sides.left[4]
     bases = tuple(replace(base, policy="drop") if base.chain == chain else base for base in rules.base_chains)
     dropping = replace(rules, base_chains=bases)
-    return replace(sides, kube_proxy={4: dropping}, foreign={4: foreign_rules(dropping, sides.node_addresses[4])})
+    return replace(sides, left={4: dropping}, foreign={4: foreign_rules(dropping, sides.node_addresses[4])})
 
 
 @pytest.mark.parametrize(("reason", "mode"), _CASES)
@@ -104,8 +102,8 @@ def test_each_entry_is_necessary(
 ) -> None:
     """Without its entry in the catalog, a difference is unexpected."""
     sides = clusters[mode]
-    if reason in _FIREWALL_CHAINS and mode is Mode.IPTABLES:
-        sides = _with_firewall(sides, _FIREWALL_CHAINS[reason])
+    if reason in _ONLY_WITH_HOST_FIREWALL and mode is Mode.IPTABLES:
+        sides = _with_firewall(sides, _ONLY_WITH_HOST_FIREWALL[reason])
     report = compare(sides, lambda _, __: None)
     # A host firewall that drops in a chain of its own runs before knft rejects.
     assert unexpected_differences(report) == [] or sides.foreign
@@ -123,10 +121,10 @@ def _without_element(name: str, *key: int) -> Mutation:
     """Return a mutation that removes the elements whose keys start with ``key``."""
 
     def mutate(rules: RuleSet) -> RuleSet:
-        held: Collection = rules.collections[name]
-        kept = tuple(element for element in held.elements if element.key[: len(key)] != key)
-        assert len(kept) < len(held.elements)
-        return replace(rules, collections={**rules.collections, name: replace(held, elements=kept)})
+        collection: Collection = rules.collections[name]
+        kept = tuple(element for element in collection.elements if element.key[: len(key)] != key)
+        assert len(kept) < len(collection.elements)
+        return replace(rules, collections={**rules.collections, name: replace(collection, elements=kept)})
 
     return mutate
 
@@ -149,25 +147,26 @@ def _empty_chain(chain: str) -> Mutation:
 
 
 _MUTATIONS: dict[str, Mutation] = {
-    "a cluster IP that is not live": _without_element("ip knft cluster-ips", CLUSTER_IP),
-    "a frontend that leads nowhere": _without_element("ip knft service-ips", CLUSTER_IP, 6, 80),
-    "a NodePort that leads nowhere": _without_element("ip knft service-nodeports", 6, 30011),
-    "a NodePort that is not refused": _without_element("ip knft no-endpoint-nodeports", 6, 30014),
-    "a frontend that is not refused": _without_element("ip knft no-endpoint-services", VIP + 2),
-    "a policy that drops nothing": _without_element("ip knft no-endpoint-services", VIP + 1),
-    "an endpoint that is gone": _without_element("ip knft endpoints-tcp", VIP),
-    "a hairpin that is not masqueraded": _without_element("ip knft hairpin-connections"),
-    "a guard that is gone": _without_element("ip knft guarded-frontends", VIP),
-    "a client outside of the source ranges": _without_element("ip knft source-ranges", VIP, 6, 80),
-    "nothing masqueraded": _without_rule("ip knft masquerading", "mark"),
-    "no short cut for the node": _empty_chain("ip knft external-local-nodeport-pool-tcp-1-of-2"),
-    "nothing refused": _empty_chain("ip knft reject-chain"),
+    "cluster IP missing": _without_element("ip knft cluster-ips", CLUSTER_IP),
+    "frontend missing": _without_element("ip knft service-ips", CLUSTER_IP, 6, 80),
+    "NodePort missing": _without_element("ip knft service-nodeports", 6, 30011),
+    "NodePort without endpoints not rejected": _without_element("ip knft no-endpoint-nodeports", 6, 30014),
+    "frontend without endpoints not rejected": _without_element("ip knft no-endpoint-services", VIP + 2),
+    "no drop by externalTrafficPolicy Local": _without_element("ip knft no-endpoint-services", VIP + 1),
+    "endpoint missing": _without_element("ip knft endpoints-tcp", VIP),
+    "hairpin not masqueraded": _without_element("ip knft hairpin-connections"),
+    "source ranges not checked": _without_element("ip knft guarded-frontends", VIP),
+    "source range missing": _without_element("ip knft source-ranges", VIP, 6, 80),
+    "no masquerading": _without_rule("ip knft masquerading", "mark"),
+    "node not exempt from externalTrafficPolicy Local": _empty_chain("ip knft external-local-nodeport-pool-tcp-1-of-2"),
+    "no reject rules": _empty_chain("ip knft reject-chain"),
     "no check of cluster IPs": _empty_chain("ip knft cluster-ips-check"),
 }
-_UNNOTICED = {
-    ("no check of cluster IPs", Mode.IPTABLES): "both that it does are intended",
-    ("a policy that drops nothing", Mode.IPVS): "nothing is dropped there",
+_WITHOUT_EFFECT = {
+    ("no check of cluster IPs", Mode.IPTABLES): "both of its effects are expected differences",
+    ("no drop by externalTrafficPolicy Local", Mode.IPVS): "IPVS mode drops nothing here",
 }
+"""Mutations without a new difference, and why."""
 
 
 @pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
@@ -175,8 +174,8 @@ _UNNOTICED = {
 def test_mutation_of_knfts_rules_is_found(name: str, mode: Mode, clusters: dict[Mode, Sides]) -> None:
     """An error in knft's rules is found although expected differences affect the same packets."""
     sides = clusters[mode]
-    report = compare(replace(sides, knft={4: _MUTATIONS[name](sides.right[4])}), lambda _, __: None)
-    assert report.is_equal is ((name, mode) in _UNNOTICED)
+    report = compare(replace(sides, right={4: _MUTATIONS[name](sides.right[4])}), lambda _, __: None)
+    assert report.is_equal is ((name, mode) in _WITHOUT_EFFECT)
 
 
 def test_missing_real_server_is_found(clusters: dict[Mode, Sides]) -> None:
@@ -188,4 +187,4 @@ def test_missing_real_server_is_found(clusters: dict[Mode, Sides]) -> None:
         return replace(server, real_servers=server.real_servers[1:]) if server.address == VIP else server
 
     mutated = replace(rules, servers=tuple(map(cut, rules.servers)))
-    assert not compare(replace(sides, kube_proxy={4: mutated}), lambda _, __: None).is_equal
+    assert not compare(replace(sides, left={4: mutated}), lambda _, __: None).is_equal

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from knft.comparison.compare import compare
 from knft.comparison.sides import Sides
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import diff_command, render_cluster
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
 from tests.interpret.service_model.random_clusters import Cluster, clusters, packets_for
@@ -22,16 +22,16 @@ from tests.interpret.service_model.rule_outcomes import MixedOutcomeError, RuleO
 from tests.interpret.service_model.service_model import Mode as ModelMode
 from tests.interpret.service_model.service_model import Packet, ServiceModel
 from tests.packets.mode_differences import difference_names
-from tests.support.draws import gate_seed
+from tests.support.property_seed import fixed_seed
 
 EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "30"))
 SEED = int(os.environ.get("KNFT_CLUSTERS_SEED", "1"))
 ONLY_IN_CAPTURES = {"forwarding rules"}
 """These differences only occur with rules of other programs."""
 RARE = {
-    "another's cluster IP",
+    "external IP that is a cluster IP",
     "any node source address",
-    "claims",
+    "contested frontend",
     "source ranges without endpoints",
     "source ranges for invalid packets",
     "health check ports",
@@ -41,17 +41,17 @@ RARE = {
 """A small number of clusters may not show these; ``test_expected_differences`` covers all."""
 
 
-def for_clusters(check: Callable[[Cluster], None], share: int = 1) -> None:
-    """Run a check for random clusters, or for a ``share``-th of them; shrink a cluster that fails."""
+def for_clusters(check: Callable[[Cluster], None], every: int = 1) -> None:
+    """Run a check for random clusters, or for every ``every``-th of them; shrink a cluster that fails."""
     chosen = settings(
-        max_examples=EXAMPLES // share,
+        max_examples=EXAMPLES // every,
         deadline=None,
         database=None,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         print_blob=False,
     )
-    gate_seed(SEED)(chosen(given(clusters())(check)))()
+    fixed_seed(SEED)(chosen(given(clusters())(check)))()
 
 
 @pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])

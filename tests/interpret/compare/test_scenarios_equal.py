@@ -3,7 +3,7 @@
 import pytest
 
 from knft.comparison.compare import compare
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import render_scenario
 from tests.interpret.compare.reports import reasons_in, unexpected_differences
 from tests.support.scenario import Scenario, read_scenarios
@@ -18,7 +18,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("scenario", "mode"), CASES)
-def test_scenario(scenario: Scenario, mode: Mode) -> None:
+def test_scenario_has_only_expected_differences(scenario: Scenario, mode: Mode) -> None:
     """There are only expected differences, and the comparison finds each one that a packet of the scenario shows."""
     report = compare(render_scenario(mode, scenario), lambda _, __: None)
     assert unexpected_differences(report) == []

@@ -13,23 +13,23 @@ from knft.interpret import iptables
 from knft.interpret.compare.edit import join_rule_sets
 from knft.interpret.compare.findings import SharedResult
 from knft.interpret.compare.report import Report
-from knft.leftovers.names import Mode
+from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import render_cluster
 from tests.interpret.service_model.random_clusters import Cluster, clusters
-from tests.support.draws import gate_seed
+from tests.support.property_seed import fixed_seed
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 _TO_443 = "-p tcp -m tcp --dport 443"
 _CASES = {
     # The walk repeats a query for the translated destination, which another rule matches.
-    "asked twice": (
+    "second lookup matches another rule": (
         "-A PREROUTING -s 10.1.0.0/16 -p tcp -m tcp --dport 80 -j DNAT --to-destination 172.20.0.9:80",
         f"-A FORWARD -d 172.20.0.9/32 {_TO_443} -j ACCEPT",
         f"-A KUBE-FORWARD -d 172.16.0.0/12 -m conntrack --ctstate NEW {_TO_443} -j DROP",
     ),
     # Only packets to the target itself are not translated.
-    "a target": (
+    "DNAT target itself": (
         "-A PREROUTING -p tcp -m tcp --dport 80 -j DNAT --to-destination 172.20.0.9:80",
         "",
         "-A KUBE-FORWARD -p tcp -m tcp --dport 80 -m conntrack --ctstate NEW -m conntrack ! --ctstate DNAT -j DROP",
@@ -39,7 +39,7 @@ _CASES = {
 
 @pytest.mark.parametrize("name", _CASES)
 def test_dnat_targets_are_compared_separately(name: str, tmp_path: Path) -> None:
-    """Both differences used to be missed, because another destination's result was shared."""
+    """The result of one destination must not be reused for a destination to which it does not apply."""
     nat, forward, own = _CASES[name]
     arguments = ["-f", str(EXAMPLES), "--node", "node-1"]
     rendered = _rendered([*arguments, "--backend", "iptables", "--family", "ipv4", "--part", "iptables-restore"])
@@ -100,14 +100,14 @@ _RULES = st.builds(
 def test_sharing_does_not_change_the_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """With random rules, the comparison finds the same differences without sharing."""
 
-    @gate_seed(2)
+    @fixed_seed(2)
     @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(clusters(), st.lists(_RULES, max_size=3))
     def check(cluster: Cluster, lines: list[str]) -> None:
         chains = "".join(f":{chain} ACCEPT [0:0]\n" for chain in ("PREROUTING", "FORWARD", "OUTPUT"))
         more = iptables.read("*mangle\n" + chains + "".join(f"{line}\n" for line in lines) + "COMMIT\n", 4)
         sides = render_cluster(Mode.IPTABLES, cluster)
-        sides = replace(sides, kube_proxy={4: join_rule_sets(sides.left[4], more)}, knft={4: sides.right[4]})
+        sides = replace(sides, left={4: join_rule_sets(sides.left[4], more)}, right={4: sides.right[4]})
         shared = _found(compare(sides))
         with monkeypatch.context() as patched:
             patched.setattr(SharedResult, "applies_to", lambda *_: False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from knft.errors import CaptureError
 from knft.interpret.iptables import read
-from knft.interpret.ipvs import read
+from knft.interpret.ipvs import read as read_servers
 from tests.interpret.iptables.rule_forms import AT_THE_END, BOTH, IPV4, IPV6, OF_SETS
 
 FOLDER = Path(__file__).parent / "captures"
@@ -75,7 +75,7 @@ def test_mutated_captures(seed: int) -> None:
         with suppress(CaptureError):
             read(text, version, _mutated(sets, chance))  # type: ignore[arg-type]
         with suppress(CaptureError):
-            read(_mutated(_VIRTUAL_SERVERS, chance), version)  # type: ignore[arg-type]
+            read_servers(_mutated(_VIRTUAL_SERVERS, chance), version)  # type: ignore[arg-type]
 
 
 _WORDS = sorted({word for form in (*BOTH, *IPV4, *IPV6, *OF_SETS) for word in form.text.split(" ")} | set(_JUNK))

@@ -8,25 +8,25 @@ from knft.interpret.iptables.ipsets import read_sets
 from knft.interpret.rules import Element, InSet, Never, Step, Unknown
 from tests.compat.iptables_programs import namespace
 
-AGAIN = "the capture is incomplete, take it again"
-A, B = 0x0A000001, 0x0A000002
-NET = (0x0A010000, 0x0A01FFFF)
+CAPTURE_AGAIN = "the capture is incomplete, run ipset save again"
+FIRST_ADDRESS, SECOND_ADDRESS = 0x0A000001, 0x0A000002
+NETWORK = (0x0A010000, 0x0A01FFFF)
 
 KINDS = [
-    ("hash:ip", "10.0.0.1", [(A,)]),
-    ("hash:ip netmask 16", "10.1.2.3", [(NET,)]),
-    ("hash:ip timeout 60", "10.0.0.1 timeout 30", [(A,)]),
-    ("hash:net", "10.1.0.0/16", [(NET,)]),
-    ("hash:net", "10.0.0.1/32", [(A,)]),
-    ("hash:ip,port", "10.0.0.1,tcp:80", [(A, 6, 80)]),
-    ("hash:ip,port", "10.0.0.1,80", [(A, 6, 80)]),
-    ("hash:ip,port", "10.0.0.1,udp:53", [(A, 17, 53)]),
-    ("hash:ip,port", "10.0.0.1,sctp:9", [(A, 132, 9)]),
-    ("hash:ip,port", "10.0.0.1,gre:0", [(A, 47, (0, 65535))]),
-    ("hash:ip,port,ip", "10.0.0.1,tcp:80,10.0.0.2", [(A, 6, 80, B)]),
-    ("hash:ip,port,net", "10.0.0.1,tcp:80,10.1.0.0/16", [(A, 6, 80, NET)]),
-    ("hash:net,port", "10.1.0.0/16,tcp:80", [(NET, 6, 80)]),
-    ("bitmap:ip range 10.0.0.0-10.0.0.255", "10.0.0.1", [(A,)]),
+    ("hash:ip", "10.0.0.1", [(FIRST_ADDRESS,)]),
+    ("hash:ip netmask 16", "10.1.2.3", [(NETWORK,)]),
+    ("hash:ip timeout 60", "10.0.0.1 timeout 30", [(FIRST_ADDRESS,)]),
+    ("hash:net", "10.1.0.0/16", [(NETWORK,)]),
+    ("hash:net", "10.0.0.1/32", [(FIRST_ADDRESS,)]),
+    ("hash:ip,port", "10.0.0.1,tcp:80", [(FIRST_ADDRESS, 6, 80)]),
+    ("hash:ip,port", "10.0.0.1,80", [(FIRST_ADDRESS, 6, 80)]),
+    ("hash:ip,port", "10.0.0.1,udp:53", [(FIRST_ADDRESS, 17, 53)]),
+    ("hash:ip,port", "10.0.0.1,sctp:9", [(FIRST_ADDRESS, 132, 9)]),
+    ("hash:ip,port", "10.0.0.1,gre:0", [(FIRST_ADDRESS, 47, (0, 65535))]),
+    ("hash:ip,port,ip", "10.0.0.1,tcp:80,10.0.0.2", [(FIRST_ADDRESS, 6, 80, SECOND_ADDRESS)]),
+    ("hash:ip,port,net", "10.0.0.1,tcp:80,10.1.0.0/16", [(FIRST_ADDRESS, 6, 80, NETWORK)]),
+    ("hash:net,port", "10.1.0.0/16,tcp:80", [(NETWORK, 6, 80)]),
+    ("bitmap:ip range 10.0.0.0-10.0.0.255", "10.0.0.1", [(FIRST_ADDRESS,)]),
     ("bitmap:port range 0-65535", "80", [(6, 80), (17, 80)]),
     ("hash:ip family inet6", "::1", [(1,)]),
     ("hash:ip,port family inet6", "::1,tcp:80", [(1, 6, 80)]),
@@ -36,7 +36,7 @@ KINDS = [
 
 @pytest.mark.kernel
 @pytest.mark.parametrize(("kind", "entry", "keys"), KINDS)
-def test_entries_of_every_type(kind: str, entry: str, keys: list[object]) -> None:
+def test_entries_of_every_type_are_parsed(kind: str, entry: str, keys: list[object]) -> None:
     text = f"create s {kind}\nadd s {entry}\n"
     with namespace() as made:
         made.run(["ipset", "restore"], stdin=text)
@@ -45,26 +45,28 @@ def test_entries_of_every_type(kind: str, entry: str, keys: list[object]) -> Non
         assert [element.key for element in read_sets(printed)["s"].elements] == keys
 
 
-def test_pairs_of_networks() -> None:
-    """Not every kernel supports this type."""
+def test_pairs_of_networks_are_parsed() -> None:
+    """The real program does not create the set, because not every kernel supports this type."""
     text = "create s hash:net,net\nadd s 10.1.0.0/16,10.0.0.2\n"
-    assert [element.key for element in read_sets(text)["s"].elements] == [(NET, B)]
+    assert [element.key for element in read_sets(text)["s"].elements] == [(NETWORK, SECOND_ADDRESS)]
 
 
 def test_comments_are_kept() -> None:
     text = 'create s hash:ip comment counters\nadd s 10.0.0.1 packets 3 bytes 4 comment "who: \\"me\\""\n'
-    assert read_sets(text)["s"].elements == (Element((A,), comment='who: "me"'),)
+    assert read_sets(text)["s"].elements == (Element((FIRST_ADDRESS,), comment='who: "me"'),)
 
 
 def test_range_is_one_element() -> None:
     text = "create s hash:ip,port -exist\nadd s 10.0.0.1-10.0.0.2,tcp:80-90 -exist\n"
-    assert [element.key for element in read_sets(text)["s"].elements] == [((A, B), 6, (80, 90))]
+    assert [element.key for element in read_sets(text)["s"].elements] == [
+        ((FIRST_ADDRESS, SECOND_ADDRESS), 6, (80, 90))
+    ]
 
 
-def test_deleted_entries() -> None:
+def test_deleted_entries_and_sets_are_absent() -> None:
     text = "create s hash:ip\nadd s 10.0.0.1\nadd s 10.0.0.2\ndel s 10.0.0.1\ncreate t hash:ip\ndestroy t\n"
     found = read_sets(text)
-    assert [element.key for element in found["s"].elements] == [(B,)]
+    assert [element.key for element in found["s"].elements] == [(SECOND_ADDRESS,)]
     assert set(found) == {"s"}
     assert read_sets(f"{text}flush s\n")["s"].elements == ()
 
@@ -81,7 +83,7 @@ def test_deleted_entries() -> None:
         ("create s hash:ip bitmask 255.255.0.0\n", "bitmask"),
     ],
 )
-def test_unsupported_set_makes_the_test_unknown(text: str, why: str) -> None:
+def test_unsupported_set_makes_the_match_unknown(text: str, why: str) -> None:
     assert why in read_sets(text)["s"].uninterpreted
     assert _steps("-m set --match-set s src,src -j DROP", text)[0] == Unknown("-m set --match-set s src,src")
 
@@ -112,7 +114,7 @@ def _steps(rule: str, sets: str) -> tuple[Step, ...]:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("add s 10.0.0.1", f"line 1: the set 's' was not created above: {AGAIN}"),
+        ("add s 10.0.0.1", f"line 1: the set 's' was not created above: {CAPTURE_AGAIN}"),
         ("Name: s\nType: hash:ip", "line 1: 'Name: s' is not a line of `ipset save`"),
         ("create s", "line 1: create needs at least 2 arguments"),
         ("create s hash:ip,port\nadd s 10.0.0.1", "line 2: '10.0.0.1' is not an entry of a set of ip,port"),

@@ -52,16 +52,16 @@ def test_uninterpreted_expressions_of_other_programs(name: str) -> None:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_kernel_accepts_and_prints_the_captures(name: str, backend: str) -> None:
     text, sets = _texts(name)
-    # Legacy refuses Cilium's "! -o lo" before routing, where there is no way out yet; helpers are a kernel's choice.
+    # iptables-legacy rejects -o in PREROUTING, which Cilium uses; not every kernel has conntrack helpers.
     text = text.replace("! -o lo ", "").replace("-j CT --helper netbios-ns", "-j CT")
     with namespace() as made:
         made.run(["ipset", "restore"], stdin=sets)
         made.run([f"iptables-{backend}-restore"], stdin=text)
         saved = read(made.run([f"iptables-{backend}-save"]).stdout, 4, made.run(["ipset", "save"]).stdout)
-    meant = read(text, 4, sets)
-    assert _unknown(saved) == _unknown(meant)
-    assert saved.chains.keys() == meant.chains.keys()
-    for name_of_chain, chain in meant.chains.items():
+    expected = read(text, 4, sets)
+    assert _unknown(saved) == _unknown(expected)
+    assert saved.chains.keys() == expected.chains.keys()
+    for name_of_chain, chain in expected.chains.items():
         assert [rule.steps for rule in saved.chains[name_of_chain].rules] == [rule.steps for rule in chain.rules]
 
 

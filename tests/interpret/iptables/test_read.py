@@ -49,7 +49,7 @@ def test_rules_keep_text_and_line() -> None:
     assert list(rules.chains) == ["filter INPUT", "filter FORWARD", "filter OUTPUT", "filter OWN"]
 
 
-def test_crlf_line_ends() -> None:
+def test_crlf_line_ends_are_parsed() -> None:
     assert read(SAVED.replace("\n", "\r\n"), 4) == read(SAVED, 4)
 
 
@@ -90,14 +90,14 @@ def test_later_sync_only_changes_declared_chains() -> None:
     assert [base.chain for base in rules.base_chains] == ["nat PREROUTING"]
 
 
-def test_other_commands_of_iptables_restore() -> None:
+def test_other_commands_of_iptables_restore_are_applied() -> None:
     text = "*filter\n-N OWN\n-A OWN -j DROP\n-F OWN\n-X\n-P INPUT DROP\n-Z\n-A INPUT -j ACCEPT\n-F\nCOMMIT\n"
     rules = read(text, 4)
     assert [(base.chain, base.policy) for base in rules.base_chains] == [("filter INPUT", "drop")]
     assert [len(chain.rules) for chain in rules.chains.values()] == [0]
 
 
-def test_long_options() -> None:
+def test_long_options_equal_short_ones() -> None:
     short = "-A INPUT -p tcp -s 10.0.0.1 -i a -m tcp --dport 80 -j DROP\n"
     long = (
         "-A INPUT --protocol tcp --source 10.0.0.1 --in-interface a --match tcp --destination-port=80 "
@@ -107,7 +107,7 @@ def test_long_options() -> None:
     assert found[0] == found[1]
 
 
-def test_address_list_is_one_test() -> None:
+def test_address_list_is_one_match() -> None:
     (rule,) = (
         read("*filter\n-A INPUT -s 10.0.0.1,10.0.0.2,10.0.1.0/24 -j DROP\nCOMMIT\n", 4).chains["filter INPUT"].rules
     )
@@ -117,7 +117,7 @@ def test_address_list_is_one_test() -> None:
 def test_warnings_in_the_output_are_unknown_rules() -> None:
     text = "*filter\n-A INPUT -m physdev [unsupported revision] -j DROP\nCOMMIT\n"
     (rule,) = read(text, 4).chains["filter INPUT"].rules
-    # Nothing is known of such a match, not even that what it asks is asked of bridges alone.
+    # Such a match may depend on anything; only a supported physdev match is known to apply to bridged packets only.
     assert rule.steps == (Unknown("-m physdev [unsupported revision]"), Verdict("drop"))
 
 
@@ -130,11 +130,12 @@ INCOMPATIBLE = "Table `filter' is incompatible, use 'nft' tool."
 BAD = [
     (
         "*filter\n:INPUT ACCEPT [0:0]\n",
-        ("table filter, which begins in line 1, does not end with COMMIT: the capture is truncated, take it again"),
+        "table filter, which begins in line 1, does not end with COMMIT: the capture is truncated, run iptables-save "
+        "again",
     ),
     (
         "*filter\n*nat\nCOMMIT\n",
-        "line 2: table filter has no COMMIT before *nat: the capture is incomplete, take it again",
+        "line 2: table filter has no COMMIT before *nat: the capture is incomplete, run iptables-save again",
     ),
     ("*filter\nwhat is this\nCOMMIT\n", f"line 2: 'what is this' {NOT_SAVED}"),
     ("\x7fELF\x00\x01", f"line 1: '\\x7fELF\\x00\\x01' {NOT_SAVED}"),

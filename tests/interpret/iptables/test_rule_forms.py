@@ -35,7 +35,7 @@ def _restore(forms: Iterable[Form]) -> str:
 def _check(rules: RuleSet, forms: Iterable[Form]) -> None:
     for name, form in _numbered(forms):
         read_rules = rules.chains[f"{form.table} {name}"].rules
-        assert tuple(rule.steps for rule in read_rules) == form.ways, form.text
+        assert tuple(rule.steps for rule in read_rules) == form.alternatives, form.text
 
 
 @pytest.mark.kernel
@@ -52,12 +52,12 @@ def test_printed_rules_have_the_expected_steps(version: IpVersion, backend: str)
 def test_loaded_rules_have_the_expected_steps(version: IpVersion) -> None:
     """Except for the text of unknown expressions, which the programs complete and reorder."""
     rules = read(_restore(FORMS[version]), version)
-    plain = [form for form in FORMS[version] if "Unknown" not in repr(form.ways)]
+    plain = [form for form in FORMS[version] if "Unknown" not in repr(form.alternatives)]
     assert len(plain) > 60
     for name, form in _numbered(FORMS[version]):
         if form in plain:
             steps = tuple(rule.steps for rule in rules.chains[f"{form.table} {name}"].rules)
-            assert steps == form.ways, form.text
+            assert steps == form.alternatives, form.text
 
 
 SETS = """

@@ -25,8 +25,8 @@ def _table(family: str, table: str, base: str) -> list[dict[str, Any]]:
     ("family", "table", "base", "is_duplicate"),
     [
         ("ip", "nat", "PREROUTING", True),
-        ("ip", "nat", "mine", False),  # somebody's own, beside iptables-legacy
-        ("ip", "filter", "INPUT", False),  # not in what was saved
+        ("ip", "nat", "mine", False),  # another program's table "nat", on a host with iptables-legacy
+        ("ip", "filter", "INPUT", False),  # table missing in the output of iptables-save
         ("inet", "nat", "PREROUTING", False),
     ],
 )
@@ -51,5 +51,5 @@ def test_kube_proxy_chains_are_recognised_by_both_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["inet nat KUBE-SERVICES", "ip nat PREROUTING", "ip mine KUBE-SERVICES"])
-def test_chains_of_others_are_not_recognised(name: str) -> None:
+def test_foreign_chains_are_not_recognised_as_kube_proxy(name: str) -> None:
     assert not is_owned_chain(name)

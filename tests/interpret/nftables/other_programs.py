@@ -252,4 +252,4 @@ table bridge guard {
 table netdev edge { }
 table arp unused { }
 """
-NEIGHBOURS = {"docker": DOCKER, "netavark": NETAVARK, "firewalld": FIREWALLD, "flannel": FLANNEL, "host": HOST}
+OTHER_PROGRAMS = {"docker": DOCKER, "netavark": NETAVARK, "firewalld": FIREWALLD, "flannel": FLANNEL, "host": HOST}

@@ -31,7 +31,7 @@ from knft.interpret.rules import (
 ACCEPT, DROP, REJECT, RETURN = (Verdict(kind) for kind in ("accept", "drop", "reject", "return"))
 JUMP = Verdict("jump", "inet t there")
 TCP, UDP = Within(Field.PROTOCOL, ((6, 6),)), Within(Field.PROTOCOL, ((17, 17),))
-ALL = 0xFFFFFFFF
+ALL_BITS = 0xFFFFFFFF
 
 
 def number(address: str) -> int:
@@ -43,11 +43,11 @@ def addresses(*texts: str) -> Ranges:
     return tuple((int(net[0]), int(net[-1])) for net in nets)
 
 
-def to(*ports: int) -> Within:
+def to_port(*ports: int) -> Within:
     return Within(Field.DESTINATION_PORT, tuple((port, port) for port in ports))
 
 
-def came(*names: str, inverted: bool = False) -> Interface:
+def input_interface(*names: str, inverted: bool = False) -> Interface:
     return Interface(Field.INPUT, names, inverted)
 
 
@@ -60,7 +60,7 @@ def destination(*types: str, inverted: bool = False) -> AddressType:
 
 
 FROM_TEN = Within(Field.SOURCE, addresses("10.0.0.0/8"))
-NEW, LATER = state("new"), state("new", inverted=True)
+NEW, NOT_NEW = state("new"), state("new", inverted=True)
 KEY = (Field.DESTINATION, Field.PROTOCOL, Field.DESTINATION_PORT)
 CONTAINERS = """
 table inet t {
@@ -139,13 +139,13 @@ FIELDS = (
     form("meta nfproto ipv4 accept", ACCEPT),
     form("meta nfproto ipv6 accept", Never()),
     form("meta protocol ip6 accept", Never()),
-    form("tcp dport 80 accept", TCP, to(80), ACCEPT),
+    form("tcp dport 80 accept", TCP, to_port(80), ACCEPT),
     form("tcp dport != 80 accept", TCP, Within(Field.DESTINATION_PORT, ((80, 80),), inverted=True), ACCEPT),
     form("meta l4proto udp udp sport 53 accept", UDP, Within(Field.SOURCE_PORT, ((53, 53),)), ACCEPT),
     form("tcp dport { 80, 90-99 } accept", TCP, Within(Field.DESTINATION_PORT, ((80, 80), (90, 99))), ACCEPT),
     form("tcp dport >= 1024 accept", TCP, Within(Field.DESTINATION_PORT, ((1024, 65535),)), ACCEPT),
     form("tcp dport < 1024 accept", TCP, Within(Field.DESTINATION_PORT, ((0, 1023),)), ACCEPT),
-    form("th dport 53 accept", to(53), ACCEPT),
+    form("th dport 53 accept", to_port(53), ACCEPT),
     form("ip frag-off & 0x1fff != 0 drop", Never()),
     form("exthdr frag exists drop", Never()),
     form("exthdr frag missing accept", ACCEPT),
@@ -180,26 +180,26 @@ SETS = (
     form("ether saddr @learned drop", Unknown("ether saddr @learned"), DROP),
 )
 INTERFACES = (
-    form("iifname eth0 accept", came("eth0"), ACCEPT),
-    form('iifname "eth*" accept', came("eth*"), ACCEPT),
-    form('iifname != "eth0" accept', came("eth0", inverted=True), ACCEPT),
-    form("iif lo accept", came("lo"), ACCEPT),
-    form("iifname @names accept", came("lo", "veth*"), ACCEPT),
+    form("iifname eth0 accept", input_interface("eth0"), ACCEPT),
+    form('iifname "eth*" accept', input_interface("eth*"), ACCEPT),
+    form('iifname != "eth0" accept', input_interface("eth0", inverted=True), ACCEPT),
+    form("iif lo accept", input_interface("lo"), ACCEPT),
+    form("iifname @names accept", input_interface("lo", "veth*"), ACCEPT),
     form("oifname eth0 accept", Interface(Field.OUTPUT, ("eth0",)), ACCEPT),
     form("iif 99 accept", Unknown("iif 99"), ACCEPT),
     form(
         'iifname . oifname { "eth0" . "eth1" } accept',
-        came("eth0"),
+        input_interface("eth0"),
         Interface(Field.OUTPUT, ("eth1",)),
         ACCEPT,
     ),
-    Form("iifname vmap @by_name", ((came("lo"), ACCEPT), (came("eth0", "eth1"), JUMP))),
+    Form("iifname vmap @by_name", ((input_interface("lo"), ACCEPT), (input_interface("eth0", "eth1"), JUMP))),
 )
 STATES = (
     form("ct state new accept", NEW, ACCEPT),
     form("ct state established,related accept", state("established", "related"), ACCEPT),
     form("ct state { established, related } accept", state("established", "related"), ACCEPT),
-    form("ct state != new accept", LATER, ACCEPT),
+    form("ct state != new accept", NOT_NEW, ACCEPT),
     form("ct state ! established,related accept", state("established", "related", inverted=True), ACCEPT),
     form("ct state & (established|related) != 0 accept", state("established", "related"), ACCEPT),
     form("ct state == established,related drop", Never()),
@@ -215,8 +215,8 @@ STATES = (
         ((Translated("dnat"), ACCEPT), (Translated("dnat", inverted=True), Translated("snat"), ACCEPT)),
     ),
     form("ct status assured accept", Unknown("ct status assured"), ACCEPT),
-    Form("ct direction original accept", ((NEW, ACCEPT), (LATER, Unknown("ct direction original"), ACCEPT))),
-    form("ct direction reply accept", LATER, Unknown("ct direction reply"), ACCEPT),
+    Form("ct direction original accept", ((NEW, ACCEPT), (NOT_NEW, Unknown("ct direction original"), ACCEPT))),
+    form("ct direction reply accept", NOT_NEW, Unknown("ct direction reply"), ACCEPT),
     form(
         "ct original ip daddr 192.0.2.1 accept", Within(Field.ORIGINAL_DESTINATION, addresses("192.0.2.1/32")), ACCEPT
     ),
@@ -226,28 +226,31 @@ STATES = (
     form("ct mark set meta mark"),
     Form(
         "tcp flags & (fin|syn|rst|ack) == syn accept",
-        ((TCP, NEW, ACCEPT), (TCP, LATER, Unknown("{tcp flags}"), ACCEPT)),
+        ((TCP, NEW, ACCEPT), (TCP, NOT_NEW, Unknown("{tcp flags}"), ACCEPT)),
     ),
-    form("tcp flags & (fin|syn) == fin|syn drop", TCP, LATER, Unknown("{tcp flags}"), DROP),
+    form("tcp flags & (fin|syn) == fin|syn drop", TCP, NOT_NEW, Unknown("{tcp flags}"), DROP),
     form("ct state new tcp flags != syn drop", Never()),
 )
 MARKS = (
-    form("meta mark 0x10 accept", Marked(ALL, ((16, 16),)), ACCEPT),
+    form("meta mark 0x10 accept", Marked(ALL_BITS, ((16, 16),)), ACCEPT),
     form("meta mark and 0x4000 != 0 accept", Marked(0x4000, ((0, 0),), inverted=True), ACCEPT),
     form("meta mark and 0x80000000 != 0 accept", Marked(1 << 31, ((0, 0),), inverted=True), ACCEPT),
     form("meta mark and 0x4000 == 0x4000 accept", Marked(0x4000, ((0x4000, 0x4000),)), ACCEPT),
-    form("meta mark { 0x10, 0x20 } accept", Marked(ALL, ((16, 16), (32, 32))), ACCEPT),
-    form("meta mark @marks accept", Marked(ALL, ((16, 16), (32, 32))), ACCEPT),
-    form("meta mark 0x10-0x21 accept", Marked(ALL, ((16, 33),)), ACCEPT),
+    form("meta mark { 0x10, 0x20 } accept", Marked(ALL_BITS, ((16, 16), (32, 32))), ACCEPT),
+    form("meta mark @marks accept", Marked(ALL_BITS, ((16, 16), (32, 32))), ACCEPT),
+    form("meta mark 0x10-0x21 accept", Marked(ALL_BITS, ((16, 33),)), ACCEPT),
     form("meta mark set 0x10", SetMark(0, 16)),
-    form("meta mark set mark or 0x4000", SetMark(ALL ^ 0x4000, 0x4000)),
+    form("meta mark set mark or 0x4000", SetMark(ALL_BITS ^ 0x4000, 0x4000)),
     form("meta mark set mark and 0xff", SetMark(0xFF, 0)),
-    form("meta mark set mark xor 0x4000", SetMark(ALL, 0x4000)),
+    form("meta mark set mark xor 0x4000", SetMark(ALL_BITS, 0x4000)),
     form("meta mark set mark and 0xffff00ff or 0x1000", SetMark(0xFFFF00FF, 0x1000)),
     form("meta mark set (mark and 0xff) xor 0x10", SetMark(0xFF, 0x10)),
     form("meta mark set ct mark", Unknown("meta mark set ct mark")),
     form("meta mark set ip saddr map @marking", Within(Field.SOURCE, addresses("192.0.2.4/32")), SetMark(0, 16)),
-    Form("meta mark vmap { 1 : drop, 2 : accept }", ((Marked(ALL, ((1, 1),)), DROP), (Marked(ALL, ((2, 2),)), ACCEPT))),
+    Form(
+        "meta mark vmap { 1 : drop, 2 : accept }",
+        ((Marked(ALL_BITS, ((1, 1),)), DROP), (Marked(ALL_BITS, ((2, 2),)), ACCEPT)),
+    ),
     form("meta mark vmap { 1 : jump there, 2 : accept }", Unknown("meta mark vmap { 1 : jump there, 2 : accept }")),
 )
 ROUTES = (
@@ -308,7 +311,7 @@ TRANSLATIONS = (
     form(
         "meta l4proto tcp redirect to : tcp dport map { 80 : 8080 }",
         TCP,
-        to(80),
+        to_port(80),
         Translate("dnat", ports=((8080, 8080),), to_interface_address=True),
     ),
     form("dnat ip to tcp dport map @one", TCP, DnatMapLookup("inet t one", (Field.DESTINATION_PORT,))),
@@ -357,7 +360,7 @@ OTHERS = (
     form('limit rate 3/minute log prefix "x"'),
     form("counter"),
     form("ip saddr 10.0.0.1 ct count over 5 counter log group 2"),
-    form("limit rate 10/second tcp dport 80 drop", TCP, to(80), Unknown("limit rate 10/second"), DROP),
+    form("limit rate 10/second tcp dport 80 drop", TCP, to_port(80), Unknown("limit rate 10/second"), DROP),
     form("quota over 10 mbytes drop", Unknown("{quota}"), DROP),
     form("icmp type echo-request accept", Within(Field.PROTOCOL, ((1, 1),)), Unknown("icmp type echo-request"), ACCEPT),
     form("icmpv6 type nd-router-advert accept", Never()),
@@ -369,7 +372,7 @@ OTHERS = (
     form("ip ttl set 5", Unknown("ip ttl set 5")),
     form("ip daddr set 192.0.2.4", Unknown("ip daddr set 192.0.2.4")),
     form("ct zone set 1", Unknown("ct zone set 1")),
-    form("tcp dport 80 jump { accept; }", TCP, to(80), Unknown("jump { accept }")),
+    form("tcp dport 80 jump { accept; }", TCP, to_port(80), Unknown("jump { accept }")),
     form("meta mark set 1 iifname vmap { eth0 : accept, eth1 : drop }", SetMark(0, 1), Unknown("{after an action}")),
 )  # fmt: skip
 CHAINS: dict[str, tuple[Form, ...]] = {

@@ -22,8 +22,8 @@ from knft.interpret.rules import (
 )
 from tests.interpret.nftables.listings import document, rule
 
-OF = {"family": "ip", "table": "t"}
-BASE = {**OF, "name": "c", "type": "filter", "hook": "input", "prio": 0, "policy": "accept"}
+T = {"family": "ip", "table": "t"}
+BASE_CHAIN = {**T, "name": "c", "type": "filter", "hook": "input", "prio": 0, "policy": "accept"}
 SADDR = {"payload": {"protocol": "ip", "field": "saddr"}}
 MARK = {"meta": {"key": "mark"}}
 RULE = "object 5 (rule ip t c handle 2): "
@@ -33,12 +33,12 @@ def match(left: Any, right: Any, op: str = "==") -> dict[str, Any]:
     return {"match": {"op": op, "left": left, "right": right}}
 
 
-REFUSED = {
+REJECTED_LISTINGS = {
     "": "empty",
     " \n": "empty",
     "table ip t {": "not JSON",
     "\x1f\x8b\x08\x00": "not JSON",
-    '{"nftables": [{"table": {"family": "ip"': "the JSON ends in the middle: was the capture truncated?",
+    '{"nftables": [{"table": {"family": "ip"': "the JSON is truncated; capture the rule set again",
     '{"items": []}': "not the output of `nft -j list ruleset`",
     "[]": "not the output of `nft -j list ruleset`",
     '{"nftables": {}}': "Expected `array`, got `object` - at `$.nftables`",
@@ -48,15 +48,15 @@ REFUSED = {
     '{"nftables": [{"metainfo": {"json_schema_version": 2}}]}': "object 1 (metainfo): json_schema_version is 2",
     '{"nftables": [{"rule": ' + '{"expr":' * 100_000: "nested too deeply",
     '{"nftables": [' + "[" * 100_000: "nested too deeply",
-    document({"chain": {**OF, "name": 5}}): "object 2 (chain ip t): Expected `str`, got `int` - at `$.chain.name`",
-    document({"rule": {**OF, "chain": "c", "handle": 7}}): "object 2 (rule ip t c handle 7): Object missing required",
-    document({"rule": {**OF, "chain": "c", "handle": 7, "expr": []}}):
+    document({"chain": {**T, "name": 5}}): "object 2 (chain ip t): Expected `str`, got `int` - at `$.chain.name`",
+    document({"rule": {**T, "chain": "c", "handle": 7}}): "object 2 (rule ip t c handle 7): Object missing required",
+    document({"rule": {**T, "chain": "c", "handle": 7, "expr": []}}):
         'object 2 (rule ip t c handle 7): no chain "ip t c" in the listing',
-    document({"chain": {**BASE, "hook": "nowhere"}}): 'object 2 (chain ip t c): unknown hook "nowhere"',
-    document({"chain": {**BASE, "type": "fat"}}): 'object 2 (chain ip t c): unknown chain type "fat"',
-    document({"chain": {**BASE, "policy": "maybe"}}): 'object 2 (chain ip t c): unknown policy "maybe"',
-    document({"chain": {**BASE, "prio": "soon"}}): "object 2 (chain ip t c): invalid priority 'soon'",
-    document({"chain": {**BASE, "prio": None}}): "object 2 (chain ip t c): invalid priority None",
+    document({"chain": {**BASE_CHAIN, "hook": "nowhere"}}): 'object 2 (chain ip t c): unknown hook "nowhere"',
+    document({"chain": {**BASE_CHAIN, "type": "fat"}}): 'object 2 (chain ip t c): unknown chain type "fat"',
+    document({"chain": {**BASE_CHAIN, "policy": "maybe"}}): 'object 2 (chain ip t c): unknown policy "maybe"',
+    document({"chain": {**BASE_CHAIN, "prio": "soon"}}): "object 2 (chain ip t c): invalid priority 'soon'",
+    document({"chain": {**BASE_CHAIN, "prio": None}}): "object 2 (chain ip t c): invalid priority None",
     rule({"jump": {"target": "gone"}}): f'{RULE}no chain "ip t gone" in the listing',
     rule({"jump": 5}): f"{RULE}invalid verdict {{'jump': 5}}",
     rule(5): f"{RULE}invalid statement 5",
@@ -76,24 +76,28 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("capture", REFUSED, ids=[f"{at}" for at in range(len(REFUSED))])
+@pytest.mark.parametrize("capture", REJECTED_LISTINGS, ids=[f"{at}" for at in range(len(REJECTED_LISTINGS))])
 def test_invalid_listing_is_rejected(capture: str) -> None:
     """The message contains the problem and its position."""
     for given in (capture, capture.encode()):
         with pytest.raises(CaptureError) as raised:
             read(given, 4)
-        assert REFUSED[capture] in str(raised.value)
+        assert REJECTED_LISTINGS[capture] in str(raised.value)
 
 
 def test_invalid_unicode_is_rejected() -> None:
     """Both as bytes and as a string with lone surrogates."""
-    for given in (b"\xff\xfe{", "\ud800", document({"table": {**OF, "name": "x"}}).encode().replace(b"x", b"\xff")):
+    for given in (
+        b"\xff\xfe{",
+        "\ud800",
+        document({"table": {**T, "name": "x"}}).encode().replace(b"x", b"\xff"),
+    ):
         with pytest.raises(CaptureError):
             read(given, 4)
 
 
 def test_deep_nesting_in_a_rule_is_rejected() -> None:
-    """At a depth that no rule has."""
+    """No real rule is nested so deeply; 100 levels are accepted."""
     text = rule("HERE").replace('"HERE"', "[" * 5000 + "]" * 5000)
     with pytest.raises(CaptureError, match="nested too deeply"):
         read(text, 4)
@@ -103,60 +107,60 @@ def test_deep_nesting_in_a_rule_is_rejected() -> None:
 
 FROM = Within(Field.SOURCE, ((0x0A000001, 0x0A000001),))
 ACCEPT = Verdict("accept")
-NEWER: dict[str, tuple[str, tuple[Step, ...]]] = {
-    "marks of three operands": (
+OTHER_VERSIONS: dict[str, tuple[str, tuple[Step, ...]]] = {
+    "mark expression with several constants": (
         rule({"mangle": {"key": MARK, "value": {"|": [MARK, 1, 2, 4]}}}), (SetMark(0xFFFFFFF8, 7),)),
-    "a mask first": (rule({"mangle": {"key": MARK, "value": {"&": [255, MARK]}}}), (SetMark(255, 0),)),
+    "mask before the mark": (rule({"mangle": {"key": MARK, "value": {"&": [255, MARK]}}}), (SetMark(255, 0),)),
     "nested marks": (
         rule({"mangle": {"key": MARK, "value": {"^": [{"|": [{"&": [MARK, 0xF0]}, 1]}, 0x11]}}}),
         (SetMark(0xF0, 0x10),)),
-    "an unknown statement": (
+    "unknown statement": (
         rule(match(SADDR, "10.0.0.1"), {"teleport": {"to": "mars"}}),
         (FROM, Unknown('{"teleport":{"to":"mars"}}'))),
-    "an unknown expression": (
+    "unknown expression": (
         rule(match({"phase": {"of": "moon"}}, "full"), match(SADDR, "10.0.0.1"), {"accept": None}),
         (FROM, Unknown('{"phase":{"of":"moon"}} full'), ACCEPT)),
-    "an unknown key of a translation": (
+    "unknown key of a NAT statement": (
         rule({"dnat": {"addr": "10.0.0.1", "why": 1}}), (Unknown("dnat to 10.0.0.1"),)),
-    "an inner header": (
+    "inner header of a tunnel": (
         rule(match({"payload": {"tunnel": "vxlan", "protocol": "ip", "field": "saddr"}}, "10.0.0.1"), {"drop": None}),
         (Unknown('{"payload":{"tunnel":"vxlan","protocol":"ip","field":"saddr"}} 10.0.0.1'), Verdict("drop"))),
-    "a constant address and port together": (
+    "constant address and port in one expression": (
         rule({"dnat": {"addr": {"concat": ["10.0.0.1", 80]}}}),
         (Translate("dnat", ((0x0A000001, 0x0A000001),), ((80, 80),)),)),
-    "an old extension without a name": (rule({"xt": None}), (Unknown("xt"),)),
-    "a target of iptables": (
+    "iptables extension without a name": (rule({"xt": None}), (Unknown("xt"),)),
+    "iptables target": (
         rule(match(SADDR, "10.0.0.1"), {"xt": {"type": "match", "name": "comment"}},
              {"xt": {"type": "target", "name": "DNAT"}}), (FROM, Unknown('xt target "DNAT"'))),
-    "iptables' log": (rule({"xt": {"type": "match", "name": "limit"}}, {"xt": {"type": "target", "name": "LOG"}}), ()),
+    "iptables log": (rule({"xt": {"type": "match", "name": "limit"}}, {"xt": {"type": "target", "name": "LOG"}}), ()),
     "states as numbers": (rule(match({"ct": {"key": "state"}}, [2, 4], "in"), {"accept": None}),
                           (HasState(frozenset({"established", "related"})), ACCEPT)),
     "service names": (rule(match({"payload": {"protocol": "th", "field": "dport"}}, "http"), {"accept": None}),
                       (Unknown("th dport http"), ACCEPT)),
-    "last": (rule({"last": {"used": 5}}, {"accept": None}), (ACCEPT,)),
+    "last statement": (rule({"last": {"used": 5}}, {"accept": None}), (ACCEPT,)),
     "flow offload": (rule({"flow": {"op": "add", "flowtable": "@f"}}), ()),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NEWER)
-def test_forms_of_other_nft_versions(name: str) -> None:
+@pytest.mark.parametrize("name", OTHER_VERSIONS)
+def test_forms_of_other_nft_versions_are_parsed_or_unknown(name: str) -> None:
     """Forms that the installed nft cannot load, as other versions list them."""
-    capture, steps = NEWER[name]
+    capture, steps = OTHER_VERSIONS[name]
     (found,) = read(capture, 4).chains["ip t c"].rules
     assert found.steps == steps
 
 
-def test_named_priorities() -> None:
-    """Numbers, names, and names with an offset."""
+def test_priorities_are_parsed() -> None:
+    """nft lists numbers, names, and names with an offset."""
     for listed, priority in ((-5, -5), ("filter", 0), ("dstnat + 10", -90), ("srcnat-5", 95), ("raw", -300), ("7", 7)):
-        (base,) = read(document({"chain": {**BASE, "prio": listed}}), 4).base_chains
+        (base,) = read(document({"chain": {**BASE_CHAIN, "prio": listed}}), 4).base_chains
         assert base.priority == priority
 
 
 @pytest.mark.parametrize("flags", ["dormant", "d", ["owner", "dormant"]])
 def test_dormant_table_has_no_base_chains(flags: Any) -> None:
     """Its chains are parsed, but no hook calls them."""
-    rules = read(document({"table": {"family": "ip", "name": "t", "flags": flags}}, {"chain": BASE}), 4)
+    rules = read(document({"table": {"family": "ip", "name": "t", "flags": flags}}, {"chain": BASE_CHAIN}), 4)
     assert (rules.base_chains, list(rules.chains)) == ((), ["ip t c"])
 
 
@@ -170,7 +174,7 @@ def test_other_families_are_ignored() -> None:
 
 
 def _with_set(name: str, flags: list[str], *statements: Any) -> str:
-    held = {"set": {**OF, "name": name, "type": "ipv4_addr", "flags": flags, "timeout": 60, "elem": ["10.0.0.1"]}}
+    held = {"set": {**T, "name": name, "type": "ipv4_addr", "flags": flags, "timeout": 60, "elem": ["10.0.0.1"]}}
     capture = json.loads(rule(*statements))
     capture["nftables"].insert(2, held)
     return json.dumps(capture)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from knft.errors import CaptureError
 from knft.interpret.nftables import read
 from tests.interpret.nftables.listings import fresh_namespace, listed, rule
-from tests.interpret.nftables.other_programs import NEIGHBOURS
+from tests.interpret.nftables.other_programs import OTHER_PROGRAMS
 from tests.interpret.nftables.rule_forms import CONTAINERS, PLACED, chain
 
 EVIL: tuple[Any, ...] = (
@@ -29,7 +29,7 @@ ROUNDS = 400
 def captures() -> list[str]:
     forms = "\n".join((CONTAINERS, *map(chain, range(len(PLACED))), "}"))
     with fresh_namespace() as namespace:
-        return [listed(namespace, text) for text in (forms, *NEIGHBOURS.values())]
+        return [listed(namespace, text) for text in (forms, *OTHER_PROGRAMS.values())]
 
 
 def _read(capture: bytes | str) -> None:

@@ -15,7 +15,7 @@ from knft.interpret.walk.walker import Walker
 from tests.bench.cluster import Cluster, Shape
 from tests.bench.peers.registry import PEERS
 from tests.interpret.nftables.listings import fresh_namespace, listed, unknown
-from tests.interpret.nftables.other_programs import NEIGHBOURS
+from tests.interpret.nftables.other_programs import OTHER_PROGRAMS
 from tests.support.kernel_harness import KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
 
@@ -45,15 +45,15 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-@pytest.mark.parametrize("name", NEIGHBOURS)
+@pytest.mark.parametrize("name", OTHER_PROGRAMS)
 def test_table_of_another_program_is_interpreted(namespace: Namespace, name: str, version: IpVersion) -> None:
     """In both families, including TCP flags: a new connection starts with SYN, and no rule matches later flags."""
-    assert unknown(read(listed(namespace, NEIGHBOURS[name]), version)) == []
+    assert unknown(read(listed(namespace, OTHER_PROGRAMS[name]), version)) == []
 
 
 def test_tables_of_other_programs_do_not_interfere(namespace: Namespace) -> None:
     """All tables in one listing, in its order; the bridge and netdev families are ignored."""
-    rules = read(listed(namespace, "".join(NEIGHBOURS.values())), 4)
+    rules = read(listed(namespace, "".join(OTHER_PROGRAMS.values())), 4)
     assert {base.chain.rpartition(" ")[0] for base in rules.base_chains} == {
         "ip docker-bridges", "inet netavark", "inet firewalld", "ip flannel-ipv4", "inet filter",
     }  # fmt: skip
@@ -63,20 +63,20 @@ def test_tables_of_other_programs_do_not_interfere(namespace: Namespace) -> None
     assert {base.policy for base in rules.base_chains if base.chain == "inet filter input"} == {"drop"}
 
 
-def _of_1_33(lines: str) -> str:
+def _with_layout_of_1_33(lines: str) -> str:
     """Return the layout of kube-proxy 1.35 with the base chains and the key order of 1.33."""
     for later, first in _FIRST_PRIORITIES:
         lines = lines.replace(later, first)
     return lines
 
 
-def _as_it_is(lines: str) -> str:
+def _unchanged(lines: str) -> str:
     return lines
 
 
 @pytest.mark.parametrize("shape", [SHAPE, STICKY], ids=lambda shape: shape.name)
 @pytest.mark.parametrize(("peer", "changed"), [
-    ("kube-proxy 1.36", _as_it_is), ("kube-proxy 1.35", _as_it_is), ("kube-proxy 1.35", _of_1_33),
+    ("kube-proxy 1.36", _unchanged), ("kube-proxy 1.35", _unchanged), ("kube-proxy 1.35", _with_layout_of_1_33),
 ], ids=["1.36", "1.35", "1.33"])  # fmt: skip
 def test_kube_proxy_layouts_are_interpreted(
     namespace: Namespace, peer: str, changed: Callable[[str], str], shape: Shape

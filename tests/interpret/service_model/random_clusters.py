@@ -32,7 +32,7 @@ def _numbered(node: str, ipv4: str, ipv6: str, numbers: range) -> list[EndpointH
     return [EndpointHost((f"{ipv4}.{number}", f"{ipv6}::{number}"), node) for number in numbers]
 
 
-PEERS = (
+ENDPOINT_HOSTS = (
     *_numbered(NODE, "10.244.1", "fd00:10:244:1", range(11, 14)),
     *_numbered(OTHER_NODE, "10.244.2", "fd00:10:244:2", range(11, 14)),
     *_numbered(NODE, "192.0.2", "2001:db8:1", range(11, 12)),
@@ -47,14 +47,14 @@ SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 POD_CIDRS = ("10.244.0.0/16", "fd00:10:244::/48")
 POD_CIDRS_OF_NODE = ("10.244.1.0/24", "fd00:10:244:1::/64")
 
-_CLUSTERED = ("10.96.0.10", "10.96.0.11", "fd00:10:96::10", "fd00:10:96::11")
+_CLUSTER_IPS = ("10.96.0.10", "10.96.0.11", "fd00:10:96::10", "fd00:10:96::11")
 _EXTERNAL = (
     *(f"203.0.113.{number}" for number in range(1, 5)),
     *(f"2001:db8:cb::{number}" for number in range(1, 5)),
     *SPARE_ADDRESSES,
     *NODE_ADDRESSES,
     *("10.96.0.200", "fd00:10:96::200"),  # in the Service CIDR, but unallocated
-    *_CLUSTERED,
+    *_CLUSTER_IPS,
 )
 _RANGES_4 = ("192.0.2.0/24", "192.0.2.11/32", "198.51.100.0/24", "10.244.0.0/16", "10.244.1.11/32", "192.0.2.0/25")
 _RANGES_6 = ("2001:db8:1::/64", "2001:db8:1::11/128", "2001:db8:9::/48", "fd00:10:244::/48", "fd00:10:244:1::11/128")
@@ -82,7 +82,7 @@ _CONDITIONS: tuple[Object, ...] = (
     {"ready": False, "serving": False, "terminating": True},
     {"ready": True, "serving": True, "terminating": True},  # publishNotReadyAddresses
 )
-_ENDING = {"ready": False, "serving": True, "terminating": True}
+_TERMINATING = {"ready": False, "serving": True, "terminating": True}
 _HINTS: tuple[Object, ...] = (
     {},
     {"forZones": [{"name": "zone-a"}]},
@@ -118,12 +118,12 @@ Taken = set[tuple[str, str, int]]
 @st.composite
 def clusters(draw: Draw) -> Cluster:
     """Draw one to six Services, their slices, the Node, and the proxy's configuration."""
-    services = [_bare(draw, index) for index in range(draw(st.integers(1, 6)))]
+    services = [_cluster_ip_service(draw, index) for index in range(draw(st.integers(1, 6)))]
     taken: Taken = set()
     for service in services:
         taken |= _frontends(service, service["spec"]["clusterIPs"])
     for service in services:
-        _expose(draw, service, taken)
+        _add_external_addresses(draw, service, taken)
     slices = [item for service in services for item in _slices(draw, service)]
     rest = [
         _node(draw),
@@ -132,7 +132,7 @@ def clusters(draw: Draw) -> Cluster:
     return Cluster(draw(st.permutations([*services, *slices, *rest])), draw(_settings()))
 
 
-def _bare(draw: Draw, index: int) -> Object:
+def _cluster_ip_service(draw: Draw, index: int) -> Object:
     """Draw a Service of type ClusterIP."""
     families = list(draw(st.sampled_from(_FAMILIES)))
     cluster_ips = [f"10.96.0.{10 + index}" if name == "IPv4" else f"fd00:10:96::{10 + index}" for name in families]
@@ -168,14 +168,14 @@ def _frontends(service: Object, addresses: list[str]) -> Taken:
     return {(address, port["protocol"], port["port"]) for address in addresses for port in service["spec"]["ports"]}
 
 
-def _expose(draw: Draw, service: Object, taken: Taken) -> None:
+def _add_external_addresses(draw: Draw, service: Object, taken: Taken) -> None:
     """Draw the Service's type and external addresses that are free for its ports; some are load balancer IPs too."""
     spec = service["spec"]
     free = [address for address in _EXTERNAL if not _frontends(service, [address]) & taken]
-    # Cluster IPs of other Services, for other ports than theirs, are few in the pool.
-    clustered = [address for address in free if address in _CLUSTERED]
+    # Without this, few external addresses would be another Service's cluster IP, with another port.
+    cluster_ips = [address for address in free if address in _CLUSTER_IPS]
     some = st.lists(
-        st.sampled_from(clustered if clustered and draw(st.integers(0, 4)) == 0 else free), max_size=3, unique=True
+        st.sampled_from(cluster_ips if cluster_ips and draw(st.integers(0, 4)) == 0 else free), max_size=3, unique=True
     )
     spec["type"] = draw(st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer")))
     if draw(st.booleans()) and free:
@@ -183,17 +183,17 @@ def _expose(draw: Draw, service: Object, taken: Taken) -> None:
         taken |= _frontends(service, spec["externalIPs"])
     if spec["type"] == "LoadBalancer":
         is_twice = spec.get("externalIPs") and draw(st.integers(0, 2)) == 0
-        _balance(draw, service, spec["externalIPs"] if is_twice else draw(some) if free else [])
+        _add_load_balancer(draw, service, spec["externalIPs"] if is_twice else draw(some) if free else [])
         taken |= _frontends(service, [one["ip"] for one in service["status"]["loadBalancer"]["ingress"] if "ip" in one])
     if spec["type"] != "ClusterIP" and spec.get("allocateLoadBalancerNodePorts", True):
-        _number_ports(service)
+        _assign_node_ports(service)
     if spec["type"] != "ClusterIP" or spec.get("externalIPs"):
         spec["externalTrafficPolicy"] = draw(st.sampled_from(("Cluster", "Local")))
     if spec["type"] == "LoadBalancer" and spec["externalTrafficPolicy"] == "Local":
         spec["healthCheckNodePort"] = 31000 + int(service["metadata"]["name"].rpartition("-")[2])
 
 
-def _balance(draw: Draw, service: Object, addresses: list[str]) -> None:
+def _add_load_balancer(draw: Draw, service: Object, addresses: list[str]) -> None:
     modes = st.sampled_from(({}, {"ipMode": "VIP"}, {"ipMode": "VIP"}, {"ipMode": "Proxy"}))
     ingress = [{"ip": address} | draw(modes) for address in addresses]
     service["status"]["loadBalancer"]["ingress"] = [
@@ -206,7 +206,7 @@ def _balance(draw: Draw, service: Object, addresses: list[str]) -> None:
         spec["loadBalancerSourceRanges"] = draw(st.lists(st.sampled_from(_RANGES), min_size=1, max_size=3, unique=True))
 
 
-def _number_ports(service: Object) -> None:
+def _assign_node_ports(service: Object) -> None:
     """Assign NodePorts: ports of different protocols share a number."""
     base = 30000 + 10 * int(service["metadata"]["name"].rpartition("-")[2])
     given: dict[str, int] = {}
@@ -219,14 +219,18 @@ def _slices(draw: Draw, service: Object) -> list[Object]:
     """Draw a Service's slices: none, or up to two of each family, possibly with common endpoints."""
     if draw(st.integers(0, 6)) == 0:
         return []
-    peers = draw(st.sampled_from((PEERS, PEERS, PEERS[:3], PEERS[3:6])))
+    hosts = draw(st.sampled_from((ENDPOINT_HOSTS, ENDPOINT_HOSTS, ENDPOINT_HOSTS[:3], ENDPOINT_HOSTS[3:6])))
     is_hinted = draw(st.booleans())
-    chosen = draw(st.lists(st.sampled_from(peers), min_size=1, max_size=6, unique=True))
-    known = {peer: draw(st.sampled_from(_CONDITIONS)) for peer in chosen}
+    chosen = draw(st.lists(st.sampled_from(hosts), min_size=1, max_size=6, unique=True))
+    conditions = {peer: draw(st.sampled_from(_CONDITIONS)) for peer in chosen}
     hints = {peer: draw(st.sampled_from(_HINTS[1:] if is_hinted else _HINTS[:1] * 3 + _HINTS[1:])) for peer in chosen}
     return [
         _slice(
-            draw, service, family, count, [_endpoint(draw, peer, family, known[peer], hints[peer]) for peer in members]
+            draw,
+            service,
+            family,
+            count,
+            [_endpoint(draw, peer, family, conditions[peer], hints[peer]) for peer in members],
         )
         for family in service["spec"]["ipFamilies"]
         for count in range(draw(st.sampled_from((1, 1, 2))))
@@ -236,7 +240,7 @@ def _slices(draw: Draw, service: Object) -> list[Object]:
 
 def _slice(draw: Draw, service: Object, family: str, count: int, endpoints: list[Object]) -> Object:
     named = [{"name": port.get("name", ""), "protocol": port["protocol"]} for port in service["spec"]["ports"]]
-    if count:  # a slice that has not all the ports, or other ones
+    if count:  # a slice that lacks a port or has another port number
         named = named[draw(st.integers(0, 1)) :]
     ports = [port | {"port": draw(st.sampled_from((8080, 8080, 8081)))} for port in named]
     name = service["metadata"]["name"]
@@ -254,11 +258,11 @@ def _slice(draw: Draw, service: Object, family: str, count: int, endpoints: list
     }
 
 
-def _endpoint(draw: Draw, peer: EndpointHost, family: str, conditions: Object, hints: Object) -> Object:
+def _endpoint(draw: Draw, host: EndpointHost, family: str, conditions: Object, hints: Object) -> Object:
     """Draw an endpoint; a ready one can be terminating in another slice, which has no effect."""
-    lives = conditions.get("terminating") is not True
-    told = _ENDING if lives and draw(st.integers(0, 7)) == 7 else conditions
-    endpoint = {"addresses": [peer.addresses[family == "IPv6"]], "nodeName": peer.node, "conditions": told}
+    is_live = conditions.get("terminating") is not True
+    drawn_conditions = _TERMINATING if is_live and draw(st.integers(0, 7)) == 7 else conditions
+    endpoint = {"addresses": [host.addresses[family == "IPv6"]], "nodeName": host.node, "conditions": drawn_conditions}
     return endpoint | ({"hints": hints} if hints else {})
 
 

@@ -21,11 +21,11 @@ _OUTSIDE: Mapping[Family, tuple[str, ...]] = {
     4: ("198.51.100.7", "192.0.2.100", "192.0.2.200", "10.244.2.99"),
     6: ("2001:db8:9::7", "2001:db8:1::100", "2001:db8:7::1", "fd00:10:244:2::99"),
 }
-_NOBODYS: Mapping[Family, tuple[str, ...]] = {
+_UNCLAIMED_ADDRESSES: Mapping[Family, tuple[str, ...]] = {
     4: ("10.96.0.250", "203.0.113.77"),
     6: ("fd00:10:96::250", "2001:db8:cb::77"),
 }
-"""Addresses that no Service has, in the Service CIDR and elsewhere."""
+"""Addresses that belong to no Service, in the Service CIDR and elsewhere."""
 _STALE: Mapping[Family, str] = {4: "10.244.9.9:8080", 6: "[fd00:10:244:9::9]:8080"}
 
 
@@ -145,7 +145,7 @@ def _near_misses(objects: Sequence[Object], settings: Settings, family: Family) 
                 yield Destination(address, _protocol(port), 4444)
                 yield Destination(address, other, port["port"])
                 yield Destination(address, _protocol(port), port.get("nodePort", 30999))
-            for address in (*local, *_NOBODYS[family], LOOPBACK[family]):
+            for address in (*local, *_UNCLAIMED_ADDRESSES[family], LOOPBACK[family]):
                 yield Destination(address, _protocol(port), port["port"])
                 yield Destination(address, other, port.get("nodePort", 30999))
     for item in _of_kind(objects, "EndpointSlice"):

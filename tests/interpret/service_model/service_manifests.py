@@ -34,7 +34,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class ServicePort(Struct, frozen=True, kw_only=True):
-    """A port of a Service; ``anywhere`` and ``here`` are the endpoints selected among all nodes, and on this node."""
+    """A port of a Service, with the endpoints that are selected on all nodes and on this node."""
 
     service: str
     protocol: str
@@ -47,18 +47,18 @@ class ServicePort(Struct, frozen=True, kw_only=True):
     is_sticky: bool
     is_internal_local: bool
     is_external_local: bool
-    anywhere: tuple[Endpoint, ...]
-    here: tuple[Endpoint, ...]
+    cluster_endpoints: tuple[Endpoint, ...]
+    local_endpoints: tuple[Endpoint, ...]
 
     @property
     def internal(self) -> tuple[Endpoint, ...]:
         """The endpoints of the cluster IP."""
-        return self.here if self.is_internal_local else self.anywhere
+        return self.local_endpoints if self.is_internal_local else self.cluster_endpoints
 
     @property
     def external(self) -> tuple[Endpoint, ...]:
         """The endpoints of all other frontends, for traffic from outside."""
-        return self.here if self.is_external_local else self.anywhere
+        return self.local_endpoints if self.is_external_local else self.cluster_endpoints
 
     def frontends(self) -> Iterator[tuple[Kind, str, int]]:
         """Yield kind, address and port of each frontend; the address of a NodePort is empty."""
@@ -115,8 +115,8 @@ def _service_port(
         is_sticky=spec.get("sessionAffinity") == "ClientIP",
         is_internal_local=spec.get("internalTrafficPolicy") == "Local",
         is_external_local=is_accessible and spec.get("externalTrafficPolicy") == "Local",
-        anywhere=ends[0],
-        here=ends[1],
+        cluster_endpoints=ends[0],
+        local_endpoints=ends[1],
     )
 
 
@@ -134,7 +134,7 @@ def _endpoints(
         ]
         for end in (_endpoint(item, number, node) for number in numbers for item in piece.get("endpoints") or ()):
             former = found.get(str(end))
-            # Of two that live the text leaves open which one counts; one that ends never replaces another.
+            # The docs leave open which of two live endpoints counts; a terminating one never replaces another.
             assert former is None or former == end or former.terminating != end.terminating, end
             if former is None or not end.terminating:
                 found[str(end)] = end
@@ -157,7 +157,7 @@ def _slices(objects: Sequence[Manifest], service: Manifest, family: Family) -> I
 def _endpoint(item: Manifest, number: int, node: str) -> Endpoint:
     conditions, hints = item.get("conditions") or {}, item.get("hints") or {}
     return Endpoint(
-        address=str(ip_address(_sloppy(item["addresses"][0]))),
+        address=str(ip_address(_without_leading_zeros(item["addresses"][0]))),
         port=number,
         is_local=bool(node) and item.get("nodeName") == node,
         ready=conditions.get("ready") is not False,
@@ -222,7 +222,7 @@ def within(address: str, nets: Iterable[Network]) -> bool:
 
 def _address(text: str) -> str | None:
     try:
-        return str(ip_address(_sloppy(text)))
+        return str(ip_address(_without_leading_zeros(text)))
     except ValueError:
         return None
 
@@ -230,12 +230,12 @@ def _address(text: str) -> str | None:
 def _network(text: str) -> Network | None:
     address, slash, length = text.partition("/")
     try:
-        return ip_network(f"{_sloppy(address)}/{length}", strict=False) if slash else None
+        return ip_network(f"{_without_leading_zeros(address)}/{length}", strict=False) if slash else None
     except ValueError:
         return None
 
 
-def _sloppy(text: str) -> str:
+def _without_leading_zeros(text: str) -> str:
     """Return an IPv4 address without leading zeros."""
     return text if ":" in text else ".".join(part.lstrip("0") or "0" for part in text.split("."))
 

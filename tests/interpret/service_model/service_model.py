@@ -61,7 +61,7 @@ class Packet(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """The configuration of the proxy, and the addresses and interfaces of the node."""
 
-    addresses: tuple[str, ...]  # on the node's interfaces, but for loopback
+    addresses: tuple[str, ...]  # on the node's interfaces, except loopback
     node_ips: tuple[str, ...] = ()  # empty: those of the Node
     nodeport_addresses: tuple[str, ...] | None = None  # CIDRs, "primary", "localhost", "all"
     service_cidrs: tuple[str, ...] = ()  # beside those of ServiceCIDRs
@@ -150,13 +150,13 @@ class ServiceModel:
         docs/behaviour/nftables.md#external-traffic and docs/behaviour/iptables.md#service-ports.
         """
         if not port.is_external_local:
-            chosen, masquerade = port.anywhere, True
+            chosen, masquerade = port.cluster_endpoints, True
         elif self._is_pod(packet):  # short-circuited
-            chosen, masquerade = port.anywhere, False
+            chosen, masquerade = port.cluster_endpoints, False
         elif packet.origin == "node":  # short-circuited
-            chosen, masquerade = port.anywhere, True
+            chosen, masquerade = port.cluster_endpoints, True
         else:
-            chosen, masquerade = port.here, False
+            chosen, masquerade = port.local_endpoints, False
         if chosen:
             # nftables: an external IP that is another Service's cluster IP is masqueraded like a cluster IP
             # (docs/behaviour/nftables.md#masquerade-to-cluster-ips).
@@ -173,7 +173,7 @@ class ServiceModel:
 
     def _refused(self, port: ServicePort) -> Outcome:
         """Reject packets to a Service port without endpoints; drop them if policy Local excludes all endpoints."""
-        return Outcome("dropped" if port.anywhere else "rejected")
+        return Outcome("dropped" if port.cluster_endpoints else "rejected")
 
     def _unclaimed(self, packet: Packet) -> Outcome:
         """Return the outcome of a packet to no frontend (docs/behaviour/nftables.md#undefined-ports)."""
@@ -196,7 +196,7 @@ class ServiceModel:
         """Tell whether loadBalancerSourceRanges block a packet (docs/behaviour/nftables.md#source-ranges)."""
         guarded = bool(port.ranges)
         if not self.nftables:  # iptables: source ranges only apply to Service ports with endpoints
-            guarded = guarded and bool(port.anywhere)
+            guarded = guarded and bool(port.cluster_endpoints)
         node_ip = next(iter(addresses(self._node_ips, self._family)), LOOPBACK[self._family])
         vips = port.vips if within(node_ip, port.ranges) else ()
         return guarded and not within(packet.source, port.ranges) and packet.source not in vips

@@ -38,13 +38,13 @@ NOT_MODELLED = {
 
 PASSES_UNANSWERED = ("undefined port", "unrejected node packets")
 """Mode differences in which a missing answer is not a drop: no host has the address."""
-UNANSWERED_IN_ANY_CASE = {("changes", "$cluster.215:80", "iptables"), ("changes", "$cluster.222:80", "iptables")}
+WITHOUT_LISTENER = {("changes", "$cluster.215:80", "iptables"), ("changes", "$cluster.222:80", "iptables")}
 """Packets to unallocated addresses: iptables mode does not drop them, but no host has the addresses either."""
 
 
 _HOSTS = ("node", "remote", "outside", *(f"{kind}-{number}" for kind in ("local", "remote") for number in range(1, 9)))
-_NOBODY: tuple[str, frozenset[str], str] = ("nobody", frozenset(), "kept")
-_STAND_INS = (scenarios.UNALLOCATED, *scenarios.UNPROXIED)
+_NO_LISTENER: tuple[str, frozenset[str], str] = ("nobody", frozenset(), "kept")
+_LISTENERS_WITHOUT_SERVICE = (scenarios.UNALLOCATED, *scenarios.UNPROXIED)
 
 Case = tuple[scenarios.Scenario, scenarios.Packet, plan.Version, Mode]
 
@@ -133,7 +133,7 @@ def _observed(outcome: Outcome, packet: Packet, scenario: scenarios.Scenario) ->
     if outcome.verdict != "untouched":
         return outcome.verdict, frozenset(), "kept"
     host = hosts.get(packet.destination)
-    if packet.port == 80 and any(packet.destination in (own.ipv4, own.ipv6) for own in _STAND_INS):
+    if packet.port == 80 and any(packet.destination in (own.ipv4, own.ipv6) for own in _LISTENERS_WITHOUT_SERVICE):
         return "answered", frozenset({"remote"}), "kept"
     if host and (host, packet.port, packet.protocol) in scenario.listeners():
         return "answered", frozenset({host}), "kept"
@@ -151,13 +151,13 @@ def _expected(expected: scenarios.Expectation) -> tuple[str, frozenset[str], str
     if expected.answered_by or expected.always_one_of:
         return "answered", frozenset(expected.answered_by or expected.always_one_of), expected.source
     if isinstance(expected, scenarios.ModeDifference) and expected.dropped and expected.by in PASSES_UNANSWERED:
-        return _NOBODY
+        return _NO_LISTENER
     return "rejected" if expected.rejected else "dropped" if expected.dropped else "unserved", frozenset(), "kept"
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_scenario(scenario: scenarios.Scenario, mode: Mode) -> None:
+def test_model_predicts_scenario(scenario: scenarios.Scenario, mode: Mode) -> None:
     """The model predicts what the scenario expects."""
     wrong = []
     for _, packet, version, _ in (case for case in CASES if case[0] is scenario and case[3] == mode):
@@ -165,8 +165,8 @@ def test_scenario(scenario: scenarios.Scenario, mode: Mode) -> None:
         if (scenario.name, packet.to) in NOT_MODELLED:
             continue
         predicted = _observed(_model(scenario.name, version, mode).outcome(sent), sent, scenario)
-        is_unanswered = (scenario.name, packet.to, mode) in UNANSWERED_IN_ANY_CASE
-        expected = _NOBODY if is_unanswered else _expected(packet.expected_in(mode, version))
+        is_unanswered = (scenario.name, packet.to, mode) in WITHOUT_LISTENER
+        expected = _NO_LISTENER if is_unanswered else _expected(packet.expected_in(mode, version))
         if predicted != expected:
             wrong.append(f"IPv{version} {packet}: the scenario expects {expected}, the model predicts {predicted}")
     assert wrong == []
@@ -189,7 +189,7 @@ def test_there_are_enough_cases() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_affinity(mode: Mode) -> None:
+def test_sticky_frontend_uses_the_remembered_endpoint(mode: Mode) -> None:
     """A sticky frontend keeps sending a client to the remembered endpoint, and ignores an endpoint it does not have."""
     tried = 0
     for scenario, packet, version, _ in (case for case in CASES if case[3] == mode):

@@ -19,7 +19,7 @@ from tests.interpret.walk.small_rule_sets import (
 )
 
 HOOKS: tuple[Hook, ...] = ("prerouting", "input", "forward", "output", "postrouting")
-NOTE = SetMark(0xFFFFFFFF, 0)
+TRACED_ACTION = SetMark(0xFFFFFFFF, 0)
 TO_POD = Translate("dnat", single(POD), single(8080))
 TO_NODE = Translate("dnat", single(NODE), single(8080))
 
@@ -34,8 +34,8 @@ TO_NODE = Translate("dnat", single(NODE), single(8080))
     ],
     ids=["forwarded", "to the node", "from the node", "from the node to itself"],
 )
-def test_order_of_hooks(packets: PacketClass, hooks: list[str]) -> None:
-    rules = rule_set(*(base(hook, (NOTE,)) for hook in HOOKS))
+def test_packets_traverse_hooks_in_kernel_order(packets: PacketClass, hooks: list[str]) -> None:
+    rules = rule_set(*(base(hook, (TRACED_ACTION,)) for hook in HOOKS))
     assert hit_rules(rules, packets) == [f"filter {hook}: 0" for hook in hooks]
 
 
@@ -48,9 +48,9 @@ def test_order_of_hooks(packets: PacketClass, hooks: list[str]) -> None:
         (from_node(FRONTEND), TO_NODE, ["output", "postrouting", "prerouting", "input"]),
     ],
 )
-def test_hooks_after_destination_translation(packets: PacketClass, to: Translate, hooks: list[str]) -> None:
+def test_dnat_decides_the_later_hooks(packets: PacketClass, to: Translate, hooks: list[str]) -> None:
     nat = (base("prerouting", (to,), kind="nat"), base("output", (to,), kind="nat"))
-    rules = rule_set(*nat, *(base(hook, (NOTE,)) for hook in HOOKS))
+    rules = rule_set(*nat, *(base(hook, (TRACED_ACTION,)) for hook in HOOKS))
     assert [met for met in hit_rules(rules, packets) if met.startswith("filter")] == [
         f"filter {hook}: 0" for hook in hooks
     ]
@@ -58,7 +58,7 @@ def test_hooks_after_destination_translation(packets: PacketClass, to: Translate
 
 def test_base_chains_are_ordered_by_priority_then_by_position() -> None:
     chains = [
-        base("forward", (NOTE,), name=name, priority=priority)
+        base("forward", (TRACED_ACTION,), name=name, priority=priority)
         for name, priority in (("late", 10), ("first", 0), ("second", 0), ("early", -10))
     ]
     assert hit_rules(rule_set(*chains), from_outside()) == ["early: 0", "first: 0", "second: 0", "late: 0"]
@@ -68,8 +68,8 @@ def test_base_chains_are_ordered_by_priority_then_by_position() -> None:
 def test_nat_chains_run_at_the_priority_of_nat(priority: int) -> None:
     """nf_nat_core.c registers one function at -100 (destination) and one at 100 (source), which call all nat chains."""
     chains = (
-        base("prerouting", (NOTE,), name="before", priority=-101),
-        base("prerouting", (NOTE,), name="after", priority=-99),
+        base("prerouting", (TRACED_ACTION,), name="before", priority=-101),
+        base("prerouting", (TRACED_ACTION,), name="after", priority=-99),
         base("prerouting", (TO_POD,), name="nat", kind="nat", priority=priority),
     )
     assert hit_rules(rule_set(*chains), from_outside()) == ["before: 0", "nat: 0", "after: 0"]

@@ -156,7 +156,7 @@ def test_kernel_selects_an_ipvs_address_as_its_own_source(
 
 @pytest.mark.parametrize("is_source_selected", [True, False])
 def test_each_packet_of_a_class_to_an_ipvs_address_has_the_outcome_of_the_class(*, is_source_selected: bool) -> None:
-    """The walk derived the kernel's choice from the sources, so parts of a class had other outcomes."""
+    """The kernel's choice of the source must not depend on which part of the class is walked."""
     chains = (chain(name) for name in ("one", "two", "three"))
     rules = rule_set(chains=chains, bound=single(2))
     sources = ranges([(0, 2)])

@@ -78,7 +78,7 @@ def test_looped_packet_skips_nat_chains() -> None:
     assert outcome(rules, from_outside(NODE)).disposition is Disposition.DROPPED
 
 
-def test_snat_at_input() -> None:
+def test_snat_at_input_applies_to_local_packets_only() -> None:
     rules = rule_set(base("input", (MASQUERADE,), kind="nat"))
     assert outcome(rules, from_outside(NODE)).source == "masqueraded"
     assert outcome(rules, from_outside()).source == "kept"
@@ -128,7 +128,9 @@ def test_class_is_split_into_tracked_and_invalid_packets() -> None:
         (Translate("dnat", ranges([(0, 1 << 20)])), {Outcome(Disposition.UNDECIDED): Fraction(1)}),
     ],
 )
-def test_dnat_destinations(action: Translate, found: dict[Outcome, Fraction]) -> None:
+def test_dnat_chooses_each_destination_with_equal_probability(
+    action: Translate, found: dict[Outcome, Fraction]
+) -> None:
     assert outcomes(rule_set(base("prerouting", (action,), kind="nat")), from_outside()) == found
 
 
@@ -141,7 +143,7 @@ def test_dnat_destinations(action: Translate, found: dict[Outcome, Fraction]) ->
         (Translate("snat", ports=ranges([(1024, 2047)])), {"kept": Fraction(1)}),
     ],
 )
-def test_snat_sources(action: Translate, found: dict[object, Fraction]) -> None:
+def test_snat_chooses_each_source_with_equal_probability(action: Translate, found: dict[object, Fraction]) -> None:
     rules = rule_set(
         base("postrouting", (action,), kind="nat"),
         base("postrouting", (Translated("snat", inverted=True), DROP), priority=300),

@@ -186,8 +186,8 @@ def classes(draw: st.DrawFn) -> PacketClass:
 
 @settings(max_examples=70, deadline=None)
 @given(rule_sets(), classes())
-def test_shares_of_each_packet_sum_to_one(rule_set: RuleSet, packets: PacketClass) -> None:
-    """And the pieces together are the whole class, without overlap."""
+def test_probabilities_of_each_packet_sum_to_one(rule_set: RuleSet, packets: PacketClass) -> None:
+    """The paths together cover the whole packet class, without overlap."""
     walker = Walker(rule_set, OWN)
     first = walker.paths(packets)
     known = frozenset(memory for path in first for memory in path.written_entries)
@@ -195,8 +195,8 @@ def test_shares_of_each_packet_sum_to_one(rule_set: RuleSet, packets: PacketClas
         found = partition(paths, ())
         assert all(sum(path.share for path in piece.left) == 1 for piece in found)
         assert all(0 < path.share <= 1 for path in paths)
-        volume = sum(path.share * _size(path.fields) for path in paths)
-        assert volume == _size(packets.fields)
+        packet_count = sum(path.share * _packet_count(path.fields) for path in paths)
+        assert packet_count == _packet_count(packets.fields)
 
 
 @settings(max_examples=70, deadline=None)
@@ -204,7 +204,7 @@ def test_shares_of_each_packet_sum_to_one(rule_set: RuleSet, packets: PacketClas
 def test_each_packet_has_the_outcomes_of_its_class(
     rule_set: RuleSet, packets: PacketClass, data: st.DataObject
 ) -> None:
-    """Whether the class is split, its paths come from the cache, or neither."""
+    """This holds if the class is split, if its paths come from the cache, and if neither is the case."""
     paths = Walker(rule_set, OWN).paths(packets)
     points = [single(data.draw(st.sampled_from(_numbers(where)))) for where in packets.fields[:3]]
     names = [frozenset({data.draw(st.sampled_from(sorted(kinds)))}) for kinds in packets.fields[3:]]
@@ -230,13 +230,13 @@ def _collections(memories: frozenset[AffinityEntry]) -> frozenset[str]:
     return frozenset(collection for collection, _ in memories)
 
 
-def _numbers(where: Ranges) -> list[int]:
-    return [number for first, last in where for number in range(first, last + 1)]
+def _numbers(values: Ranges) -> list[int]:
+    return [number for first, last in values for number in range(first, last + 1)]
 
 
-def _size(box: PacketFields) -> Fraction:
+def _packet_count(fields: PacketFields) -> Fraction:
     """Return the number of packets in a class."""
-    found = Fraction(len(box.inputs) * len(box.outputs) * len(box.states))
-    for where in (box.ports, box.sources, box.source_ports):
+    found = Fraction(len(fields.inputs) * len(fields.outputs) * len(fields.states))
+    for where in (fields.ports, fields.sources, fields.source_ports):
         found *= sum(last - first + 1 for first, last in where)
     return found

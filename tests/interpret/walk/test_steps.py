@@ -78,7 +78,7 @@ def passes(packets: PacketClass, *tests: Step) -> bool:
     ],
     ids=repr,
 )
-def test_test_passes_and_inverted_fails(packets: PacketClass, test: Test) -> None:
+def test_match_passes_and_inverted_match_fails(packets: PacketClass, test: Test) -> None:
     inverted = type(test)(**{name: getattr(test, name) for name in test.__struct_fields__} | {"inverted": True})
     assert passes(packets, test)
     assert not passes(packets, inverted)
@@ -98,7 +98,7 @@ def test_test_passes_and_inverted_fails(packets: PacketClass, test: Test) -> Non
     ],
     ids=repr,
 )
-def test_failing_tests(test: Test) -> None:
+def test_match_fails(test: Test) -> None:
     assert not passes(from_outside(), test)
 
 

@@ -2,7 +2,7 @@
 
 Each is defined by edits of kube-proxy's or knft's rule set after which both rule sets give the same outcome. A
 difference between outcomes is expected if, and only if, such edits remove it, so an entry cannot hide other
-differences. ``knft diff`` and docs/comparing.md show this list; scenarios refer to the reasons.
+differences. docs/comparing.md lists them; ``knft diff`` and the scenarios of the tests refer to them by ``reason``.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from knft.interpret.compare.expected_differences import iptables_edits, ipvs_edits, knft_edits
 from knft.interpret.rules import RuleSet
-from knft.takeover.names import Mode
+from knft.proxy_mode import Mode
 
 Edit = Callable[[RuleSet, RuleSet], RuleSet]
 """Returns the first rule set without the difference; the second is the rule set of the other side."""
@@ -25,7 +25,7 @@ class Edits(Struct, frozen=True):
 
 
 class ExpectedDifference(Struct, frozen=True):
-    """An expected difference: its name, what the older modes do, where that is documented, and the edits by mode."""
+    """An expected difference: its name, kube-proxy's behaviour, where that is documented, and the edits by mode."""
 
     reason: str
     description: str
@@ -49,25 +49,25 @@ _NFTABLES, _IPTABLES, _IPVS = "docs/behaviour/nftables.md", "docs/behaviour/ipta
 EXPECTED_DIFFERENCES = (
     ExpectedDifference(
         "undefined port",
-        "packets to ports that a cluster IP does not have are not rejected",
+        "packets to unused ports of a cluster IP are not rejected",
         (f"{_NFTABLES}#undefined-ports",),
         iptables=Edits(knft=knft_edits.pass_undefined_ports),
     ),
     ExpectedDifference(
-        "unallocated address",
-        "cluster IPs that no Service has are not dropped",
+        "unallocated cluster IP",
+        "packets to unallocated cluster IPs are not dropped",
         (f"{_NFTABLES}#unallocated-cluster-ips",),
         iptables=Edits(knft=knft_edits.pass_unallocated_addresses),
         ipvs=Edits(knft=knft_edits.pass_unallocated_addresses),
     ),
     ExpectedDifference(
-        "localhost",
+        "NodePorts on loopback",
         "NodePorts are reachable at IPv4 loopback addresses",
         (f"{_NFTABLES}#differences", f"{_IPTABLES}#service-ports"),
         iptables=Edits(knft=knft_edits.open_node_ports_on_loopback),
     ),
     ExpectedDifference(
-        "every address",
+        "NodePorts on all addresses",
         "without `--nodeport-addresses`, NodePorts are reachable at all node addresses, not only at the primary one",
         (f"{_NFTABLES}#differences", "docs/behaviour/configuration.md#node-addresses"),
         iptables=Edits(knft=knft_edits.open_node_ports_on_all_addresses),
@@ -110,14 +110,14 @@ EXPECTED_DIFFERENCES = (
         ipvs=Edits(knft=ipvs_edits.use_external_local_for_node_and_pods),
     ),
     ExpectedDifference(
-        "bound addresses",
-        "the node's own packets to a frontend have the frontend's address as their source, as it is local",
+        "frontend as source address",
+        "the node's own packets to a frontend have the frontend's address as source, because kube-ipvs0 has it",
         (f"{_IPVS}#service-ports", f"{_IPVS}#rules"),
         ipvs=Edits(kube_proxy=ipvs_edits.unbind_sources),
     ),
     ExpectedDifference(
         "external IP ports rejected",
-        "packets to ports that an external IP does not have are rejected, as the address is local",
+        "packets to unused ports of an external IP are rejected, because kube-ipvs0 has the address",
         (f"{_IPVS}#rules",),
         ipvs=Edits(kube_proxy=ipvs_edits.reject_cluster_ip_ports_only),
     ),
@@ -140,29 +140,29 @@ EXPECTED_DIFFERENCES = (
         ipvs=Edits(kube_proxy=ipvs_edits.check_source_ranges_of_connections_only),
     ),
     ExpectedDifference(
-        "claims",
-        "if two Services claim one frontend, either of them can own it, or both",
+        "contested frontend",
+        "if two Services claim one frontend, packets reach either of them or both",
         (f"{_IPTABLES}#service-ports", f"{_IPVS}#service-ports"),
         iptables=Edits(kube_proxy=iptables_edits.remove_losing_claims),
         ipvs=Edits(kube_proxy=ipvs_edits.drop_contested_frontends, knft=ipvs_edits.drop_contested_frontends_in_knft),
     ),
     ExpectedDifference(
-        "remote hairpin",
+        "hairpin of a remote pod",
         "connections of a remote pod to itself through this node are masqueraded",
         (f"{_NFTABLES}#local-endpoint-hairpin", f"{_IPTABLES}#service-ports"),
         iptables=Edits(knft=knft_edits.masquerade_every_hairpin),
         nftables=Edits(knft=knft_edits.masquerade_every_hairpin),  # up to 1.35: its endpoint chains compare the source
     ),
     ExpectedDifference(
-        "another's cluster IP",
-        "external IPs that are also another Service's cluster IP are not masqueraded like cluster IPs",
+        "external IP that is a cluster IP",
+        "packets to an external IP that is also a cluster IP of another Service are not masqueraded",
         (f"{_NFTABLES}#masquerade-to-cluster-ips", f"{_IPTABLES}#service-ports"),
         iptables=Edits(knft=knft_edits.masquerade_by_cluster_ip_port),
         ipvs=Edits(knft=knft_edits.masquerade_by_cluster_ip_port),
     ),
     ExpectedDifference(
-        "localnet",
-        "packets of the node from other addresses to IPv4 loopback are dropped",
+        "non-loopback source to loopback",
+        "packets from non-loopback addresses of the node to 127.0.0.0/8 are dropped",
         (f"{_IPTABLES}#restore-input",),
         iptables=Edits(kube_proxy=iptables_edits.remove_localnet_drop),
     ),
@@ -190,7 +190,7 @@ EXPECTED_DIFFERENCES = (
 
 
 class ExpectedDifferences:
-    """The expected differences of one mode, with methods that remove any of them from the two rule sets."""
+    """The expected differences of one mode, and the edits of the two rule sets that remove them."""
 
     def __init__(self, mode: Mode | None, kube_proxy: RuleSet, knft: RuleSet) -> None:
         """Store both rule sets; without a mode both are knft's, and no difference is expected."""
@@ -199,8 +199,8 @@ class ExpectedDifferences:
         self._edits = {reason: edits for reason, edits in by_reason.items() if edits is not None}
         self.reasons = tuple(self._edits)
 
-    def rule_sets_without(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
-        """Return kube-proxy's and knft's rule set without some of the differences."""
+    def edited_rule_sets(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
+        """Return kube-proxy's and knft's rule set, edited so that these differences disappear."""
         kube_proxy, knft = self._kube_proxy, self._knft
         for reason, edits in self._edits.items():
             if reason in reasons:
@@ -220,11 +220,16 @@ def descriptions(reasons: Iterable[str]) -> str:
 def markdown_table() -> str:
     """Return the catalog as a Markdown table, with links that are relative to docs/."""
     rows = [
-        (", ".join(mode.value for mode in item.modes), item.description, ", ".join(map(_link, item.sources)))
+        (item.reason, _mode_names(item), item.description, ", ".join(map(_link, item.sources)))
         for item in EXPECTED_DIFFERENCES
     ]
-    header = ("kube-proxy mode", "difference from knft", "documented in"), ("---", "---", "---")
+    header = ("reason", "kube-proxy mode", "kube-proxy's behaviour", "documented in"), ("---",) * 4
     return "\n".join(f"| {' | '.join(row)} |" for row in (*header, *rows))
+
+
+def _mode_names(item: ExpectedDifference) -> str:
+    names = [mode.value for mode in item.modes]
+    return ", ".join([*names, *(["nftables up to 1.35"] if item.nftables is not None else [])])
 
 
 def _link(source: str) -> str:

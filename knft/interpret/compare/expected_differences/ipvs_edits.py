@@ -41,10 +41,11 @@ _FROM_NODE = AddressType(Field.SOURCE, frozenset({"local"}))
 _LONGEST_NAME = 31
 """The maximum length of an ipset's name; kube-proxy truncates its IPv6 names."""
 _SHORT_CIRCUIT = "short-circuit"
-"""The start of the comments of knft's rules for pods and the node under externalTrafficPolicy Local."""
+"""The start of the comments "short-circuit local traffic" and "short-circuit pod traffic" of knft's rules, which apply
+to the node and its pods under externalTrafficPolicy Local."""
 
-_TRACKED = HasState(frozenset({"invalid"}), inverted=True)
-"""Limits rules to packets with a conntrack state: IPVS and knft ignore the frontends of others."""
+_NOT_INVALID = HasState(frozenset({"invalid"}), inverted=True)
+"""Limits rules to packets that are not in conntrack state INVALID: IPVS and knft ignore packets in that state."""
 
 _Frontend = tuple[int, int, int]
 
@@ -62,7 +63,7 @@ def _ipset_elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
     return collection.elements if collection is not None else ()
 
 
-def node_addresses(kube_proxy: RuleSet) -> Ranges:
+def node_port_server_addresses(kube_proxy: RuleSet) -> Ranges:
     """Return the node's addresses with virtual servers for NodePorts: those that are not on kube-ipvs0."""
     addresses = {
         server.address for server in kube_proxy.servers if not contains(kube_proxy.ipvs_addresses, server.address)
@@ -71,7 +72,7 @@ def node_addresses(kube_proxy: RuleSet) -> Ranges:
 
 
 def unbind_sources(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Let the node's own packets keep their source, whatever their destination."""
+    """Keep the source of the node's own packets, for all destinations."""
 
     def edit(rule: Rule) -> Iterator[Rule]:
         # The rule that blocks the node matches that source.
@@ -141,8 +142,8 @@ def _matches_set(rule: Rule, collection: str) -> bool:
 
 
 def check_source_ranges_of_connections_only(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Apply loadBalancerSourceRanges only to packets with a conntrack state."""
-    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _TRACKED),))
+    """Apply loadBalancerSourceRanges only to packets that are not in conntrack state INVALID."""
+    return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _NOT_INVALID),))
 
 
 def drop_without_local_endpoints(rules: RuleSet, knft: RuleSet) -> RuleSet:
@@ -177,7 +178,7 @@ _BEFORE_IPVS = ("nat PREROUTING", "nat OUTPUT")
 def _with_drops(rules: RuleSet, name: str, frontends: Iterable[_Frontend], chains: Iterable[str]) -> RuleSet:
     """Drop connections to some frontends at the start of some chains."""
     elements = tuple(Element(key) for key in sorted(frontends))
-    drop = Rule((_TRACKED, InSet(name, _FRONTEND), Verdict("drop")), text=name)
+    drop = Rule((_NOT_INVALID, InSet(name, _FRONTEND), Verdict("drop")), text=name)
     return reduce(
         lambda found, chain: with_chain(found, Chain(chain, (drop, *found.chains[chain].rules))),
         (chain for chain in chains if chain in rules.chains),
@@ -223,7 +224,7 @@ def _contested_frontends(knft: RuleSet, kube_proxy: RuleSet) -> Iterator[_Fronte
             case (int(protocol), int(port)):
                 yield from (
                     (address, protocol, port)
-                    for first, last in node_addresses(kube_proxy)
+                    for first, last in node_port_server_addresses(kube_proxy)
                     for address in range(first, last + 1)
                 )
 
@@ -243,7 +244,8 @@ def _frontends(elements: Iterable[Element]) -> Iterator[_Frontend]:
 def _edit_external_local(edit: Callable[[Chain], tuple[Rule, ...]]) -> Callable[[RuleSet, RuleSet], RuleSet]:
     """Return an edit of knft's chains for externalTrafficPolicy Local.
 
-    Such a chain has two short-circuit rules, and one more if there are local endpoints.
+    Such a chain has two rules for the node and its pods (``_SHORT_CIRCUIT``), and one more if there are local
+    endpoints.
     """
 
     def change(rules: RuleSet, _: RuleSet) -> RuleSet:
@@ -281,7 +283,10 @@ fall_back_to_remote_endpoints = _edit_external_local(_with_remote_endpoints)
 
 
 def check_node_source_ranges_like_kube_proxy(rules: RuleSet, kube_proxy: RuleSet) -> RuleSet:
-    """Block the node from source-restricted frontends exactly where kube-proxy's rule for the node's packets does."""
+    """Drop the node's packets to the source-restricted frontends to which kube-proxy's rules drop them, and no others.
+
+    kube-proxy's rule for the node's packets is in chain KUBE-IPVS-OUT-FILTER.
+    """
     served = {(server.address, server.protocol, server.port) for server in kube_proxy.servers if server.real_servers}
     chain = kube_proxy.chains.get("filter KUBE-IPVS-OUT-FILTER")
     through = {
@@ -293,7 +298,7 @@ def check_node_source_ranges_like_kube_proxy(rules: RuleSet, kube_proxy: RuleSet
     # Without real servers, the node's packets are rejected before that rule.
     blocked = through & served
     restricted = set(_frontends(_elements(rules, knft_name(rules, "guarded-frontends"))))
-    name, check = knft_name(rules, "guards against the node"), knft_name(rules, "firewall-check-of-node")
+    name, check = knft_name(rules, "source-restricted frontends"), knft_name(rules, "firewall-check-of-node")
     elements = tuple(Element(key) for key in sorted(blocked & restricted))
     with_set = with_collection(rules, Collection(name, elements))
     known = with_chain(with_set, Chain(check, (Rule((InSet(name, _FRONTEND), Verdict("drop")), text=check),)))
@@ -324,7 +329,7 @@ def keep_affinity_by_frontend(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 def _virtual_server_tests(rules: RuleSet, kube_proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
     if has_default_node_port_address(rules):
-        yield (Within(Field.DESTINATION, node_addresses(kube_proxy)),)
+        yield (Within(Field.DESTINATION, node_port_server_addresses(kube_proxy)),)
 
 
 serve_node_ports_at_virtual_servers = node_ports_edit("services", _virtual_server_tests)

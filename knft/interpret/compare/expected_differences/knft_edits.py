@@ -1,7 +1,7 @@
 """Edits of knft's rule set that remove expected differences.
 
 Each edit makes knft behave like kube-proxy's mode in one respect. If the behaviour depends on kube-proxy's flags, the
-edit reads them off kube-proxy's rules.
+edit derives it from kube-proxy's rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +50,7 @@ def knft_name(rules: RuleSet, name: str) -> str:
 
 
 def pass_undefined_ports(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Let packets to ports that a cluster IP does not have pass, without the masquerade mark."""
+    """Accept packets to unused ports of a cluster IP, without the masquerade mark."""
     passing = edit_chain(
         rules,
         knft_name(rules, "cluster-ips-check"),
@@ -74,7 +74,7 @@ def _with_masquerade_test(rules: RuleSet, test: Test) -> RuleSet:
 
 
 def pass_unallocated_addresses(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Let packets to unallocated cluster IPs pass."""
+    """Accept packets to unallocated cluster IPs."""
     return without_rules(
         rules, knft_name(rules, "cluster-ips-check"), lambda rule: rule.comment == "unallocated cluster IPs"
     )

@@ -24,7 +24,7 @@ from knft.interpret.rules import (
     Within,
 )
 from knft.interpret.walk.recording import IPVS_CHAIN
-from knft.takeover.names import ipv6_set
+from knft.leftovers.names import ipv6_set
 
 _CLUSTER_IPS = frozenset({"cluster-ips", "KUBE-CLUSTER-IP", ipv6_set("KUBE-CLUSTER-IP")})
 """Sets of cluster IPs: nft sets of knft and of kube-proxy's nftables mode, and ipsets of kube-proxy."""
@@ -32,7 +32,7 @@ _NO_LOCAL = "no local endpoints, {policy} Local"
 _NOT_ALLOWED = "the source is not in loadBalancerSourceRanges"
 
 
-class _Refusal(NamedTuple):
+class _BlockingRule(NamedTuple):
     """Patterns for the chain and for the comment (or text) of rules that reject or drop, and their reason."""
 
     chain: str
@@ -40,21 +40,23 @@ class _Refusal(NamedTuple):
     reason: str
 
 
-_REFUSALS = (
-    _Refusal(r"cluster-ips-check", r"undefined ports|invalid ports", "the cluster IP has no such port"),
-    _Refusal(r"cluster-ips-check", r"unallocated", "no Service has this cluster IP"),
-    _Refusal(r"firewall-\S+|KUBE-FW-\S+|KUBE-PROXY-FIREWALL|KUBE-SOURCE-RANGES-FIREWALL", "", _NOT_ALLOWED),
-    _Refusal(r"KUBE-\S+", r"has no local endpoints", _NO_LOCAL),
-    _Refusal(r"KUBE-\S+", r"has no endpoints", "no endpoints"),
-    _Refusal(r"KUBE-XLB-\S+|KUBE-SVL-\S+", r"no local endpoints", _NO_LOCAL),
-    _Refusal(r"KUBE-IPVS-OUT-FILTER", "", "the node is not in loadBalancerSourceRanges"),
-    _Refusal(r"KUBE-IPVS-FILTER", "", "the address is on the node only for IPVS, and no virtual server has this port"),
-    _Refusal(r"KUBE-FIREWALL", "", "the kubelet blocks packets to loopback addresses from other addresses"),
-    _Refusal(r"KUBE-FORWARD", r"INVALID", "the packet's conntrack state is invalid"),
-    _Refusal(IPVS_CHAIN, "", "no endpoints, or none on this node where the traffic policy is Local"),
-    _Refusal(r".*", r"^policy drop$", "no rule of the chain accepts the packet, and its policy is drop"),
+_BLOCKING_RULES = (
+    _BlockingRule(r"cluster-ips-check", r"undefined ports|invalid ports", "the cluster IP has no such port"),
+    _BlockingRule(r"cluster-ips-check", r"unallocated", "no Service has this cluster IP"),
+    _BlockingRule(r"firewall-\S+|KUBE-FW-\S+|KUBE-PROXY-FIREWALL|KUBE-SOURCE-RANGES-FIREWALL", "", _NOT_ALLOWED),
+    _BlockingRule(r"KUBE-\S+", r"has no local endpoints", _NO_LOCAL),
+    _BlockingRule(r"KUBE-\S+", r"has no endpoints", "no endpoints"),
+    _BlockingRule(r"KUBE-XLB-\S+|KUBE-SVL-\S+", r"no local endpoints", _NO_LOCAL),
+    _BlockingRule(r"KUBE-IPVS-OUT-FILTER", "", "the node is not in loadBalancerSourceRanges"),
+    _BlockingRule(
+        r"KUBE-IPVS-FILTER", "", "the address is on the node only for IPVS, and no virtual server has this port"
+    ),
+    _BlockingRule(r"KUBE-FIREWALL", "", "the kubelet blocks packets to loopback addresses from other addresses"),
+    _BlockingRule(r"KUBE-FORWARD", r"INVALID", "the packet's conntrack state is invalid"),
+    _BlockingRule(IPVS_CHAIN, "", "no endpoints, or none on this node where the traffic policy is Local"),
+    _BlockingRule(r".*", r"^policy drop$", "no rule of the chain accepts the packet, and its policy is drop"),
 )
-"""The first entry that matches applies."""
+"""The first matching entry gives the reason."""
 
 _TO_ENDPOINTS = re.compile(r"(service|nodeport)-endpoints-check")
 _MARKING = re.compile(r"KUBE-MARK-MASQ|mark-for-masquerade")
@@ -85,7 +87,7 @@ def _contains(part: int | tuple[int, int], number: int) -> bool:
     return part == number if isinstance(part, int) else part[0] <= number <= part[1]
 
 
-def refusal_reason(trail: Sequence[RuleHit], policy: str) -> str:
+def blocking_reason(trail: Sequence[RuleHit], policy: str) -> str:
     """Return why a packet is rejected or dropped; ``policy`` is the field of the traffic policy that applies to it."""
     if not trail:
         return ""
@@ -96,10 +98,10 @@ def refusal_reason(trail: Sequence[RuleHit], policy: str) -> str:
             return _NO_LOCAL.format(policy=policy) if is_dropped else "no endpoints"
     last = trail[-1]
     text = last.rule.comment or last.rule.text
-    for refusal in _REFUSALS:
-        if re.fullmatch(refusal.chain, _without_table(last.chain)) and re.search(refusal.text, text):
-            return refusal.reason.format(policy=policy)
-    return "by a rule that is not about Services"
+    for blocking_rule in _BLOCKING_RULES:
+        if re.fullmatch(blocking_rule.chain, _without_table(last.chain)) and re.search(blocking_rule.text, text):
+            return blocking_rule.reason.format(policy=policy)
+    return "by a rule that does not belong to kube-proxy or knft"
 
 
 def uninterpreted_rule(trail: Sequence[RuleHit]) -> str:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from knft.errors import CaptureError
 from knft.interpret.errors import NotInterpretedError
-from knft.interpret.nftables.document import ListedContainer
+from knft.interpret.nftables.listing import ListedSetOrMap
 from knft.interpret.nftables.selectors import Number, Selector
 from knft.interpret.nftables.values import Span, span
 from knft.interpret.rules import Collection, Element, Field, KeyPart, Verdict
@@ -42,25 +42,25 @@ class ListedElement(Struct, frozen=True):
         return parts
 
 
-class Container(Struct, frozen=True):
+class SetOrMap(Struct, frozen=True):
     """A set or a map, named or anonymous.
 
-    ``is_dynamic``: rules add keys to it. ``has_unknown_content``: rules change it in a way that is not interpreted.
+    ``is_dynamic``: rules add keys to it. ``has_unknown_elements``: rules change it in a way that is not interpreted.
     """
 
     name: str
-    content: tuple[ListedElement, ...] | ListedContainer
+    listed: tuple[ListedElement, ...] | ListedSetOrMap
     is_dynamic: bool = False
-    has_unknown_content: bool = False
+    has_unknown_elements: bool = False
 
     @property
     def timeout_seconds(self) -> int | None:
         """The default timeout of its elements, in seconds."""
-        return self.content.timeout if isinstance(self.content, ListedContainer) else None
+        return self.listed.timeout if isinstance(self.listed, ListedSetOrMap) else None
 
     def read_elements(self) -> tuple[ListedElement, ...]:
         """Return its elements."""
-        return self.content if isinstance(self.content, tuple) else read_elements(self.content.elements())
+        return self.listed if isinstance(self.listed, tuple) else read_elements(self.listed.elements())
 
 
 def read_elements(listed: list[Any]) -> tuple[ListedElement, ...]:
@@ -104,12 +104,12 @@ def is_random_key(key: Key) -> bool:
 
 
 def build_collection(
-    container: Container, elements: Iterable[ListedElement], key: Key, read_value: Callable[[Any], MapValue]
+    set_or_map: SetOrMap, elements: Iterable[ListedElement], key: Key, read_value: Callable[[Any], MapValue]
 ) -> Collection:
     """Return the collection of all elements, except a map's catch-all element."""
     collected = tuple(_collection_elements(elements, key, read_value))
     return Collection(
-        container.name, collected, container.is_dynamic, container.timeout_seconds if container.is_dynamic else None
+        set_or_map.name, collected, set_or_map.is_dynamic, set_or_map.timeout_seconds if set_or_map.is_dynamic else None
     )
 
 
@@ -132,8 +132,8 @@ def _compact(numbers: Span) -> int | Span:
 class RuleWrites(Struct, frozen=True):
     """What the rules of a table do to its sets and maps, by name.
 
-    They add keys of numbers to ``dynamic_sets``, and change ``unknown_containers`` in ways that are not interpreted.
+    They add keys of numbers to ``dynamic_sets``, and change ``unknown_sets_and_maps`` in ways that are not interpreted.
     """
 
     dynamic_sets: frozenset[str] = frozenset()
-    unknown_containers: frozenset[str] = frozenset()
+    unknown_sets_and_maps: frozenset[str] = frozenset()

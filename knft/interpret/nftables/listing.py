@@ -63,7 +63,7 @@ class ListedRule(Struct, frozen=True):
     comment: str = ""
 
 
-class ListedContainer(Struct, frozen=True):
+class ListedSetOrMap(Struct, frozen=True):
     """A set or a map; ``elements`` decodes ``elem``."""
 
     family: str
@@ -90,12 +90,12 @@ class _Item(Struct, frozen=True):
     table: ListedTable | UnsetType = UNSET
     chain: ListedChain | UnsetType = UNSET
     rule: ListedRule | UnsetType = UNSET
-    set: ListedContainer | UnsetType = UNSET
-    map: ListedContainer | UnsetType = UNSET
-    meter: ListedContainer | UnsetType = UNSET
+    set: ListedSetOrMap | UnsetType = UNSET
+    map: ListedSetOrMap | UnsetType = UNSET
+    meter: ListedSetOrMap | UnsetType = UNSET
 
 
-class _Document(Struct, frozen=True):
+class _Listing(Struct, frozen=True):
     nftables: list[Raw]
 
 
@@ -105,7 +105,7 @@ class ListedRuleset(Struct, frozen=True):
     tables: tuple[ListedTable, ...]
     chains: tuple[tuple[int, ListedChain], ...]
     rules: tuple[tuple[int, ListedRule], ...]
-    containers: tuple[tuple[int, ListedContainer], ...]
+    sets_and_maps: tuple[tuple[int, ListedSetOrMap], ...]
 
 
 _COMMANDS = frozenset({"add", "insert", "replace", "create", "delete", "destroy", "flush", "list", "reset", "rename"})
@@ -114,11 +114,11 @@ _item_decoder = msgspec.json.Decoder(_Item)
 _DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def decode_ruleset(document: bytes | str, families: frozenset[str]) -> ListedRuleset:
+def decode_ruleset(listing: bytes | str, families: frozenset[str]) -> ListedRuleset:
     """Return the listed objects of these families; raise CaptureError."""
-    items = [(number, _decode_item(number, raw)) for number, raw in enumerate(_decode_objects(document), start=1)]
+    items = [(number, _decode_item(number, raw)) for number, raw in enumerate(_decode_objects(listing), start=1)]
     if all(item.metainfo is UNSET for _, item in items):
-        msg = "empty, without the metainfo that `nft -j list ruleset` prints first: was it taken as root?"
+        msg = "empty, without the metainfo that `nft -j list ruleset` prints first; run nft as root"
         raise CaptureError(msg)
     for number, item in items:
         version = item.metainfo.json_schema_version if item.metainfo is not UNSET else SCHEMA_VERSION
@@ -138,13 +138,13 @@ def decode_ruleset(document: bytes | str, families: frozenset[str]) -> ListedRul
     )
 
 
-def _decode_objects(document: bytes | str) -> list[Raw]:
+def _decode_objects(listing: bytes | str) -> list[Raw]:
     """Return the objects of the listing, undecoded."""
-    if not document.strip():
+    if not listing.strip():
         msg = "empty, expected the output of `nft -j list ruleset`"
         raise CaptureError(msg)
     try:
-        return msgspec.json.decode(document, type=_Document).nftables
+        return msgspec.json.decode(listing, type=_Listing).nftables
     except msgspec.ValidationError as error:
         msg = f'not the output of `nft -j list ruleset`, {{"nftables": [...]}}: {error}'
         raise CaptureError(msg) from error
@@ -156,7 +156,7 @@ def _decoding_error_text(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply for the output of nft"
     if "truncated" in str(error):
-        return "the JSON ends in the middle: was the capture truncated?"
+        return "the JSON is truncated; capture the rule set again"
     return f"not JSON, expected the output of `nft -j list ruleset`: {error}"
 
 
