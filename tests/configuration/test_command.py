@@ -162,7 +162,7 @@ def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, t
         (manifests / "api.yaml").write_text(text(service("api", 6)))
         _wait_for(namespace, "10.96.0.6")
         path.write_text(path.read_text() + "\n")
-        line = knft.wait_for_line("the content changed")
+        line = knft.wait_for_line("restarted with the new configuration")
         assert line == f"knft: {path}: the content changed; exiting, to be restarted with the new configuration\n"
         assert knft.process.wait(TIMEOUT) == 1
         _wait_for(namespace, "10.96.0.6")
