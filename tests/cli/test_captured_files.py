@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from knft.cli.main import cli
 from knft.errors import CaptureError, UsageError
-from tests.trace.cluster import FLAGS, write_manifests
+from tests.cli.trace.cluster import FLAGS, write_manifests
 
 SAVED = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
 NFT = '{"nftables": [{"metainfo": {"json_schema_version": 1}}]}'

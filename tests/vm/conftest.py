@@ -1,6 +1,6 @@
-"""Fixtures of the tests that run in the virtual machine: those of the folders whose tests they are like."""
+"""Fixtures of the tests that run in the virtual machine, from tests/packets and tests/leftovers."""
 
+from tests.leftovers.conftest import old_node
 from tests.packets.conftest import lab
-from tests.takeover.conftest import old_node
 
 __all__ = ["lab", "old_node"]

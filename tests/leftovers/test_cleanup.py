@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.leftovers import leftovers
+from tests.leftovers.conftest import BACKENDS, OldNode
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.links import netlink
-from tests.takeover import leftovers
-from tests.takeover.conftest import BACKENDS, OldNode
 
 pytestmark = pytest.mark.kernel
 KUBE_PROXY_CHAIN = re.compile(r"KUBE-(?!FIREWALL|KUBELET|MARK-DROP|IPTABLES-HINT|SVCX|SVC-1|SVC-NOT|CLUSTER-IP-MINE)")
@@ -124,7 +124,10 @@ def test_shared_chains_stay_if_iptables_is_removed_before_ipvs(old_node: OldNode
     old_node.add_ipvs_mode(backend)
     old_node.add_iptables_mode(backend)
     output = old_node.cleanup("iptables")
-    assert f"iptables-{backend}: kept 5 chains that another mode of kube-proxy uses too; remove them with --kube-proxy all\n" in output
+    assert (
+        f"iptables-{backend}: kept 5 chains that another mode of kube-proxy uses too; remove them with --kube-proxy all\n"
+        in output
+    )
     after_first = old_node.rules()[f"iptables-{backend}"]
     chains = set(re.findall(r"^:(KUBE-\S+)|-[jg] (KUBE-\S+)", after_first, re.MULTILINE))
     names = {name for pair in chains for name in pair}

@@ -7,10 +7,10 @@ import pytest
 
 from knft.leftovers.messages import leftover_warning
 from knft.proxy_mode import Mode
+from tests.leftovers.conftest import OldNode
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
 from tests.support.processes import library_processes
-from tests.takeover.conftest import OldNode
 
 pytestmark = pytest.mark.kernel
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.leftovers import leftovers
+from tests.leftovers.leftovers import FAMILIES
 from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
-from tests.takeover import leftovers
-from tests.takeover.leftovers import FAMILIES
 
 BACKENDS = ("nft", "legacy")
 

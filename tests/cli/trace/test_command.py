@@ -11,7 +11,7 @@ import pytest
 
 import knft.interpret.trace as form
 from knft.errors import KnftError
-from tests.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
+from tests.cli.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
 
 SCHEMA = Path(form.__file__).with_name("trace.schema.json")
 PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
@@ -49,7 +49,7 @@ def test_json_output_matches_the_schema(cluster: Path, mode: str, to: str) -> No
 
 
 def test_schema_is_current() -> None:
-    """``python -m tests.trace.schema`` updates it."""
+    """``python -m tests.cli.trace.schema`` updates it."""
     assert json.loads(SCHEMA.read_text()) == schema()
 
 

@@ -1,8 +1,0 @@
-"""Writes the JSON schema of traces: ``python -m tests.trace.schema``."""
-
-import json
-
-from tests.trace.test_command import SCHEMA, schema
-
-if __name__ == "__main__":
-    SCHEMA.write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
