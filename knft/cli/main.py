@@ -89,7 +89,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
               help="Mode of kube-proxy to render for the same objects.")  # fmt: skip
 @click.option("--live", is_flag=True,
-              help="Compare with the rules in force on this machine; changes nothing.")  # fmt: skip
+              help="Compare with the rules in this machine's kernel; changes nothing.")  # fmt: skip
 @click.option("--watch", is_flag=True,
               help="With --live: compare again after each change, and print each new result.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,

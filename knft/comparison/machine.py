@@ -155,6 +155,6 @@ def _tables(library: LibraryProcess, name: str) -> dict[IpVersion, str]:
 
 
 def _unread_tables(saved: dict[str, str]) -> tuple[str, ...]:
-    own = {*TABLES, *((family.nft, TABLE) for family in Family)}
-    shown = own | (_XTABLES_TABLES if any(not name.endswith("-legacy") for name in saved) else set())
-    return tuple(sorted(" ".join(table) for table in table_flags().keys() - shown))
+    read_tables = {*TABLES, *((family.nft, TABLE) for family in Family)}
+    read_tables |= _XTABLES_TABLES if any(not name.endswith("-legacy") for name in saved) else set()
+    return tuple(sorted(" ".join(table) for table in table_flags().keys() - read_tables))

@@ -101,7 +101,7 @@ def _all_rules(rules: RuleSet) -> Iterator[Rule]:
 
 
 def _has_single_destination(rule: Rule) -> bool:
-    """Tell whether a rule matches exactly one destination."""
+    """Return whether a rule matches exactly one destination."""
     tests = (step for step in rule.steps if isinstance(step, Within) and step.field is Field.DESTINATION)
     return any(not test.inverted and sole_value(test.ranges) is not None for test in tests)
 

@@ -39,7 +39,7 @@ def network(address: int, prefix_length: int, width: int) -> Ranges:
 
 
 def contains(values: Ranges, number: int) -> bool:
-    """Tell whether a number is in the ranges."""
+    """Return whether a number is in the ranges."""
     index = bisect_right(values, (number, 1 << 129)) - 1
     return index >= 0 and values[index][1] >= number
 

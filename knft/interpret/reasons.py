@@ -66,7 +66,7 @@ _HAIRPIN = "hairpin: the endpoint connects to its own Service"
 
 
 def is_cluster_ip(rules: RuleSet, address: int) -> bool:
-    """Tell whether an address is a cluster IP, by the rule set's sets or by kube-proxy's comments."""
+    """Return whether an address is a cluster IP, by the rule set's sets or by kube-proxy's comments."""
     for name, collection in rules.collections.items():
         if _without_table(name) in _CLUSTER_IPS and any(
             _contains(item.key[0], address) for item in collection.elements
@@ -133,7 +133,7 @@ def _masquerade_reasons(trail: Sequence[RuleHit], outcome: Outcome, *, to_cluste
 
 
 def _sets_bit(step: Step) -> bool:
-    """Tell whether a step sets a bit of the mark, as opposed to clearing it."""
+    """Return whether a step sets a bit of the mark, as opposed to clearing it."""
     return isinstance(step, SetMark) and bool(step.flip & ~step.keep)
 
 

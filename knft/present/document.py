@@ -5,7 +5,8 @@ removed or changes its meaning; new keys do not change it.
 
     version    1
     verdict    equal (only expected differences), different, undecided, or nothing (no packets were compared)
-    left       name of the side, and the files that it was read from; right is the same for the other side
+    left       name of the side; "from" is empty, since the name of a captured side contains its files
+    right      name of the side, and in "from" the manifests that knft's rules were rendered from
     about      node, addresses, date, command, version of knft; unknown values are empty
     seconds    duration of the comparison
     remarks    warnings

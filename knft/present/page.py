@@ -112,9 +112,9 @@ def _rows(report: Report, found: Overview) -> dict[str, Any]:
     shown = [PageRow(row.family, row.group, chosen, _columns(row)) for row, chosen in zip(listed, rules, strict=True)]
     sections = []
     for section in found.sections:
-        own, shown = shown[: len(section.rows)], shown[len(section.rows) :]
-        if own:
-            sections.append(PageSection(section.cause, tuple(own)))
+        section_rows, shown = shown[: len(section.rows)], shown[len(section.rows) :]
+        if section_rows:
+            sections.append(PageSection(section.cause, tuple(section_rows)))
     return {
         "sections": sections,
         "undecided": shown,
@@ -135,15 +135,15 @@ def _choose_examples(rows: list[Row], names: int) -> list[tuple[Example, ...]]:
     available = MAX_RULES_SIZE
     chosen: list[list[Example]] = [[] for _ in rows]
     for turn in range(max((len(row.group.examples) for row in rows), default=0)):
-        for row, own in zip(rows, chosen, strict=True):
+        for row, examples in zip(rows, chosen, strict=True):
             # A row shows its first examples: none after one that does not fit.
-            if turn == len(own) < len(row.group.examples):
+            if turn == len(examples) < len(row.group.examples):
                 example = row.group.examples[turn]
                 size = _example_size(example) + names
                 if size <= available:
                     available -= size
-                    own.append(example)
-    return [tuple(own) for own in chosen]
+                    examples.append(example)
+    return [tuple(examples) for examples in chosen]
 
 
 def _example_size(example: Example) -> int:

@@ -113,7 +113,7 @@ class SharedResult(NamedTuple):
     counts: Counts
 
     def applies_to(self, destination: DestinationClass, packets: PacketClass, mentioned: Ranges) -> bool:
-        """Tell whether the result holds for other packets.
+        """Return whether the result holds for other packets.
 
         ``mentioned`` are the ports that rules match independently of the destination.
         """

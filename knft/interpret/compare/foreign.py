@@ -36,7 +36,7 @@ def foreign_rules(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
 
 
 def is_owned_chain(chain: str) -> bool:
-    """Tell whether a chain is kube-proxy's or knft's, by its full name as iptables-save or nft gives it."""
+    """Return whether a chain is kube-proxy's or knft's, by its full name as iptables-save or nft gives it."""
     table, _, name = chain.rpartition(" ")
     family, _, of_iptables = table.rpartition(" ")
     return table in _OWN_TABLES or (family in _FAMILIES and bool(modes_of_chain(of_iptables, name)))

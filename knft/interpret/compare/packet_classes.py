@@ -163,9 +163,9 @@ class PacketClasses:
         others = self._mentioned_sources - {first for first, last in self._node_addresses if first == last}
         taken = ranges((address, address) for address in others)
         free = subtract(subtract(self._usable, LOOPBACK[self._version]), taken)
-        own = intersection(free, self._node_addresses)
+        known = intersection(free, self._node_addresses)
         groups = _groups(address_blocks(self._values.sources()), self._usable)
-        return ranges((*own, *(pair for group in groups for pair in intersection(free, group)[:1])))
+        return ranges((*known, *(pair for group in groups for pair in intersection(free, group)[:1])))
 
 
 def _size(addresses: Ranges) -> int:

@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 def are_equal(left: Sequence[Path], right: Sequence[Path]) -> bool:
-    """Tell whether all packets have the same outcomes with the same shares on both sides."""
+    """Return whether all packets have the same outcomes with the same shares on both sides."""
     return all(_sums_to_zero(signed, 0) for signed in _signed_shares(left, right))
 
 
@@ -44,7 +44,7 @@ def _signed_shares(left: Sequence[Path], right: Sequence[Path]) -> Iterable[list
 
 
 def _sums_to_zero(all_fields: list[tuple[PacketFields, Fraction]], dimension: int) -> bool:
-    """Tell whether the signed shares sum to zero for all packets, looking at the fields from ``dimension`` on."""
+    """Return whether the signed shares sum to zero for all packets, looking at the fields from ``dimension`` on."""
     first = all_fields[0][0]
     while dimension < len(first) and all(fields[dimension] == first[dimension] for fields, _ in all_fields):
         dimension += 1

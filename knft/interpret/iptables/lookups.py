@@ -63,7 +63,7 @@ class Lookups:
         return ipset
 
     def _can_match(self, ipset: IpSet, directions: list[str]) -> bool:
-        """Tell whether a set can match: the kernel needs the packet's family, and a direction for each dimension."""
+        """Return whether a set can match: the kernel needs the packet's family, and a direction for each dimension."""
         return ipset.version in (self.version, None) and len(directions) >= len(ipset.parts)
 
     def _add_collection(self, name: str, ipset: IpSet) -> str:

@@ -99,7 +99,7 @@ def key_parts(key: Key) -> tuple[KeyPart, ...]:
 
 
 def is_random_key(key: Key) -> bool:
-    """Tell whether a part of the key is a random number, so that two lookups may differ."""
+    """Return whether a part of the key is a random number, so that two lookups may differ."""
     return not all(isinstance(part.part, Field | int) for part in key)
 
 

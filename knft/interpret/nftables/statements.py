@@ -160,7 +160,7 @@ def _read_mangle(inner: Any, scope: Scope, text: str) -> Alternatives:
 
 
 def _has_no_effect(key: dict[str, Any]) -> bool:
-    """Tell whether changing a field has no effect on where the packet goes.
+    """Return whether changing a field has no effect on where the packet goes.
 
     No test of these fields is interpreted. Fields that have an effect are the conntrack zone, which selects the
     connection, and ``pkttype``, addresses, ports and TTL.

@@ -80,13 +80,13 @@ class Actions:
         return self._executors[type(step)](packet, step)
 
     def has_no_effect(self, packet: PacketState, chain: str) -> bool:
-        """Tell whether a chain certainly does nothing to a packet, without splitting the class."""
+        """Return whether a chain certainly does nothing to a packet, without splitting the class."""
         indexed = self._chains[chain]
         numbers = indexed.candidate_rules(packet)
         return all(self._never_acts(packet, indexed.rules[number].steps) for number in numbers)
 
     def _never_acts(self, packet: PacketState, steps: tuple[Step, ...]) -> bool:
-        """Tell whether a test or a lookup of a rule fails for all packets of the class."""
+        """Return whether a test or a lookup of a rule fails for all packets of the class."""
         for step in steps:
             if isinstance(step, InSet | VmapLookup):
                 if self._never_finds(packet, step):

@@ -204,7 +204,7 @@ def _covering(ranged: list[Element], known: dict[int, int]) -> Iterator[Element]
 
 
 def covers(part: int | tuple[int, int], number: int) -> bool:
-    """Tell whether a part of an element's key includes a number."""
+    """Return whether a part of an element's key includes a number."""
     return part == number if isinstance(part, int) else part[0] <= number <= part[1]
 
 

@@ -79,7 +79,7 @@ def _entries(rules: RuleSet, chains: dict[str, IndexedChain], hook: Hook) -> tup
 
 
 def _is_before_conntrack(base: BaseChain) -> bool:
-    """Tell whether a base chain runs before conntrack."""
+    """Return whether a base chain runs before conntrack."""
     return base.hook in ("prerouting", "output") and base.kind != "nat" and base.priority < _CONNTRACK_PRIORITY
 
 

@@ -163,7 +163,7 @@ class Walker:
         return Next.RULE
 
     def _traverses_nat(self, packet: PacketState) -> bool:
-        """Tell whether the packet traverses nat chains; split off those that have no connection and do not."""
+        """Return whether the packet traverses nat chains; split off those that have no connection and do not."""
         stage = packet.stage
         is_over = packet.is_redirected if stage.hook in ("prerouting", "output") else packet.new_source is not None
         states = packet.fields.states
@@ -243,7 +243,7 @@ class Walker:
         return Next.RULE
 
     def _passes(self, packet: PacketState, item: IndexedRule, decision: Decision) -> bool:
-        """Tell whether a packet passes a test of a rule; split off the packets of its class that fail."""
+        """Return whether a packet passes a test of a rule; split off the packets of its class that fail."""
         if not isinstance(decision, Split):
             return decision
         if item.jump_target is not None and self._actions.has_no_effect(packet, item.jump_target):

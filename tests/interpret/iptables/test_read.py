@@ -130,8 +130,10 @@ INCOMPATIBLE = "Table `filter' is incompatible, use 'nft' tool."
 BAD = [
     (
         "*filter\n:INPUT ACCEPT [0:0]\n",
-        "table filter, which begins in line 1, does not end with COMMIT: the capture is truncated, run iptables-save "
-        "again",
+        (
+            "table filter, which begins in line 1, does not end with COMMIT: the capture is truncated, run "
+            "iptables-save again"
+        ),
     ),
     (
         "*filter\n*nat\nCOMMIT\n",

@@ -45,7 +45,7 @@ def remove_localnet_drop(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def _is_localnet_drop(rule: Rule) -> bool:
-    """Tell whether a rule is this drop rule, which the kubelet and kube-proxy install alike."""
+    """Return whether a rule is this drop rule, which the kubelet and kube-proxy install alike."""
     return len(rule.steps) == len(_LOCALNET) and set(rule.steps) == _LOCALNET
 
 
@@ -61,7 +61,7 @@ def remove_forward_accepts(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def _accepts_forwarded(rule: Rule) -> bool:
-    """Tell whether a rule accepts packets with the masquerade mark, or packets of existing connections."""
+    """Return whether a rule accepts packets with the masquerade mark, or packets of existing connections."""
     match rule.steps:
         case (Marked(inverted=False), Verdict("accept")):
             return True

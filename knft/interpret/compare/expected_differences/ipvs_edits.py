@@ -126,9 +126,9 @@ def masquerade_virtual_servers_only(rules: RuleSet, _: RuleSet) -> RuleSet:
         lambda rule: (with_tests(rule, served) if Verdict("jump", "nat KUBE-MARK-MASQ") in rule.steps else rule,),
     )
     endpoints = tuple(Element(element.key[:3]) for element in _ipset_elements(rules, "LOOP-BACK"))
-    dialled = (Field.ORIGINAL_DESTINATION, Field.PROTOCOL, Field.ORIGINAL_PORT)
+    original = (Field.ORIGINAL_DESTINATION, Field.PROTOCOL, Field.ORIGINAL_PORT)
     known = with_collection(marked, Collection("endpoints of this node", endpoints))
-    by_server = InSet("endpoints of this node", dialled, inverted=True)
+    by_server = InSet("endpoints of this node", original, inverted=True)
     hairpins = _ipset_name(rules, "LOOP-BACK")
     return edit_chain(
         known,

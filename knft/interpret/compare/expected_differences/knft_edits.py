@@ -91,7 +91,7 @@ def masquerade_by_cluster_ip_port(rules: RuleSet, _: RuleSet) -> RuleSet:
 
 
 def _is_external(element: Element) -> bool:
-    """Tell whether externalTrafficPolicy applies to a frontend, by the chain that it leads to."""
+    """Return whether externalTrafficPolicy applies to a frontend, by the chain that it leads to."""
     return isinstance(element.value, Verdict) and "external" in element.value.chain
 
 
@@ -121,7 +121,7 @@ def _node_port_jump_tests(kube_proxy: RuleSet) -> Iterator[tuple[Test, ...]]:
 
 
 def has_default_node_port_address(rules: RuleSet) -> bool:
-    """Tell whether NodePorts are at the default primary address: with --nodeport-addresses there can be several."""
+    """Return whether NodePorts are at the default primary address: with --nodeport-addresses there can be several."""
     addresses = rules.collections.get(knft_name(rules, "nodeport-ips"))
     return addresses is not None and len(addresses.elements) <= 1
 
