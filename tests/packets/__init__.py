@@ -1,7 +1,7 @@
 """Tests that send packets through knft's rules, in the lab of ``tests.support.lab``.
 
-``test_scenarios.py`` runs the clusters and packets of ``tests/scenarios``; the other modules test what needs a running
-knft, or time.
+``test_scenarios.py`` runs the clusters and packets of ``tests/scenarios``. The other modules need a running knft,
+traffic during changes, or time that passes.
 """
 
 import pytest

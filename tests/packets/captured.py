@@ -12,38 +12,38 @@ DEVICE = "kube-ipvs0"
 
 
 class Captured(Struct, frozen=True):
-    """The rule sets of both families; ``own`` are the addresses of all interfaces except kube-proxy's device."""
+    """The rule sets of both families; ``node_addresses`` excludes the addresses of kube-proxy's device."""
 
-    rules: dict[IpVersion, RuleSet]
-    own: tuple[str, ...]
+    rule_sets: dict[IpVersion, RuleSet]
+    node_addresses: tuple[str, ...]
 
 
-def of_nftables(node: Namespace) -> Captured:
+def capture_nftables(node: Namespace) -> Captured:
     """Read the output of ``nft``."""
     listed = node.run(["nft", "-j", "list", "ruleset"]).stdout
     return Captured(read_capture(Capture(nftables=listed.encode())), _local(node))
 
 
-def of_iptables(node: Namespace) -> Captured:
+def capture_iptables(node: Namespace) -> Captured:
     """Read the output of ``iptables-save`` and ``ip6tables-save``."""
     return Captured(read_capture(Capture(_saved(node))), _local(node))
 
 
-def of_ipvs(node: Namespace) -> Captured:
+def capture_ipvs(node: Namespace) -> Captured:
     """Read the output of the same tools, of ``ipset`` and ``ipvsadm``, and the addresses of kube-proxy's device."""
     own, bound = _addresses(node)
     sets = node.run(["ipset", "save"]).stdout
     servers = node.run(["ipvsadm", "-Sn"]).stdout
-    return Captured(read_capture(Capture(_saved(node), sets, servers, bound=bound)), own)
+    return Captured(read_capture(Capture(_saved(node), sets, servers, ipvs_addresses=bound)), own)
 
 
-def own_addresses(node: Namespace) -> tuple[str, ...]:
+def node_addresses(node: Namespace) -> tuple[str, ...]:
     """Return the addresses of all the node's interfaces except kube-proxy's device."""
     return _addresses(node)[0]
 
 
 def _local(node: Namespace) -> tuple[str, ...]:
-    """Return the addresses of a node without kube-proxy's device. Debian 13's root folder has no ``ip``."""
+    """Return the addresses of a node without kube-proxy's device. Debian 13's root directory has no ``ip``."""
     with node.entered():
         return tuple(local_addresses())
 

@@ -51,7 +51,7 @@ class ChangingManifests:
                 self._write_service(self._churn.step()[0])
 
     def _write_service(self, name: str) -> None:
-        # It is not known when knft has applied a change: a pool may be in force from now on.
+        # knft may apply the change at any time from now on.
         self.timelines[name].record(time.monotonic(), self._churn.pools[name], math.inf)
         self._write(name, self._churn.objects_of(self._by_name[name]))
 

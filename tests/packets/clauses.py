@@ -5,7 +5,7 @@ A clause is an anchor of a page in docs/behaviour: ``nftables.md#hairpin``. Its 
 
 from typing import NamedTuple
 
-RULES = {
+REQUIREMENTS = {
     "tracking.md#service-ports": "a Service port has its own port number, protocol and target port",
     "tracking.md#endpoint-slices": "endpoints are found by port name, and all EndpointSlices of a Service count",
     "tracking.md#selection": "Services of another proxy (label service-proxy-name) are ignored",
@@ -58,7 +58,7 @@ RULES = {
 }
 """What each rule requires, by clause."""
 
-SERVICE_PORT_RULES = (
+SERVICE_PORT_CLAUSES = (
     "local-endpoint-hairpin", "used-pools", "internal-policy", "external-chain", "no-endpoints", "cluster-ip-set",
     "cluster-ip", "external-ip", "source-ranges", "load-balancer-ip", "nodeport", "unchanged-service-ports",
     "external-traffic", "allowed-sources", "affinity-timeout", "endpoint-choice", "session-affinity",
@@ -66,13 +66,13 @@ SERVICE_PORT_RULES = (
 """Rows of nftables.md#service-ports."""
 
 TOPOLOGY = {
-    "hints-both-policies-local": "hints do not matter to policy Local, but to clients that bypass it",
+    "hints-both-policies-local": "policy Local ignores hints; clients that bypass it follow them",
     "internal-local-ignores-hints": "internal policy Local ignores hints",
     "no-node-labels": "without labels on the Node, hints are ignored",
     "empty-zone-label": "with an empty zone label, hints are ignored",
     "node-in-a-zone-without-hints": "hints are ignored if no endpoint is hinted for the node's zone",
     "hinted-but-not-ready-in-own-zone": "endpoints that are hinted for the zone but not ready are not used",
-    "only-unready-ones-in-own-zone": "hints are ignored if the zone has only endpoints that are not ready",
+    "only-unready-ones-in-own-zone": "hints are ignored if all endpoints of the zone are not ready",
     "one-ready-endpoint-lacks-a-hint": "hints are ignored if a ready endpoint has none",
     "several-zones-per-endpoint": "an endpoint may be hinted for several zones",
     "conflicting-topology-and-locality": "hints may choose endpoints other than the local ones",
@@ -89,8 +89,8 @@ TOPOLOGY = {
     "both-local-all-remote": "with both policies Local and no local endpoint, packets are dropped",
     "both-local-remote-terminating": "with both policies Local, remote terminating endpoints are not used",
     "external-local-terminating-local": "external policy Local prefers terminating local to ready remote endpoints",
-    "external-local-not-accessible": "external policy Local does not matter to a Service without external frontends",
-    "internal-local-inside-only": "internal policy Local of a Service with a cluster IP only",
+    "external-local-not-accessible": "external policy Local has no effect on a Service without external frontends",
+    "internal-local-inside-only": "internal policy Local restricts a Service that has a cluster IP only",
     "prefersamenode": "hints for nodes come before hints for zones",
     "unready-endpoint-without-hints": "an endpoint that is not ready needs no hint",
 }
@@ -136,60 +136,61 @@ NFTABLES = {
     "vip-as-source": "the node may use the load balancer IP as its source address",
     "nodeportaddresses-primary": "--nodeport-addresses primary: only the primary addresses serve NodePorts",
     "nodeportaddresses-cidr": "--nodeport-addresses with a network: local addresses in it serve NodePorts",
-    "nodeportaddresses-all": "--nodeport-addresses with the networks of all addresses of both families",
+    "nodeportaddresses-all": "--nodeport-addresses with networks of all addresses: both families serve NodePorts",
     "nodeportaddresses-zero-cidr": "--nodeport-addresses with a network of length zero selects no loopback address",
     "nodeportaddresses-none-matching": "--nodeport-addresses that matches no local address serves no NodePort",
-    "nodeportaddresses-one-family": "--nodeport-addresses of one family leaves the other one without NodePorts",
+    "nodeportaddresses-one-family": "--nodeport-addresses of one family leaves the other family open on every address",
     "nodeportaddresses-loopback-cidr": "--nodeport-addresses with a loopback network serves no NodePort",
-    "nodeportaddresses-primary-and-cidr": "--nodeport-addresses with primary and a network",
-    "only-local-external-ip": "an external IP with external policy Local",
-    "only-local-load-balancer": "a load balancer IP with external policy Local",
-    "only-local-nodeport": "a NodePort with external policy Local",
-    "internal-traffic-policy": "a cluster IP with internal policy Local",
-    "terminating-endpoints-cluster": "terminating endpoints with policy Cluster",
-    "terminating-endpoints-local": "terminating endpoints with policy Local",
+    "nodeportaddresses-primary-and-cidr": "--nodeport-addresses with primary and a network: the primary address and "
+    "the local addresses in the network serve NodePorts",
+    "only-local-external-ip": "with external policy Local, an external IP reaches local endpoints only",
+    "only-local-load-balancer": "with external policy Local, a load balancer IP reaches local endpoints only",
+    "only-local-nodeport": "with external policy Local, a NodePort reaches local endpoints only",
+    "internal-traffic-policy": "with internal policy Local, a cluster IP reaches local endpoints only",
+    "terminating-endpoints-cluster": "policy Cluster uses serving terminating endpoints if none is ready",
+    "terminating-endpoints-local": "policy Local uses serving terminating local endpoints if no local one is ready",
     "hairpin": "an endpoint reaches itself through its Service",
     "session-affinity": "session affinity holds across frontends",
-    "repeated-sync": "Services and endpoints change between two syncs",
+    "repeated-sync": "changes of Services and endpoints between two syncs take effect",
     "ipmode-proxy": "a load balancer IP with ipMode Proxy is no frontend",
     "bad-addresses": "invalid addresses are ignored, and the rest of the Service is served",
 }
 """Cases of upstream-tests.md#nftables."""
 
 END_TO_END = {
-    "port-change": "the port or target port of a Service changes",
-    "multiport": "a Service has several ports",
-    "sctp": "a Service of SCTP",
+    "port-change": "a changed port or target port of a Service takes effect",
+    "multiport": "every port of a Service is served",
+    "sctp": "a Service's SCTP port is served",
     "hairpin": "a pod reaches itself through its Service",
     "source-kept-to-a-cluster-ip": "a pod's address is kept when it connects to a cluster IP",
-    "up-and-down": "Services are added and deleted",
-    "type-changes": "the type of a Service changes",
+    "up-and-down": "an added Service is served, a deleted one is not",
+    "type-changes": "a changed type of a Service adds and removes frontends",
     "publishnotreadyaddresses": "endpoints of a Service with publishNotReadyAddresses are used before they are ready",
-    "session-affinity": "session affinity, also when it is switched on and off",
+    "session-affinity": "session affinity holds, and can be switched on and off",
     "rejected-without-endpoints": "connections to a Service without endpoints are rejected",
-    "dropped-where-both-policies-are-local": "packets are dropped if both policies are Local and no endpoint is",
-    "internal-policy-local": "internal policy Local",
+    "dropped-where-both-policies-are-local": "packets are dropped if both policies are Local and no endpoint is local",
+    "internal-policy-local": "internal policy Local reaches local endpoints only",
     "external-policy-local-falls-back": "external policy Local falls back to terminating local endpoints",
     "service-proxy-name-label": "a Service with the label service-proxy-name is not served",
     "headless": "a headless Service has no frontend",
     "externalname": "an ExternalName Service has no frontend",
     "survives-a-restart": "Services are served after a restart of the proxy",
-    "lb-source-ranges": "loadBalancerSourceRanges",
+    "lb-source-ranges": "loadBalancerSourceRanges limits the clients of a load balancer IP",
     "ipmode-proxy": "a load balancer IP with ipMode Proxy is no frontend",
     "pod-to-service": "a pod connects to a Service",
     "node-to-service": "the node connects to a Service",
     "endpoint-to-service": "an endpoint connects to its own Service",
-    "udp": "a Service of UDP",
-    "update-nodeport": "the NodePort of a Service changes",
-    "trafficdistribution": "trafficDistribution, through the hints that it leads to",
-    "dual-stack": "dual-stack and single-stack Services",
+    "udp": "a Service's UDP port is served",
+    "update-nodeport": "a changed NodePort takes effect",
+    "trafficdistribution": "trafficDistribution takes effect through the hints that it sets",
+    "dual-stack": "dual-stack Services are served in both families, single-stack Services in one",
     "source-kept-by-policy-local": "external policy Local keeps the client's address",
     "pod-to-pod-without-nat": "a connection from pod to pod is not translated",
 }
 """Cases of upstream-tests.md#end-to-end."""
 
 SHOWN = {
-    **RULES,
+    **REQUIREMENTS,
     **{f"upstream-tests.md#topology-{row}": text for row, text in TOPOLOGY.items()},
     **{f"upstream-tests.md#nftables-{case}": text for case, text in NFTABLES.items()},
     **{f"upstream-tests.md#end-to-end-{case}": text for case, text in END_TO_END.items()},
@@ -207,8 +208,8 @@ class NoPacket(NamedTuple):
 
 NO_PACKET = {
     "nftables.md#unchanged-service-ports": NoPacket(
-        "what has not changed is not written again",
-        "packets do not show what is not written again",
+        "unchanged Service ports are not written again",
+        "packets do not show whether rules are written again",
         "tests/kernel/test_transactions.py::test_a_sync_without_changes_sends_nothing",
     ),
     "nftables.md#affinity-timeout": NoPacket(
@@ -238,13 +239,13 @@ NO_PACKET = {
     ),
     "upstream-tests.md#nftables-startup": NoPacket(
         "a start on an unchanged cluster changes nothing",
-        "packets do not show what is not written again",
+        "packets do not show whether rules are written again",
         "tests/kernel/test_transactions.py::test_a_restart_on_an_unchanged_cluster_sends_nothing",
     ),
     "upstream-tests.md#nftables-changing-node-addresses": NoPacket(
         "NodePorts are served on addresses that are added, until they are removed",
         "it needs a process that watches the node's addresses",
-        "tests/packets/test_addresses.py::test_node_ports_follow_the_addresses_of_the_machine",
+        "tests/packets/test_addresses.py::test_node_ports_follow_the_addresses_of_the_node",
     ),
     "upstream-tests.md#nftables-overall-rules": NoPacket(
         "all rules of a cluster, as text",
@@ -254,7 +255,7 @@ NO_PACKET = {
     "upstream-tests.md#nftables-failed-transaction": NoPacket(
         "a change that the kernel refuses is tried again, in full",
         "the outcome of packets is the same",
-        "tests/kernel/test_recovery.py::test_refused_change_is_made_by_comparison",
+        "tests/kernel/test_recovery.py::test_refused_change_is_made_by_a_full_sync",
     ),
     "upstream-tests.md#nftables-loopback-nodeport-reject-set": NoPacket(
         "NodePorts on loopback are rejected by a set, behind a feature gate",

@@ -14,7 +14,7 @@ _Client = tuple[str, str, str, int, str]
 class ConnectionChecker:
     """Checks the connections of each client in their order.
 
-    ``faults`` are descriptions, ``seen`` counts what was observed, ``answered`` counts answers by frontend.
+    ``faults`` are descriptions, ``seen`` counts observations by name, ``answered`` counts answers by frontend.
     """
 
     def __init__(self, timelines: Mapping[str, Timeline]) -> None:

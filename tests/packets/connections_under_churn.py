@@ -1,4 +1,4 @@
-"""Thousands of connections, while endpoints change as fast as knft syncs."""
+"""Makes thousands of connections while endpoints change as fast as knft syncs."""
 
 import time
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS, Churn
 from tests.packets.connection_checks import ConnectionChecker
 from tests.packets.frontends import CLIENTS, frontends
-from tests.packets.live import LiveNode
+from tests.packets.in_process_node import InProcessNode
 from tests.packets.timeline import Timeline
 from tests.packets.untranslated_counter import UntranslatedCounter
 from tests.support.lab.clients import ClientProcesses
@@ -48,7 +48,7 @@ def run_churn(lab: Lab, folder: Path, count: int, seed: int) -> ChurnResult:
     began, syncs = time.monotonic(), 0
     with (
         ResponderProcess(map(lab.host, PODS), TARGET_PORTS),
-        LiveNode(lab) as node,
+        InProcessNode(lab) as node,
         UntranslatedCounter(node.namespace, node_ports) as counter,
     ):
         node.apply(churn.objects())

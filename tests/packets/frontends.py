@@ -10,7 +10,7 @@ from tests.packets.churn import SERVICES, ChurningService
 from tests.packets.many_clients import clients
 from tests.support.families import VERSIONS, address
 from tests.support.lab import plan
-from tests.support.lab.clients import Target
+from tests.support.lab.clients import ClientTarget
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responder_process import PROTOCOLS
 
@@ -22,7 +22,7 @@ STICKY_CLIENTS = 20
 
 
 class Frontend(NamedTuple):
-    """One client, Service, service of address, family and protocol."""
+    """One client, Service, kind of address, IP family and protocol."""
 
     client: str
     service: ChurningService
@@ -38,14 +38,14 @@ class Frontend(NamedTuple):
         )
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ClientTarget:
         """The address to connect to."""
         number = self.service.number
         name = "node" if self.address_kind == "node" else f"{self.address_kind}.{number}"
         port = self.service.node_port if self.address_kind == "node" else 80
         has_many_clients = self.client == "outside" and self.service.is_sticky
         sources = tuple(clients(self.version, STICKY_CLIENTS)) if has_many_clients else ()
-        return Target(address(name, self.version), port, self.protocol, sources)
+        return ClientTarget(address(name, self.version), port, self.protocol, sources)
 
     def __str__(self) -> str:
         """Return a description."""

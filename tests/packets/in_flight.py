@@ -1,14 +1,14 @@
-"""Packets that are in the middle of the rules at a commit; ``slow_chain`` delays them so that there are many.
+"""Sends packets that are between two rules at a commit. ``slow_chain`` delays packets, so that many of them are.
 
-``run_new_chains``: a verdict leads a packet to a chain that the commit itself creates. Each sync gives a Service with
-policy Local new sizes of its two pools, and so a new chain; then the same sizes again, without a new chain.
+``run_new_chains`` tests packets with a verdict for a chain that the commit itself creates. A sync gives a Service with
+policy Local new sizes of its two pools, and so a new chain. The next sync keeps the sizes, without a new chain.
 
-``run_scaling``: a packet has a verdict for a pool of many endpoints, and looks up its endpoint in a pool of one.
+``run_scaling`` tests packets that have a verdict for a pool of many endpoints when the pool shrinks to one endpoint.
 
-``run_hairpin``: a packet was sent to its own client, which is removed before the packet is to be masqueraded.
+``run_hairpin`` tests packets to their own client, which is removed as an endpoint before they are masqueraded.
 
-``run_affinity_toggle``: a packet enters before its Service becomes sticky, or while the endpoints of a sticky Service
-change.
+``run_affinity_toggle`` tests packets that enter before their Service becomes sticky, or while the endpoints of a sticky
+Service change.
 """
 
 import itertools
@@ -31,7 +31,7 @@ from tests.packets.churn import (
     slices_between,
 )
 from tests.packets.frontends import ADDRESS_KINDS, Frontend, frontends
-from tests.packets.live import LiveNode
+from tests.packets.in_process_node import InProcessNode
 from tests.packets.many_clients import STICKY
 from tests.packets.programmed import service, tcp_and_udp
 from tests.support.lab.clients import NONE, ClientProcesses
@@ -43,8 +43,8 @@ CLUSTER_POLICY = next(kind for kind in SERVICES if kind.name == "cluster-policy"
 STICKY_LOCAL = next(kind for kind in SERVICES if kind.name == "sticky-external-local")
 CLIENT_HOSTS = ("outside", "local-4")
 SIZES = [(cluster, local) for cluster in range(2, 25) for local in range(1, min(cluster, len(LOCAL_BACKENDS)) + 1)]
-MANY = 20
-POOLS = tuple(f"pool-{protocol}-{MANY}" for protocol in ("tcp", "udp"))
+LARGE_POOL = 20
+POOLS = tuple(f"pool-{protocol}-{LARGE_POOL}" for protocol in ("tcp", "udp"))
 ENDLESS = 10**8
 FEWER_RULES = 5_000
 """Rules that delay a packet by 50 microseconds: without them it takes a tenth of that."""
@@ -79,7 +79,7 @@ def run_scaling(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult
         ]
         for name in CLIENT_HOSTS
     }
-    few, many = ALL_BACKENDS[:1], ALL_BACKENDS[:MANY]
+    few, many = ALL_BACKENDS[:1], ALL_BACKENDS[:LARGE_POOL]
     with _node(lab, CLUSTER_POLICY, many) as node:
         slow_chain.slow_down(node.namespace, POOLS)
         return _run(lab, folder, seed, client_frontends, lambda: _sync_each(node, CLUSTER_POLICY, [many, few] * times))
@@ -122,7 +122,7 @@ def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluste
         (without_affinity, _pool(9, 4)),
     ] * times
 
-    def sync_all(node: LiveNode) -> Iterator[float]:
+    def sync_all(node: InProcessNode) -> Iterator[float]:
         for (_, before), (kind, after) in itertools.pairwise(steps):
             manifest = _cluster_ip_only(kind) if cluster_ip_only else kind.manifest()
             node.apply([manifest, *slices_between(kind.name, before, after)])
@@ -133,15 +133,15 @@ def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluste
         return _run(lab, folder, seed, client_frontends, lambda: list(sync_all(node)))
 
 
-def _cluster_ip_only(kind: ChurningService) -> dict[str, Any]:
-    affinity = {field: value for field, value in kind.spec.items() if field in STICKY}
-    return service(kind.name, kind.number, *tcp_and_udp("http", 80), **affinity)
+def _cluster_ip_only(churning: ChurningService) -> dict[str, Any]:
+    affinity = {field: value for field, value in churning.spec.items() if field in STICKY}
+    return service(churning.name, churning.number, *tcp_and_udp("http", 80), **affinity)
 
 
 @contextmanager
-def _node(lab: Lab, kind: ChurningService, pool: Pool) -> Iterator[LiveNode]:
-    with ResponderProcess(map(lab.host, PODS), TARGET_PORTS), LiveNode(lab) as node:
-        node.apply([kind.manifest(), *slices_between(kind.name, (), pool)])
+def _node(lab: Lab, churning: ChurningService, pool: Pool) -> Iterator[InProcessNode]:
+    with ResponderProcess(map(lab.host, PODS), TARGET_PORTS), InProcessNode(lab) as node:
+        node.apply([churning.manifest(), *slices_between(churning.name, (), pool)])
         yield node
 
 
@@ -174,12 +174,12 @@ def _run(
     return InFlightResult(len(connections), during_commit, lost)
 
 
-def _sync_each(node: LiveNode, kind: ChurningService, pools: Sequence[Pool]) -> list[float]:
+def _sync_each(node: InProcessNode, churning: ChurningService, pools: Sequence[Pool]) -> list[float]:
     """Sync once for each pool; return the times of the commits."""
     commits = []
     for before, after in itertools.pairwise(pools):
         if before != after:
-            node.apply(list(slices_between(kind.name, before, after)))
+            node.apply(list(slices_between(churning.name, before, after)))
             commits.append(time.monotonic())
     return commits
 

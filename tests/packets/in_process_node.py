@@ -1,4 +1,4 @@
-"""The node with knft's stages in this process, assembled as ``knft run`` does it.
+"""The node with the daemon of ``knft run`` in this process.
 
 It syncs when the test asks for it.
 """
@@ -16,7 +16,7 @@ from tests.support.lab.topology import Lab
 from tests.support.scenario import Scenario
 
 
-class LiveNode:
+class InProcessNode:
     """The node under test; a context manager that removes the rules at the end.
 
     Unlike ProgrammedNode it does not validate transactions against the schema, which takes ten times as long as a sync.

@@ -21,8 +21,8 @@ from tests.support.lab.namespace import Namespace
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 
-LONGEST_LIFE = 3.0
-"""Longest process of a process in seconds: many are killed while they start, or compare the kernel's table."""
+MAX_LIFETIME = 3.0
+"""Longest lifetime of a process in seconds: many are killed while they start or compare the kernel's table."""
 ENDLESS = 10**8
 PAUSE = 0.001
 """Seconds after each connection: 40 000 of them take longer than conntrack keeps a UDP entry."""
@@ -94,7 +94,7 @@ class RestartedKnft:
         self._node, self._manifests, self._folder = node, manifests, folder
 
     def __enter__(self) -> Self:
-        """Start the first process; its rules are in force when this returns."""
+        """Start the first process; its rules are loaded when this returns."""
         self.start()
         self.process.wait_for_full_syncs()
         return self
@@ -111,7 +111,7 @@ class RestartedKnft:
         """Kill and restart ``kills`` processes; return the number of full syncs of the killed ones."""
         full_syncs = 0
         for _ in range(kills):
-            time.sleep(rng.uniform(0, LONGEST_LIFE))
+            time.sleep(rng.uniform(0, MAX_LIFETIME))
             self.process.kill()
             full_syncs += self.process.log_text().count("full sync")
             self.start()

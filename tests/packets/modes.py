@@ -1,4 +1,4 @@
-"""The modes in which a scenario is put in force: knft itself, and kube-proxy's modes as ``knft render`` prints them."""
+"""The modes that load a scenario's rules: knft's own, and kube-proxy's modes as ``knft render`` prints them."""
 
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -11,7 +11,7 @@ from knft.kernel.process import LibraryProcess
 from knft.source.directory import read_paths
 from knft.sync.assemble import live_daemon
 from tests.configuration.loading import load
-from tests.packets.captured import DEVICE, Captured, of_iptables, of_ipvs, of_nftables, own_addresses
+from tests.packets.captured import DEVICE, Captured, capture_iptables, capture_ipvs, capture_nftables, node_addresses
 from tests.support.knft_command import NODE_FLAG, list_ruleset, sync_once, write_manifests
 from tests.support.lab.namespace import Namespace
 from tests.support.scenario import Scenario
@@ -23,19 +23,19 @@ class Mode(Protocol):
     name: str
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
-        """Put a scenario's cluster in force, or the earlier one; ``folder`` is for its files."""
+        """Load the rules of a scenario's cluster, or of the earlier one; ``folder`` is for its files."""
 
     def capture(self, node: Namespace) -> Captured:
-        """Read the rules in force, for the interpreters."""
+        """Read the loaded rules, for the interpreters."""
 
     def check_listing(self, node: Namespace) -> None:
-        """Check that the tools can list the rules in force."""
+        """Check that the tools can list the loaded rules."""
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:
         """Remove the rules."""
 
 
-def write(folder: Path, scenario: Scenario, *, earlier: bool) -> None:
+def write_scenario(folder: Path, scenario: Scenario, *, earlier: bool) -> None:
     """Write a scenario's objects, or those of the cluster before it."""
     write_manifests(folder, scenario.earlier_manifests() if earlier else scenario.manifests())
 
@@ -46,30 +46,30 @@ class Nftables:
     name = "nftables"
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
-        write(folder, scenario, earlier=earlier)
+        write_scenario(folder, scenario, earlier=earlier)
         sync_once(node, folder, *scenario.arguments())
 
     def capture(self, node: Namespace) -> Captured:
-        return of_nftables(node)
+        return capture_nftables(node)
 
     def check_listing(self, node: Namespace) -> None:
         assert "table ip knft" in list_ruleset(node)
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - of the protocol
-        # ``knft cleanup`` takes seconds in the virtual machine; other tests run it.
+        # ``knft cleanup`` takes seconds in the virtual machine; tests/cli tests it.
         node.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
         assert list_ruleset(node) == ""
 
 
 class NftablesInProcess(Nftables):
-    """The same stages in this process: in the virtual machine ``knft run`` takes ten seconds to start."""
+    """The daemon of ``knft run`` in this process, because in the virtual machine a new process takes ten seconds."""
 
     def __init__(self, node: Namespace) -> None:
         with node.entered():
             self._library = LibraryProcess()
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
-        write(folder, scenario, earlier=earlier)
+        write_scenario(folder, scenario, earlier=earlier)
         settings = load("--manifests", str(folder), *NODE_FLAG, *scenario.arguments())
         daemon = live_daemon(settings.config, self._library)
         daemon.handle(read_paths([str(folder)], None).changes)
@@ -89,7 +89,7 @@ class Iptables:
     _saves: ClassVar[dict[str, str]] = {"ipv4": "iptables-save", "ipv6": "ip6tables-save"}
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
-        write(folder, scenario, earlier=earlier)
+        write_scenario(folder, scenario, earlier=earlier)
         for family in self._saves:
             _run(node, self._script(node, folder, scenario, family))
 
@@ -97,11 +97,11 @@ class Iptables:
         saved = folder / f"{family}.saved"
         saved.write_text(node.run([self._saves[family]]).stdout)
         existing = ("--existing", str(saved)) if "COMMIT" in saved.read_text() else ()
-        # This kernel has no nfacct.
+        # Not every kernel has nfacct.
         return render(node, folder, scenario, self.name, "--family", family, "--no-nfacct", *existing, *more)
 
     def capture(self, node: Namespace) -> Captured:
-        return of_iptables(node)
+        return capture_iptables(node)
 
     def check_listing(self, node: Namespace) -> None:
         for program in self._saves.values():
@@ -127,11 +127,11 @@ class Ipvs:
         self._prepared: set[str] = set()
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
-        write(folder, scenario, earlier=earlier)
+        write_scenario(folder, scenario, earlier=earlier)
         before: tuple[str, ...] = ()
         if scenario.before is not None and not earlier:
             (folder / "before").mkdir(exist_ok=True)
-            write(folder / "before", scenario, earlier=True)
+            write_scenario(folder / "before", scenario, earlier=True)
             before = ("--before", str(folder / "before"))
         for family in ("ipv4", "ipv6"):
             script = render(node, folder, scenario, self.name, "--family", family, *_existing(node, folder), *before)
@@ -140,7 +140,7 @@ class Ipvs:
             self._prepared.add(family)
 
     def capture(self, node: Namespace) -> Captured:
-        return of_ipvs(node)
+        return capture_ipvs(node)
 
     def check_listing(self, node: Namespace) -> None:
         assert ":KUBE-SERVICES " in node.run(["iptables-save", "-t", "nat"]).stdout
@@ -186,7 +186,7 @@ def render(node: Namespace, folder: Path, scenario: Scenario, backend: str, *mor
 
 def _local_addresses(node: Namespace) -> list[str]:
     """Return the flags that name the node's own addresses."""
-    return [f"--local-address={address}" for address in own_addresses(node)]
+    return [f"--local-address={address}" for address in node_addresses(node)]
 
 
 def _run(node: Namespace, script: str) -> None:

@@ -1,4 +1,4 @@
-"""The node under test with knft's stages in this process, and the objects that a test changes as it goes."""
+"""The node under test with knft's stages in this process, and the objects that a test changes step by step."""
 
 import time
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class ProgrammedNode:
         self.lab = lab
         self.namespace = lab.host("node").namespace
         self.clock_offset = 0.0
-        """Seconds by which the clock of knft's stages is ahead of time."""
+        """Seconds by which the clock of knft's stages is ahead of the system clock."""
         self._config = config
         self._node = DEFAULT_NODE if node is None else node
 

@@ -44,8 +44,8 @@ _TESTS = (
     "ip daddr 10.96.0.99",
 )
 NODE, _OUTSIDE = plan.NODE.lan.ipv4, plan.OUTSIDE.ipv4
-POD, _BEYOND, _GATEWAY = "10.244.2.11", "10.96.0.99", "10.244.1.1"
-"""The pod is on the other node, so every packet that leaves the node leaves by eth0."""
+POD, _FORWARDED, _POD_GATEWAY = "10.244.2.11", "10.96.0.99", "10.244.1.1"
+"""The pod is on the other node and the forwarded address has no host, so packets leave the node by eth0."""
 _COUNTED_CHAIN = "ip hits counted"
 _SOURCE_PORTS = itertools.count(20000)
 """Used in turn: IPVS remembers a client after its virtual servers are cleared."""
@@ -68,17 +68,19 @@ def _special(kind: str, hook: str, priority: int, rule: str) -> str:
     return f"chain special-{hook} {{\n type {kind} hook {hook} priority {priority};\n udp dport {PORT} {rule}\n}}\n"
 
 
-SPECIAL = {
-    "nothing": "",
-    "a mark": _special("filter", "prerouting", -200, "meta mark set 1")
+SPECIAL_CHAINS = {
+    "no special chains": "",
+    "mark is set": _special("filter", "prerouting", -200, "meta mark set 1")
     + _special("route", "output", -200, "meta mark set 1"),
-    "to a pod": "".join(_special("nat", hook, -101, f"dnat to {POD}:{PORT + 1}") for hook in ("prerouting", "output")),
-    "to the node": "".join(
+    "destination NAT to a pod": "".join(
+        _special("nat", hook, -101, f"dnat to {POD}:{PORT + 1}") for hook in ("prerouting", "output")
+    ),
+    "destination NAT to the node": "".join(
         _special("nat", hook, -101, f"dnat to {NODE}:{PORT + 1}") for hook in ("prerouting", "output")
     ),
-    "from another": _special("nat", "postrouting", 99, "snat to 192.0.2.11")
+    "source NAT": _special("nat", "postrouting", 99, "snat to 192.0.2.11")
     + _special("nat", "input", 99, "snat to 192.0.2.11"),
-    "nowhere": _special("filter", "forward", -1, "drop") + _special("filter", "input", -1, "drop"),
+    "drop": _special("filter", "forward", -1, "drop") + _special("filter", "input", -1, "drop"),
 }
 
 
@@ -91,24 +93,24 @@ class SentPacket(NamedTuple):
 
 
 SENT_PACKETS = {
-    "forwarded": SentPacket("outside", _OUTSIDE, _BEYOND),
+    "forwarded": SentPacket("outside", _OUTSIDE, _FORWARDED),
     "to the node": SentPacket("outside", _OUTSIDE, NODE),
-    "from the node": SentPacket("node", NODE, _BEYOND),
+    "from the node": SentPacket("node", NODE, _FORWARDED),
     "from the node to itself": SentPacket("node", NODE, NODE),
 }
 
 
-NOTHING = RuleSet(version=4)
+NO_RULES = RuleSet(version=4)
 
 
-def compare(lab: Lab, special: str, packet: SentPacket, other_rules: RuleSet = NOTHING) -> None:
+def compare(lab: Lab, special: str, packet: SentPacket, other_rules: RuleSet = NO_RULES) -> None:
     """Send a packet, and compare the rules of its trace with the rules that have counted it.
 
-    ``other_rules`` has the rules in force besides nftables'.
+    ``other_rules`` has the loaded rules of other tools than nft.
     """
     node = lab.host("node").namespace
     flush_conntrack(node)
-    node.run(["nft", "-f", "-"], stdin=_rules(SPECIAL[special]))
+    node.run(["nft", "-f", "-"], stdin=_rules(SPECIAL_CHAINS[special]))
     try:
         _send(lab, packet)
         listed = node.run(["nft", "-j", "list", "table", "ip", "hits"]).stdout
@@ -137,7 +139,7 @@ def _counted(listed: str) -> set[tuple[str, int]]:
 
 def _traced(rules: RuleSet, packet: SentPacket) -> set[tuple[str, int]]:
     """Return the counting rules that a trace hits, on all paths of the packet."""
-    own = ranges((*(single(_number(address))[0] for address in (NODE, _GATEWAY)), *LOOPBACK[4]))
+    own = ranges((*(single(_number(address))[0] for address in (NODE, _POD_GATEWAY)), *LOOPBACK[4]))
     origin: Origin = "node" if packet.client == "node" else "network"
     box = PacketFields(
         ports=single(PORT),

@@ -1,4 +1,4 @@
-"""Puts one scenario at a time in force on the node under test, sends its packets, and checks their outcomes."""
+"""Loads the rules of one scenario at a time on the node under test, sends its packets, and checks their outcomes."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,11 +21,11 @@ from tests.support.trace_check import Tracer
 from tests.support.waiting import TIMEOUT
 
 MAX_ATTEMPTS = 100
-"""Attempts after which each of 4 endpoints must have answered: chance misses one in 10^12 tests."""
+"""Attempts after which each of 4 endpoints must have answered: a test fails falsely with probability 10^-12."""
 MIN_ATTEMPTS = 8
 """The least number of connections that must all go to expected endpoints."""
 SILENCE = 0.15
-"""Seconds without an answer after which a packet counts as dropped. What is not dropped is answered in a few ms."""
+"""Seconds without an answer after which a packet counts as dropped. Other packets are answered within a few ms."""
 
 
 def packet_parameters(scenarios: list[Scenario], mode: str) -> list[object]:
@@ -51,7 +51,7 @@ class ScenarioRunner:
         self._open = ExitStack()
 
     def apply(self, scenario: Scenario) -> Responders:
-        """Put the scenario's cluster in force, start its endpoints, and return their servers."""
+        """Load the rules of the scenario's cluster, start its endpoints, and return their servers."""
         if scenario is not self._current:
             self.clear()
             self._current = scenario
@@ -65,29 +65,29 @@ class ScenarioRunner:
             flush_conntrack(self.namespace)
             self.mode.apply(self.namespace, self._folder, scenario, earlier=False)
             captured = self.mode.capture(self.namespace)
-            # In the other modes a packet that is to be dropped may also get lost on its way.
-            drops_itself = self.mode.name == "nftables"
-            self._tracer = Tracer(scenario, captured.rules, captured.own, rules_drop=drops_itself)
+            # Rules of the other modes need not drop the packet: it may have no route.
+            rules_drop = self.mode.name == "nftables"
+            self._tracer = Tracer(scenario, captured.rule_sets, captured.node_addresses, rules_drop=rules_drop)
         return self.servers
 
-    def try_packet(self, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+    def check_packet(self, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
         """Send a packet of the scenario, and compare its outcome with the scenario's expectation in this mode.
 
-        The same expectation is compared with the packet's trace through the rules in force, so the kernel checks the
+        The same expectation is compared with the packet's trace through the loaded rules, so the kernel checks the
         interpreters.
         """
         servers = self.apply(scenario)
         expected = packet.expected_in(self.mode.name, version)
-        trial = _Trial(self.lab, servers, packet, expected, version)
+        check = _PacketCheck(self.lab, servers, packet, expected, version)
         if expected.answered_by:
-            trial.expect_answers()
+            check.expect_answers()
         elif expected.always_one_of:
-            trial.expect_one_server()
+            check.expect_one_server()
         else:
-            trial.expect_refusal()
+            check.expect_refusal()
         self._tracer.check(packet, version, expected)
         if packet is scenario.packets[-1]:
-            # After the packets, because they add elements to sets.
+            # Check the listing after the last packet, because packets add elements to sets.
             self.mode.check_listing(self.namespace)
 
     def _listen(self, scenario: Scenario) -> None:
@@ -129,7 +129,7 @@ def scenario_runner(lab: Lab, folder: Path, mode: Mode) -> Iterator[ScenarioRunn
         runner.clear()
 
 
-class _Trial:
+class _PacketCheck:
     """One packet in one family, and its expectation."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """The contents of knft's tables in the kernel, without the parts that depend on the history of the cluster.
 
-These parts are the order of endpoints in pools, pools and chains that no rule leads to, and numbers, indexes and leftovers of
+These parts are the order of endpoints in pools, unreachable pools and chains, and numbers, indexes and leftovers of
 sticky Service ports (docs/verification.md#equivalence).
 """
 

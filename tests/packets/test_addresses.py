@@ -50,25 +50,25 @@ def _dial(lab: Lab, address: str, timeout: float = TIMEOUT) -> Outcome:
     return dial(lab.host("outside"), address, PORT, timeout=timeout)
 
 
-def _until_served(lab: Lab, version: plan.Version) -> None:
+def _wait_until_served(lab: Lab, version: plan.Version) -> None:
     wait_until(lambda: isinstance(_dial(lab, OWN.of(version), timeout=0.3), Answered), "the NodePort is not served")
 
 
-def test_node_ports_follow_the_addresses_of_the_machine(lab_with_knft: Lab) -> None:
-    """An address that is added serves NodePorts, and no other address does; a removed one does not."""
+def test_node_ports_follow_the_addresses_of_the_node(lab_with_knft: Lab) -> None:
+    """An added address serves NodePorts, other addresses do not, and neither does the address after its removal."""
     node = lab_with_knft.host("node").namespace
     with netlink(node) as link:
         link.add_loopback_addresses(OWN)
     for version in VERSIONS:
-        _until_served(lab_with_knft, version)
+        _wait_until_served(lab_with_knft, version)
         assert _dial(lab_with_knft, plan.NODE.lan.of(version)) == Rejected("reset")
     with netlink(node) as link:
         link.remove_loopback_addresses(OWN)
     for family in ("ip", "ip6"):
-        _until_forgotten(lab_with_knft, family)
+        _wait_until_no_address_serves(lab_with_knft, family)
 
 
-def _until_forgotten(lab: Lab, family: str) -> None:
+def _wait_until_no_address_serves(lab: Lab, family: str) -> None:
     """Return when no address accepts NodePorts."""
     command = ["nft", "list", "set", family, "knft", "nodeport-ips"]
     node = lab.host("node").namespace

@@ -22,7 +22,7 @@ pytestmark = [
 def test_client_keeps_its_endpoint_at_all_frontends(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """Cluster IP, NodePort, load balancer IP and external IP; other clients use the other endpoints."""
+    """Cluster IP, NodePort, load balancer IP and external IP; different clients reach different endpoints."""
     ports = tcp_and_udp("http", 80, 30050)
     on_all = with_load_balancer(service("s", 50, *ports, externalIPs=["$external.5"], **STICKY), "$external.6")
     node.apply([on_all, endpoints("s", *PODS, http=HTTP)])

@@ -1,4 +1,4 @@
-"""Remembered clients keep their endpoint when knft restarts or other endpoints change."""
+"""Clients of sticky Services keep their endpoint when knft restarts or other endpoints change."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.support.lab import plan
 from tests.support.lab.traffic import NO_ANSWER
 from tests.support.scenario import VERSIONS, Scenario
 
-LEFT = tuple(pod for pod in PODS if pod != "remote-1")
+REMAINING_PODS = tuple(pod for pod in PODS if pod != "remote-1")
 Objects = list[dict[str, Any]]
 
 pytestmark = [
@@ -39,7 +39,7 @@ def _refuse_once(node: ProgrammedNode, objects: Objects) -> None:
     node.apply([])
 
 
-def _compare_after_an_hour(node: ProgrammedNode, objects: Objects) -> None:
+def _full_sync_after_an_hour(node: ProgrammedNode, objects: Objects) -> None:
     node.clock_offset += 3601
     node.invalidate()
     assert all(report.is_full for report in node.apply(objects).values())
@@ -50,44 +50,44 @@ def _compare_after_an_hour(node: ProgrammedNode, objects: Objects) -> None:
     [
         pytest.param(ProgrammedNode.restart, id="a restart"),
         pytest.param(_refuse_once, id="a refused commit"),
-        pytest.param(_compare_after_an_hour, id="a comparison after an hour"),
+        pytest.param(_full_sync_after_an_hour, id="a full sync after an hour"),
     ],
 )
-def test_clients_are_remembered(
+def test_sticky_clients_keep_their_endpoint_after(
     node: ProgrammedNode,
     outside: OutsideClients,
     version: plan.Version,
     change: Callable[[ProgrammedNode, Objects], None],
 ) -> None:
-    """Also if an endpoint is removed at the same time, and later added again."""
+    """They also keep it if another endpoint is removed at the same time, and added again later."""
     sources = clients(version, 100)
     node.apply(_cluster(*PODS))
     first = outside.servers_of("cluster.50", 80, sources)
     change(node, _cluster(*PODS))
     assert first == outside.servers_of("cluster.50", 80, sources)
-    change(node, _cluster(*LEFT))
+    change(node, _cluster(*REMAINING_PODS))
     second = outside.servers_of("cluster.50", 80, sources)
-    assert len(_answered_by(first, *LEFT)) > 50
-    assert _answered_by(first, *LEFT).items() <= second.items()
-    assert set(second.values()) == set(LEFT)
+    assert len(_answered_by(first, *REMAINING_PODS)) > 50
+    assert _answered_by(first, *REMAINING_PODS).items() <= second.items()
+    assert set(second.values()) == set(REMAINING_PODS)
     change(node, _cluster(*PODS))
     assert second == outside.servers_of("cluster.50", 80, sources)
 
 
-def test_clients_are_remembered_by_another_process(
+def test_sticky_clients_keep_their_endpoint_in_another_process(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version, tmp_path: Path
 ) -> None:
     """``knft run --once`` takes over a table from another process of knft, and a third one takes over from it."""
     sources = clients(version, 100)
     node.apply(_cluster(*PODS))
     first = outside.servers_of("cluster.50", 80, sources)
-    for pods in (LEFT, PODS):
+    for pods in (REMAINING_PODS, PODS):
         scenario = Scenario("", _cluster(*pods), ())
         write_manifests(tmp_path, scenario.manifests())
         sync_once(node.namespace, tmp_path, *scenario.arguments())
         answers = outside.servers_of("cluster.50", 80, sources)
-        assert set(answers.values()) == set(LEFT)
-        assert _answered_by(first, *LEFT).items() <= answers.items()
+        assert set(answers.values()) == set(REMAINING_PODS)
+        assert _answered_by(first, *REMAINING_PODS).items() <= answers.items()
         assert answers == outside.servers_of("cluster.50", 80, sources)
 
 
@@ -119,13 +119,13 @@ def test_endpoint_is_removed_with_ten_thousand_remembered_clients(
     time.sleep(max(0.0, (started + ended) / 2 + 1 - time.monotonic()))
 
     with BackgroundDials(outside, "cluster.50", 80, lasting) as background:
-        node.apply(_cluster(*LEFT))
+        node.apply(_cluster(*REMAINING_PODS))
     moved = _check_moved_once(outside, lasting, first, background.answers)
 
     time.sleep(max(0.0, ended + 1 - time.monotonic()))
     renewed = outside.servers_of("cluster.50", 80, fleeting)
-    assert set(renewed.values()) == set(LEFT)
-    assert not _answered_by(passing, *LEFT).items() <= renewed.items()
+    assert set(renewed.values()) == set(REMAINING_PODS)
+    assert not _answered_by(passing, *REMAINING_PODS).items() <= renewed.items()
 
     # An endpoint that is added again does not get its former clients.
     node.apply(_cluster(*PODS))
@@ -138,16 +138,20 @@ def _check_moved_once(
     """Return the servers of the clients that had to move, having checked that they moved once and the others stayed."""
     assert len(background) > 2 * BackgroundDials.MARGIN
     assert NO_ANSWER not in background.values()
-    assert {client: pod for client, pod in background.items() if first[client] in LEFT}.items() <= first.items()
-    stayed = [client for client in lasting if first[client] in LEFT]
+    assert {
+        client: pod for client, pod in background.items() if first[client] in REMAINING_PODS
+    }.items() <= first.items()
+    stayed = [client for client in lasting if first[client] in REMAINING_PODS]
     assert len(stayed) > 4_000
     stayed = stayed[-3_000:]
     assert {client: first[client] for client in stayed} == outside.servers_of("cluster.50", 80, stayed)
     left = [client for client in lasting if first[client] == "remote-1"]
     assert len(left) > 1_000
     moved = outside.servers_of("cluster.50", 80, left)
-    assert set(moved.values()) == set(LEFT)
-    assert _answered_by({client: background.get(client, "") for client in left}, *LEFT).items() <= moved.items()
+    assert set(moved.values()) == set(REMAINING_PODS)
+    assert (
+        _answered_by({client: background.get(client, "") for client in left}, *REMAINING_PODS).items() <= moved.items()
+    )
     assert moved == outside.servers_of("cluster.50", 80, left)
     return moved
 
@@ -159,11 +163,11 @@ def test_endpoint_is_removed_and_added_during_connections(
     all_clients = clients(version, 60_000)
     node.apply(_cluster(*PODS))
     first = outside.servers_of("cluster.50", 80, all_clients[:3_000])
-    returning = _answered_by(first, *LEFT)
+    returning = _answered_by(first, *REMAINING_PODS)
     with BackgroundDials(outside, "cluster.50", 80, [*returning, *all_clients[3_000:]]) as background:
         for flip in range(20):
-            node.apply(_cluster(*(LEFT if flip % 2 == 0 else PODS)))
+            node.apply(_cluster(*(REMAINING_PODS if flip % 2 == 0 else PODS)))
     assert len(background.answers) > 2 * BackgroundDials.MARGIN
     assert set(background.answers.values()) <= set(PODS)
     assert {client: pod for client, pod in background.answers.items() if client in returning}.items() <= first.items()
-    assert _answered_by(first, *LEFT) == outside.servers_of("cluster.50", 80, list(returning))
+    assert _answered_by(first, *REMAINING_PODS) == outside.servers_of("cluster.50", 80, list(returning))

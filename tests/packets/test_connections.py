@@ -22,7 +22,7 @@ HTTP = 8080
 OWN_PORT = 8088
 """The port of a server on the node itself."""
 SILENCE = 0.15
-"""Seconds without an answer after which a packet counts as dropped. What is not dropped is answered in a few ms."""
+"""Seconds without an answer after which a packet counts as dropped. Other packets are answered within a few ms."""
 
 pytestmark = [pytest.mark.kernel, pytest.mark.parametrize("version", VERSIONS)]
 
@@ -42,7 +42,7 @@ def served(lab: Lab) -> Iterator[Lab]:
         yield lab
 
 
-def _guarded(*ranges: str) -> dict[str, Any]:
+def _source_restricted(*ranges: str) -> dict[str, Any]:
     return with_load_balancer(service("guarded", 52, *_http(), loadBalancerSourceRanges=list(ranges)), "$external.52")
 
 
@@ -51,25 +51,25 @@ def _http(node_port: int = 0) -> list[dict[str, Any]]:
 
 
 _LOCAL = {"externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local"}
-BEFORE = [
+OBJECTS_BEFORE = [
     service("open", 50, *_http(30050)),
     endpoints("open", "local-1", "remote-1", http=HTTP),
     service("near", 51, *_http(30051), **_LOCAL),
     endpoints("near", "local-1", "remote-1", http=HTTP),
-    _guarded("$lan", "$node.cidr"),
+    _source_restricted("$lan", "$node.cidr"),
     endpoints("guarded", "local-1", http=HTTP),
 ]
-AFTER = [
+OBJECTS_AFTER = [
     endpoints("open", http=HTTP),
     endpoints("near", "remote-1", http=HTTP),
-    _guarded("$remote/host"),
+    _source_restricted("$remote/host"),
     # Services without endpoints that get addresses and ports of open connections.
     service("outer", 53, *_http(), externalIPs=["$external.96"]),
     service("inner", 99, *tcp_and_udp("other", 81)),
     service("own", 54, *tcp_and_udp("own", OWN_PORT), externalIPs=["$node"]),
     service("late", 55, *_http(30055)),
 ]
-CALLS = (
+DESTINATIONS = (
     ("outside", "cluster.50", 80),
     ("local-2", "cluster.50", 80),
     ("node", "cluster.50", 80),
@@ -88,20 +88,22 @@ CALLS = (
 )
 
 
-def test_established_connections_go_on(served: Lab, version: plan.Version) -> None:
-    """Removed endpoints, closed source ranges and new owners of an address matter to new connections only."""
+def test_established_connections_survive_changes(served: Lab, version: plan.Version) -> None:
+    """Removed endpoints, closed source ranges and new owners of an address affect new connections only."""
     config = msgspec.structs.replace(CONFIG, service_cidrs=())
     with ExitStack() as opened, ProgrammedNode(served, config) as node:
-        node.apply(BEFORE)
-        calls = {call: OpenConnection(served.host(call[0]), address(call[1], version), call[2]) for call in CALLS}
+        node.apply(OBJECTS_BEFORE)
+        calls = {
+            call: OpenConnection(served.host(call[0]), address(call[1], version), call[2]) for call in DESTINATIONS
+        }
         # The source port of this client becomes a NodePort of a Service without endpoints.
         from_node_port = OpenConnection(served.host("node"), address("remote-1", version), HTTP, source_port=30055)
         connections = [opened.enter_context(item) for item in (*calls.values(), from_node_port)]
         assert all(connection.echoes(b"before") for connection in connections)
-        node.apply(AFTER)
+        node.apply(OBJECTS_AFTER)
         assert [call for call, connection in calls.items() if not connection.echoes(b"after")] == []
         assert from_node_port.echoes(b"after")
-        for client, to, port in (*CALLS, ("outside", "node", 30055)):
+        for client, to, port in (*DESTINATIONS, ("outside", "node", 30055)):
             outcome = dial(served.host(client), address(to, version), port, timeout=SILENCE)
             assert not isinstance(outcome, Answered), (client, to, port)
 

@@ -55,7 +55,7 @@ OBJECTS: list[dict[str, Any]] = [
 ]
 
 
-class KnftRun(LoggedProcess):
+class WatchedKnft(LoggedProcess):
     """``knft run`` in a namespace of its own."""
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
@@ -64,12 +64,12 @@ class KnftRun(LoggedProcess):
         arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "--sync-period", "1s"]
         super().__init__(namespace, [*KNFT, *arguments], folder / "log")
         self.wait_until(lambda: self.log_text().count("full sync") == 2)
-        self.tables = self.words()
+        self.ruleset_after_start = self.ruleset_words()
 
     def nft(self, command: str) -> str:
         return self.namespace.run(["nft", "-f", "-"], stdin=command).stdout
 
-    def words(self) -> list[str]:
+    def ruleset_words(self) -> list[str]:
         """Return the words of both tables, sorted, because the order of chains and elements may differ."""
         return sorted(self.namespace.run(["nft", "list", "ruleset"]).stdout.replace(",", " ").split())
 
@@ -91,16 +91,16 @@ class KnftRun(LoggedProcess):
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[KnftRun]:
+def running(tmp_path: Path) -> Iterator[WatchedKnft]:
     namespace = Namespace.create("foreign")
-    knft = KnftRun(namespace, tmp_path)
+    knft = WatchedKnft(namespace, tmp_path)
     yield knft
     knft.process.kill()
     knft.process.communicate()
     namespace.close()
 
 
-def _sticky_chain(running: KnftRun, family: str) -> str:
+def _sticky_chain(running: WatchedKnft, family: str) -> str:
     listed = running.namespace.run(["nft", "list", "chains", family]).stdout.split()
     return next(word for word in listed if word.startswith("sticky-") and word.endswith("-cluster"))
 
@@ -131,16 +131,16 @@ FOREIGN_CHANGES = {
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
 @pytest.mark.parametrize("change", FOREIGN_CHANGES.values(), ids=FOREIGN_CHANGES.keys())
-def test_foreign_change_is_repaired_and_reported(running: KnftRun, change: str, family: str) -> None:
+def test_foreign_change_is_repaired_and_reported(running: WatchedKnft, change: str, family: str) -> None:
     address, other = ("10.96.0.2", "10.96.0.99") if family == "ip" else ("fd00:10:96::2", "fd00:10:96::99")
     sticky = _sticky_chain(running, family)
     running.nft(change.format(family=family, address=address, other=other, sticky=sticky))
     words = "IPv4: nft (pid" if family == "ip" else "IPv6: nft (pid"
     running.wait_until(lambda: words in running.log_text())
-    running.wait_until(lambda: running.tables == running.words())
+    running.wait_until(lambda: running.ruleset_after_start == running.ruleset_words())
 
 
-def test_changes_of_other_tables_are_ignored(running: KnftRun) -> None:
+def test_changes_to_other_tables_are_ignored(running: WatchedKnft) -> None:
     for number in range(20):
         running.nft(f"add table ip t{number}\nadd set ip t{number} knft {{ type inet_service; elements = {{ 80 }} }}")
     running.nft("add table inet knft")
@@ -151,16 +151,16 @@ def test_changes_of_other_tables_are_ignored(running: KnftRun) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_libnftables_process_dies(running: KnftRun, number: signal.Signals) -> None:
+def test_libnftables_process_is_replaced_when_it_dies(running: WatchedKnft, number: signal.Signals) -> None:
     """A foreign change at the same time is repaired."""
     for _ in range(5):
         os.kill(running.library_process(), number)
         running.nft("delete element ip knft cluster-ips { 10.96.0.2 }")
-        running.wait_until(lambda: running.tables == running.words())
+        running.wait_until(lambda: running.ruleset_after_start == running.ruleset_words())
 
 
-def test_libnftables_process_dies_during_a_commit(running: KnftRun, tmp_path: Path) -> None:
-    """While it writes a manifest of 3 000 Services; all of them are written in the end."""
+def test_commit_is_repeated_when_the_libnftables_process_dies(running: WatchedKnft, tmp_path: Path) -> None:
+    """The process is killed while it commits 3 000 Services; all of them are in the table in the end."""
     services = [
         {
             "apiVersion": "v1",
@@ -177,7 +177,7 @@ def test_libnftables_process_dies_during_a_commit(running: KnftRun, tmp_path: Pa
         running.wait_until(lambda before=before, library=library: _ticks(library) > before)  # type: ignore[misc]
         with suppress(ProcessLookupError):
             os.kill(library, signal.SIGKILL)
-    running.wait_until(lambda: len([word for word in running.words() if word.startswith("10.97.")]) >= 3000)
+    running.wait_until(lambda: len([word for word in running.ruleset_words() if word.startswith("10.97.")]) >= 3000)
 
 
 def _ticks(pid: int) -> int:

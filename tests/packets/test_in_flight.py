@@ -1,4 +1,4 @@
-"""No packet that is in the middle of the rules at a commit is lost. Slow chains make thousands of them."""
+"""No packet that is between two rules at a commit is lost. Slow chains delay thousands of packets until a commit."""
 
 from pathlib import Path
 
@@ -38,7 +38,10 @@ def test_removed_endpoint_that_connects_to_itself_is_answered(lab_with_clients: 
 def test_packet_finds_an_endpoint_while_affinity_is_switched(
     lab_with_clients: Lab, tmp_path: Path, *, cluster_ip_only: bool
 ) -> None:
-    """Each time the Service's chains are new: committed before, or in one transaction if packets return from them."""
+    """Each change creates new chains for the Service.
+
+    They are committed before the verdicts that lead to them, or in the same transaction if packets return from them.
+    """
     result = run_affinity_toggle(lab_with_clients, tmp_path, seed=7, times=60, cluster_ip_only=cluster_ip_only)
     print(result)
     assert result.lost == []

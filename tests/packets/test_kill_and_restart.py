@@ -1,4 +1,4 @@
-"""knft is result at random times and restarted: no connection is lost, the tables are correct, sticky clients stay."""
+"""knft is killed at random times and restarted: no connection is lost, the tables are correct, sticky clients stay."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.kernel
 
 
 def test_killed_knft_loses_no_connection(lab_with_clients: Lab, tmp_path: Path) -> None:
-    """While endpoints and Services change; and a start on an unchanged cluster changes nothing in the kernel."""
+    """Endpoints and Services change meanwhile. A start on an unchanged cluster changes nothing in the kernel."""
     result = run_kills(lab_with_clients, tmp_path, KILLS, seed=6)
     print(result)
     assert result.faults == []
@@ -22,7 +22,7 @@ def test_killed_knft_loses_no_connection(lab_with_clients: Lab, tmp_path: Path) 
     assert result.table_differences == []
     assert result.changes == []
     assert [line.rpartition(": ")[2] for line in result.restart] == [IDLE] * 2
-    # The run has covered what it is for.
+    # The run made enough full syncs and connections to be meaningful.
     assert 0 < result.full_syncs < 2 * KILLS
     assert result.answered > 1000
     assert result.seen["stayed"] > 100

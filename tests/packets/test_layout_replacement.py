@@ -10,7 +10,7 @@ from tests.packets.knft_process import NftMonitor
 from tests.packets.many_clients import HTTP, PODS, STICKY, clients
 from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.knft_command import knft, write_manifests
-from tests.support.lab.clients import NONE, ClientProcesses, Target
+from tests.support.lab.clients import NONE, ClientProcesses, ClientTarget
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
@@ -68,7 +68,7 @@ def test_table_of_another_layout_is_replaced_and_sticky_clients_stay(served: Lab
     node, manifests = served.host("node").namespace, tmp_path / "manifests"
     manifests.mkdir()
     write_manifests(manifests, CLUSTER.manifests())
-    targets = [Target(address("cluster.51", version), 80, "tcp") for version in VERSIONS]
+    targets = [ClientTarget(address("cluster.51", version), 80, "tcp") for version in VERSIONS]
     client_processes = ClientProcesses({served.host("local-4"): targets}, tmp_path, ENDLESS, seed=1, pause=PAUSE)
     with RestartedKnft(node, manifests, tmp_path) as restarted:
         first = _answers(served)

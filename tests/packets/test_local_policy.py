@@ -14,7 +14,7 @@ from tests.support.background import run_in_background
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
-from tests.support.lab.traffic import NO_ANSWER, Target, dial_at_once
+from tests.support.lab.traffic import NO_ANSWER, DialTarget, dial_at_once
 from tests.support.scenario import VERSIONS, address
 from tests.support.waiting import TIMEOUT
 
@@ -39,7 +39,7 @@ class RepeatedDials:
         self._outside = lab.host("outside")
         frontends = (*LOCAL_ONLY, CLUSTER_IP)
         self._frontends = [(*frontend, v, p) for frontend in frontends for v in VERSIONS for p in PROTOCOLS]
-        self._targets = [Target(address(name, v), port, p) for name, port, v, p in self._frontends]
+        self._targets = [DialTarget(address(name, v), port, p) for name, port, v, p in self._frontends]
         self.answered: dict[tuple[Any, ...], Counter[str]] = {key: Counter() for key in self._frontends}
 
     def running(self) -> AbstractContextManager[None]:

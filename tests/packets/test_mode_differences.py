@@ -1,4 +1,4 @@
-"""Packets name intended differences between modes, and only those that knft lists."""
+"""Packets name expected differences between modes, and only those that knft lists."""
 
 import subprocess
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_packets_show_exactly_the_listed_differences(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_mode_difference_is_another_outcome(mode: str) -> None:
+def test_mode_difference_differs_from_the_nftables_outcome(mode: str) -> None:
     differing = [(packet, difference) for packet in PACKETS for difference in packet.mode_differences(mode)]
     assert [packet.to for packet, difference in differing if _outcome(packet) == _outcome(difference)] == []
 
@@ -36,7 +36,7 @@ def test_mode_refuses_a_scenario_that_it_cannot_express(scenario: Scenario, tmp_
         arguments = ["render", "-f", str(tmp_path), *NODE_FLAG, "--backend", mode, *scenario.arguments()]
         done = subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "cannot express" in done.stderr
+        assert f"mode {mode} cannot use" in done.stderr
 
 
 def test_documentation_has_the_table_of_differences() -> None:

@@ -22,7 +22,7 @@ def test_no_connection_is_lost_while_endpoints_change(lab_with_clients: Lab, tmp
     assert result.untranslated == 0
     assert result.answered.total() == CONNECTIONS
     assert set(result.answered) == {str(frontend) for client in CLIENTS for frontend in frontends(client)}
-    # The run has covered what it is for.
+    # The run made enough syncs and connections to be meaningful.
     assert result.syncs > 100
     assert result.seen["during a commit"] > 1000
     assert result.seen["stayed"] > 1000

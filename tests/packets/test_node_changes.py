@@ -20,7 +20,7 @@ from tests.support.waiting import TIMEOUT
 
 HTTP = 8080
 SILENCE = 0.15
-"""Seconds without an answer after which a packet counts as dropped. What is not dropped is answered in a few ms."""
+"""Seconds without an answer after which a packet counts as dropped. Other packets are answered within a few ms."""
 
 pytestmark = [pytest.mark.kernel, pytest.mark.parametrize("version", VERSIONS)]
 
@@ -52,8 +52,8 @@ def _with_pods_in(*cidrs: str) -> dict[str, Any]:
     return {**DEFAULT_NODE, "spec": {"podCIDRs": list(cidrs)}}
 
 
-def test_pod_cidr_is_added_late_and_changes(served: Lab, version: plan.Version) -> None:
-    """In mode NodeCIDR it decides who is masqueraded at a cluster IP, and who bypasses policy Local."""
+def test_masquerading_follows_the_pod_cidr_of_the_node(served: Lab, version: plan.Version) -> None:
+    """In mode NodeCIDR it decides which clients of a cluster IP are masqueraded, and which bypass policy Local."""
     config = msgspec.structs.replace(CONFIG, detect_local_mode="NodeCIDR", cluster_cidrs=())
     near = service("near", 51, *tcp_and_udp("http", 80, 30051), externalTrafficPolicy="Local")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.leftovers import leftovers
 from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
@@ -16,10 +17,9 @@ from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
 from tests.support.scenario import VERSIONS, Scenario, address
 from tests.support.waiting import TIMEOUT
-from tests.takeover import leftovers
 
 TRIES = 12
-"""Connections from each client: chance misses one of the leftovers' two endpoints once in 10^14 tests."""
+"""Connections from each client: with two endpoints a test passes falsely with probability 10^-14."""
 
 pytestmark = pytest.mark.kernel
 

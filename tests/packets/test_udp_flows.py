@@ -148,7 +148,7 @@ def test_clients_keep_working_when_the_target_port_changes(node: CleanedNode, ve
 
 @each_family
 def test_clients_are_served_once_an_endpoint_is_ready(node: CleanedNode, version: plan.Version) -> None:
-    """Their earlier datagrams were rejected; the conntrack entries of these must not remain."""
+    """The conntrack entries of their rejected datagrams do not remain."""
     node.apply([_service(), _endpoints("local-1", ready=False, serving=False)])
     assert _outcomes(node, version) == _every_client(Rejected("icmp"))
     node.apply([_endpoints("local-1", ready=True)])
@@ -169,7 +169,7 @@ def test_clients_that_dialled_before_there_was_a_service_are_served(node: Cleane
 
 
 @each_family
-def test_service_is_scaled_to_zero_and_back(node: CleanedNode, version: plan.Version) -> None:
+def test_clients_are_rejected_at_zero_endpoints_and_then_served_again(node: CleanedNode, version: plan.Version) -> None:
     """Clients are rejected at once, and served again as soon as there is an endpoint."""
     node.apply([_service(), _endpoints("local-1")])
     assert _servers(node, version) == _every_client("local-1")
@@ -213,7 +213,7 @@ def test_valid_entries_are_not_deleted(node: CleanedNode, version: plan.Version,
 
 @each_family
 def test_tcp_connections_are_not_deleted(node: CleanedNode, version: plan.Version) -> None:
-    """Although their endpoint is removed: client and server end them."""
+    """TCP entries remain after their endpoint is removed, until client and server close the connection."""
     node.apply([_service(), _endpoints("local-1")])
     with OpenConnection(node.lab.host("outside"), FRONTENDS["cluster IP"].of(version), 53) as connection:
         assert connection.server == "local-1"
@@ -225,7 +225,7 @@ def test_tcp_connections_are_not_deleted(node: CleanedNode, version: plan.Versio
 
 @each_family
 def test_udp_entries_of_other_programs_are_not_deleted(node: CleanedNode, version: plan.Version) -> None:
-    """To another host at a port that is a NodePort's number, and to a pod directly."""
+    """The other entries are to another host at the number of a NodePort, and to a pod directly."""
     node.apply([_service(), _endpoints("local-1")])
     lab = node.lab
     targets = [(lab.host("outside"), NODE_PORT), (lab.host("local-1"), PORT), (lab.host("remote-1"), NODE_PORT)]

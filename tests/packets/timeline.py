@@ -1,6 +1,6 @@
 """The pools of a Service over time.
 
-A pool may be in force from the time its commit begins until the commit of the next pool has returned.
+A pool may be loaded from the time its commit begins until the commit of the next pool has returned.
 """
 
 import math
@@ -12,7 +12,7 @@ from tests.packets.churn import Backend, Pool
 
 
 class Period(NamedTuple):
-    """A pool, and the times between which it may be in force."""
+    """A pool, and the times between which it may be loaded."""
 
     started: float
     ended: float
@@ -33,7 +33,7 @@ class Timeline:
         self._periods.append(Period(started, math.inf, frozenset(pool)))
 
     def during(self, started: float, ended: float) -> list[frozenset[Backend]]:
-        """Return every pool that may have been in force at some time between the two."""
+        """Return every pool that may have been loaded at some time between the two."""
         first = bisect_left(self._periods, started, key=lambda period: period.ended)
         return [
             period.pool

@@ -1,4 +1,4 @@
-"""A table of the test on the node, which counts packets to frontends that knft has not translated."""
+"""An nftables table of the test on the node, which counts packets to frontends that knft has not translated."""
 
 import json
 from collections.abc import Sequence

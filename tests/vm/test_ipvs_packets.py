@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.captured import DEVICE, of_ipvs
+from tests.packets.captured import DEVICE, capture_ipvs
 from tests.packets.modes import Ipvs
 from tests.packets.rule_hits import NODE, POD, PORT, SentPacket, compare
 from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
@@ -16,7 +16,7 @@ from tests.support.scenario import Packet, Scenario, read_scenarios
 pytestmark = pytest.mark.kernel
 
 
-def test_cleanup_leaves_nothing_of_the_mode(lab: Lab, tmp_path: Path) -> None:
+def test_cleanup_removes_all_but_ipv6_ipsets(lab: Lab, tmp_path: Path) -> None:
     """Cleanup leaves the ipsets of IPv6 alone, which kube-proxy's list lacks (docs/behaviour/ipvs.md#cleanup).
 
     This test is the first one, because the scenarios leave chains and ipsets behind on purpose.
@@ -37,7 +37,7 @@ BOUND = "10.96.0.50"
 
 @pytest.mark.parametrize("client", ["outside", "node"])
 @pytest.mark.parametrize("server", [POD, NODE])
-@pytest.mark.parametrize("special", ["nothing", "a mark", "from another", "nowhere"])
+@pytest.mark.parametrize("special", ["no special chains", "mark is set", "source NAT", "drop"])
 def test_traced_rules_are_those_that_have_counted(lab: Lab, special: str, server: str, client: str) -> None:
     """As in ``tests/packets/test_rule_hits.py``, for packets that IPVS sends to another host, or to the node itself."""
     node = lab.host("node").namespace
@@ -51,7 +51,7 @@ def test_traced_rules_are_those_that_have_counted(lab: Lab, special: str, server
     ):
         node.run(command)
     try:
-        other_rules = of_ipvs(node).rules[4]
+        other_rules = capture_ipvs(node).rule_sets[4]
         compare(lab, special, SentPacket(client, lab.host(client).ipv4, BOUND), other_rules)
     finally:
         node.run(["ipvsadm", "-C"])
@@ -67,4 +67,4 @@ def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scena
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "ipvs"))
 def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that the scenario expects in this mode."""
-    runner.try_packet(scenario, packet, version)
+    runner.check_packet(scenario, packet, version)

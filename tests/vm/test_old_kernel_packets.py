@@ -1,6 +1,6 @@
-"""Every scenario on the kernel of the virtual machine.
+"""Every scenario in nftables mode on kernel 6.1, in the virtual machine.
 
-knft's stages run in this process, because ``knft run`` takes ten seconds to start there.
+knft's daemon runs in this process, because ``knft run`` takes ten seconds to start there.
 """
 
 from collections.abc import Iterator
@@ -29,4 +29,4 @@ def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scena
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "nftables"))
 def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
     """The packet has the outcome that the scenario expects."""
-    runner.try_packet(scenario, packet, version)
+    runner.check_packet(scenario, packet, version)
