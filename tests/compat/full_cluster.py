@@ -60,9 +60,15 @@ def changed_cluster() -> list[Manifest]:
 
 
 def _dual(
-    name: str, number: int, protocol: str, spec: dict[str, Any], places: tuple[str, ...], *, port_name: str = "http"
+    name: str,
+    number: int,
+    protocol: str,
+    spec: dict[str, Any],
+    endpoint_nodes: tuple[str, ...],
+    *,
+    port_name: str = "http",
 ) -> list[Manifest]:
-    """Return a dual-stack Service with every kind of frontend, and its endpoints at the given places."""
+    """Return a dual-stack Service with every kind of frontend, and endpoints that are remote, local or terminating."""
     addresses = [f"10.96.0.{number}", f"fd00:10:96::{number:x}"]
     port = {"name": port_name, "protocol": protocol}
     item = service(
@@ -76,9 +82,9 @@ def _dual(
         **spec,
     )
     flags = {"remote": "", "local": "L", "terminating": "LT"}
-    placed = [(flags[place], position) for position, place in enumerate(places, 1)]
+    placed = [(flags[place], position) for position, place in enumerate(endpoint_nodes, 1)]
     slices = [
         endpoints(name, *(f"{flag}10.244.{number}.{position}" for flag, position in placed), port=port),
         endpoints(name, *(f"{flag}fd00:10:244:{number:x}::{position:x}" for flag, position in placed), port=port),
     ]
-    return [item, *slices[: 2 if places else 1]]
+    return [item, *slices[: 2 if endpoint_nodes else 1]]

@@ -32,9 +32,9 @@ def service(name: str = "ns1/svc1", *, vips: Sequence[str] = (), port: Manifest 
 
 
 def endpoints(name: str = "ns1/svc1", *addresses: str, port: Manifest | None = None) -> Manifest:
-    """Return a slice; an address is a ready endpoint on another node, with ``L`` before it on this one.
+    """Return a slice; an address without prefix is a ready endpoint on another node.
 
-    ``T`` before it makes it terminating, and no longer ready.
+    Prefixes of an address: ``L`` on this node, ``T`` terminating and serving, but not ready; ``LT`` both.
     """
     namespace, _, own = name.partition("/")
     items = []

@@ -22,7 +22,7 @@ PODS = LocalTrafficMatch(("-s", "10.244.0.0/16"), ("!", "-s", "10.244.0.0/16"))
 
 
 def endpoint(text: str) -> Endpoint:
-    """Return an endpoint on port 8080; prefixes of the address: L local, T terminating, N not serving."""
+    """Return an endpoint on port 8080; prefixes of the address: L local, T terminating, N neither ready nor serving."""
     address = text.lstrip("LTN")
     flags = text[: len(text) - len(address)]
     return Endpoint(

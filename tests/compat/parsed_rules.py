@@ -117,7 +117,7 @@ def _options(words: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 def _read(name: str, option: str, words: Iterator[str]) -> tuple[str, str]:
     """Return an option of a match or target in printed form, and its value; raise ValueError."""
-    options = _OPTIONS_OF.get(name, {})
+    options = _KNOWN_OPTIONS.get(name, {})
     if option not in options:
         msg = f"unknown option {option!r} of {name or 'the header'}"
         raise ValueError(msg)
@@ -162,7 +162,7 @@ _MATCH_ALL = frozenset((option, network) for option in ("-s", "-d") for network 
 """Conditions that match every packet; the programs do not print them."""
 
 _PORTS: _Reading = {"--dport": ("--dport", _number)}
-_OPTIONS_OF: Mapping[str, _Reading] = {
+_KNOWN_OPTIONS: Mapping[str, _Reading] = {
     "tcp": _PORTS,
     "udp": _PORTS,
     "sctp": _PORTS,

@@ -17,7 +17,7 @@ class ParsedSet(Struct):
 
 
 _OPTIONS = {"family", "hashsize", "maxelem", "range"}
-_CHOSEN_BY_IPSET = {"bucketsize", "initval"}
+_IGNORED_OPTIONS = {"bucketsize", "initval"}
 """Options that ipset chooses and prints."""
 
 
@@ -63,7 +63,7 @@ def _create(sets: dict[str, ParsedSet], name: str, new_set: ParsedSet) -> None:
 
 def _options(words: list[str]) -> dict[str, str]:
     options = dict(zip(words[::2], words[1::2], strict=True))
-    unknown = options.keys() - _OPTIONS - _CHOSEN_BY_IPSET
+    unknown = options.keys() - _OPTIONS - _IGNORED_OPTIONS
     if unknown:
         msg = f"unknown options of a set: {sorted(unknown)}"
         raise ValueError(msg)

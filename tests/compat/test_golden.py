@@ -9,10 +9,10 @@ GOLDENS = read_all()
 SECTIONS = [
     pytest.param(golden, section, id=f"{golden.path.stem}-{section.name}-{section.family}".replace(" ", "-"))
     for golden in GOLDENS
-    for section in golden.shown
+    for section in golden.expected_sections
 ]
 MASQUERADE_CASES = ("masquerade-all", "cluster-cidr", "load-balancer", "node-port", "external-ips")
-KNOWN_NAMES = {
+UPSTREAM_CHAIN_NAMES = {
     "ns1/svc1:p80 cluster IP": "KUBE-SVC-XPGD46QRK7WJZT7O",
     "ns1/svc1:p80 -> 10.180.0.1:80": "KUBE-SEP-SXIVWICOYRO3J4NJ",
     "ns2/svc2:p80 cluster IP": "KUBE-SVC-GNZBNJ2PO5MGZ6GT",
@@ -49,7 +49,7 @@ def test_golden_files_include_the_original_documents_listings() -> None:
         golden = read(FOLDER / f"ipvs-1.23-{case}.golden")
         assert golden.is_transcribed
         assert f"2.{number}" in golden.header["from"]
-        (listing,) = (section for section in golden.shown if section.name == "listing")
+        (listing,) = (section for section in golden.expected_sections if section.name == "listing")
         lines = side(listing.rules, "-")
         # A document lists only built-in chains and chains with references.
         assert not any("(0 references)" in line for line in lines)
@@ -57,10 +57,10 @@ def test_golden_files_include_the_original_documents_listings() -> None:
         assert {"PREROUTING", "OUTPUT", "POSTROUTING", "KUBE-POSTROUTING", "KUBE-SERVICES"} <= document.keys()
 
 
-@pytest.mark.parametrize(("comment", "chain"), KNOWN_NAMES.items())
-def test_upstream_chain_names(comment: str, chain: str) -> None:
+@pytest.mark.parametrize(("comment", "chain"), UPSTREAM_CHAIN_NAMES.items())
+def test_chain_names_equal_those_of_upstream_tests(comment: str, chain: str) -> None:
     golden = read(FOLDER / "iptables-overall.golden")
-    (section,) = golden.shown
+    (section,) = golden.expected_sections
     for rules in (section.rules, golden.render_section(section)):
         assert chain in {rule.rpartition(" -j ")[2] for rule in rules if f'"{comment}"' in rule}
 

@@ -33,7 +33,7 @@ from tests.support.lab.namespace import Namespace
 pytestmark = pytest.mark.kernel
 
 GOLDENS = [golden for golden in read_all() if golden.path.stem != "ipvs-cleanup"]
-"""The files with rules to restore; the other one has only commands."""
+"""The files with rules to restore; ipvs-cleanup.golden has only commands."""
 CASES = [
     pytest.param(golden, family, backend, id=f"{golden.path.stem}-{family.value}-{backend}")
     for golden, family, backend in itertools.product(GOLDENS, Family, BACKENDS)
@@ -98,7 +98,7 @@ def _rules(golden: Golden, family: Family) -> str:
 def _part(golden: Golden, name: str, family: Family) -> str:
     """Return a part as shown in the file, or else as printed by the command."""
     requested = Section(name, family.value.lower(), ())
-    shown = [section for section in golden.shown if section.heading == requested.heading]
+    shown = [section for section in golden.expected_sections if section.heading == requested.heading]
     return _text(shown[0].rules if shown else golden.render_section(requested))
 
 
@@ -114,7 +114,7 @@ def _saved_sets(netns: Namespace) -> dict[str, ParsedSet]:
     return parse_ipsets(netns.run(["ipset", "save"]).stdout)
 
 
-def test_golden_files_with_earlier_state() -> None:
+def test_listed_golden_files_have_earlier_state() -> None:
     earlier = {golden.path.stem for golden in GOLDENS if len(list(_steps(golden, Family.IPV4))) > 1}
     assert {name for name in earlier if not name.startswith("ipvs-1.23")} == {
         "iptables-cleanup",

@@ -43,8 +43,8 @@ Frontend = tuple[str, str, int]
 """Address ("" for a NodePort), protocol, port."""
 
 
-class Modes(NamedTuple):
-    """One cluster in one family: IPVS mode's sets by IPv4 name, its virtual servers, knft's elements, and the plans."""
+class RenderedCluster(NamedTuple):
+    """One cluster and family in both modes: ipsets by IPv4 name, virtual servers, knft's elements, and the plans."""
 
     family: Family
     sets: dict[str, set[str]]
@@ -83,7 +83,7 @@ def cluster(rng: Random) -> list[dict[str, Any]]:
     return [random_objects.manifest(kind, name, traits) for kind, name, traits in [*drawn, ("Node", "node-1", node)]]
 
 
-def render_both_modes(manifests: list[dict[str, Any]], folder: Path) -> Iterator[Modes]:
+def render_in_both_modes(manifests: list[dict[str, Any]], folder: Path) -> Iterator[RenderedCluster]:
     """Yield the output of both modes for a cluster, by family."""
     file = folder / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
@@ -100,7 +100,7 @@ def render_both_modes(manifests: list[dict[str, Any]], folder: Path) -> Iterator
         parts = {part["part"]: part for part in output["parts"]}
         names = {ipv6_set(name) if family is Family.IPV6 else name: name for name in SETS}
         plans = (states[family].plan(name) for name in sorted(states[family].service_ports()))
-        yield Modes(
+        yield RenderedCluster(
             family,
             {names[item["name"]]: set(item["entries"]) for item in parts["ipset"]["sets"]},
             _servers(parts["ipvsadm"]["servers"], family),
@@ -126,7 +126,7 @@ def _entry(key: Key) -> str:
     return f"{address},{protocol}:{port}"
 
 
-def _chain(modes: Modes, frontend: Frontend) -> str:
+def _chain(modes: RenderedCluster, frontend: Frontend) -> str:
     """Return the chain that knft uses for a frontend, "" if none."""
     address, protocol, port = frontend
     container = "service-ips" if address else "service-nodeports"
@@ -143,7 +143,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False))
 def test_ipset_entries_match_knft_maps_and_sets(folder: Path, rng: Random) -> None:
-    for modes in render_both_modes(cluster(rng), folder):
+    for modes in render_in_both_modes(cluster(rng), folder):
         _assert_frontends(modes)
         _assert_node_ports(modes)
         _assert_source_ranges(modes)
@@ -154,7 +154,7 @@ def test_ipset_entries_match_knft_maps_and_sets(folder: Path, rng: Random) -> No
         assert modes.entries("KUBE-IPVS-IPS") == bound - {NODE_IPS[modes.family]}
 
 
-def _assert_frontends(modes: Modes) -> None:
+def _assert_frontends(modes: RenderedCluster) -> None:
     """Cluster IPs, external IPs, load balancers: keys of service-ips, and the pool in the name of the chain."""
     frontends = {**modes.elements.get("service-ips", {}), **modes.elements.get("no-endpoint-services", {})}
     assert {_entry(key) for key in frontends} == modes.entries(*ADDRESSED)
@@ -170,7 +170,7 @@ def _assert_frontends(modes: Modes) -> None:
             assert chain.startswith("external-local-" if _entry(frontend) in local else "external-pool-")
 
 
-def _assert_node_ports(modes: Modes) -> None:
+def _assert_node_ports(modes: RenderedCluster) -> None:
     """NodePorts: keys of service-nodeports, and the pool in the name of the chain."""
     frontends = {**modes.elements.get("service-nodeports", {}), **modes.elements.get("no-endpoint-nodeports", {})}
     assert {(str(protocol), int(str(port))) for protocol, port in frontends} == _node_ports(modes, "KUBE-NODE-PORT-")
@@ -181,12 +181,12 @@ def _assert_node_ports(modes: Modes) -> None:
             assert chain.startswith("external-local-" if (protocol, port) in local else "external-nodeport-")
 
 
-def _node_ports(modes: Modes, prefix: str) -> set[tuple[str, int]]:
+def _node_ports(modes: RenderedCluster, prefix: str) -> set[tuple[str, int]]:
     numbers = {(protocol, int(entry)) for protocol in ("tcp", "udp") for entry in modes.sets[prefix + protocol.upper()]}
     return numbers | {("sctp", int(entry.rpartition(":")[2])) for entry in modes.sets[f"{prefix}SCTP-HASH"]}
 
 
-def _assert_source_ranges(modes: Modes) -> None:
+def _assert_source_ranges(modes: RenderedCluster) -> None:
     """Source-restricted frontends, and one interval set of source ranges and of VIPs as sources."""
     restricted = {_entry(key) for key in modes.elements.get("guarded-frontends", {})}
     allowed: dict[str, set[str]] = {}
@@ -201,16 +201,18 @@ def _assert_source_ranges(modes: Modes) -> None:
             # If the node is an allowed source, knft allows all VIPs of the Service as sources at each VIP, IPVS only
             # the VIP itself.
             listed |= {
-                addresses.as_network(vip) for vip in plan.port.load_balancer_vips if _node_is_allowed(modes, entry)
+                addresses.as_network(vip)
+                for vip in plan.port.load_balancer_vips
+                if _node_is_in_source_ranges(modes, entry)
             }
             assert allowed[entry] == {addresses.without_host_length(cidr) for cidr in addresses.collapse(listed)}
 
 
-def _sources(modes: Modes, name: str, entry: str) -> set[str]:
+def _sources(modes: RenderedCluster, name: str, entry: str) -> set[str]:
     return {item.rpartition(",")[2] for item in modes.sets[name] if item.rpartition(",")[0] == entry}
 
 
-def _node_is_allowed(modes: Modes, entry: str) -> bool:
+def _node_is_in_source_ranges(modes: RenderedCluster, entry: str) -> bool:
     return bool(_sources(modes, "KUBE-LOAD-BALANCER-SOURCE-IP", entry))
 
 
@@ -222,12 +224,12 @@ def test_endpoint_address_can_be_local_and_remote_in_different_services(folder: 
         service("shop/b", clusterIP="10.96.0.2"),
         endpoints("shop/b", "10.244.0.1"),
     ]
-    ipv4, _ = render_both_modes(manifests, folder)
+    ipv4, _ = render_in_both_modes(manifests, folder)
     assert ipv4.sets["KUBE-LOOP-BACK"] == {"10.244.0.1,tcp:80,10.244.0.1"}
     _assert_hairpins(ipv4)
 
 
-def _assert_hairpins(modes: Modes) -> None:
+def _assert_hairpins(modes: RenderedCluster) -> None:
     """KUBE-LOOP-BACK has all local endpoints, knft the reachable local ones."""
     reachable = {
         f"{endpoint.address},{plan.port.protocol.lower()}:{endpoint.port},{endpoint.address}"
@@ -240,7 +242,7 @@ def _assert_hairpins(modes: Modes) -> None:
     assert hairpins == modes.entries("KUBE-LOOP-BACK") & reachable
 
 
-def _assert_servers(modes: Modes) -> None:
+def _assert_servers(modes: RenderedCluster) -> None:
     """Real servers are the endpoints of the frontend's pool, or all if policy Local has no local endpoint."""
     for frontend, plan, kind in modes.uncontested():
         internal = kind is FrontendKind.CLUSTER_IP
@@ -250,7 +252,7 @@ def _assert_servers(modes: Modes) -> None:
         assert modes.servers[frontend] == _pool(modes, frontend, local=local and bool(plan.endpoints.local))
 
 
-def _pool(modes: Modes, frontend: Frontend, *, local: bool) -> set[Target]:
+def _pool(modes: RenderedCluster, frontend: Frontend, *, local: bool) -> set[Target]:
     address, protocol, port = frontend
     container = f"{'local-' if local else ''}{'' if address else 'nodeport-'}endpoints-{protocol}"
     prefix: Key = (address, port) if address else (port,)

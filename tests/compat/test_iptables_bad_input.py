@@ -27,7 +27,7 @@ OTHER_KINDS = {
     "rule without a table": ("# x\n-A X -j Y\n", "not the output of iptables-save: line 2 is '-A X -j Y'"),
     "long line": (f"{'x' * 90}\n", f"not the output of iptables-save: line 1 is '{'x' * 60}'..."),
     "truncated file": ("*nat\n:A - [0:0]\n", "incomplete output of iptables-save: table 'nat' has no COMMIT"),
-    "table without COMMIT before the next": ("*nat\n*filter\nCOMMIT\n", "not the output of iptables-save: line 2 is '*filter'"),
+    "nested table": ("*nat\n*filter\nCOMMIT\n", "not the output of iptables-save: line 2 is '*filter'"),
 }  # fmt: skip
 
 

@@ -37,10 +37,19 @@ def test_full_sync_of_full_cluster_loads(family: Family, backend: str) -> None:
 
 
 VARIANTS = {
-    "networks": ["--nodeport-addresses", "192.0.2.0/24,127.0.0.0/8,2001:db8::/32"],
-    "not on loopback": ["--no-iptables-localhost-nodeports", "--conntrack-tcp-be-liberal", "--no-random-fully"],
-    "highest bit": ["--masquerade-bit", "31", "--masquerade-all"],
-    "interfaces": ["--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "abcdefghijklmn"],
+    "NodePort networks": ["--nodeport-addresses", "192.0.2.0/24,127.0.0.0/8,2001:db8::/32"],
+    "localhost NodePorts off": [
+        "--no-iptables-localhost-nodeports",
+        "--conntrack-tcp-be-liberal",
+        "--no-random-fully",
+    ],
+    "masquerade bit 31": ["--masquerade-bit", "31", "--masquerade-all"],
+    "pods detected by interface": [
+        "--detect-local-mode",
+        "InterfaceNamePrefix",
+        "--pod-interface-name-prefix",
+        "abcdefghijklmn",
+    ],
 }
 
 

@@ -5,10 +5,10 @@ import pytest
 from tests.compat.iptables_render import chains, endpoints, render, restore_input, rules, service
 from tests.support.kube_objects import parametrize_rows
 
-LAST = '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain"'
+JUMP_COMMENT = '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain"'
 NODE = ("--node-ip", "192.0.2.11,2001:db8:1::11", "--local-address", "198.51.100.7,192.0.2.200")
 OBJECTS = [service(port={"nodePort": 30080}), endpoints("ns1/svc1", "10.180.0.1")]
-OFF = "--no-iptables-localhost-nodeports"
+WITHOUT_LOCALHOST = "--no-iptables-localhost-nodeports"
 
 
 def jumps(*flags: str) -> list[str]:
@@ -16,20 +16,20 @@ def jumps(*flags: str) -> list[str]:
     service_rules = rules(restore_input(OBJECTS, *NODE, *flags), "KUBE-SERVICES")
     jump_rules = [line for line in service_rules if line.endswith(" -j KUBE-NODEPORTS")]
     assert service_rules[len(service_rules) - len(jump_rules) :] == jump_rules
-    return [line.removeprefix(f"{LAST} ").removesuffix(" -j KUBE-NODEPORTS") for line in jump_rules]
+    return [line.removeprefix(f"{JUMP_COMMENT} ").removesuffix(" -j KUBE-NODEPORTS") for line in jump_rules]
 
 
-ANYWHERE = "-m addrtype --dst-type LOCAL"
-FORMS = {
-    "default": ([], [ANYWHERE]),
-    "default, not on loopback": ([OFF], [f"{ANYWHERE} ! -d 127.0.0.0/8"]),
-    "all": (["--nodeport-addresses", "all"], [ANYWHERE]),
-    "zero network": (["--nodeport-addresses", "0.0.0.0/0"], [ANYWHERE]),
-    "zero network with another network": (["--nodeport-addresses", "192.0.2.0/24,0.0.0.0/0"], [ANYWHERE]),
-    "only the other family": (["--nodeport-addresses", "2001:db8::/32"], [ANYWHERE]),
+ANY_LOCAL_ADDRESS = "-m addrtype --dst-type LOCAL"
+JUMP_CONDITIONS = {
+    "default": ([], [ANY_LOCAL_ADDRESS]),
+    "default, localhost NodePorts off": ([WITHOUT_LOCALHOST], [f"{ANY_LOCAL_ADDRESS} ! -d 127.0.0.0/8"]),
+    "all": (["--nodeport-addresses", "all"], [ANY_LOCAL_ADDRESS]),
+    "zero network": (["--nodeport-addresses", "0.0.0.0/0"], [ANY_LOCAL_ADDRESS]),
+    "zero network with another network": (["--nodeport-addresses", "192.0.2.0/24,0.0.0.0/0"], [ANY_LOCAL_ADDRESS]),
+    "only the other family": (["--nodeport-addresses", "2001:db8::/32"], [ANY_LOCAL_ADDRESS]),
     "primary": (["--nodeport-addresses", "primary"], ["-d 192.0.2.11"]),
     "localhost": (["--nodeport-addresses", "localhost"], ["-d 127.0.0.1"]),
-    "localhost, not on loopback": (["--nodeport-addresses", "localhost", OFF], []),
+    "localhost, localhost NodePorts off": (["--nodeport-addresses", "localhost", WITHOUT_LOCALHOST], []),
     "primary and localhost": (["--nodeport-addresses", "primary,localhost"], ["-d 127.0.0.1", "-d 192.0.2.11"]),
     "network": (["--nodeport-addresses", "192.0.2.0/24"], ["-d 192.0.2.11", "-d 192.0.2.200"]),
     "two networks that overlap": (
@@ -48,23 +48,23 @@ FORMS = {
         ["--family", "ipv6", "--nodeport-addresses", "fe80::/10", "--local-address", "fe80::1"],
         ["-d fe80::1"],
     ),
-    "ipv6, default": (["--family", "ipv6"], [f"{ANYWHERE} ! -d ::1/128"]),
-    "ipv6, all": (["--family", "ipv6", "--nodeport-addresses", "all"], [f"{ANYWHERE} ! -d ::1/128"]),
+    "ipv6, default": (["--family", "ipv6"], [f"{ANY_LOCAL_ADDRESS} ! -d ::1/128"]),
+    "ipv6, all": (["--family", "ipv6", "--nodeport-addresses", "all"], [f"{ANY_LOCAL_ADDRESS} ! -d ::1/128"]),
     "ipv6, localhost": (["--family", "ipv6", "--nodeport-addresses", "localhost"], []),
     "ipv6, primary": (["--family", "ipv6", "--nodeport-addresses", "primary"], ["-d 2001:db8:1::11"]),
     "ipv6, network": (["--family", "ipv6", "--nodeport-addresses", "2001:db8::/32"], ["-d 2001:db8:1::11"]),
 }
 
 
-@parametrize_rows(FORMS)
-def test_rules_that_jump_to_node_ports(row: tuple[list[str], list[str]]) -> None:
+@parametrize_rows(JUMP_CONDITIONS)
+def test_nodeport_addresses_determine_the_jump_conditions(row: tuple[list[str], list[str]]) -> None:
     flags, expected = row
     assert jumps(*flags) == expected
 
 
 LOOPBACK = {
     "default": ([], True),
-    "disabled": ([OFF], False),
+    "disabled": ([WITHOUT_LOCALHOST], False),
     "all": (["--nodeport-addresses", "all"], True),
     "localhost": (["--nodeport-addresses", "localhost"], True),
     "part of loopback": (["--nodeport-addresses", "192.0.2.0/24,127.1.0.0/16"], True),
@@ -78,7 +78,7 @@ LOOPBACK = {
 
 @parametrize_rows(LOOPBACK)
 def test_localhost_node_ports_need_sysctl_and_localnet_rule(row: tuple[list[str], bool]) -> None:
-    """The sysctl route_localnet, the rule that blocks packets from the network, and the counter."""
+    """They need the sysctl route_localnet and the rule that drops packets from other hosts; a counter counts them."""
     flags, expected = row
     text = restore_input(OBJECTS, *NODE, *flags)
     assert (render(OBJECTS, *NODE, *flags, "--part", "sysctls") != "") is expected
@@ -92,22 +92,22 @@ def test_localhost_counter_needs_nfacct() -> None:
 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
-def test_primary_without_an_address_of_the_family(family: str) -> None:
+def test_primary_without_an_address_of_the_family_accepts_all(family: str) -> None:
     """No network of the family remains, so all addresses accept NodePorts, as in kube-proxy."""
     lines = rules(restore_input([], "--family", family, "--nodeport-addresses", "primary"), "KUBE-SERVICES")
-    assert [ANYWHERE in line for line in lines] == [True]
+    assert [ANY_LOCAL_ADDRESS in line for line in lines] == [True]
 
 
 def test_node_external_ip_is_not_an_interface_address() -> None:
     addresses = [{"type": "ExternalIP", "address": "203.0.113.5"}, {"type": "InternalIP", "address": "203.0.113.6"}]
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": addresses}}
     lines = rules(restore_input([node], "--nodeport-addresses", "203.0.113.0/24"), "KUBE-SERVICES")
-    assert lines == [f"{LAST} -d 203.0.113.6 -j KUBE-NODEPORTS"]
+    assert lines == [f"{JUMP_COMMENT} -d 203.0.113.6 -j KUBE-NODEPORTS"]
 
 
-def test_node_without_known_addresses_has_only_loopback() -> None:
+def test_node_ports_jump_only_for_loopback_if_no_address_is_known() -> None:
     for networks, expected in (
         ("192.0.2.0/24", []),
-        ("192.0.2.0/24,localhost", [f"{LAST} -d 127.0.0.1 -j KUBE-NODEPORTS"]),
+        ("192.0.2.0/24,localhost", [f"{JUMP_COMMENT} -d 127.0.0.1 -j KUBE-NODEPORTS"]),
     ):
         assert rules(restore_input([], "--nodeport-addresses", networks), "KUBE-SERVICES") == expected

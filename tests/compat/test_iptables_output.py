@@ -86,7 +86,7 @@ def test_json_equals_text() -> None:
 
 
 @rows({"one family": (["--family", "ipv6"], ["IPv6"]), "both": ([], ["IPv4", "IPv6"])})
-def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
+def test_part_flag_prints_one_part_as_json(row: tuple[list[str], list[str]]) -> None:
     flags, families = row
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "-o", "json", "--part", "iptables-restore"]
     done = CliRunner().invoke(cli, [*command, *flags], input=manifest_list())
@@ -97,7 +97,7 @@ def test_json_of_one_part(row: tuple[list[str], list[str]]) -> None:
     ]
 
 
-def test_text_of_one_part_of_both_families() -> None:
+def test_part_flag_prints_one_part_of_both_families() -> None:
     """Shell commands contain the family's program."""
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "--part", "jumps"]
     text = CliRunner().invoke(cli, command, input=manifest_list()).stdout
@@ -142,12 +142,12 @@ def test_ipv6_has_no_sysctl_and_no_localnet_rule() -> None:
     assert render([], "--part", "sysctls") == "net/ipv4/conf/all/route_localnet = 1\n"
 
 
-def test_masquerade_without_random_fully() -> None:
+def test_no_random_fully_omits_the_option() -> None:
     *_, masquerade = rules(restore_input([], "--no-random-fully"), "KUBE-POSTROUTING")
     assert masquerade.endswith("-j MASQUERADE")
 
 
-def test_masquerade_with_another_mark_bit() -> None:
+def test_masquerade_bit_changes_the_mark() -> None:
     text = restore_input([], "--masquerade-bit", "31")
     assert rules(text, "KUBE-MARK-MASQ") == ["-j MARK --or-mark 0x80000000"]
     assert MARK not in text

@@ -32,7 +32,7 @@ def sep(address: str) -> str:
     return endpoint_chain(ServicePortName("ns1", "svc1", "p80", "TCP"), endpoint_key(address, 80))
 
 
-def test_cluster_ip_with_one_endpoint() -> None:
+def test_cluster_ip_rules_lead_to_the_chain_of_the_endpoint() -> None:
     text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
     assert service_rules(text) == [f"{match} -j {SVC}"]
@@ -70,7 +70,7 @@ def test_cluster_ip_masquerade_conditions(row: tuple[list[str], list[str]]) -> N
     ]
 
 
-def test_endpoint_probabilities() -> None:
+def test_endpoints_are_chosen_with_equal_probability() -> None:
     addresses = [f"10.180.0.{number}" for number in range(1, 8)]
     text = restore_input([service(), endpoints("ns1/svc1", *addresses)])
     expected = ["0.1428571429", "0.1666666667", "0.2000000000", "0.2500000000", "0.3333333333", "0.5000000000"]
@@ -120,8 +120,8 @@ def test_frontends_are_in_kube_proxy_order() -> None:
     expected = [("cluster IP", "10.96.0.1", SVC), *(("external IP", f"198.51.100.{it}", EXT) for it in (1, 2)),
                 *(("loadbalancer IP", f"203.0.113.{it}", EXT) for it in (1, 2))]  # fmt: skip
     assert service_rules(text) == [
-        f'-m comment --comment "ns1/svc1:p80 {what}" {TCP} -d {address} --dport 80 -j {chain}'
-        for what, address, chain in expected
+        f'-m comment --comment "ns1/svc1:p80 {frontend_kind}" {TCP} -d {address} --dport 80 -j {chain}'
+        for frontend_kind, address, chain in expected
     ]
     label = f"-m comment --comment ns1/svc1:p80 {TCP}"
     assert rules(text, "KUBE-NODEPORTS") == [
@@ -159,18 +159,18 @@ def test_frontends_without_endpoints_are_rejected() -> None:
 
 _TO_EXTERNAL = "traffic for ns1/svc1:p80 external destinations"
 _LOCAL = "-m addrtype --src-type LOCAL"
-SHORT_CUTS = [
+POLICY_LOCAL_SHORT_CUTS = [
     f'-m comment --comment "pod {_TO_EXTERNAL}" -s 10.244.0.0/16 -j {SVC}',
     f'-m comment --comment "masquerade LOCAL {_TO_EXTERNAL}" {_LOCAL} -j KUBE-MARK-MASQ',
     f'-m comment --comment "route LOCAL {_TO_EXTERNAL}" {_LOCAL} -j {SVC}',
 ]
 
 
-def test_external_policy_local_with_a_local_endpoint() -> None:
+def test_external_policy_local_uses_local_endpoints() -> None:
     local = full_service(externalTrafficPolicy="Local")
     text = restore_input([local, endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")], *DETECT)
     assert service_port_chains(text) == [EXT, SVC, SVL, FIRST, sep("10.180.0.2")]
-    assert rules(text, EXT) == [*SHORT_CUTS, f"-j {SVL}"]
+    assert rules(text, EXT) == [*POLICY_LOCAL_SHORT_CUTS, f"-j {SVL}"]
     assert rules(text, SVL) == [f'-m comment --comment "ns1/svc1:p80 -> 10.180.0.2:80" -j {sep("10.180.0.2")}']
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == []
 
@@ -178,18 +178,18 @@ def test_external_policy_local_with_a_local_endpoint() -> None:
 def test_external_policy_local_without_local_endpoints_drops_remote_clients() -> None:
     text = restore_input([full_service(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     assert service_port_chains(text) == [EXT, SVC, FIRST]
-    assert rules(text, EXT) == SHORT_CUTS
+    assert rules(text, EXT) == POLICY_LOCAL_SHORT_CUTS
     assert rules(text, "KUBE-EXTERNAL-SERVICES", "filter") == refusing_rules("has no local endpoints", "DROP")
     assert len(service_rules(text)) == 5
     assert len(rules(text, "KUBE-NODEPORTS")) == 2
 
 
-def test_external_policy_local_without_local_traffic_detection() -> None:
+def test_external_policy_local_without_detection_omits_the_pod_rule() -> None:
     text = restore_input([full_service(externalTrafficPolicy="Local"), endpoints("ns1/svc1", "L10.180.0.1")])
-    assert rules(text, EXT) == [*SHORT_CUTS[1:], f"-j {SVL}"]
+    assert rules(text, EXT) == [*POLICY_LOCAL_SHORT_CUTS[1:], f"-j {SVL}"]
 
 
-def test_internal_policy_local() -> None:
+def test_internal_policy_local_uses_local_endpoints() -> None:
     items = [service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1", "L10.180.0.2")]
     text = restore_input(items, *DETECT)
     match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
@@ -198,7 +198,7 @@ def test_internal_policy_local() -> None:
     assert rules(text, SVL)[0] == f"{match} ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"
 
 
-def test_internal_policy_local_without_a_local_endpoint() -> None:
+def test_internal_policy_local_without_a_local_endpoint_drops() -> None:
     text = restore_input([service(internalTrafficPolicy="Local"), endpoints("ns1/svc1", "10.180.0.1")], *DETECT)
     assert rules(text, "KUBE-SERVICES", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 has no local endpoints" {TCP} -d 10.96.0.1 --dport 80 -j DROP'
@@ -221,7 +221,7 @@ def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
         "node without an address": ([], []),
     }
 )
-def test_source_ranges(row: tuple[list[str], list[str]]) -> None:
+def test_source_ranges_have_a_firewall_chain(row: tuple[list[str], list[str]]) -> None:
     flags, vip_sources = row
     ranges = ["192.0.2.0/24", "198.18.0.0/15"]
     item = full_service(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
@@ -268,7 +268,7 @@ def test_health_check_port_is_accepted(row: list[str]) -> None:
     ]
 
 
-def test_ipv6_rules() -> None:
+def test_ipv6_rules_have_ipv6_addresses_and_options() -> None:
     item = service(
         clusterIP="fd00:10:96::1", ipFamilies=["IPv6"], clusterIPs=["fd00:10:96::1"], port={"nodePort": 30080}
     )
@@ -297,7 +297,7 @@ def test_contested_frontends_are_written_for_every_service() -> None:
     assert [line.split()[3] for line in service_rules(restore_input(objects))] == ['"a/old:p80', '"b/new:p80']
 
 
-def test_number_of_rules_of_many_services() -> None:
+def test_number_of_rules_is_linear_in_services_and_endpoints() -> None:
     """Each Service has a frontend and a masquerade rule, each endpoint a selection rule and two rules of its own."""
     services, endpoints_each = 20, 7
     objects = []

@@ -84,7 +84,7 @@ def test_empty_listing_has_no_servers() -> None:
         "TCP  10.96.0.1:53 rr persistent 300 pe sip",
     ],
 )
-def test_flags_that_kube_proxy_never_sets_are_noticed(line: str) -> None:
+def test_server_with_flags_that_kube_proxy_never_sets_is_marked(line: str) -> None:
     assert read_servers("-", line).servers[0].has_other_flags
 
 
@@ -145,7 +145,7 @@ def test_only_addresses_of_kube_ipvs0_are_read() -> None:
     assert read_addresses("-", SHOWN) == ("10.96.0.1", "fd00:96::1")
 
 
-def test_addresses_one_per_line() -> None:
+def test_addresses_one_per_line_are_parsed() -> None:
     assert read_addresses("-", "10.96.0.1\n\n10.96.0.2/32\nFD00:96::1/128\n10.96.0.1\n") == (
         "10.96.0.1",
         "10.96.0.2",
@@ -153,7 +153,7 @@ def test_addresses_one_per_line() -> None:
     )
 
 
-def test_addresses_from_ip_oneline() -> None:
+def test_addresses_from_ip_oneline_are_parsed() -> None:
     text = "2: eth0    inet 192.0.2.10/24 scope global eth0\\ valid_lft forever\n3: kube-ipvs0    inet 10.96.0.1/32 scope global kube-ipvs0\\ valid_lft forever\n"  # noqa: E501
     assert read_addresses("-", text) == ("10.96.0.1",)
 

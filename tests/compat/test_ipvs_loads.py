@@ -129,7 +129,7 @@ def test_sysctl_accepts_the_settings(namespace: Namespace) -> None:
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])
-def test_two_syncs_and_cleanup_leave_what_kube_proxy_leaves(
+def test_cleanup_leaves_only_ipv6_sets_and_kubelet_chains(
     namespace: Namespace, node: Node, rule_version: RuleVersion
 ) -> None:
     """kube-proxy keeps the IPv6 sets, and chains that the kubelet may use."""

@@ -24,12 +24,12 @@ def test_endpoint_selection_does_not_depend_on_the_version(rule_version: RuleVer
     assert part_lines(sync_input(port), "ipvsadm", rule_version=rule_version) == part_lines(sync_input(port), "ipvsadm")
 
 
-class Test123:
+class TestVersion123:
     """Version 1.23: the listings, chains, jumps and sets of document 003."""
 
     rule_version = RuleVersion.V1_23
 
-    def test_chains(self) -> None:
+    def test_creates_chains_of_1_23(self) -> None:
         nat = ["KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-FIREWALL", "KUBE-NODE-PORT", "KUBE-LOAD-BALANCER"]
         assert declared_chains(sync_input(), "nat", self.rule_version) == [*nat, "KUBE-MARK-MASQ"]
         assert declared_chains(sync_input(), "filter", self.rule_version) == ["KUBE-FORWARD", "KUBE-NODE-PORT"]
@@ -38,14 +38,14 @@ class Test123:
         first = part_lines(sync_input(), "chains", rule_version=self.rule_version)[0]
         assert first == "iptables -w 5 -W 100000 -N KUBE-MARK-DROP -t nat 2>/dev/null || true"
 
-    def test_jump_commands(self) -> None:
+    def test_jump_commands_are_those_of_1_23(self) -> None:
         inserted = [
             line.split(" -I ")[1].split()[0]
             for line in part_lines(sync_input(), "jumps", rule_version=self.rule_version)[1::2]
         ]
         assert inserted == ["OUTPUT", "PREROUTING", "POSTROUTING", "FORWARD", "INPUT"]
 
-    def test_sets(self) -> None:
+    def test_has_sets_of_1_23(self) -> None:
         created = [
             line
             for line in part_lines(sync_input(), "ipset", rule_version=self.rule_version)
@@ -107,7 +107,7 @@ class Test123:
         ]
 
 
-class Test126:
+class TestVersion126:
     """Version 1.26: document 002."""
 
     rule_version = RuleVersion.V1_26
@@ -134,7 +134,7 @@ class Test126:
         assert part_lines(sync_input(), "jumps", rule_version=self.rule_version) == newest[:-2]
 
 
-class Test129:
+class TestVersion129:
     """Version 1.29: document 004, which shows only the sync; the rest equals the newest version."""
 
     def test_differs_from_newest_only_in_conntrack_deletions(self) -> None:
@@ -157,7 +157,7 @@ class Test129:
 
 
 @pytest.mark.parametrize("rule_version", RuleVersion)
-def test_parts_are_in_order_of_use(rule_version: RuleVersion) -> None:
+def test_parts_are_in_kube_proxy_order(rule_version: RuleVersion) -> None:
     names = sync(sync_input(), Settings(rule_version=rule_version)).part_names
     assert names[:9] == (
         "preconditions", "sysctls", "timeouts", "chains", "jumps", "device", "ipset", "ipvsadm", "addresses",
@@ -191,7 +191,7 @@ class TestCleanup:
         text = cleanup(sync_input(), Settings()).part_text("jumps-removed") or ""
         assert text.count(" -D ") == 9
 
-    def test_ipv6_sets_stay(self) -> None:
+    def test_ipv6_sets_are_kept(self) -> None:
         assert (cleanup(sync_input(), Settings()).part_text("ipset-destroyed") or "").count(
             "ipset -exist destroy KUBE-"
         ) == 17

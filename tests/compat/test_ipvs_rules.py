@@ -10,7 +10,7 @@ from tests.compat.ipvs_render import NODE6, declared_chains, part_lines, rules, 
 from tests.support.kube_objects import parametrize_rows
 
 SET = "-m set --match-set"
-BALANCED: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
+LOAD_BALANCER: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
 LOCAL: dict[str, Any] = {"external_policy_local": True}
 CLUSTER_IP = '-m comment --comment "Kubernetes service cluster ip + port for masquerade purpose"'
 
@@ -89,7 +89,7 @@ def test_masquerade_with_another_mark_and_without_random_fully() -> None:
         "packets from a cluster IP, if local traffic cannot be detected": ({"pods": None}, "src,dst"),
     }
 )
-def test_cluster_ip_masquerade_conditions(row: Any) -> None:
+def test_masquerading_at_cluster_ips_depends_on_the_flags(row: Any) -> None:
     options, expected = row
     assert rules(sync_input(service_port(), **options), "KUBE-SERVICES")[1:] == [
         f"{CLUSTER_IP} {SET} KUBE-CLUSTER-IP {expected} -j KUBE-MARK-MASQ",
@@ -104,7 +104,7 @@ def test_cluster_ip_masquerade_conditions(row: Any) -> None:
         "policy Local": (LOCAL, "KUBE-EXTERNAL-IP-LOCAL", "with externalTrafficPolicy=local"),
     }
 )
-def test_external_ip_rules(row: Any) -> None:
+def test_external_ips_are_masqueraded_unless_policy_local(row: Any) -> None:
     fields, name, suffix = row
     match = f"{comment_match(f'Kubernetes service external ip + port {suffix}')} {SET} {name} dst,dst"
     expected = [
@@ -116,8 +116,8 @@ def test_external_ip_rules(row: Any) -> None:
     assert rules(cluster, "KUBE-SERVICES")[2:-2] == expected
 
 
-def test_load_balancer_with_source_ranges_and_policy_local() -> None:
-    cluster = sync_input(service_port(**BALANCED, **LOCAL, load_balancer_source_ranges=("192.0.2.0/24",)))
+def test_load_balancer_source_ranges_are_checked_in_the_filter_table() -> None:
+    cluster = sync_input(service_port(**LOAD_BALANCER, **LOCAL, load_balancer_source_ranges=("192.0.2.0/24",)))
     portal = '-m comment --comment "Kubernetes service lb portal"'
     assert rules(cluster, "KUBE-SERVICES")[1] == f"{portal} {SET} KUBE-LOAD-BALANCER dst,dst -j KUBE-LOAD-BALANCER"
     assert rules(cluster, "KUBE-SERVICES")[-1] == f"{SET} KUBE-LOAD-BALANCER dst,dst -j ACCEPT"
@@ -142,7 +142,7 @@ def test_load_balancer_with_source_ranges_and_policy_local() -> None:
 
 
 def test_node_outside_source_ranges_is_denied() -> None:
-    cluster = sync_input(service_port(**BALANCED, load_balancer_source_ranges=("10.0.0.0/8",)))
+    cluster = sync_input(service_port(**LOAD_BALANCER, load_balancer_source_ranges=("10.0.0.0/8",)))
     assert rules(cluster, "KUBE-IPVS-OUT-FILTER", table="filter") == [
         "-s 203.0.113.9 -m ipvs --vaddr 203.0.113.9 --vproto tcp --vport 80 -j DROP"
     ]
@@ -161,8 +161,8 @@ def test_node_without_an_address_uses_loopback(row: Any) -> None:
     assert rules(sync_input(port, node=node), "KUBE-IPVS-OUT-FILTER", table="filter") == []
 
 
-def test_load_balancer_without_source_ranges_denies_nobody() -> None:
-    assert rules(sync_input(service_port(**BALANCED)), "KUBE-IPVS-OUT-FILTER", table="filter") == []
+def test_load_balancer_without_source_ranges_has_no_deny_rule() -> None:
+    assert rules(sync_input(service_port(**LOAD_BALANCER)), "KUBE-IPVS-OUT-FILTER", table="filter") == []
 
 
 def test_node_ports_are_masqueraded_unless_policy_local() -> None:

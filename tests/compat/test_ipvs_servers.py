@@ -22,9 +22,9 @@ def existing_server(
     return (ExistingServer(address, 80, protocol, **{"scheduler": "rr", "real_servers": reals, **fields}),)
 
 
-def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingRealServer:
+def real_server(last_octet: int, weight: int = 1, connections: int = 0) -> ExistingRealServer:
     """Return an existing real server."""
-    return ExistingRealServer(f"10.244.1.{last}", 8080, weight, connections)
+    return ExistingRealServer(f"10.244.1.{last_octet}", 8080, weight, connections)
 
 
 @parametrize_rows(
@@ -54,7 +54,7 @@ def real_server(last: int, weight: int = 1, connections: int = 0) -> ExistingRea
         ),
     }
 )
-def test_virtual_servers_of_a_service_port(row: Any) -> None:
+def test_service_port_has_a_virtual_server_for_each_address(row: Any) -> None:
     port, expected = row
     assert part_lines(sync_input(port), "ipvsadm") == expected
 
@@ -66,7 +66,7 @@ def test_ipv6_addresses_are_in_brackets() -> None:
     ]
 
 
-def test_ipv6_node_ports() -> None:
+def test_ipv6_node_ports_have_virtual_servers() -> None:
     text = part_lines(sync_input(service_port(ip="fd00:96::1", node_port=30080), node=NODE6), "ipvsadm")
     assert text[1:] == ["-A -t [2001:db8::10]:30080 -s rr"]
 
@@ -91,8 +91,8 @@ def test_node_port_networks_select_addresses_except_loopback() -> None:
     ]
 
 
-def test_node_ports_on_link_local_addresses() -> None:
-    """IPv4 link-local addresses, as of node-local-dns, serve NodePorts; IPv6 ones serve them only if configured."""
+def test_node_ports_are_served_on_link_local_addresses() -> None:
+    """IPv4 link-local addresses serve NodePorts (as for node-local-dns); IPv6 ones only with a matching network."""
     ipv4, ipv6 = ("169.254.20.10", "192.0.2.10"), ("2001:db8::10", "fe80::1")
     assert _node_ports(Node(Family.IPV4, None, ipv4)) == ["169.254.20.10:30080", "192.0.2.10:30080"]
     assert _node_ports(Node(Family.IPV6, None, ipv6)) == ["[2001:db8::10]:30080"]

@@ -90,7 +90,7 @@ def test_old_versions_load_modules(row: Any) -> None:
 @pytest.mark.parametrize(
     ("version", "is_supported"), [("v7.17", True), ("v6.0", True), ("v10.1", True), ("v5.9", False), ("nothing", False)]
 )
-def test_ipset_version_check(version: str, *, is_supported: bool) -> None:
+def test_old_ipset_version_fails_the_script(version: str, *, is_supported: bool) -> None:
     command = part_lines(sync_input(), "preconditions")[0].replace(
         "ipset --version", f"echo 'ipset {version}, protocol version: 7'"
     )
@@ -98,7 +98,7 @@ def test_ipset_version_check(version: str, *, is_supported: bool) -> None:
     assert (done.returncode, done.stderr) == ((0, "") if is_supported else (1, "ipset 6.0 or newer is needed\n"))
 
 
-class Commands(Struct, frozen=True):
+class FakePart(Struct, frozen=True):
     """A part with one command."""
 
     command: str
@@ -108,23 +108,23 @@ class Commands(Struct, frozen=True):
         yield self.command
 
 
-class First(Commands, frozen=True, tag="first"):
+class FirstFakePart(FakePart, frozen=True, tag="first"):
     """A part named ``first``."""
 
 
-class Second(Commands, frozen=True, tag="second"):
+class SecondFakePart(FakePart, frozen=True, tag="second"):
     pass
 
 
 @parametrize_rows({"successful command": ("true", "later\n", 0), "failing command": ("exit 1", "", 1)})
 def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> None:
     command, output, status = row
-    script = SyncOutput("ipvs", Family.IPV4, (First(command), Second("echo later"))).script()
+    script = SyncOutput("ipvs", Family.IPV4, (FirstFakePart(command), SecondFakePart("echo later"))).script()
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (output, status)
 
 
-def test_missing_module_message() -> None:
+def test_missing_module_message_is_quoted_for_the_shell() -> None:
     """The message is quoted for the shell."""
     scheduler = "it's $HOME"
     *_, command = Preconditions(scheduler=scheduler).text()

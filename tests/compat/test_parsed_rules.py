@@ -67,8 +67,8 @@ UNKNOWN = {
     "match": "-m limit --limit 3/min -j X",
     "option of the header": "-o eth0 -j X",
     "option of a target": "-j DNAT --to-destination 10.0.0.1:80 --persistent",
-    "option of sets": "-m set --match-set X dst --return-nomatch -j Y",
-    "option of bridges": "-m physdev --physdev-is-out -j X",
+    "option of set": "-m set --match-set X dst --return-nomatch -j Y",
+    "option of physdev": "-m physdev --physdev-is-out -j X",
     "IPVS": "-m ipvs --vaddr 10.0.0.1 -j X",
     "goto": "-g X",
     "two targets": "-j X -j Y",
@@ -78,13 +78,13 @@ UNKNOWN = {
 
 
 @parametrize_rows(EQUAL)
-def test_equal_inputs(row: tuple[str, str]) -> None:
+def test_inputs_of_equal_rules_parse_equal(row: tuple[str, str]) -> None:
     first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
     assert first == second
 
 
 @parametrize_rows(DIFFERENT)
-def test_different_inputs(row: tuple[str, str]) -> None:
+def test_inputs_of_different_rules_parse_different(row: tuple[str, str]) -> None:
     first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
     assert first != second
 

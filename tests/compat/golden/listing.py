@@ -1,4 +1,4 @@
-"""Formats the nat table like ``iptables -t nat -nL``, for comparison with the listing of a document.
+"""Formats the nat table like ``iptables -t nat -nL``, for comparison with the listing of the document in ``from``.
 
 In a section ``listing``, a line that begins with ``-`` is only in the document, a line with ``+`` only in the rules,
 and all others are in both. Chains without rules may be missing.
