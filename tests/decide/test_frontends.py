@@ -11,7 +11,7 @@ from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.model.service_port import ServicePort
 from knft.protocols import Protocol
-from tests.support.kube_objects import parametrize_rows, port_name, steady
+from tests.support.kube_objects import parametrize_rows, port_name, without_deadline
 
 VIP, SHARED = "192.0.2.1", "203.0.113.9"
 OLD, YOUNG = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
@@ -73,7 +73,7 @@ def test_duplicate_claims_keep_the_strongest_kind(row: ClaimsCase) -> None:
     assert row.expected == claimed_frontends(row.port)
 
 
-class Contest(NamedTuple):
+class ContestCase(NamedTuple):
     """The ports of A and B, and the owner of the frontend that both claim; None if there is no such frontend."""
 
     a: ServicePort
@@ -97,43 +97,47 @@ def _claiming(kind: FrontendKind | None = None, *, created: str = OLD, cluster_i
 CLUSTER, VIP_KIND, EXTERNAL, NODE_PORT = FrontendKind
 OWN_A, OWN_B = "10.96.0.1", "10.96.0.2"
 CONTESTS = {
-    "younger cluster IP before VIP": Contest(_claiming(VIP_KIND, created=OLD), _claiming(CLUSTER, created=YOUNG), B),
-    "younger cluster IP before external IP": Contest(
+    "younger cluster IP before VIP": ContestCase(
+        _claiming(VIP_KIND, created=OLD), _claiming(CLUSTER, created=YOUNG), B
+    ),
+    "younger cluster IP before external IP": ContestCase(
         _claiming(EXTERNAL, created=OLD), _claiming(CLUSTER, created=YOUNG), B
     ),
-    "younger VIP before external IP": Contest(
+    "younger VIP before external IP": ContestCase(
         _claiming(EXTERNAL, created=OLD, cluster_ip=OWN_A), _claiming(VIP_KIND, created=YOUNG, cluster_ip=OWN_B), B
     ),
-    "older external IP before younger": Contest(
+    "older external IP before younger": ContestCase(
         _claiming(EXTERNAL, created=YOUNG, cluster_ip=OWN_A), _claiming(EXTERNAL, created=OLD, cluster_ip=OWN_B), B
     ),
-    "older NodePort before younger": Contest(
+    "older NodePort before younger": ContestCase(
         _claiming(NODE_PORT, created=YOUNG, cluster_ip=OWN_A), _claiming(NODE_PORT, created=OLD, cluster_ip=OWN_B), B
     ),
-    "same age: lower name first": Contest(
+    "same age: lower name first": ContestCase(
         _claiming(EXTERNAL, cluster_ip=OWN_A), _claiming(EXTERNAL, cluster_ip=OWN_B), A
     ),
-    "no creation time counts as youngest": Contest(
+    "no creation time counts as youngest": ContestCase(
         _claiming(EXTERNAL, created="", cluster_ip=OWN_A), _claiming(EXTERNAL, created=YOUNG, cluster_ip=OWN_B), B
     ),
-    "both without creation time: lower name first": Contest(
+    "both without creation time: lower name first": ContestCase(
         _claiming(EXTERNAL, created="", cluster_ip=OWN_A), _claiming(EXTERNAL, created="", cluster_ip=OWN_B), A
     ),
-    "different ports do not conflict": Contest(ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 81, "TCP"), None),
-    "different protocols do not conflict": Contest(
+    "different ports do not conflict": ContestCase(
+        ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 81, "TCP"), None
+    ),
+    "different protocols do not conflict": ContestCase(
         ServicePort(SHARED, 80, "TCP"), ServicePort(SHARED, 80, "UDP"), None
     ),
-    "NodePorts of different protocols do not conflict": Contest(
+    "NodePorts of different protocols do not conflict": ContestCase(
         ServicePort(OWN_A, 80, "TCP", 30080), ServicePort(OWN_B, 80, "UDP", 30080), None
     ),
-    "NodePort and port with one number do not conflict": Contest(
+    "NodePort and port with one number do not conflict": ContestCase(
         ServicePort(OWN_A, 80, "TCP", 30080), ServicePort(OWN_B, 30080, "TCP"), None
     ),
 }
 
 
 @parametrize_rows(CONTESTS)
-def test_owner_is_chosen_by_kind_then_age_then_name(row: Contest) -> None:
+def test_owner_is_chosen_by_kind_then_age_then_name(row: ContestCase) -> None:
     """The other Service port keeps its uncontested frontends; the order of the claims does not matter."""
     ports = {A: row.a, B: row.b}
     claims = {name: claimed_frontends(port) for name, port in ports.items()}
@@ -285,7 +289,7 @@ def _owners(claims: dict[ServicePortName, ServicePort]) -> _Owned:
     }
 
 
-@steady
+@without_deadline
 @given(st.dictionaries(_names, _ports, min_size=1), st.randoms(use_true_random=False))
 def test_any_order_of_claims_gives_the_same_owners(claims: dict[ServicePortName, ServicePort], random: Random) -> None:
     frontend_claims, order = FrontendClaims(), sorted(claims)
@@ -295,7 +299,7 @@ def test_any_order_of_claims_gives_the_same_owners(claims: dict[ServicePortName,
     assert _owners(claims) == {name: frontend_claims.owned_by(name) for name in claims}
 
 
-@steady
+@without_deadline
 @given(st.lists(st.tuples(_names, st.none() | _ports), max_size=12))
 def test_any_history_ends_with_the_owners_of_its_last_claims(
     history: list[tuple[ServicePortName, ServicePort | None]],
@@ -314,7 +318,7 @@ def test_any_history_ends_with_the_owners_of_its_last_claims(
     assert _owners(claims) == {name: frontend_claims.owned_by(name) for name in claims}
 
 
-@steady
+@without_deadline
 @given(st.dictionaries(_names, _ports))
 def test_claims_to_frontends_of_other_services_lose(claims: dict[ServicePortName, ServicePort]) -> None:
     frontend_claims = FrontendClaims()

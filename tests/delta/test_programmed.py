@@ -11,7 +11,7 @@ from knft.delta.diff import ContentsDiff, diff_contents
 from knft.delta.programmed import MAX_DELAY_SECONDS, EmptiedChain, ProgrammedContents
 from knft.nft.expressions import Drop, Goto, Rule
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
-from tests.support.kube_objects import parametrize_rows, steady
+from tests.support.kube_objects import parametrize_rows, without_deadline
 
 Elements = dict[str, dict[Key, Value]]
 OwnerContents = dict[str, Contents | None]
@@ -268,7 +268,7 @@ def _programmed_table(initial: OwnerContents) -> tuple[FakeTable, ProgrammedCont
     return table, programmed
 
 
-@steady
+@without_deadline
 @given(_initial_contents, st.lists(_step, max_size=6))
 def test_any_history_leaves_the_union_of_the_desired_contents(
     initial: OwnerContents, history: list[OwnerContents]
@@ -284,7 +284,7 @@ def test_any_history_leaves_the_union_of_the_desired_contents(
         assert programmed.diff(owners) == NO_CHANGES
 
 
-@steady
+@without_deadline
 @given(_step, _owner_orders)
 def test_owners_that_swap_contents_cause_no_change(contents: OwnerContents, order: list[str]) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
@@ -293,7 +293,7 @@ def test_owners_that_swap_contents_cause_no_change(contents: OwnerContents, orde
     assert programmed.diff(swapped) == NO_CHANGES
 
 
-@steady
+@without_deadline
 @given(_initial_contents, _step)
 def test_only_differences_are_sent(before: OwnerContents, after: OwnerContents) -> None:
     table, programmed = _programmed_table(before)

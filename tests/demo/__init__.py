@@ -1,4 +1,4 @@
-"""``make demo``: knft runs on a small node made of network namespaces, and shows what it does.
+"""``make demo``: runs knft in a small cluster made of network namespaces, and prints its syncs and connections.
 
-Nothing is left behind: only this process holds the namespaces, and knft ends with it.
+The namespaces and knft end with this process.
 """

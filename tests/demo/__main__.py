@@ -1,4 +1,4 @@
-"""``python -m tests.demo``: runs knft in the lab, and prints who answers, how syncs go, and what is rejected."""
+"""``python -m tests.demo``: runs knft in the lab, and prints answering endpoints, syncs, and rejected connections."""
 
 import signal
 import sys
@@ -136,7 +136,7 @@ def _describe(outcome: Outcome) -> str:
     match outcome:
         case Answered(server=server):
             return f"an answer from {server}"
-        case Rejected(how="icmp"):
+        case Rejected(kind="icmp"):
             return "rejected at once (ICMP port unreachable)"
         case Rejected():
             return "rejected at once (TCP reset)"

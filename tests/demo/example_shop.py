@@ -26,7 +26,7 @@ class Shop:
         self._documents: list[dict[str, Any]] = list(yaml.safe_load_all(self._file.read_text()))
 
     def scale(self, count: int) -> tuple[str, ...]:
-        """Give the frontend the first ``count`` pods as endpoints, and return their names. The file is renamed over."""
+        """Give the frontend the first ``count`` pods as endpoints, and return their names. The file is replaced."""
         pods = FRONTEND_PODS[:count]
         for document in self._documents:
             if document["kind"] == "EndpointSlice":

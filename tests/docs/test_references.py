@@ -1,4 +1,4 @@
-"""Every reference in code, tests, messages and documentation resolves, and none needs a document from elsewhere."""
+"""Every reference in code, tests, messages and documentation resolves, and is to a document of the repository."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ _OUTSIDE = re.compile(
     r"\bbehaviour\.md [A-K]\b|\bDESIGN\.md|[( \[][A-K]\.[0-9]+(?:\([0-9]+\)|\b)(?=[],:;. )])|\bissue #?[0-9]+\b",
     re.IGNORECASE,
 )
-"""Sections of the documents that the project began with, and its issue tracker: neither is in the repository."""
+"""Sections of the project's first documents, and its issue tracker: neither is in the repository."""
 
 _ALLOWED = {"tests/docs/test_references.py"}
 
@@ -24,8 +24,8 @@ def test_every_reference_resolves() -> None:
     assert not broken, "\n".join(broken)
 
 
-def test_there_are_references() -> None:
-    """The patterns find references: to pages, to anchors, and to tests."""
+def test_patterns_find_pages_anchors_and_tests() -> None:
+    """Guards against patterns that match nothing."""
     found = [reference for path in text_files() for reference in references(path)]
 
     assert sum(bool(reference.anchor) for reference in found) > 50

@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench.changes import KINDS, steps
 from tests.bench.cluster import Cluster, Shape
-from tests.bench.latency import FIRST
+from tests.bench.latency import FIRST_SERVICE
 from tests.bench.manifests import changes
 from tests.bench.measure import percentile
 from tests.bench.peers.nftables import NftablesLayout, share_of_anonymous_maps
@@ -35,7 +35,7 @@ def test_tiny_run_writes_json_table_and_plot(tmp_path: Path) -> None:
     measured = {(record["proxy"], record["shape"], record["measure"]) for record in records}
     for proxy in (KNFT, *PEERS):
         assert {(proxy, name, measure) for name in names for measure in (FULL, *KINDS, MEMORY)} <= measured
-        assert (proxy, "20x3", FIRST) in measured
+        assert (proxy, "20x3", FIRST_SERVICE) in measured
     assert {(BARE, name, FULL) for name in names} <= measured
 
     table = (tmp_path / "table.md").read_text()
@@ -57,7 +57,7 @@ def test_percentile_is_a_measured_value(share: float, value: float) -> None:
     [("endpoint replaced", 1, 1), ("Service added", 1, 2), ("scaled by one", 1, 1), ("100 changed at once", 100, 100)],
 )
 def test_step_changes_the_expected_number_of_objects(kind: str, services: int, objects: int) -> None:
-    """The number of changed Services, and of the objects that a watch reports."""
+    """Counts the changed Services, and the objects that a watch reports."""
     for step in steps(Cluster(SHAPE), kind, 5):
         assert len({after.number for _, after in step}) == services
         assert len(list(changes(step))) == objects

@@ -14,7 +14,7 @@ from tests.support.scenario import read_scenarios
 
 
 def test_all_staging_modules_match_the_release() -> None:
-    """go.sum has the checksum of the release."""
+    """All replaced modules have the version of the release, and go.sum has the checksum of the release."""
     module, sums = (MODULE / "go.mod").read_text(), (MODULE / "go.sum").read_text()
     release, flags = release_and_flags(module)
     replaced = re.findall(r"^\t(\S+) => (\S+) (v\S+)$", module, re.MULTILINE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trixie import machine
+from tests.trixie import host
 from tests.trixie.__main__ import TESTS, count, main
 from tests.trixie.version import OLDEST, numbers
 
@@ -23,9 +23,11 @@ def test_skipped_tests_are_not_counted(tmp_path: Path) -> None:
     assert dict(count(report)) == dict(zip(TESTS, (1, 1, 0), strict=True))
 
 
-@pytest.mark.parametrize(("version", "enough"), [("1.0.6", False), ("1.0.9", False), ("1.1", True), ("1.1.3", True)])
-def test_versions_are_compared_as_numbers(version: str, *, enough: bool) -> None:
-    assert (numbers(version) >= OLDEST) is enough
+@pytest.mark.parametrize(
+    ("version", "is_new_enough"), [("1.0.6", False), ("1.0.9", False), ("1.1", True), ("1.1.3", True)]
+)
+def test_versions_are_compared_as_numbers(version: str, *, is_new_enough: bool) -> None:
+    assert (numbers(version) >= OLDEST) is is_new_enough
 
 
 def test_pip_settings_become_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,14 +36,14 @@ def test_pip_settings_become_variables(tmp_path: Path, monkeypatch: pytest.Monke
     configuration.write_text(f"[global]\nindex-url = https://index.invalid/simple\nfind-links = {tmp_path}\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    variables = machine.environment()
+    variables = host.environment()
     assert variables["PIP_INDEX_URL"] == "https://index.invalid/simple"
     assert variables["PIP_FIND_LINKS"] == str(tmp_path)
-    assert str(tmp_path) in machine.shared_paths(variables)
+    assert str(tmp_path) in host.shared_paths(variables)
 
 
 def test_name_resolution_files_are_shared() -> None:
-    assert "/etc/hosts" in machine.shared_paths({"PATH": "/bin", "HOME": "/root"})
+    assert "/etc/hosts" in host.shared_paths({"PATH": "/bin", "HOME": "/root"})
 
 
 def test_missing_root_privilege_is_an_error(

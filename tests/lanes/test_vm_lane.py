@@ -8,7 +8,7 @@ import pytest
 from tests.vm.errors import VmError
 from tests.vm.initramfs import Entry, archive
 from tests.vm.kernel import Kernel
-from tests.vm.verdict import parse
+from tests.vm.report import parse
 
 
 def _report(release: str = "6.1.0-56-cloud-amd64", status: int = 0, **counts: int) -> bytes:

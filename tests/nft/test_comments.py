@@ -11,6 +11,6 @@ LENGTHS = {0: 0, 127: 127, 128: 128, 129: 128, 130: 128, 1000: 128}
 
 @pytest.mark.parametrize(("given", "expected"), LENGTHS.items())
 def test_comments_are_truncated_to_128_bytes(given: int, expected: int) -> None:
-    """An element's comment when the Entry is created, a rule's comment when it is encoded."""
+    """An element's comment is truncated when its Entry is created, a rule's comment when the rule is encoded."""
     assert expected == len(Entry(Drop(), "c" * given).comment)
     assert expected == len(comment_text("c" * given))

@@ -32,7 +32,7 @@ def _targets(*numbers: int) -> list[Target]:
 A, B, C = _targets(1, 2, 3)
 
 
-def test_endpoint_keeps_its_index_and_left_index_stays_reserved() -> None:
+def test_endpoint_keeps_its_index_and_freed_index_stays_reserved() -> None:
     first = assign(NEW, [A, B], TIMEOUT, 100)
     second = assign(first, [B, C], TIMEOUT, 110)
     assert second.indexes() == {B: 1, C: 2}

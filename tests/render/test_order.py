@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from knft.nft.objects import Array, Target
 from knft.render.order import stable_order
-from tests.support.kube_objects import parametrize_rows, steady
+from tests.support.kube_objects import parametrize_rows, without_deadline
 
 
 def _array(text: str) -> Array:
@@ -19,7 +19,7 @@ def _targets(text: str) -> tuple[Target, ...]:
     return tuple((letter, 80) for letter in text)
 
 
-class Row(NamedTuple):
+class OrderCase(NamedTuple):
     """An array, the new targets, and the resulting array; a letter for each target, a dot for a gap."""
 
     previous: str
@@ -28,35 +28,35 @@ class Row(NamedTuple):
 
 
 EXAMPLES = {
-    "nothing": Row("", "", ""),
-    "from nothing, the order of targets": Row("", "cab", "cab"),
-    "to nothing": Row("abc", "", ""),
-    "the same": Row("abc", "abc", "abc"),
-    "the same in another order": Row("cab", "abc", "cab"),
-    "one more": Row("cab", "abcd", "cabd"),
-    "several more, in the order of targets": Row("b", "dabc", "bdac"),
-    "the last one gone": Row("abc", "ab", "ab"),
-    "the first one gone, the last takes its place": Row("abc", "bc", "cb"),
-    "one in the middle gone, the last takes its place": Row("abcd", "acd", "adc"),
-    "two gone, the last ones take their places": Row("abcde", "bde", "ebd"),
-    "one replaced": Row("abc", "axc", "axc"),
-    "one replaced, sorted elsewhere": Row("bcd", "acd", "acd"),
-    "the last one replaced": Row("abc", "abx", "abx"),
-    "all replaced": Row("abc", "xyz", "xyz"),
-    "one replaced and one gone": Row("abcd", "xcd", "dxc"),
-    "a hole is filled by the new one": Row("a.c", "abc", "abc"),
-    "a hole is filled by the last": Row("a.c", "ac", "ac"),
-    "holes at the end": Row("ab..", "ab", "ab"),
-    "holes alone": Row("...", "ab", "ab"),
-    "the last one stays where two others go": Row("xyc", "cd", "cd"),
-    "a target that is at the end twice": Row("xycc", "cd", "cd"),
-    "one target twice": Row("aba", "ab", "ab"),
-    "one target twice, and more of them": Row("aab", "abc", "acb"),
+    "nothing": OrderCase("", "", ""),
+    "from nothing, the order of targets": OrderCase("", "cab", "cab"),
+    "to nothing": OrderCase("abc", "", ""),
+    "the same targets": OrderCase("abc", "abc", "abc"),
+    "the same targets in another order": OrderCase("cab", "abc", "cab"),
+    "one target added": OrderCase("cab", "abcd", "cabd"),
+    "several targets added, in the order of targets": OrderCase("b", "dabc", "bdac"),
+    "the last one removed": OrderCase("abc", "ab", "ab"),
+    "the first one removed, the last takes its place": OrderCase("abc", "bc", "cb"),
+    "one in the middle removed, the last takes its place": OrderCase("abcd", "acd", "adc"),
+    "two removed, the last ones take their places": OrderCase("abcde", "bde", "ebd"),
+    "one replaced": OrderCase("abc", "axc", "axc"),
+    "one replaced, sorted elsewhere": OrderCase("bcd", "acd", "acd"),
+    "the last one replaced": OrderCase("abc", "abx", "abx"),
+    "all replaced": OrderCase("abc", "xyz", "xyz"),
+    "one replaced and one removed": OrderCase("abcd", "xcd", "dxc"),
+    "a gap is filled by the new target": OrderCase("a.c", "abc", "abc"),
+    "a gap is filled by the last target": OrderCase("a.c", "ac", "ac"),
+    "gaps at the end": OrderCase("ab..", "ab", "ab"),
+    "only gaps": OrderCase("...", "ab", "ab"),
+    "the last one stays when two others are removed": OrderCase("xyc", "cd", "cd"),
+    "duplicate of the last target": OrderCase("xycc", "cd", "cd"),
+    "duplicate target": OrderCase("aba", "ab", "ab"),
+    "duplicate target and a new one": OrderCase("aab", "abc", "acb"),
 }
 
 
 @parametrize_rows(EXAMPLES)
-def test_targets_keep_indexes_and_the_last_ones_fill_gaps(row: Row) -> None:
+def test_targets_keep_indexes_and_the_last_ones_fill_gaps(row: OrderCase) -> None:
     assert _targets(row.expected) == stable_order(_array(row.previous), _targets(row.targets))
 
 
@@ -74,14 +74,14 @@ def _differing(before: Array, after: Array) -> int:
     return sum(old != new for old, new in zip(before, after, strict=True))
 
 
-@steady
+@without_deadline
 @given(_found, _distinct_targets)
 def test_array_contains_exactly_the_targets(previous: Array, targets: tuple[Target, ...]) -> None:
     """For any array in the kernel, with gaps and duplicate targets."""
     assert sorted(targets) == sorted(stable_order(previous, targets))
 
 
-@steady
+@without_deadline
 @given(_found, _distinct_targets)
 def test_targets_at_remaining_indexes_do_not_move(previous: Array, targets: tuple[Target, ...]) -> None:
     """A target at an index that the new array has stays there."""
@@ -90,14 +90,14 @@ def test_targets_at_remaining_indexes_do_not_move(previous: Array, targets: tupl
     assert all(previous.index(target) == found.index(target) for target in stay)
 
 
-@steady
+@without_deadline
 @given(_distinct.flatmap(lambda targets: st.tuples(st.just(targets), st.permutations(targets))))
 def test_same_targets_keep_the_array(pair: tuple[tuple[Target, ...], list[Target]]) -> None:
     previous, targets = pair
     assert previous == stable_order(previous, targets)
 
 
-@steady
+@without_deadline
 @given(_some, st.data())
 def test_removal_moves_at_most_one_target(previous: tuple[Target, ...], data: st.DataObject) -> None:
     """The last target takes the free index."""
@@ -109,7 +109,7 @@ def test_removal_moves_at_most_one_target(previous: tuple[Target, ...], data: st
     assert tuple(expected) == found
 
 
-@steady
+@without_deadline
 @given(_some, st.data())
 def test_replacement_changes_one_index(previous: tuple[Target, ...], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(previous) - 1))
@@ -118,13 +118,13 @@ def test_replacement_changes_one_index(previous: tuple[Target, ...], data: st.Da
     assert _differing(previous, found) == 1
 
 
-@steady
+@without_deadline
 @given(_distinct)
 def test_new_target_is_appended(previous: tuple[Target, ...]) -> None:
     assert (*previous, _NEW) == stable_order(previous, sorted({*previous, _NEW}))
 
 
-@steady
+@without_deadline
 @given(_distinct, st.lists(st.integers(0, _LIMIT), max_size=10))
 def test_gaps_are_filled_with_new_targets(targets: tuple[Target, ...], holes: list[int]) -> None:
     """The number of targets equals the number of indexes, so only the gaps change."""
@@ -134,7 +134,7 @@ def test_gaps_are_filled_with_new_targets(targets: tuple[Target, ...], holes: li
     assert sorted(targets) == sorted(found)
 
 
-@steady
+@without_deadline
 @given(st.lists(st.integers(0, _LIMIT), max_size=12))
 def test_scaling_moves_only_targets_whose_index_is_gone(sizes: list[int]) -> None:
     """The pods that remain after scaling down are not always the first ones."""

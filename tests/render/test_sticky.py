@@ -68,6 +68,6 @@ def test_affinity_of_earlier_layouts_is_migrated() -> None:
     memories: dict[str, dict[Key, Value]] = {
         "affinity": {("10.0.0.1", 7, 0): memory, (80,): memory, ("10.0.0.1", 7, 1 << 16): memory},
         "affinity-3": {("10.0.0.2", 7): memory, ("10.0.0.2",): memory},
-        "somebody-elses": {("10.0.0.3", 7, 0): memory},
+        "foreign": {("10.0.0.3", 7, 0): memory},
     }
     assert migrate_affinity(memories) == {"affinity": {("10.0.0.1", 7, 0): memory, ("10.0.0.2", 7, 3): memory}}

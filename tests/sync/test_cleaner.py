@@ -166,7 +166,7 @@ def test_no_dump_after_changes_of_tcp_services(
 def test_flows_to_endpoint_of_running_sync_are_kept(
     recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rules of a new endpoint are in force before the cleaner knows it, so the cleaner waits for the sync."""
+    """The rules of a new endpoint are committed before the cleaner knows the endpoint, so it waits for the sync."""
     recording_cleaner.sync()
     recording_cleaner.reconcile()
     harness, client = recording_cleaner.harness, client_endpoints(4)
@@ -251,7 +251,7 @@ def test_unreplied_flow_is_deleted_after_grace_period(recording_cleaner: Recordi
     assert listed_entries(4) == set()
 
 
-def test_new_unreplied_flows_cause_one_more_check_only(
+def test_new_unreplied_flows_cause_a_single_further_check(
     recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packets from the node to its own NodePort are rejected after conntrack: each creates a new flow."""

@@ -97,7 +97,7 @@ def test_update_returns_whether_the_slice_changes_anything(row: UpdateCase) -> N
 
 
 def test_update_ignores_other_pending_slices() -> None:
-    """Unlike the tracker of Services."""
+    """The tracker of Services instead returns whether any Service is pending."""
     tracked = TrackedEndpoints(SLICE)
     assert tracked.add(OTHER, SLICE) == [True, False]
 
@@ -149,7 +149,7 @@ MERGES = {
     "endpoint removed": MergeCase((SLICE,), (READY,), (), {HTTP: (ONE,)}, frozenset({HTTP})),
     "slice added": MergeCase((SLICE,), (OTHER,), (), {HTTP: (ONE, TWO, THREE)}, frozenset({HTTP})),
     "slice removed": MergeCase((SLICE, OTHER), (), (OTHER,), {HTTP: (ONE, TWO)}, frozenset({HTTP})),
-    "ignored port added beside an unnamed one": MergeCase(
+    "ignored port added to a slice with an unnamed port": MergeCase(
         (_slice_with_ports(slice_port("")),),
         (_slice_with_ports(slice_port(""), slice_port(None)),),
         (),

@@ -206,7 +206,7 @@ def test_external_policy_requires_external_access(row: ExpansionCase, family: Fa
     _check(row, family)
 
 
-class ClusterIPs(NamedTuple):
+class ClusterIpCase(NamedTuple):
     """Fields of a Service, and its cluster IP in each family, or None."""
 
     fields: dict[str, Any]
@@ -219,30 +219,30 @@ def _cluster_ip_fields(cluster_ips: tuple[str, ...], *families: str) -> dict[str
 
 
 CLUSTER_IPS = {
-    "single stack IPv4": ClusterIPs(_cluster_ip_fields((V4,), "IPv4"), V4, None),
-    "single stack IPv6": ClusterIPs(_cluster_ip_fields((V6,), "IPv6"), None, V6),
-    "dual stack, IPv4 first": ClusterIPs(_cluster_ip_fields((V4, V6), "IPv4", "IPv6"), V4, V6),
-    "dual stack, IPv6 first": ClusterIPs(_cluster_ip_fields((V6, V4), "IPv6", "IPv4"), V4, V6),
-    "dual stack without the second address": ClusterIPs(_cluster_ip_fields((V6,), "IPv6", "IPv4"), None, V6),
-    "address of the other family": ClusterIPs(_cluster_ip_fields((V6,), "IPv4"), None, None),
-    "no ipFamilies, IPv4": ClusterIPs({"cluster_ip": V4}, V4, None),
-    "no ipFamilies, IPv6": ClusterIPs({"cluster_ip": V6}, None, V6),
-    "empty ipFamilies": ClusterIPs({"cluster_ip": V4, "ip_families": ()}, V4, None),
-    "no ipFamilies, only clusterIP counts": ClusterIPs({"cluster_ip": V4, "cluster_ips": (V4, V6)}, V4, None),
-    "leading zeros": ClusterIPs({"cluster_ip": "010.096.000.001"}, V4, None),
-    "leading zeros in clusterIPs": ClusterIPs(_cluster_ip_fields(("010.96.0.001",), "IPv4"), V4, None),
-    "IPv6 in a long form": ClusterIPs({"cluster_ip": "FD00:0096:0::0001"}, None, V6),
-    "headless": ClusterIPs({"cluster_ip": "None"}, None, None),
-    "headless, dual stack": ClusterIPs(_cluster_ip_fields(("None",), "IPv4", "IPv6"), None, None),
-    "empty clusterIP": ClusterIPs({"cluster_ip": ""}, None, None),
-    "no clusterIP": ClusterIPs({"cluster_ip": None}, None, None),
-    "ExternalName": ClusterIPs({"type": "ExternalName", "cluster_ip": None}, None, None),
-    "ExternalName with clusterIP": ClusterIPs({"type": "ExternalName"}, None, None),
+    "single stack IPv4": ClusterIpCase(_cluster_ip_fields((V4,), "IPv4"), V4, None),
+    "single stack IPv6": ClusterIpCase(_cluster_ip_fields((V6,), "IPv6"), None, V6),
+    "dual stack, IPv4 first": ClusterIpCase(_cluster_ip_fields((V4, V6), "IPv4", "IPv6"), V4, V6),
+    "dual stack, IPv6 first": ClusterIpCase(_cluster_ip_fields((V6, V4), "IPv6", "IPv4"), V4, V6),
+    "dual stack without the second address": ClusterIpCase(_cluster_ip_fields((V6,), "IPv6", "IPv4"), None, V6),
+    "address of the other family": ClusterIpCase(_cluster_ip_fields((V6,), "IPv4"), None, None),
+    "no ipFamilies, IPv4": ClusterIpCase({"cluster_ip": V4}, V4, None),
+    "no ipFamilies, IPv6": ClusterIpCase({"cluster_ip": V6}, None, V6),
+    "empty ipFamilies": ClusterIpCase({"cluster_ip": V4, "ip_families": ()}, V4, None),
+    "no ipFamilies, only clusterIP counts": ClusterIpCase({"cluster_ip": V4, "cluster_ips": (V4, V6)}, V4, None),
+    "leading zeros": ClusterIpCase({"cluster_ip": "010.096.000.001"}, V4, None),
+    "leading zeros in clusterIPs": ClusterIpCase(_cluster_ip_fields(("010.96.0.001",), "IPv4"), V4, None),
+    "IPv6 in a long form": ClusterIpCase({"cluster_ip": "FD00:0096:0::0001"}, None, V6),
+    "headless": ClusterIpCase({"cluster_ip": "None"}, None, None),
+    "headless, dual stack": ClusterIpCase(_cluster_ip_fields(("None",), "IPv4", "IPv6"), None, None),
+    "empty clusterIP": ClusterIpCase({"cluster_ip": ""}, None, None),
+    "no clusterIP": ClusterIpCase({"cluster_ip": None}, None, None),
+    "ExternalName": ClusterIpCase({"type": "ExternalName", "cluster_ip": None}, None, None),
+    "ExternalName with clusterIP": ClusterIpCase({"type": "ExternalName"}, None, None),
 }
 
 
 @parametrize_rows(CLUSTER_IPS)
-def test_cluster_ip_is_selected_by_position_in_ip_families(row: ClusterIPs) -> None:
+def test_cluster_ip_is_selected_by_position_in_ip_families(row: ClusterIpCase) -> None:
     expanded = [expand_service(service(**row.fields), family) for family in Family]
     cluster_ips = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
     assert [None if address is None else [address] for address in (row.ipv4, row.ipv6)] == cluster_ips
@@ -281,7 +281,7 @@ def test_text_of_unnamed_port_has_no_colon(name: ServicePortName, expected: str)
     assert expected == str(name)
 
 
-class Predicates(NamedTuple):
+class UsedEndpointsCase(NamedTuple):
     """Fields of a ServicePort, whether it is externally accessible, and which endpoints it uses."""
 
     fields: dict[str, Any]
@@ -293,20 +293,26 @@ class Predicates(NamedTuple):
 INTERNAL: dict[str, Any] = {"internal_policy_local": True}
 EXTERNAL: dict[str, Any] = {"external_policy_local": True}
 PREDICATES = {
-    "only a cluster IP": Predicates({}, accessible=False, cluster=True, local=False),
-    "NodePort": Predicates({"node_port": 30080}, accessible=True, cluster=True, local=False),
-    "VIP": Predicates({"load_balancer_vips": ("192.0.2.1",)}, accessible=True, cluster=True, local=False),
-    "external IP": Predicates({"external_ips": ("203.0.113.9",)}, accessible=True, cluster=True, local=False),
-    "internal Local": Predicates(INTERNAL, accessible=False, cluster=False, local=True),
-    "internal Local, NodePort": Predicates({**INTERNAL, "node_port": 30080}, accessible=True, cluster=True, local=True),
-    "external Local, not accessible": Predicates(EXTERNAL, accessible=False, cluster=True, local=False),
-    "external Local, NodePort": Predicates({**EXTERNAL, "node_port": 30080}, accessible=True, cluster=True, local=True),
-    "both Local, not accessible": Predicates({**INTERNAL, **EXTERNAL}, accessible=False, cluster=False, local=True),
+    "only a cluster IP": UsedEndpointsCase({}, accessible=False, cluster=True, local=False),
+    "NodePort": UsedEndpointsCase({"node_port": 30080}, accessible=True, cluster=True, local=False),
+    "VIP": UsedEndpointsCase({"load_balancer_vips": ("192.0.2.1",)}, accessible=True, cluster=True, local=False),
+    "external IP": UsedEndpointsCase({"external_ips": ("203.0.113.9",)}, accessible=True, cluster=True, local=False),
+    "internal Local": UsedEndpointsCase(INTERNAL, accessible=False, cluster=False, local=True),
+    "internal Local, NodePort": UsedEndpointsCase(
+        {**INTERNAL, "node_port": 30080}, accessible=True, cluster=True, local=True
+    ),
+    "external Local, not accessible": UsedEndpointsCase(EXTERNAL, accessible=False, cluster=True, local=False),
+    "external Local, NodePort": UsedEndpointsCase(
+        {**EXTERNAL, "node_port": 30080}, accessible=True, cluster=True, local=True
+    ),
+    "both Local, not accessible": UsedEndpointsCase(
+        {**INTERNAL, **EXTERNAL}, accessible=False, cluster=False, local=True
+    ),
 }
 
 
 @parametrize_rows(PREDICATES)
-def test_used_endpoints_depend_on_policies_and_addresses(row: Predicates) -> None:
+def test_used_endpoints_depend_on_policies_and_addresses(row: UsedEndpointsCase) -> None:
     port = structs.replace(PLAIN[Family.IPV4], **row.fields)
     properties = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)
     assert (row.accessible, row.cluster, row.local) == properties

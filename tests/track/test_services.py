@@ -96,7 +96,7 @@ def test_first_pending_update_provides_the_previous_state() -> None:
 
 
 def test_update_returns_whether_any_service_is_pending() -> None:
-    """An update without a change returns True while another Service is pending, unlike with endpoints."""
+    """An update without a change returns True while another Service is pending; with endpoints it returns False."""
     web, dns = service(), service("dns", cluster_ip="10.96.0.2")
     tracked = TrackedServices(web)
     assert tracked.update((web, web), (None, dns), (web, web)) == [False, True, True]
