@@ -1,4 +1,4 @@
-"""All scenarios through a real API server."""
+"""All scenarios, with objects that knft gets from a real API server."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,12 +31,12 @@ def runner(
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
-def test_packet(
+def test_packet_has_the_expected_outcome(
     runner: ScenarioRunner,
     cluster: Cluster,  # noqa: ARG001 - its logs are attached to a failure
     scenario: Scenario,
     packet: Packet,
     version: plan.Version,
 ) -> None:
-    """The packet has the outcome of its clause."""
-    runner.try_packet(scenario, packet, version)
+    """The packet has the outcome that the scenario expects."""
+    runner.check_packet(scenario, packet, version)

@@ -77,7 +77,7 @@ def _saved_sets(namespace: Namespace) -> dict[str, tuple[str, set[str]]]:
 
 @pytest.mark.parametrize("node", [NODE, NODE6], ids=["IPv4", "IPv6"])
 def test_ipset_restores_sets_twice(namespace: Namespace, node: Node) -> None:
-    """Also after a sync with fewer entries than the previous one."""
+    """A sync with fewer entries than the previous one loads too."""
     full = full_cluster(node)
     smaller = sync_input(*full.ports[2:], before=full.ports, node=node, pods=None)
     for cluster in (full, full, smaller):

@@ -1,4 +1,4 @@
-"""Tests of what kube-proxy does once, before its first sync (docs/behaviour/ipvs.md#preconditions)."""
+"""Tests of the commands that kube-proxy runs once, before its first sync (docs/behaviour/ipvs.md#preconditions)."""
 
 import subprocess
 from collections.abc import Iterator

@@ -80,7 +80,7 @@ def test_flows_to_other_ports_and_addresses_are_kept() -> None:
 
 
 def test_node_port_number_at_other_address_is_kept() -> None:
-    """For example at the address of another host, or at a node address that does not accept NodePorts."""
+    """The address is another host's, or a node address that does not accept NodePorts."""
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
     other_host = packed_socket("198.51.100.7", 30053)
     assert not frontends.is_stale(other_host, other_host, NODE)
@@ -88,7 +88,7 @@ def test_node_port_number_at_other_address_is_kept() -> None:
     assert not frontends.is_stale(NODE_PORT, NODE_PORT, frozenset())
 
 
-def test_other_protocols_are_ignored() -> None:
+def test_tcp_ports_have_no_udp_frontends() -> None:
     frontends = UdpFrontends()
     assert not frontends.update(ServicePortName("default", "dns", "dns-tcp", "TCP"), PORT, ())
     assert not frontends
@@ -123,7 +123,7 @@ def test_irrelevant_change_is_not_reported() -> None:
     assert frontends.update(DNS, PORT, [_endpoint("10.244.1.11"), _endpoint("10.244.2.11")])
 
 
-def test_has_node_ports() -> None:
+def test_has_node_ports_if_a_udp_service_has_one() -> None:
     assert _udp_frontends().has_node_ports
     assert not _udp_frontends(port=ServicePort("10.96.0.10", 53, "UDP")).has_node_ports
 

@@ -185,7 +185,7 @@ def test_shared_member_is_removed_with_its_last_owner(row: SharingCase) -> None:
 
 
 def test_entry_that_changes_owner_is_not_sent_again() -> None:
-    """For example a frontend that moves to another Service port and keeps its verdict."""
+    """An example is a frontend that moves to another Service port and keeps its verdict."""
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"a": _contents({FRONTEND: _entry("a")})})
     assert programmed.diff({"a": None, "b": _contents({FRONTEND: _entry("a")})}) == NO_CHANGES

@@ -17,7 +17,7 @@ from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 
 
-class ChurnResult(NamedTuple):
+class ConnectionsResult(NamedTuple):
     """The result of a run."""
 
     syncs: int
@@ -37,7 +37,7 @@ class ChurnResult(NamedTuple):
         )
 
 
-def run_churn(lab: Lab, folder: Path, count: int, seed: int) -> ChurnResult:
+def run_churn(lab: Lab, folder: Path, count: int, seed: int) -> ConnectionsResult:
     """Make ``count`` connections in a lab with many client addresses; their records are written to ``folder``."""
     churn = Churn(Random(seed))  # noqa: S311 - reproducible
     timelines = {service.name: Timeline() for service in SERVICES}
@@ -66,4 +66,6 @@ def run_churn(lab: Lab, folder: Path, count: int, seed: int) -> ChurnResult:
     for host, seen in client_frontends.items():
         for connection in clients.connections(host):
             checker.check(seen[connection.target], connection)
-    return ChurnResult(syncs, checker.seen, checker.answered, checker.faults, untranslated, time.monotonic() - began)
+    return ConnectionsResult(
+        syncs, checker.seen, checker.answered, checker.faults, untranslated, time.monotonic() - began
+    )

@@ -110,10 +110,10 @@ def _remembered(node: ProgrammedNode, version: plan.Version) -> int:
 
 
 @pytest.mark.parametrize(("before", "after"), [(10800, 60), (60, 10800)], ids=["shorter", "longer"])
-def test_timeout_changes_while_an_endpoint_is_removed(
+def test_timeout_can_change_while_an_endpoint_is_removed(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version, before: int, after: int
 ) -> None:
-    """In one sync: clients of other endpoints stay; the rest move once, and not to an endpoint that is added."""
+    """One sync does both: clients of other endpoints stay, the rest move once, and not to the added endpoint."""
     ports = tcp_and_udp("http", 80)
     sources, left = clients(version, 80), [pod for pod in PODS if pod != "remote-1"]
     node.apply([service("s", 50, *ports, **sticky_for(before)), endpoints("s", *PODS, http=HTTP)])
@@ -166,7 +166,7 @@ def test_clients_are_served_when_the_affinity_set_is_full(
 def test_affinity_can_be_switched_on_and_off(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """Without it clients reach any endpoint, with it they keep theirs."""
+    """Clients reach any endpoint without affinity, and keep theirs with it."""
     ports, slices = tcp_and_udp("http", 80), endpoints("s", *PODS, http=HTTP)
     sources = clients(version, 60)
     for affinity, stays in (({}, False), (STICKY, True), ({}, False), (STICKY, True)):

@@ -53,7 +53,7 @@ def _full_sync_after_an_hour(node: ProgrammedNode, objects: Objects) -> None:
         pytest.param(_full_sync_after_an_hour, id="a full sync after an hour"),
     ],
 )
-def test_sticky_clients_keep_their_endpoint_after(
+def test_sticky_clients_keep_their_endpoint_after_a_change(
     node: ProgrammedNode,
     outside: OutsideClients,
     version: plan.Version,
@@ -91,10 +91,10 @@ def test_sticky_clients_keep_their_endpoint_in_another_process(
         assert answers == outside.servers_of("cluster.50", 80, sources)
 
 
-def test_a_refused_commit_leaves_clients_where_they_are(
+def test_clients_keep_their_endpoint_after_a_refused_commit(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """Until the next attempt, the endpoint that is to be removed answers its clients, and the new one answers none."""
+    """The endpoint to be removed answers its clients until the next attempt, and the new one answers none."""
     sources = clients(version, 100)
     node.apply(_cluster(*PODS[:3]))
     first = outside.servers_of("cluster.50", 80, sources)
@@ -102,7 +102,7 @@ def test_a_refused_commit_leaves_clients_where_they_are(
     assert first == outside.servers_of("cluster.50", 80, sources)
 
 
-def test_endpoint_is_removed_with_ten_thousand_remembered_clients(
+def test_ten_thousand_clients_move_once_when_an_endpoint_is_removed(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
     """Some are just expiring: no connection is refused, clients of other endpoints stay, the others move once."""
@@ -156,10 +156,10 @@ def _check_moved_once(
     return moved
 
 
-def test_endpoint_is_removed_and_added_during_connections(
+def test_no_connection_is_refused_while_endpoints_are_removed_and_added(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version
 ) -> None:
-    """As fast as knft syncs: no connection is refused, and clients of other endpoints keep them."""
+    """Endpoints change as fast as knft syncs: no connection is refused, and clients of other endpoints keep them."""
     all_clients = clients(version, 60_000)
     node.apply(_cluster(*PODS))
     first = outside.servers_of("cluster.50", 80, all_clients[:3_000])

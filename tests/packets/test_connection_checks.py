@@ -86,7 +86,7 @@ def test_connection_is_checked_against_the_pools_of_its_time(
         ),
     ],
 )
-def test_a_sticky_client_stays_as_long_as_its_endpoint_lives(
+def test_sticky_client_must_stay_until_its_endpoint_is_removed(
     connections: list[Connection], expected: dict[str, int]
 ) -> None:
     checker = _checker()

@@ -88,7 +88,7 @@ def _break_file(folder: Path) -> None:
         pytest.param(_break_file, {"1", "2"}, id="invalid file keeps its last valid objects"),
     ],
 )
-def test_the_directory_is_followed(
+def test_changed_added_and_deleted_manifests_are_served(
     namespace: Namespace, tmp_path: Path, change: Callable[[Path], None], expected: set[str]
 ) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
@@ -110,7 +110,7 @@ def _config_map(folder: Path, version: str, number: int) -> None:
     _write(folder / version / "a.yaml", _service("a", number))
 
 
-def test_config_map_volume_is_followed(namespace: Namespace, tmp_path: Path) -> None:
+def test_config_map_volume_is_watched(namespace: Namespace, tmp_path: Path) -> None:
     """Its files are symlinks into ``..data``, a symlink to a directory that is replaced."""
     _config_map(tmp_path, "..2026_01", 1)
     (tmp_path / "..data").symlink_to("..2026_01")
@@ -123,7 +123,7 @@ def test_config_map_volume_is_followed(namespace: Namespace, tmp_path: Path) -> 
             wait_for_cluster_ips(namespace, {str(number)})
 
 
-def test_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path) -> None:
+def test_symlinked_directory_is_watched(namespace: Namespace, tmp_path: Path) -> None:
     """The directory itself is a symlink, which is replaced twice; later a file is added."""
     for number in (1, 2, 3):
         _config_map(tmp_path, f"v{number}", number)
@@ -137,7 +137,7 @@ def test_symlinked_directory_is_followed(namespace: Namespace, tmp_path: Path) -
         wait_for_cluster_ips(namespace, {"3", "9"})
 
 
-def test_rules_stay_when_the_directory_is_removed(namespace: Namespace, tmp_path: Path) -> None:
+def test_rules_are_kept_when_the_directory_is_removed(namespace: Namespace, tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
     _write(folder / "a.yaml", _service("a", 1))
@@ -198,7 +198,7 @@ def test_node_port_addresses_follow_the_interfaces(namespace: Namespace, tmp_pat
 
 
 def test_knft_exits_if_it_cannot_watch_the_directory(namespace: Namespace, tmp_path: Path) -> None:
-    """With an error: a proxy that does not watch its manifests must not report healthy. The rules stay."""
+    """knft exits with an error, because a proxy without watches must not report healthy. The rules stay."""
     manifests, broken = tmp_path / "manifests", tmp_path / "broken"
     manifests.mkdir()
     broken.mkdir()

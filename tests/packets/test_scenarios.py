@@ -22,7 +22,9 @@ def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scena
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
-def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+def test_packet_has_the_expected_outcome(
+    runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version
+) -> None:
     """The packet has the outcome that the scenario expects in this mode."""
     runner.check_packet(scenario, packet, version)
 
@@ -32,6 +34,6 @@ def test_scenarios_have_at_least_120_packets(version: plan.Version) -> None:
     assert sum(version in packet.versions for scenario in SCENARIOS for packet in scenario.packets) >= 120
 
 
-def test_every_file_is_read() -> None:
+def test_every_scenario_file_is_read() -> None:
     """No file of the directory is ignored."""
     assert {path.stem for path in FOLDER.iterdir()} == {scenario.name.partition(" ")[0] for scenario in SCENARIOS}

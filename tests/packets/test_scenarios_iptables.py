@@ -20,6 +20,8 @@ def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scena
 
 
 @pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "iptables"))
-def test_packet(runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version) -> None:
+def test_packet_has_the_expected_outcome(
+    runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version
+) -> None:
     """The packet has the outcome that the scenario expects in this mode."""
     runner.check_packet(scenario, packet, version)

@@ -156,7 +156,7 @@ def test_clients_are_served_once_an_endpoint_is_ready(node: CleanedNode, version
 
 
 @each_family
-def test_clients_that_dialled_before_there_was_a_service_are_served(node: CleanedNode, version: plan.Version) -> None:
+def test_clients_that_connected_before_the_service_existed_are_served(node: CleanedNode, version: plan.Version) -> None:
     """Their datagrams were not translated, and dropped by the router behind the default route."""
     outer = ("external IP", "load balancer")
     clients = [client for client in CLIENTS if client.host == "local-3" and client.frontend in outer]

@@ -77,7 +77,7 @@ def _differing(before: Array, after: Array) -> int:
 @without_deadline
 @given(_found, _distinct_targets)
 def test_array_contains_exactly_the_targets(previous: Array, targets: tuple[Target, ...]) -> None:
-    """For any array in the kernel, with gaps and duplicate targets."""
+    """The array in the kernel may have gaps and duplicate targets."""
     assert sorted(targets) == sorted(stable_order(previous, targets))
 
 

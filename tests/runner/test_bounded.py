@@ -124,7 +124,7 @@ def test_jitter_delays_a_retry_by_up_to_a_fifth(jitter: float, second: float) ->
 
 @pytest.mark.parametrize(("within", "starts"), [(3, [0, 3, 13]), (0.5, [0, 1, 11]), (30, [0, 10, 20])])
 def test_run_can_request_the_next_one_within_a_time(within: float, starts: list[float]) -> None:
-    """Not before the minimum, and not later than the maximum; a request applies to one run."""
+    """The next run starts between the minimum and the maximum interval; a request applies to one run."""
     runner_thread = RunnerThread(
         DEFAULT, during=lambda number: runner_thread.runner.request_within(within) if number == 0 else None
     )

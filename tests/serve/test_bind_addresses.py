@@ -130,7 +130,7 @@ def test_address_that_appears_later_is_served(
 def test_hard_failure_is_reported_once_and_not_retried(
     start: StartServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With bindAddressHardFail the process exits, after it has sent the event."""
+    """The process sends the event and exits, because bindAddressHardFail is set."""
     delays: list[float] = []
     monkeypatch.setattr(
         "knft.serve.http_thread.HttpThread.call_later", lambda _thread, seconds, _callback: delays.append(seconds)

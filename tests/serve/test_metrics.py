@@ -114,5 +114,5 @@ def test_documentation_lists_knft_metrics_and_absent_metrics() -> None:
 
 
 def test_labelled_series_appear_with_their_first_value(node: MonitoredNode) -> None:
-    """As in kube-proxy: an alert on a rate must not see a restart as a failure."""
+    """kube-proxy does so too: an alert on a rate must not take a restart for a failure."""
     assert not [key for key in node.scrape() if "failures_total{" in key and not key.startswith("knft_health")]

@@ -323,7 +323,7 @@ def test_thousands_of_ports_use_no_threads(node: MonitoredNode) -> None:
 
 
 def test_sync_reads_only_changed_services(node: MonitoredNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many Services, the HTTP thread gets only the one that changed."""
+    """The HTTP thread gets only the changed one of many Services."""
     for number in range(1, 30):
         node.apply(
             load_balancer_service(f"s{number}", 20_000 + number, number), service(f"plain{number}", 100 + number)

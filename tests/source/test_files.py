@@ -118,7 +118,7 @@ def test_render_refuses_special_files(folder: Path, name: str) -> None:
 
 
 def test_explicitly_named_pipe_is_read() -> None:
-    """For example ``knft render -f <(kubectl get ...)``."""
+    """An example is ``knft render -f <(kubectl get ...)``."""
     read, write = os.pipe()
     os.write(write, text(service("web", 5)).encode())
     os.close(write)
@@ -218,7 +218,7 @@ class _KnftProcess:
 
 @pytest.mark.kernel
 def test_watched_directory_survives_all_broken_and_special_files(namespace: Namespace, folder: Path) -> None:
-    """In one process: the served objects stay, and knft continues to watch the directory."""
+    """One process reads all of them, keeps serving its objects, and continues to watch the directory."""
     web = folder / "web.yaml"
     web.write_text(text(service("web", 5)))
     knft = _KnftProcess(namespace, folder)

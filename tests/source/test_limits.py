@@ -45,7 +45,7 @@ def _sync(namespace: Namespace, folder: Path) -> str:
 
 @pytest.mark.kernel
 def test_names_at_the_length_limits(namespace: Namespace, tmp_path: Path) -> None:
-    """With every allowed character. The comment is truncated, and a restart writes nothing."""
+    """The names have every allowed character. The comment is truncated, and a restart writes nothing."""
     assert (len(LONGEST_NAME), len(LONGEST_NAMESPACE), len(LONGEST_PORT)) == (253, 63, 63)
     longest = service("x", ports=[{"name": LONGEST_PORT, "port": 80}, {"name": "Z-9", "port": 81}])
     longest["metadata"] = {"name": LONGEST_NAME, "namespace": LONGEST_NAMESPACE}
@@ -92,7 +92,7 @@ def test_annotation_of_10_mib_is_skipped(tmp_path: Path, dump: Any) -> None:
 
 
 def test_unused_fields_are_ignored() -> None:
-    """For example the output of ``kubectl get --show-managed-fields``."""
+    """The output of ``kubectl get --show-managed-fields`` has such fields."""
     item = service("web")
     item["metadata"]["managedFields"] = [
         {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}}}}}}

@@ -128,7 +128,7 @@ def test_comment_is_valid_for_every_library_version(comment: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(comments=st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=300)), min_size=1, max_size=20))
 def test_any_comment_loads_as_one_element(comments: list[str]) -> None:
-    """Also comments that no valid object produces."""
+    """This includes comments that no valid object produces."""
     texts = [comment_text(comment) or "-" for comment in comments]
     elements = ",".join(f'10.0.0.{number} comment "{comment}"' for number, comment in enumerate(texts))
     namespace = Namespace.create("comments")

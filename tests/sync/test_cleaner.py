@@ -68,7 +68,7 @@ def test_stale_udp_flows_are_deleted(
 def test_service_without_serving_endpoints_loses_all_udp_flows(
     recording_cleaner: RecordingCleaner, version: Version
 ) -> None:
-    """Unlike kube-proxy, so that clients get an error at once."""
+    """Clients then get an error at once. kube-proxy keeps these flows."""
     flows = flows_of(version)
     add_entries(flows)
     recording_cleaner.harness.apply(*(slice_of(each, serving=False) for each in VERSIONS))
@@ -80,7 +80,7 @@ def test_service_without_serving_endpoints_loses_all_udp_flows(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_flows_of_deleted_service_are_kept(recording_cleaner: RecordingCleaner, version: Version) -> None:
-    """As with kube-proxy: the frontends of a deleted Service are unknown."""
+    """kube-proxy keeps them too: the frontends of a deleted Service are unknown."""
     recording_cleaner.sync()
     recording_cleaner.reconcile()
     flows = flows_of(version)
@@ -96,7 +96,7 @@ def test_flows_of_deleted_service_are_kept(recording_cleaner: RecordingCleaner, 
 def test_flows_to_other_addresses_with_the_node_port_number_are_kept(
     namespace: Namespace, version: Version, nodeport_addresses: tuple[str, ...]
 ) -> None:
-    """For example flows through the node to another host, or to a node address that does not accept NodePorts."""
+    """Such flows go to another host, or to a node address that does not accept NodePorts."""
     with netlink(namespace) as link:
         link.up("lo")
         link.add_loopback_addresses(NODE.lan)
