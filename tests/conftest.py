@@ -1,4 +1,4 @@
-"""Settings for all tests: deterministic draws, and a run with a skipped test fails."""
+"""Settings for all tests: Hypothesis uses the same examples in every run, and a run with a skipped test fails."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Assertions in these modules report values, as those in tests do.
+# pytest rewrites assertions of these helpers too, so that failures show values.
 pytest.register_assert_rewrite("tests.packets.scenario_runner", "tests.support.trace_check")
 
-# The gate draws the same examples in every run, whatever the machine's speed. "make explore" searches at random.
+# "make test" uses the same examples in every run, on fast and slow machines. "make explore" uses random examples.
 settings.register_profile(
     "gate", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -31,12 +31,12 @@ class _LibraryCheck:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what a worker found."""
+        """Record whether a worker loaded libnftables."""
         self.is_loaded |= bool(getattr(node, "workeroutput", {}).get("has_libnftables"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch the workers, if there are any."""
+    """Register the check that no test loads libnftables."""
     config.pluginmanager.register(_LibraryCheck(), "library-check")
 
 

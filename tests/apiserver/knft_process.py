@@ -32,7 +32,7 @@ class KnftProcess(LoggedProcess):
             *flags,
         ]
         super().__init__(namespace, command, folder / "log")
-        namespace.at_close(self.kill)
+        namespace.call_at_close(self.kill)
 
     def kill(self) -> None:
         self.process.kill()

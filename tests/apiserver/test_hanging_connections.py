@@ -55,7 +55,7 @@ def test_stop_ends_waiting_requests(waiting_for: str) -> None:
         if waiting_for == "an answer":
             server.respond_next("", never_respond, times=100)
         elif waiting_for == "the rest of a list":
-            server.respond_next("", respond_stream(b'{"type":"ADD', then="hang"), times=100)
+            server.respond_next("", respond_stream(b'{"type":"ADD', ending="hang"), times=100)
         with running_source(server, timeouts=NEVER) as run:
             server.wait_for_request("stream services")
             run.stop.set()
@@ -75,7 +75,7 @@ def test_closed_client_sends_nothing() -> None:
 def test_hanging_watch_is_restarted() -> None:
     with FakeApiServer(one_service()) as server:
         server.supports_streaming_lists = False
-        server.respond_next("watch services", respond_stream(then="hang"))
+        server.respond_next("watch services", respond_stream(ending="hang"))
         with running_source(server, watch_timeouts=BRIEF_WATCHES) as run:
             assert run.source.wait_synced(TEST_TIMEOUT)
             server.wait_for_request("watch services", 2)

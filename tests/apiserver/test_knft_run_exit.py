@@ -131,7 +131,7 @@ def test_signal_during_the_start(namespace: Namespace, tmp_path: Path) -> None:
         "--node=node-1",
     ]
     process = namespace.popen(command)
-    namespace.at_close(process.kill)
+    namespace.call_at_close(process.kill)
     deadline = time.monotonic() + TIMEOUT
     while not (tmp_path / "plugin.started").exists():
         assert time.monotonic() < deadline

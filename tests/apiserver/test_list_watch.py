@@ -100,7 +100,7 @@ def test_server_without_streaming_lists_is_listed_in_pages(
 
 def test_stream_without_end_of_initial_events_falls_back_to_pages() -> None:
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}\n'
-    for answer in (respond_stream(bookmark), respond_stream(then="hang"), respond_stream()):
+    for answer in (respond_stream(bookmark), respond_stream(ending="hang"), respond_stream()):
         with FakeApiServer(two_service_cluster()) as server:
             server.respond_next("stream services", answer)
             with running_source(server) as run:
@@ -247,7 +247,7 @@ def test_events_received_together_are_one_batch() -> None:
             for number in range(50)
         )
         server.supports_streaming_lists = False
-        server.respond_next("watch services", respond_stream(events, then="end"))
+        server.respond_next("watch services", respond_stream(events, ending="end"))
         with running_source(server) as run:
             run.changes.wait(lambda: 50 in run.changes.batches, "50 at once")
 

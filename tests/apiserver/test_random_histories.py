@@ -20,7 +20,7 @@ BROKEN: dict[str, Responder] = {
     "401": respond_status(401, "who?"),
     "reset": reset_connection,
     "rubbish": respond_bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}}"),
-    "half": respond_stream(b'{"type":"ADDED","object":{"metadata":{"name":"a"', then="close"),
+    "half": respond_stream(b'{"type":"ADDED","object":{"metadata":{"name":"a"', ending="close"),
     "expired": respond_stream(b'{"type":"ERROR","object":{"code":410}}\n'),
     "too large": respond_status(504, "Too large resource version: 9, current: 8", "Timeout"),
 }

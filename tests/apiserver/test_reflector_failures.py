@@ -99,8 +99,8 @@ def test_failed_list_is_retried_with_backoff(name: str, caplog: pytest.LogCaptur
 EVENT = b'{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"default","resourceVersion":"300"},"spec":{}}}\n'
 ERROR = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"no"}}\n'
 BROKEN_STREAMS = {
-    "closed": (respond_stream(EVENT, then="close"), "300"),
-    "cut": (respond_stream(EVENT[:30], then="reset"), "106"),
+    "closed": (respond_stream(EVENT, ending="close"), "300"),
+    "cut": (respond_stream(EVENT[:30], ending="reset"), "106"),
     "truncated event": (respond_stream(EVENT, EVENT[:30]), "300"),
     "truncated chunk": (
         respond_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + EVENT[:50]),
@@ -138,7 +138,7 @@ def test_interrupted_watch_resumes(name: str, caplog: pytest.LogCaptureFixture) 
 def test_interrupted_long_watch_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
-        server.respond_next("watch", respond_stream(EVENT[:30], then="reset"), times=4)
+        server.respond_next("watch", respond_stream(EVENT[:30], ending="reset"), times=4)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
             assert run.source.wait_synced(20)
             server.wait_for_request("watch services", 2)
@@ -148,7 +148,7 @@ def test_interrupted_long_watch_is_not_logged(caplog: pytest.LogCaptureFixture) 
 def test_repeatedly_interrupted_watches_are_one_problem(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
-        server.respond_next("watch services", respond_stream(EVENT[:30], then="reset"), times=4)
+        server.respond_next("watch services", respond_stream(EVENT[:30], ending="reset"), times=4)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
             assert run.source.wait_synced(20)
             server.wait_for_request("watch services", 5)
@@ -182,7 +182,7 @@ def test_repeated_empty_watches_are_logged(caplog: pytest.LogCaptureFixture) -> 
 
 def test_incomplete_list_is_not_used() -> None:
     with FakeApiServer(two_service_cluster()) as server:
-        server.respond_next("stream services", respond_stream(EVENT, then="close"))
+        server.respond_next("stream services", respond_stream(EVENT, ending="close"))
         with running_source(server) as run:
             assert run.source.wait_synced(20)
             assert run.changes.names() == {"web", "shop"}
@@ -243,7 +243,7 @@ def test_interrupted_long_watch_resets_the_backoff() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_status(500, "no"), times=3)
-        server.respond_next("watch services", respond_stream(EVENT, then="close"), times=4)
+        server.respond_next("watch services", respond_stream(EVENT, ending="close"), times=4)
         server.respond_next("watch services", respond_status(500, "no"), times=1)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
             server.wait_for_request("watch services", 9)

@@ -6,17 +6,17 @@ from msgspec import Struct
 
 from tests.bench.case import Case
 from tests.bench.cluster import Shape
-from tests.bench.latency import NONE, Ruleset
+from tests.bench.latency import WITHOUT_RULES, Ruleset
 from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, KNFT, LATENCY
 from tests.bench.shapes import FULL, QUICK
 
-# Latency is measured with larger clusters for these only; the other peers take minutes to load them.
+# Latency with larger clusters is measured for these proxies only; the other layouts take minutes to load.
 _MORE_LATENCY = (KNFT, "kube-proxy 1.36", "iptables-legacy")
 
 
 class RunPlan(Struct, frozen=True):
-    """The run_plan of a run; ``seconds`` is the limit of a peer for each kind of change."""
+    """The plan of a run; ``seconds`` is the time limit of a peer for each kind of change."""
 
     shapes: tuple[Shape, ...]
     syncs: int
@@ -56,7 +56,7 @@ def _all_cases(run_plan: RunPlan, profile: str) -> Iterator[Case]:
 
 def _rulesets(run_plan: RunPlan) -> Iterator[Ruleset]:
     first, *others = (shape for shape in run_plan.shapes if shape.is_plain)
-    yield Ruleset(NONE, first)
+    yield Ruleset(WITHOUT_RULES, first)
     for proxy in (KNFT, *PEERS):
         yield Ruleset(proxy, first)
     for index, shape in enumerate(others):

@@ -6,19 +6,19 @@ from tests.bench.cluster import Cluster, ServiceSpec
 
 Step = tuple[tuple[ServiceSpec | None, ServiceSpec], ...]
 
-AT_ONCE = 100
-# A prime larger than every cluster, so that turns visit all Services before any is visited again.
+SERVICES_PER_BULK_CHANGE = 100
+# A prime larger than every cluster, so that the steps change all Services before any is changed again.
 _STRIDE = 100_003
 
 
-def replace_endpoint(cluster: Cluster, turn: int) -> Step:
+def replace_endpoint(cluster: Cluster, number: int) -> Step:
     """Replace one endpoint of a Service."""
-    return (_replaced(cluster, _chosen(cluster, turn), turn),)
+    return (_replace_one_endpoint(cluster, _chosen(cluster, number), number),)
 
 
 def add_service(cluster: Cluster, _turn: int) -> Step:
     """Add a Service with its endpoints."""
-    return ((None, cluster.made(cluster.size, cluster.new_endpoints(cluster.shape.endpoints))),)
+    return ((None, cluster.build_service(cluster.size, cluster.new_endpoints(cluster.shape.endpoints))),)
 
 
 def scale_by_one(cluster: Cluster, turn: int) -> Step:
@@ -29,15 +29,15 @@ def scale_by_one(cluster: Cluster, turn: int) -> Step:
         endpoints = before.endpoints[:middle] + before.endpoints[middle + 1 :]
     else:
         endpoints = before.endpoints + cluster.new_endpoints(1)
-    return ((before, _with(before, endpoints)),)
+    return ((before, _with_endpoints(before, endpoints)),)
 
 
 def change_many(cluster: Cluster, turn: int) -> Step:
     """Replace one endpoint in each of 100 Services."""
-    count = min(AT_ONCE, cluster.shape.services)
+    count = min(SERVICES_PER_BULK_CHANGE, cluster.shape.services)
     start = turn * _STRIDE
     return tuple(
-        _replaced(cluster, (start + index * cluster.shape.services // count) % cluster.shape.services, turn)
+        _replace_one_endpoint(cluster, (start + index * cluster.shape.services // count) % cluster.shape.services, turn)
         for index in range(count)
     )
 
@@ -64,12 +64,12 @@ def _chosen(cluster: Cluster, turn: int) -> int:
     return 0 if cluster.shape.first_endpoints else (turn * _STRIDE) % cluster.shape.services
 
 
-def _replaced(cluster: Cluster, number: int, turn: int) -> tuple[ServiceSpec, ServiceSpec]:
+def _replace_one_endpoint(cluster: Cluster, number: int, turn: int) -> tuple[ServiceSpec, ServiceSpec]:
     before = cluster.service(number)
     endpoints = list(before.endpoints)
     endpoints[turn % len(endpoints)] = cluster.new_endpoints(1)[0]
-    return before, _with(before, tuple(endpoints))
+    return before, _with_endpoints(before, tuple(endpoints))
 
 
-def _with(service: ServiceSpec, endpoints: tuple[int, ...]) -> ServiceSpec:
+def _with_endpoints(service: ServiceSpec, endpoints: tuple[int, ...]) -> ServiceSpec:
     return ServiceSpec(service.number, endpoints, service.affinity_seconds, service.ranges)

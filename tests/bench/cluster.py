@@ -17,7 +17,7 @@ AFFINITY_SECONDS = 10800
 _FIRST_ENDPOINT = int(IPv4Address("10.128.0.1"))
 _FIRST_CLUSTER_IP = int(IPv4Address("10.96.1.0"))
 _FIRST_VIP = int(IPv4Address("198.18.0.1"))
-_ONE_LOCAL_IN = 20
+_ENDPOINTS_PER_LOCAL_ONE = 20
 
 
 def endpoint_address(number: int) -> str:
@@ -32,7 +32,7 @@ def endpoint_number(address: str) -> int:
 
 def is_local(number: int) -> bool:
     """Tell whether an endpoint is on this node, as a twentieth of them is."""
-    return number % _ONE_LOCAL_IN == 0
+    return number % _ENDPOINTS_PER_LOCAL_ONE == 0
 
 
 class ServiceSpec(Struct, frozen=True):
@@ -91,10 +91,10 @@ class Cluster:
 
     def service(self, number: int) -> ServiceSpec:
         """Return the current Service with this number."""
-        return self._changed.get(number) or self.made(number, self._first_endpoints(number))
+        return self._changed.get(number) or self.build_service(number, self._first_endpoints(number))
 
-    def made(self, number: int, endpoints: tuple[int, ...]) -> ServiceSpec:
-        """Return a Service of this cluster's kind, which is not added."""
+    def build_service(self, number: int, endpoints: tuple[int, ...]) -> ServiceSpec:
+        """Return a Service of this cluster's kind without adding it to the cluster."""
         return ServiceSpec(number, endpoints, self.shape.affinity_seconds, self.shape.ranges)
 
     def put(self, service: ServiceSpec) -> None:

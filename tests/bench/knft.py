@@ -42,7 +42,7 @@ def measure_knft(shape: Shape, syncs: int, settle_seconds: float, profile: str =
         "peak_mib": peak_mib(),
     }
     emit(Record(KNFT, shape.name, FULL, values))
-    # Objects that are replaced from now on can be freed.
+    # Drops the last references to the first objects, so that replaced objects can be freed.
     first.clear()
     if syncs:
         kernel = kernel_kib(settle_seconds) - kernel_before

@@ -1,7 +1,7 @@
 """The time to open a TCP connection from outside, through the node's rules, to a pod on the node.
 
-Each ruleset has its own lab in this process. Connections go to all labs in turns, so that other load of the machine
-affects all of them. Client and server are one thread: the time includes the answer to the SYN, not accept().
+Each ruleset has its own lab in this process. The benchmark alternates between the labs, so that other load of the
+machine affects all of them. Client and server share a thread, so the time does not include accept().
 """
 
 import selectors
@@ -23,10 +23,10 @@ from tests.bench.record import Record, emit
 from tests.bench.timed_knft import TimedKnft
 from tests.support.lab.topology import Host, Lab
 
-NONE = "no rules"
-FIRST, LAST = "connecting to the first Service", "connecting to the last Service"
+WITHOUT_RULES = "no rules"
+FIRST_SERVICE, LAST_SERVICE = "connecting to the first Service", "connecting to the last Service"
 _PODS = 5
-_IN_TURN = 100
+_DIALS_PER_TURN = 100
 _TIMEOUT = 60.0
 # Closing resets the connection: no TIME_WAIT on either side.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -39,7 +39,7 @@ class Ruleset(Struct, frozen=True):
     shape: Shape
 
 
-class Target(Struct, frozen=True):
+class LatencyTarget(Struct, frozen=True):
     """A frontend in a lab, and the ruleset that serves it."""
 
     ruleset: Ruleset
@@ -55,9 +55,9 @@ def measure_latency(rulesets: tuple[Ruleset, ...], dials: int) -> None:
         targets = [target for ruleset in rulesets for target in stack.enter_context(_prepared(ruleset))]
         seconds: dict[int, list[float]] = {index: [] for index in range(len(targets))}
         servers = stack.enter_context(_Servers(targets))
-        for _ in range(max(1, dials // _IN_TURN)):
+        for _ in range(max(1, dials // _DIALS_PER_TURN)):
             for index, target in enumerate(targets):
-                seconds[index] += servers.dial(target, min(dials, _IN_TURN))
+                seconds[index] += servers.dial(target, min(dials, _DIALS_PER_TURN))
     for index, target in enumerate(targets):
         found = seconds[index]
         values = {"p50_us": percentile(found, 0.5) * 1e6, "p99_us": percentile(found, 0.99) * 1e6, "dials": len(found)}
@@ -65,19 +65,19 @@ def measure_latency(rulesets: tuple[Ruleset, ...], dials: int) -> None:
 
 
 @contextmanager
-def _prepared(ruleset: Ruleset) -> Iterator[list[Target]]:
+def _prepared(ruleset: Ruleset) -> Iterator[list[LatencyTarget]]:
     """Build a lab, load a proxy's rules on its node, and yield the targets there."""
     with Lab(local_pods=_PODS, remote_pods=0) as lab:
         pods = lab.pods("node")
-        if ruleset.proxy == NONE:
-            yield [Target(ruleset, FIRST, lab, pods[0].ipv4, TARGET_PORT)]
+        if ruleset.proxy == WITHOUT_RULES:
+            yield [LatencyTarget(ruleset, FIRST_SERVICE, lab, pods[0].ipv4, TARGET_PORT)]
             return
         cluster = Cluster(ruleset.shape, tuple(endpoint_number(pod.ipv4) for pod in pods))
         with lab.host("node").namespace.entered():
             _load(ruleset.proxy, cluster)
         yield [
-            Target(ruleset, label, lab, cluster.service(number).cluster_ip, PORT)
-            for label, number in ((FIRST, 0), (LAST, cluster.size - 1))
+            LatencyTarget(ruleset, label, lab, cluster.service(number).cluster_ip, PORT)
+            for label, number in ((FIRST_SERVICE, 0), (LAST_SERVICE, cluster.size - 1))
         ]
 
 
@@ -92,7 +92,7 @@ def _load(proxy: str, cluster: Cluster) -> None:
 class _Servers:
     """A listening socket in each pod of each lab."""
 
-    def __init__(self, targets: list[Target]) -> None:
+    def __init__(self, targets: list[LatencyTarget]) -> None:
         self._stack = ExitStack()
         labs = {id(target.lab): target.lab for target in targets}
         self._selectors = {key: self._listen(lab) for key, lab in labs.items()}
@@ -111,7 +111,7 @@ class _Servers:
             selector.register(listening, selectors.EVENT_READ, listening)
         return selector
 
-    def dial(self, target: Target, count: int) -> Iterator[float]:
+    def dial(self, target: LatencyTarget, count: int) -> Iterator[float]:
         """Connect ``count`` times from outside, and yield the seconds of each connection."""
         client: Host = target.lab.host("outside")
         selector = self._selectors[id(target.lab)]

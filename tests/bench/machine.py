@@ -10,8 +10,8 @@ from pathlib import Path
 
 def describe() -> dict[str, str]:
     """Return hardware, software and load of the machine."""
-    model = _value_of("model name", "/proc/cpuinfo")
-    memory = int(_value_of("MemTotal", "/proc/meminfo").split()[0]) / 2**20
+    model = _field_of_file("model name", "/proc/cpuinfo")
+    memory = int(_field_of_file("MemTotal", "/proc/meminfo").split()[0]) / 2**20
     return {
         "machine": f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB",
         "kernel": platform.release(),
@@ -30,7 +30,7 @@ def _load() -> str:
     return " ".join(Path("/proc/loadavg").read_text().split()[:3])
 
 
-def _value_of(name: str, path: str) -> str:
+def _field_of_file(name: str, path: str) -> str:
     lines = (line.partition(":") for line in Path(path).read_text().splitlines())
     return next((value.strip() for found, _, value in lines if found.strip() == name), "0 unknown")
 

@@ -15,7 +15,7 @@ _SETTLED_KIB, _PAUSE_SECONDS = 64, 0.2
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least ``share`` of all do not exceed."""
+    """Return the percentile ``share``, between 0 and 1, by the nearest-rank method."""
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 

@@ -1,4 +1,4 @@
-"""Measures a peer: loading a cluster in its layout, and changes as kube-proxy would send them."""
+"""Measures a peer, a layout of kube-proxy: loading a cluster, and changes as kube-proxy would send them."""
 
 import time
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def measure_peer(name: str, peer: Peer, shape: Shape, limits: Limits) -> None:
 
 
 def _changes(layout: Layout, program: Program, cluster: Cluster, kind: str, limits: Limits) -> Iterator[float]:
-    """Yield the seconds of each change; what kube-proxy removes a second later is removed in between, not measured."""
+    """Yield the seconds of each change; the removals that kube-proxy makes a second later are made but not measured."""
     deadline = time.monotonic() + limits.seconds
     for step in steps(cluster, kind, limits.syncs):
         sent = layout.change(step)

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.bench.latency import FIRST, LAST
+from tests.bench.latency import FIRST_SERVICE, LAST_SERVICE
 from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, FULL, KNFT, MEMORY
 from tests.bench.results import Results
@@ -64,9 +64,9 @@ def _bars(axes: Any, results: Results, sizes: dict[str, int]) -> None:
         (f"{proxy}\n{shape}" if proxy != "no rules" else proxy, proxy, shape)
         for proxy in ("no rules", KNFT, *PEERS)
         for shape in sizes
-        if results.value(proxy, shape, FIRST, "p50_us") is not None
+        if results.value(proxy, shape, FIRST_SERVICE, "p50_us") is not None
     ]
-    for offset, label, alpha in ((-0.2, FIRST, 1.0), (0.2, LAST, 0.55)):
+    for offset, label, alpha in ((-0.2, FIRST_SERVICE, 1.0), (0.2, LAST_SERVICE, 0.55)):
         for place, (_, proxy, shape) in enumerate(shown):
             value = results.value(proxy, shape, label, "p50_us")
             if value is not None:

@@ -12,7 +12,7 @@ FULL, MEMORY, ENDED = "full sync", "memory", "ended"
 
 
 class Record(Struct, frozen=True):
-    """``values`` by name, whose suffix is the unit (_ms, _s, _mib, _us); if there are none, ``note`` is the reason."""
+    """``values`` by name, whose suffix is the unit (_ms, _s, _mib, _us); without values, ``note`` is the reason."""
 
     proxy: str
     shape: str

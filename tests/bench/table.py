@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tests.bench.changes import KINDS
-from tests.bench.latency import FIRST, LAST, NONE
+from tests.bench.latency import FIRST_SERVICE, LAST_SERVICE, WITHOUT_RULES
 from tests.bench.peers.registry import PEERS
 from tests.bench.record import BARE, FULL, KNFT, MEMORY
 from tests.bench.results import Results
@@ -57,7 +57,13 @@ def _row(cells: Iterable[str]) -> str:
 
 def _targets(results: Results) -> Iterator[str]:
     rows = (
-        [target.label, *map(_figure, (target.figure, target.in_cpu)), f"{target.limit:g}", target.unit, target.verdict]
+        [
+            target.label,
+            *map(_figure, (target.figure, target.cpu_time_ratio)),
+            f"{target.limit:g}",
+            target.unit,
+            target.verdict,
+        ]
         for target in targets(results)
         if target.figure is not None
     )
@@ -122,8 +128,8 @@ def _kernel(results: Results) -> Iterator[str]:
 
 def _latency(results: Results) -> Iterator[str]:
     rows = (
-        [f"{proxy}, {shape}", *(_pair(results, (proxy, shape, label), "us") for label in (FIRST, LAST))]
-        for proxy in (NONE, KNFT, *PEERS)
+        [f"{proxy}, {shape}", *(_pair(results, (proxy, shape, label), "us") for label in (FIRST_SERVICE, LAST_SERVICE))]
+        for proxy in (WITHOUT_RULES, KNFT, *PEERS)
         for shape in results.shapes()
     )
     columns = ["rules", "to the first Service", "to the last Service"]

@@ -1,4 +1,4 @@
-"""Programs scenarios through the API server, with one knft process for as long as its flags stay the same."""
+"""Applies scenarios through the API server, with one knft process for as long as its flags stay the same."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Applier: makes the API server hold exactly some objects; those that it refuses are written to etcd."""
+"""Applier: makes the API server store exactly the given objects; those that it refuses are written to etcd."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -76,14 +76,14 @@ class Applier:
             self._wait_service_cidr()
 
     def _wait_service_cidr(self) -> None:
-        """Wait until cluster IPs of scenarios can be allocated: the API server starts to use a ServiceCIDR later."""
+        """Wait until scenarios' cluster IPs can be allocated, some time after the ServiceCIDR's creation."""
         addresses = {"clusterIP": "10.96.200.1", "clusterIPs": ["10.96.200.1", "fd00:10:96::c801"]}
         spec = {**addresses, "ipFamilyPolicy": "RequireDualStack", "ports": [{"port": 1}]}
         probe = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "probe-of-the-range"}, "spec": spec}
-        wait_until(lambda: self._can_be_made(probe), "the API server gives no cluster IPs of scenarios' range")
+        wait_until(lambda: self._is_accepted(probe), "the API server gives no cluster IPs of scenarios' range")
         self._api.delete(probe)
 
-    def _can_be_made(self, item: dict[str, Any]) -> bool:
+    def _is_accepted(self, item: dict[str, Any]) -> bool:
         try:
             self._api.create(item)
         except ApiError:

@@ -23,7 +23,7 @@ _RETRY_SECONDS = 0.2
 
 
 class BackgroundChanges:
-    """The objects, and the history of each Service's endpoints; one thread writes them."""
+    """Changes objects in a thread, and records the history of each Service's endpoints."""
 
     def __init__(self, api: Api, chance: Random) -> None:
         """Write the first objects."""
@@ -43,8 +43,8 @@ class BackgroundChanges:
 
     def wait_for_changes(self, more: int) -> None:
         """Wait until so many more changes were accepted."""
-        enough, deadline = self.written + more, time.monotonic() + 120
-        while self.written < enough:
+        target, deadline = self.written + more, time.monotonic() + 120
+        while self.written < target:
             assert time.monotonic() < deadline, "the API server accepts no changes"
             time.sleep(0.01)
 
@@ -65,7 +65,7 @@ class BackgroundChanges:
     def _toggle_service(self, name: str) -> None:
         """Create a Service that no client calls, with its endpoints, or delete it; do nothing if it is refused.
 
-        An API server that is killed during this leaves the addresses allocated, possibly for ever (1.36).
+        If the API server is killed during this, the addresses can stay allocated for ever (seen in Kubernetes 1.36).
         """
         number = 80 + _PASSING.index(name)
         item = service(name, number, *tcp_and_udp("http", 80))
@@ -127,7 +127,7 @@ def _as_sent(*objects: dict[str, Any]) -> list[dict[str, Any]]:
     wanted = desired_objects(Scenario("", list(objects), ()).manifests(), with_service_cidr=False).values()
     sent = [{**one.item, **({"status": one.status} if one.status else {})} for one in wanted]
     for item in sent:
-        # It was chosen for each Service separately.
+        # ``desired_objects`` numbers these ports per call, so two Services would get the same healthCheckNodePort.
         if "healthCheckNodePort" in item.get("spec", {}):
             item["spec"]["healthCheckNodePort"] = FIRST_PORT + item["spec"]["ports"][0]["nodePort"] % 1000
     return [item for item in sent if item["kind"] != "Node"]

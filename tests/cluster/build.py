@@ -64,7 +64,7 @@ def _key(go: Go, flags: list[str]) -> str:
 def _build(go: Go, flags: list[str], folder: Path) -> None:
     print(f"test-cluster: building with {go.version}; the first build takes ten minutes or more", flush=True)
     for name, package in _PACKAGES.items():
-        # The build uses all cores for minutes: other tests on this machine go first.
+        # The build uses all cores for minutes, so it has a low priority.
         command = ["nice", go.program, "build", *flags, "-o", str(folder / name), package]
         if subprocess.run(command, cwd=MODULE, env=environment(), check=False).returncode != 0:
             msg = f"cannot build {name}: see the output of go above; check GOPROXY if modules are missing"

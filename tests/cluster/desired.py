@@ -1,4 +1,4 @@
-"""Converts the objects of scenarios to those that are sent to an API server; pure.
+"""Converts the objects of scenarios to those that are sent to an API server, without side effects.
 
 Scenarios have the fields that knft reads. More fields are set here, so that the API server chooses none itself.
 """

@@ -40,7 +40,7 @@ class FaultResult(NamedTuple):
     table_differences: list[str]
 
 
-class FaultStage:
+class FaultTestNode:
     """The lab, a cluster, and one knft process that watches it during all tests."""
 
     def __init__(self, lab: Lab, cluster: Cluster, daemon: KnftProcess) -> None:
@@ -50,12 +50,12 @@ class FaultStage:
         self.applier = Applier(cluster)
         self.applier.apply(Scenario("", [], ()).manifests())
         self.marker = Marker(cluster.api, self.node)
-        # Callers use fixed source ports, which the servers on this node must not take.
+        # Clients use fixed source ports, which the servers on this node must not take.
         self.node.sysctl("net.ipv4.ip_local_port_range", "60001 65535")
         daemon.set_flags(*FLAGS, "--min-sync-period=0")
         daemon.start()
 
-    def wait_programmed(self) -> None:
+    def wait_until_programmed(self) -> None:
         """Wait until everything that was written so far is programmed."""
         self.marker.write(ZONE, RANGES)
         self.marker.wait(self.daemon.check)
@@ -69,29 +69,28 @@ class FaultStage:
         knft(self.node, "cleanup")
         self.daemon.start()
         changes = BackgroundChanges(self.cluster.api, Random(seed))  # noqa: S311 - reproducible
-        self.wait_programmed()
-        # Callers reuse their source ports, and conntrack would send a UDP flow to its previous endpoint.
+        self.wait_until_programmed()
+        # Clients reuse their source ports, and conntrack would send a UDP flow to its previous endpoint.
         flush_conntrack(self.node)
         frontends_by_host = {self.lab.host(client): frontends(client) for client in CLIENTS}
         plans = {
-            host: [frontend.target for frontend in known_frontends]
-            for host, known_frontends in frontends_by_host.items()
+            host: [frontend.target for frontend in host_frontends] for host, host_frontends in frontends_by_host.items()
         }
-        callers = ClientProcesses(plans, folder, ENDLESS, seed, pause=PAUSE)
+        clients = ClientProcesses(plans, folder, ENDLESS, seed, pause=PAUSE)
         with (
             ResponderProcess(map(self.lab.host, PODS), TARGET_PORTS),
             UntranslatedCounter(self.node, [kind.node_port for kind in SERVICES]) as untranslated_counter,
-            callers,
+            clients,
         ):
             with changes.running():
                 changes.wait_for_changes(_CHANGES)
                 disturb()
                 changes.wait_for_changes(_CHANGES)
-            self.wait_programmed()
+            self.wait_until_programmed()
             untranslated = untranslated_counter.packets
         checker = ConnectionChecker(changes.timelines)
         for host, known_frontends in frontends_by_host.items():
-            for call in callers.connections(host):
+            for call in clients.connections(host):
                 checker.check(known_frontends[call.target], call)
         return FaultResult(
             checker.answered.total(), checker.faults, untranslated, table_differences(self.cluster, folder, FLAGS)

@@ -8,7 +8,7 @@ from tests.cluster.service_account import ServiceAccount, TokenVolume, kubeconfi
 from tests.support.knft_command import KNFT
 from tests.support.lab import plan
 
-# Limits that apply to the whole machine are not changed by tests.
+# nf_conntrack_max applies to the whole host, so tests do not change it.
 _KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-min=0")
 
 
@@ -30,7 +30,7 @@ class KnftProcess(ServerProcess):
         self.set_command([*self._fixed, *_KEEP_HOST_SYSCTLS, "-v=2", *flags])
 
 
-# Mounts the ServiceAccount volume at its fixed path, in a mount namespace of its own.
+# Mounts the ServiceAccount volume at its fixed path, in a new mount namespace.
 _IN_POD = """
 mount -t tmpfs none /var/run
 mkdir -p /var/run/secrets/kubernetes.io
@@ -41,7 +41,7 @@ exec "$@"
 
 
 class KnftInPod(KnftProcess):
-    """The same as in a pod: without a kubeconfig, with the ServiceAccount volume."""
+    """A KnftProcess with the configuration of a pod: the ServiceAccount volume instead of a kubeconfig."""
 
     def set_flags(self, *flags: str) -> None:
         """Use other flags from the next start on."""

@@ -1,8 +1,8 @@
-"""Marker: tells when everything that was written before it is programmed.
+"""Marker: a Service that shows when all objects written before it are programmed.
 
 A watch sends the objects of one kind in the order of their changes. When a Service and an EndpointSlice that were
-written last are in the node's tables, so is everything before them. Which endpoints of the slice are in the tables
-shows the node's zone.
+written last are in the node's tables, so are all earlier objects. The endpoints in the tables show which zone knft
+uses.
 """
 
 from itertools import count

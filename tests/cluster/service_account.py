@@ -15,7 +15,7 @@ MANIFEST = Path(__file__).parent.parent.parent / "deploy" / "rbac.yaml"
 MIN_TOKEN_SECONDS = 600
 """The shortest lifetime of a token that the API server issues, in seconds."""
 _LEEWAY = 60
-"""For how many seconds the API server accepts an expired token, because clocks differ."""
+"""Seconds for which the API server accepts an expired token, because clocks differ."""
 
 
 def manifest_objects() -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The error that keeps the tests from running."""
+"""SetupError, raised if the cluster cannot be built or started."""
 
 
 class SetupError(Exception):

@@ -17,7 +17,7 @@ def test_api_server_has_the_pinned_release(cluster: Cluster) -> None:
 
 
 def test_exactly_the_expected_objects_are_refused(cluster: Cluster) -> None:
-    """For the expected reasons; all others are created through the API, which returns all objects."""
+    """They are refused for the expected reasons; all other objects are created through the API."""
     applier = Applier(cluster)
     refused: dict[tuple[str, Key], str] = {}
     for scenario in read_scenarios():

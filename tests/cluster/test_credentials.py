@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
-from tests.cluster.fault_stage import FLAGS, RANGES, ZONE
+from tests.cluster.fault_test_node import FLAGS, RANGES, ZONE
 from tests.cluster.knft_process import KnftInPod, KnftProcess
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
@@ -19,11 +19,11 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
-ALONE = (*FLAGS, "--min-sync-period=0")
+KNFT_FLAGS = (*FLAGS, "--min-sync-period=0")
 
 
 @pytest.fixture
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster for one test."""
     namespace = Namespace.create("alone")
     with closing(namespace), Cluster(namespace, tmp_path_factory.mktemp("alone")) as cluster:
@@ -32,22 +32,22 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("kind", [KnftInPod, KnftProcess])
-def test_ca_and_token_are_replaced(alone: Cluster, tmp_path: Path, kind: type[KnftProcess]) -> None:
+def test_knft_uses_a_replaced_ca_and_token(own_cluster: Cluster, tmp_path: Path, kind: type[KnftProcess]) -> None:
     """The API server gets a certificate of another CA, and the old token expires; later changes are programmed."""
-    account = ServiceAccount(alone)
-    marker = Marker(alone.api, alone.namespace)
-    daemon = kind(alone, account, tmp_path, *ALONE)
+    account = ServiceAccount(own_cluster)
+    marker = Marker(own_cluster.api, own_cluster.namespace)
+    daemon = kind(own_cluster, account, tmp_path, *KNFT_FLAGS)
     with closing(daemon):
         daemon.start()
         _expect_programmed(marker, daemon)
         daemon.volume.replace(old := account.short_lived_token(2))
-        other = alone.keys.new_ca(tmp_path / "another")
+        other = own_cluster.keys.new_ca(tmp_path / "another")
         other.certificate("apiserver", "kubernetes")
-        alone.keys.copy_from("apiserver", other)
-        alone.apiserver.kill()
-        alone.apiserver.start()
-        alone.trust_ca(other.path("ca.crt"))
-        alone.wait_ready()
+        own_cluster.keys.copy_from("apiserver", other)
+        own_cluster.apiserver.kill()
+        own_cluster.apiserver.start()
+        own_cluster.trust_ca(other.path("ca.crt"))
+        own_cluster.wait_ready()
         wait_until(
             lambda: "the server's certificate is not trusted" in daemon.log.read_text(),
             "knft does not log it",
@@ -55,15 +55,15 @@ def test_ca_and_token_are_replaced(alone: Cluster, tmp_path: Path, kind: type[Kn
         )
         wait_until(lambda: not account.is_accepted(old), "the token does not expire")
         daemon.volume.replace(account.token(), Path(other.path("ca.crt")))
-        _expect_programmed(Marker(alone.api, alone.namespace), daemon)
+        _expect_programmed(Marker(own_cluster.api, own_cluster.namespace), daemon)
         assert old not in daemon.log.read_text()
 
 
-def test_expired_token_is_replaced(alone: Cluster, tmp_path: Path) -> None:
-    """Before the first list, and after it; it is logged without the token."""
-    account = ServiceAccount(alone)
-    marker = Marker(alone.api, alone.namespace)
-    daemon = KnftProcess(alone, account, tmp_path, *ALONE)
+def test_knft_recovers_when_an_expired_token_is_replaced(own_cluster: Cluster, tmp_path: Path) -> None:
+    """The token expires before and after the first list. knft logs it without the token."""
+    account = ServiceAccount(own_cluster)
+    marker = Marker(own_cluster.api, own_cluster.namespace)
+    daemon = KnftProcess(own_cluster, account, tmp_path, *KNFT_FLAGS)
     expired = account.short_lived_token(-1)
     daemon.volume.replace(expired)
     with closing(daemon):
@@ -73,26 +73,26 @@ def test_expired_token_is_replaced(alone: Cluster, tmp_path: Path) -> None:
         _expect_programmed(marker, daemon)
         daemon.volume.replace(expired)
         refusals = daemon.log.read_text().count("401")
-        alone.apiserver.kill()
-        alone.apiserver.start()
-        alone.wait_ready()
+        own_cluster.apiserver.kill()
+        own_cluster.apiserver.start()
+        own_cluster.wait_ready()
         wait_until(lambda: daemon.log.read_text().count("401") > refusals, "knft does not log it", daemon.check)
         daemon.volume.replace(account.token())
         _expect_programmed(marker, daemon)
         assert expired not in daemon.log.read_text()
 
 
-def test_stop_while_the_api_server_hangs(alone: Cluster, tmp_path: Path) -> None:
+def test_stop_while_the_api_server_hangs(own_cluster: Cluster, tmp_path: Path) -> None:
     """knft exits although the API server does not answer; the rules stay."""
-    daemon = KnftProcess(alone, ServiceAccount(alone), tmp_path, *ALONE)
+    daemon = KnftProcess(own_cluster, ServiceAccount(own_cluster), tmp_path, *KNFT_FLAGS)
     with closing(daemon):
-        marker = Marker(alone.api, alone.namespace)
+        marker = Marker(own_cluster.api, own_cluster.namespace)
         daemon.start()
         _expect_programmed(marker, daemon)
-        alone.apiserver.pause()
+        own_cluster.apiserver.pause()
         assert daemon.stop() == 0
         assert marker.is_programmed()
-    knft(alone.namespace, "cleanup")
+    knft(own_cluster.namespace, "cleanup")
 
 
 def _expect_programmed(marker: Marker, daemon: KnftProcess) -> None:

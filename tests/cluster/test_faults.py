@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.fault_stage import FaultStage
+from tests.cluster.fault_test_node import FaultTestNode
 from tests.cluster.knft_process import KnftProcess
 from tests.cluster.server_process import ServerProcess
 from tests.cluster.service_account import ServiceAccount
@@ -22,59 +22,61 @@ from tests.support.scenario import Scenario
 from tests.support.waiting import wait_until
 
 DOWN_SECONDS = 3.0
-"""For how many seconds a server is down or paused."""
+"""Seconds for which a server is down or paused."""
 
 pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
-def stage(
+def fault_node(
     lab: Lab, cluster: Cluster, service_account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FaultStage]:
+) -> Iterator[FaultTestNode]:
     add_client_addresses(lab)
     daemon = KnftProcess(cluster, service_account, tmp_path_factory.mktemp("faults"))
     try:
-        yield FaultStage(lab, cluster, daemon)
+        yield FaultTestNode(lab, cluster, daemon)
     finally:
         daemon.close()
         knft(lab.host("node").namespace, "cleanup")
 
 
-def _restarted(server: ServerProcess) -> None:
+def _restart(server: ServerProcess) -> None:
     server.stop()
     time.sleep(DOWN_SECONDS)
     server.start()
 
 
-def _killed(server: ServerProcess) -> None:
+def _kill_and_start(server: ServerProcess) -> None:
     server.kill()
     time.sleep(DOWN_SECONDS)
     server.start()
 
 
-def _paused(server: ServerProcess) -> None:
+def _pause_and_resume(server: ServerProcess) -> None:
     server.pause()
     time.sleep(DOWN_SECONDS)
     server.resume()
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
-@pytest.mark.parametrize("fail", [_restarted, _killed, _paused])
-def test_one_server_fails(stage: FaultStage, tmp_path: Path, fail: Callable[[ServerProcess], None], name: str) -> None:
-    """The server comes back afterwards."""
-    cluster = stage.cluster
+@pytest.mark.parametrize("fail", [_restart, _kill_and_start, _pause_and_resume])
+def test_no_connection_fails_while_a_server_is_down(
+    fault_node: FaultTestNode, tmp_path: Path, fail: Callable[[ServerProcess], None], name: str
+) -> None:
+    """The server is restarted, killed or paused, and comes back."""
+    cluster = fault_node.cluster
     server = cluster.etcd_process if name == "etcd" else cluster.apiserver
 
     def disturb() -> None:
         fail(server)
         cluster.wait_ready()
 
-    _expect_no_faults(stage, tmp_path, disturb)
+    _expect_no_faults(fault_node, tmp_path, disturb)
 
 
-def test_both_servers_are_killed(stage: FaultStage, tmp_path: Path) -> None:
+def test_no_connection_fails_while_both_servers_are_down(fault_node: FaultTestNode, tmp_path: Path) -> None:
     """They come back, the API server first."""
-    cluster = stage.cluster
+    cluster = fault_node.cluster
 
     def disturb() -> None:
         for server in (cluster.etcd_process, cluster.apiserver):
@@ -88,35 +90,41 @@ def test_both_servers_are_killed(stage: FaultStage, tmp_path: Path) -> None:
             cluster.apiserver.start()
         cluster.wait_ready()
 
-    _expect_no_faults(stage, tmp_path, disturb)
+    _expect_no_faults(fault_node, tmp_path, disturb)
 
 
-def test_etcd_is_compacted(stage: FaultStage, tmp_path: Path) -> None:
+def test_expired_resource_version_lists_again_and_no_connection_fails(
+    fault_node: FaultTestNode, tmp_path: Path
+) -> None:
     """knft is paused meanwhile: its resource version has expired, so it lists again and removes deleted objects."""
-    cluster, log = stage.cluster, stage.daemon.log
+    cluster, log = fault_node.cluster, fault_node.daemon.log
     _, deleted_service = Scenario("", [service("deleted", 90, *tcp_and_udp("http", 80))], ()).manifests()
 
     def disturb() -> None:
-        stage.applier.add(deleted_service)
-        stage.wait_programmed()
+        fault_node.applier.add(deleted_service)
+        fault_node.wait_until_programmed()
         refusals = log.read_text().count(" 410")
-        stage.daemon.pause()
+        fault_node.daemon.pause()
         cluster.apiserver.kill()
         cluster.apiserver.start()
         cluster.wait_ready()
-        # Only now: knft may still read what the killed server had sent.
+        # Delete it after the restart: a paused knft may still read what the killed server has sent.
         cluster.api.delete(deleted_service)
         time.sleep(DOWN_SECONDS)
         cluster.etcd_store.compact()
-        stage.daemon.resume()
-        wait_until(lambda: log.read_text().count(" 410") > refusals, "knft does not log the expiry", stage.daemon.check)
+        fault_node.daemon.resume()
+        wait_until(
+            lambda: log.read_text().count(" 410") > refusals, "knft does not log the expiry", fault_node.daemon.check
+        )
 
-    _expect_no_faults(stage, tmp_path, disturb)
+    _expect_no_faults(fault_node, tmp_path, disturb)
 
 
-def test_token_is_rotated(stage: FaultStage, service_account: ServiceAccount, tmp_path: Path) -> None:
+def test_no_connection_fails_when_the_token_is_replaced(
+    fault_node: FaultTestNode, service_account: ServiceAccount, tmp_path: Path
+) -> None:
     """The old token has expired before the next request."""
-    cluster, volume = stage.cluster, stage.daemon.volume
+    cluster, volume = fault_node.cluster, fault_node.daemon.volume
 
     def disturb() -> None:
         old = service_account.short_lived_token(3)
@@ -131,40 +139,40 @@ def test_token_is_rotated(stage: FaultStage, service_account: ServiceAccount, tm
         cluster.apiserver.start()
         cluster.wait_ready()
 
-    _expect_no_faults(stage, tmp_path, disturb)
+    _expect_no_faults(fault_node, tmp_path, disturb)
 
 
-def test_node_is_deleted(stage: FaultStage, tmp_path: Path) -> None:
+def test_no_connection_fails_when_the_node_is_deleted_and_created(fault_node: FaultTestNode, tmp_path: Path) -> None:
     """The process exits with status 1; another one starts with the node that was created again."""
     (node,) = Scenario("", [], ()).manifests()
 
     def disturb() -> None:
-        stage.cluster.api.delete(node)
-        assert stage.daemon.wait() == 1, stage.daemon.tail()
-        stage.applier.add(node)
-        stage.daemon.start()
+        fault_node.cluster.api.delete(node)
+        assert fault_node.daemon.wait() == 1, fault_node.daemon.tail()
+        fault_node.applier.add(node)
+        fault_node.daemon.start()
 
-    _expect_no_faults(stage, tmp_path, disturb)
+    _expect_no_faults(fault_node, tmp_path, disturb)
 
 
-def test_node_loses_its_addresses(stage: FaultStage, tmp_path: Path) -> None:
-    """For a while: its previous addresses stay in use."""
+def test_no_connection_fails_when_the_node_loses_its_addresses(fault_node: FaultTestNode, tmp_path: Path) -> None:
+    """The loss is temporary, and the previous addresses stay in use."""
     (node,) = Scenario("", [], ()).manifests()
 
     def disturb() -> None:
-        current = stage.cluster.api.get(node)
-        stage.cluster.api.replace({**current, "status": {**current["status"], "addresses": []}}, "/status")
-        wait_until(lambda: "has lost its addresses" in stage.daemon.log.read_text(), "knft does not log it")
+        current = fault_node.cluster.api.get(node)
+        fault_node.cluster.api.replace({**current, "status": {**current["status"], "addresses": []}}, "/status")
+        wait_until(lambda: "has lost its addresses" in fault_node.daemon.log.read_text(), "knft does not log it")
         time.sleep(DOWN_SECONDS)
-        stage.applier.add(node)
+        fault_node.applier.add(node)
 
-    _expect_no_faults(stage, tmp_path, disturb)
+    _expect_no_faults(fault_node, tmp_path, disturb)
 
 
-def _expect_no_faults(stage: FaultStage, folder: Path, disturb: Callable[[], None]) -> None:
-    result = stage.run_fault(folder, 1, disturb)
+def _expect_no_faults(fault_node: FaultTestNode, folder: Path, disturb: Callable[[], None]) -> None:
+    result = fault_node.run_fault(folder, 1, disturb)
     assert result.failed_calls == []
     assert result.untranslated_packets == 0
     assert result.table_differences == []
-    # The check is not empty.
+    # The clients made enough connections to find faults.
     assert result.answered_calls > 500

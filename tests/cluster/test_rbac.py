@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.api import Api
 from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
-from tests.cluster.fault_stage import FLAGS
+from tests.cluster.fault_test_node import FLAGS
 from tests.cluster.knft_process import KnftProcess
 from tests.cluster.service_account import ServiceAccount, manifest_objects
 from tests.support.knft_command import knft
@@ -22,7 +22,14 @@ from tests.support.waiting import wait_until
 (ROLE,) = (item for item in manifest_objects() if item["kind"] == "ClusterRole")
 RULES: list[dict[str, Any]] = ROLE["rules"]
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-OTHERS = (("", "pods"), ("", "secrets"), ("", "configmaps"), ("", "endpoints"), ("", "events"), ("", "nodes/status"))
+OTHER_RESOURCES = (
+    ("", "pods"),
+    ("", "secrets"),
+    ("", "configmaps"),
+    ("", "endpoints"),
+    ("", "events"),
+    ("", "nodes/status"),
+)
 RESOURCES = sorted({(group, name) for rule in RULES for group in rule["apiGroups"] for name in rule["resources"]})
 ALLOWED = {
     (group, name, verb)
@@ -34,9 +41,9 @@ pytestmark = pytest.mark.kernel
 
 
 def test_service_account_has_exactly_the_rights_of_the_role(service_account: ServiceAccount) -> None:
-    """The API server is asked for each verb, in all namespaces."""
+    """A SelfSubjectAccessReview checks each verb, in all namespaces."""
     user = service_account.client()
-    table = [(*resource, verb) for resource in [*RESOURCES, *OTHERS] for verb in VERBS]
+    table = [(*resource, verb) for resource in [*RESOURCES, *OTHER_RESOURCES] for verb in VERBS]
     assert {place for place in table if _is_allowed(user, *place)} == ALLOWED
 
 
@@ -113,8 +120,8 @@ def _is_allowed(user: Api, group: str, resource: str, verb: str) -> bool:
     attributes = {"group": group, "resource": name, "subresource": part, "verb": verb}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    asked = user.call("POST", path, {**review, "spec": {"resourceAttributes": attributes}})
-    return bool(asked["status"]["allowed"])
+    answer = user.call("POST", path, {**review, "spec": {"resourceAttributes": attributes}})
+    return bool(answer["status"]["allowed"])
 
 
 def _rights(user: Api) -> set[tuple[str, str, str]]:

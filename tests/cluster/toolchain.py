@@ -32,7 +32,7 @@ def find_go(cache: Path) -> Go:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of the build: module proxies and caches are the user's, the toolchain is fixed."""
+    """Return the environment of the build: the user's module proxies and caches, and GOTOOLCHAIN=local."""
     return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 

@@ -1,4 +1,4 @@
-"""kube-proxy's two layouts in nftables mode: the part of each Service in the table, and differences of parts."""
+"""kube-proxy's two layouts in nftables mode: what a Service has in the table, and the changes between two versions."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,24 +10,24 @@ from tests.bench.peers.layout import MARK, Transactions, endpoint_suffix, port_t
 from tests.bench.peers.table import TABLE, setup
 
 
-class Share(Struct, frozen=True):
-    """The part of a Service in the table: chains with rules, map and set elements, dynamic sets with timeouts."""
+class ServiceContents(Struct, frozen=True):
+    """What a Service has in the table: chains with rules, map and set elements, dynamic sets with timeouts."""
 
     chains: dict[str, tuple[str, ...]]
     elements: dict[tuple[str, str], str]
     sets: dict[str, int]
 
 
-_NOTHING = Share({}, {}, {})
+_NOTHING = ServiceContents({}, {}, {})
 
 
 def _frontend(address: str) -> str:
     return f"{address} . tcp . {PORT}"
 
 
-def _share(
+def _service_contents(
     service: ServiceSpec, chains: dict[str, tuple[str, ...]], elements: dict[tuple[str, str], str], masquerade: str
-) -> Share:
+) -> ServiceContents:
     """Add what both layouts have: frontends, the load balancer, affinity sets."""
     suffix, comment = service_suffix(service), f'comment "{port_text(service)}"'
     elements = elements | {
@@ -45,7 +45,7 @@ def _share(
         }
     stuck = service.endpoints if service.affinity_seconds else ()
     sets = {f"affinity-{endpoint_suffix(service, endpoint)}": service.affinity_seconds for endpoint in stuck}
-    return Share(chains, elements, sets)
+    return ServiceContents(chains, elements, sets)
 
 
 def _sticky_rules(service: ServiceSpec) -> tuple[str, ...]:
@@ -70,22 +70,22 @@ def _endpoint_chains(service: ServiceSpec, first: Callable[[str], tuple[str, ...
     return chains
 
 
-def share_of_endpoint_chains(service: ServiceSpec) -> Share:
+def share_of_endpoint_chains(service: ServiceSpec) -> ServiceContents:
     """Return the part of a Service up to kube-proxy 1.35: a chain for each endpoint, which marks by a jump."""
     outside = f"ip daddr {service.cluster_ip} ip saddr != {CLUSTER_CIDR} jump mark-for-masquerade"
     stuck = _sticky_rules(service) if service.affinity_seconds else ()
     chains = _endpoint_chains(service, lambda address: (f"ip saddr {address} jump mark-for-masquerade",))
     chains[f"service-{service_suffix(service)}"] = (outside, *stuck, _random_goto(service))
-    return _share(service, chains, {}, "jump mark-for-masquerade")
+    return _service_contents(service, chains, {}, "jump mark-for-masquerade")
 
 
-def share_of_anonymous_maps(service: ServiceSpec) -> Share:
+def share_of_anonymous_maps(service: ServiceSpec) -> ServiceContents:
     """Return the part from 1.36 on: an anonymous map in the Service's chain; endpoint chains with affinity only."""
     local = (endpoint_address(endpoint) for endpoint in service.endpoints if is_local(endpoint))
     hairpin = {("hairpin-connections", f"{address} . {address} . tcp . {TARGET_PORT}"): "" for address in local}
     chains, rules = _map_rules(service)
     chains[f"service-{service_suffix(service)}"] = rules
-    return _share(service, chains, hairpin, f"mark set mark or {MARK}")
+    return _service_contents(service, chains, hairpin, f"mark set mark or {MARK}")
 
 
 def _map_rules(service: ServiceSpec) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
@@ -102,7 +102,7 @@ def _map_rules(service: ServiceSpec) -> tuple[dict[str, tuple[str, ...]], tuple[
 class NftablesLayout:
     """One of the two layouts; it keeps no state."""
 
-    def __init__(self, share: Callable[[ServiceSpec], Share], *, marks_by_chain: bool) -> None:
+    def __init__(self, share: Callable[[ServiceSpec], ServiceContents], *, marks_by_chain: bool) -> None:
         self._share = share
         self._marks_by_chain = marks_by_chain
 
@@ -124,7 +124,7 @@ class NftablesLayout:
         return Transactions("\n".join((*now, "")), "\n".join((*later, "")) if later else "")
 
 
-def _difference(old: Share, new: Share) -> Iterator[str]:
+def _difference(old: ServiceContents, new: ServiceContents) -> Iterator[str]:
     for name in new.chains:
         yield f"add chain {TABLE} {name}"
         yield f"flush chain {TABLE} {name}"

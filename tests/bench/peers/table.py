@@ -59,7 +59,7 @@ _SERVICES_RULES = (
     ("services", f"{FRONTEND} vmap @service-ips"),
     ("services", "ip daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports"),
 )
-_OUTSIDE = 'comment "masquerade clusterIP traffic from outside cluster"'
+_OUTSIDE_COMMENT = 'comment "masquerade clusterIP traffic from outside cluster"'
 _MARKED_BY_CHAIN = (
     ("mark-for-masquerade", f"mark set mark or {MARK}"),
     ("masquerading", f"mark and {MARK} == 0 return"),
@@ -70,7 +70,7 @@ _MARKED_INLINE = (
     ("masquerading", f"mark and {MARK} != 0 mark set mark xor {MARK} masquerade fully-random"),
     ("masquerading",
      "ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random"),
-    ("services", f"ip daddr @cluster-ips ip saddr != {CLUSTER_CIDR} mark set mark or {MARK} {_OUTSIDE}"),
+    ("services", f"ip daddr @cluster-ips ip saddr != {CLUSTER_CIDR} mark set mark or {MARK} {_OUTSIDE_COMMENT}"),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The objects of the measurement: each change adds an endpoint whose address has a number. Pure."""
+"""The objects of the measurement: each change adds an endpoint whose address is a number."""
 
 import json
 from typing import Any

@@ -19,7 +19,7 @@ from tests.cluster.churn.numbered_endpoints import address, service
 from tests.cluster.churn.writer import WriterPlan, WriterResult
 from tests.cluster.cluster import Cluster
 from tests.cluster.expected_tables import table_differences
-from tests.cluster.fault_stage import FLAGS, RANGES, ZONE
+from tests.cluster.fault_test_node import FLAGS, RANGES, ZONE
 from tests.cluster.knft_process import KnftProcess
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
@@ -43,9 +43,9 @@ class ChurnParameters(Struct, frozen=True):
 
 
 class ChurnResult(Struct, frozen=True):
-    """What one run measured; times in seconds.
+    """The measurements of one run; times in seconds.
 
-    ``superseded`` changes were replaced before a sync could program them. ``latency`` is that of all others, and
+    ``superseded`` changes were replaced before a sync could program them. ``latency`` is that of all other changes, and
     ``histogram`` is knft's own metric; ``wrong`` lists lost changes and differences in the tables.
     """
 

@@ -66,7 +66,7 @@ def _updates(
     numbers: Iterator[int],
     addresses: dict[int, deque[int]],
 ) -> Iterator[tuple[int, int, float, float]]:
-    """Update one slice after the other; a late update is sent at once, and those after the end are skipped."""
+    """Update one slice after the other; a late update is sent at once, and updates due after the end are skipped."""
     total = int(plan.seconds * plan.rate)
     for number, index in zip(range(total), itertools.cycle(plan.slices), strict=False):
         time.sleep(max(0.0, begin + number / plan.rate - time.time()))
