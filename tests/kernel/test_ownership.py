@@ -91,7 +91,7 @@ def test_audit_can_read_owned_tables(daemon: Daemon, caplog: pytest.LogCaptureFi
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("how", ["killed", "replaced after a large answer"])
+@pytest.mark.parametrize("cause", ["killed", "replaced after a large answer"])
 def test_next_worker_takes_ownership_of_the_tables(
     daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:

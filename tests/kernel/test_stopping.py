@@ -28,7 +28,7 @@ def daemon(tmp_path: Path) -> Iterator[KnftRun]:
     namespace.close()
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("signal_number", SIGNALS)
 def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, signal_number: signal.Signals) -> None:
     daemon.process.send_signal(signal_number)
     assert daemon.process.wait(TIMEOUT) == 0
@@ -36,7 +36,7 @@ def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, signal_number: signa
     assert daemon.has_cluster_ip(1)
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("signal_number", SIGNALS)
 def test_daemon_stops_during_a_commit(daemon: KnftRun, signal_number: signal.Signals) -> None:
     """The worker may take five minutes to answer; it is killed with the daemon."""
     daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)

@@ -101,36 +101,38 @@ class Mutant(NamedTuple):
         return (
             ""
             if self.evaluation.is_named
-            else f"{where}: expected a difference at {self.expectation.service_ports}, found {self.evaluation.sentences}"
+            else (
+                f"{where}: expected a difference at {self.expectation.service_ports}, found {self.evaluation.sentences}"
+            )
         )
 
 
-def _seeded_random(target: MutatedMode, subject: MutationSubject, change: Operator[Any] | Rewrite[Any]) -> Random:
-    return Random(f"{target.name} {subject.name} {change.name}")  # noqa: S311 - a seed, no secret
+def _seeded_random(mode: MutatedMode, subject: MutationSubject, change: Operator[Any] | Rewrite[Any]) -> Random:
+    return Random(f"{mode.name} {subject.name} {change.name}")  # noqa: S311 - a seed, no secret
 
 
-def make_mutants(target: MutatedMode, seeds: Iterable[int]) -> Iterator[Mutant]:
+def make_mutants(mode: MutatedMode, seeds: Iterable[int]) -> Iterator[Mutant]:
     """Yield a mutant of each operator for both families of each cluster, if the operator applies."""
     for seed in seeds:
         for subject in subjects(seed):
-            for operator in target.operators:
-                captures = target.parse(subject)
-                expectation = operator.change(captures, _seeded_random(target, subject, operator))
+            for operator in mode.operators:
+                captures = mode.parse(subject)
+                expectation = operator.change(captures, _seeded_random(mode, subject, operator))
                 if expectation is not None:
-                    sides = target.to_sides(subject, target.to_capture(subject, captures))
-                    yield Mutant(target.name, operator.name, subject.name, expectation, evaluate(sides, expectation))
+                    sides = mode.to_sides(subject, mode.to_capture(subject, captures))
+                    yield Mutant(mode.name, operator.name, subject.name, expectation, evaluate(sides, expectation))
 
 
-def apply_rewrites(target: MutatedMode, seeds: Iterable[int]) -> Iterator[Mutant]:
+def apply_rewrites(mode: MutatedMode, seeds: Iterable[int]) -> Iterator[Mutant]:
     """Yield the captures after each rewrite; all of them are equivalent."""
     for seed in seeds:
         for subject in subjects(seed):
-            for rewrite in target.rewrites:
-                captures = target.parse(subject)
-                if rewrite.change(captures, _seeded_random(target, subject, rewrite)):
+            for rewrite in mode.rewrites:
+                captures = mode.parse(subject)
+                if rewrite.change(captures, _seeded_random(mode, subject, rewrite)):
                     expectation = Expectation(("no Service",), equivalence_reason=rewrite.description)
-                    sides = target.to_sides(subject, target.to_capture(subject, captures))
-                    yield Mutant(target.name, rewrite.name, subject.name, expectation, evaluate(sides, expectation))
+                    sides = mode.to_sides(subject, mode.to_capture(subject, captures))
+                    yield Mutant(mode.name, rewrite.name, subject.name, expectation, evaluate(sides, expectation))
 
 
 class Row(NamedTuple):

@@ -12,9 +12,10 @@ Edited = TypeVar("Edited")
 class Expectation(Struct, frozen=True):
     """What the comparison has to report for a mutation.
 
-    ``services`` are the Service ports of which it has to name one; empty if the mutation affects all. ``equivalent`` is
-    the reason if no packet has another outcome; it does not depend on the comparison. ``line`` is the line of an
-    uninterpreted rule that the report has to name, -1 for a rule in an nft listing.
+    It has to name one of ``service_ports``, which is empty if the mutation affects all Service ports.
+    ``equivalence_reason`` says why no packet has another outcome, "" if some packet has one; it does not refer to the
+    comparison. ``line`` is the line of an uninterpreted rule that the report has to name, -1 for a rule in an nft
+    listing.
     """
 
     service_ports: tuple[str, ...] = ()

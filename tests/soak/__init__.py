@@ -1,4 +1,4 @@
-"""Soak tests: tests that run as long as one likes, and watch memory. ``make test`` does not run them.
+"""Soak tests: long-running tests of which the caller chooses the length. ``make test`` does not run them.
 
-Each one is a module with ``soak(amount, seed)``, listed in ``__main__``; it raises or exits if something is wrong.
+Each soak test is a module with ``soak(amount, seed)``, listed in ``__main__``; it raises or exits if it fails.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.soak NAME AMOUNT [SEED]`` runs one soak test (``make soak``)."""
+"""``python -m tests.soak NAME AMOUNT [SEED]`` runs one soak test; ``make soak`` runs all except ``in-flight``."""
 
 import logging
 import random
@@ -24,7 +24,8 @@ def main() -> None:
     if soak is None or not arguments.get(1, "").isdigit():
         sys.exit(f"usage: python -m tests.soak {{{','.join(SOAK_TESTS)}}} AMOUNT [SEED]")
     ensure_namespaces()
-    logging.getLogger("knft").setLevel(logging.CRITICAL)  # Thousands of contested frontends, on purpose.
+    # Histories cause thousands of warnings about contested frontends.
+    logging.getLogger("knft").setLevel(logging.CRITICAL)
     amount, seed = int(arguments[1]), int(arguments.get(2, random.SystemRandom().randrange(1 << 30)))
     print(f"soak: {arguments[0]} {amount}, seed {seed}", flush=True)
     soak(amount, seed)

@@ -45,7 +45,7 @@ class MemoryWatch:
 def steady_growth(samples: Sequence[float]) -> float:
     """Return the growth over samples at equal distances: the median of the slopes of all pairs, times the distance.
 
-    A leak grows between nearly all pairs. A hash table that is enlarged once, or the largest transaction of
+    With a leak nearly all pairs of samples grow. A hash table that is enlarged once, or the largest transaction of
     libnftables, is a single step: in 100 000 steps there are a few, of 2 or 3 MiB each.
     """
     slopes = [(after - before) / apart for apart, before, after in _pairs(samples)]

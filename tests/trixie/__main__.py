@@ -15,8 +15,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tests.trixie import debian
-from tests.trixie.machine import environment, shared_paths
-from tests.trixie.problem import CannotRun
+from tests.trixie.errors import TrixieError
+from tests.trixie.host import environment, shared_paths
 
 CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = ("tests/packets/test_scenarios.py", "tests/kernel", "tests/cli")
@@ -32,7 +32,7 @@ def main(command: Sequence[str]) -> int:
         if command:
             return _enter(root, venv, command)
         return _enter(root, venv, [PYTHON, "-m", "tests.trixie.version"]) or _run_tests(root, venv)
-    except CannotRun as problem:
+    except TrixieError as problem:
         print(f"test-trixie: {problem}", file=sys.stderr)
         return 2
 
@@ -41,7 +41,7 @@ def _prepare() -> tuple[Path, Path]:
     """Return the root directory and the virtual environment; make them if they are not in the cache."""
     if os.geteuid() != 0:
         msg = "root directories need privilege: run this as root"
-        raise CannotRun(msg)
+        raise TrixieError(msg)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knft", "trixie")
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
@@ -56,12 +56,12 @@ def _prepare() -> tuple[Path, Path]:
                 partial.mkdir()
                 if _enter(root, partial, ["make", "install"], mode="rw") != 0:
                     msg = "cannot create the virtual environment"
-                    raise CannotRun(msg)
+                    raise TrixieError(msg)
         for folder in (root, venv):
             os.utime(folder)
-        # Newer than the checkout's files, so that make does not install again: their hash is in the directory's name.
+        # Make this file newer than the inputs, so that make does not reinstall; the directory's name has their hash.
         (venv / ".installed").touch()
-        _forget_unused(cache)
+        _delete_unused(cache)
     return root, venv
 
 
@@ -71,7 +71,7 @@ def _key(*paths: str | Path) -> str:
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """Give a path at which to make the directory; rename it to ``folder`` at the end of the block."""
+    """Yield a temporary path at which to make a directory; rename it to ``folder`` at the end of the block."""
     print(f"test-trixie: making {folder}", flush=True)
     started = time.monotonic()
     partial = folder.with_name(f"{folder.name}.partial")
@@ -81,7 +81,7 @@ def _making(folder: Path) -> Iterator[Path]:
     print(f"test-trixie: made in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _forget_unused(cache: Path) -> None:
+def _delete_unused(cache: Path) -> None:
     for folder in [*cache.glob("root-*"), *cache.glob("venv-*")]:
         if folder.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
             shutil.rmtree(folder)
@@ -112,7 +112,7 @@ def _run_tests(root: Path, venv: Path) -> int:
     print(f"test-trixie: {', '.join(f'{ran} tests of {name}' for name, ran in counts.items())}")
     if status == 0 and not all(counts[name] for name in TESTS):
         msg = "no test ran for some of the tested directories"
-        raise CannotRun(msg)
+        raise TrixieError(msg)
     return status
 
 

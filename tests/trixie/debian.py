@@ -1,11 +1,11 @@
-"""Makes the root directory of Debian 13, by debootstrap from the mirror of this machine's apt."""
+"""Makes the root directory of Debian 13, by debootstrap from the mirror of the host's apt."""
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from tests.trixie.problem import CannotRun
+from tests.trixie.errors import TrixieError
 
 SUITE = "trixie"
 # The packages that tests/install.sh installs, and make.
@@ -16,11 +16,11 @@ _NO_MIRROR = f"apt has no Debian mirror: set {_MIRROR_VARIABLE} to the address o
 
 
 def make_root(folder: Path) -> None:
-    """Make the root folder, which must not exist; raise SetupError where that fails."""
+    """Make the root directory, which must not exist; raise TrixieError if debootstrap fails."""
     _install_debootstrap()
     script = Path("/usr/share/debootstrap/scripts", SUITE)
     command = [
-        # In a mount namespace of its own, because debootstrap mounts /proc.
+        # In a new mount namespace, because debootstrap mounts /proc.
         *("unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={_KEYRING}"),
         *(f"--include={','.join(PACKAGES)}", SUITE, str(folder), _mirror()),
         # An older debootstrap does not know the suite; the script of sid is the same.
@@ -28,7 +28,7 @@ def make_root(folder: Path) -> None:
     ]
     if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
         msg = f"debootstrap failed; its log is {folder}/debootstrap/debootstrap.log"
-        raise CannotRun(msg)
+        raise TrixieError(msg)
 
 
 def _install_debootstrap() -> None:
@@ -42,7 +42,7 @@ def _install_debootstrap() -> None:
         command = ["apt-get", *arguments]
         if subprocess.run(command, stdout=subprocess.DEVNULL, env=quiet, check=False).returncode != 0:
             msg = f"apt-get {arguments[0]} failed; install {' and '.join(missing)} manually"
-            raise CannotRun(msg)
+            raise TrixieError(msg)
 
 
 def _mirror() -> str:
@@ -54,5 +54,5 @@ def _mirror() -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     addresses = [line for line in done.stdout.splitlines() if line.startswith(("http://", "https://", "file:"))]
     if not addresses:
-        raise CannotRun(_NO_MIRROR)
+        raise TrixieError(_NO_MIRROR)
     return addresses[0]

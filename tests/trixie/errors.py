@@ -1,5 +1,5 @@
-"""The error of a run whose tests cannot start."""
+"""TrixieError, raised if the tests cannot be started on Debian 13."""
 
 
-class CannotRun(Exception):  # noqa: N818 - printed as one line
+class TrixieError(Exception):
     """The tests cannot run; the message says why, and what to do."""

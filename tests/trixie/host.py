@@ -1,4 +1,4 @@
-"""What the root directory needs of this machine: pip's configuration, and the files that it names."""
+"""What the root directory shares with the host: environment variables, pip's configuration, and files that it names."""
 
 import ast
 import os
@@ -6,15 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-_HANDED_ON = ("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HYPOTHESIS_", "TERM")
+_SHARED_VARIABLES = (
+    "PIP_",
+    "SSL_CERT_",
+    "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "HYPOTHESIS_",
+    "TERM",
+)
 _FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of commands in the root directory: this machine's pip index and proxies only."""
+    """Return the environment of commands in the root directory: of the host only its pip index and proxies."""
     return {
         **_pip_configuration(),
-        **{name: value for name, value in os.environ.items() if name.upper().startswith(_HANDED_ON)},
+        **{name: value for name, value in os.environ.items() if name.upper().startswith(_SHARED_VARIABLES)},
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.vm import initramfs, kernel, machine, verdict
+from tests.vm import initramfs, kernel, machine, report
 from tests.vm.errors import VmError
 
 TESTS = (
@@ -31,7 +31,7 @@ def _main() -> None:
         sys.exit(f"test-vm: {error}")
     elapsed = time.monotonic() - started
     print(f"test-vm: {result.tests} tests on kernel {result.release}, {elapsed:.0f} s in all", flush=True)
-    sys.exit("\n".join(f"test-vm: {complaint}" for complaint in result.failure_messages()) or 0)
+    sys.exit("\n".join(f"test-vm: {message}" for message in result.failure_messages()) or 0)
 
 
 def _prepare(command: list[str]) -> None:
@@ -45,12 +45,12 @@ def _prepare(command: list[str]) -> None:
         raise VmError(msg)
 
 
-def _run(chosen: kernel.Kernel, command: list[str]) -> verdict.Verdict:
+def _run(chosen: kernel.Kernel, command: list[str]) -> report.GuestResult:
     print(f"test-vm: booting {chosen.release}", flush=True)
     values = {"CHECKOUT": str(CHECKOUT), "MODULES": str(chosen.all_modules), "COMMAND": shlex.join(command)}
     settings = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
     needed = (CHECKOUT, chosen.tree, Path(sys.base_prefix))
-    return verdict.parse(machine.run(chosen, initramfs.build(chosen, settings), needed, TIME_LIMIT))
+    return report.parse(machine.run(chosen, initramfs.build(chosen, settings), needed, TIME_LIMIT))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Errors that end a run before its tests have a result."""
+"""VmError, raised if the virtual machine fails before its tests have a result."""
 
 
 class VmError(Exception):

@@ -12,7 +12,7 @@ from tests.vm.kernel import SERIES
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GuestResult:
     """The result of the tests in the guest."""
 
     release: str
@@ -35,14 +35,14 @@ class Verdict:
             yield f"pytest's exit status was {self.status}"
 
 
-def parse(report: bytes) -> Verdict:
+def parse(report: bytes) -> GuestResult:
     """Return the result; raise VmError if the report is missing or incomplete."""
     head, _, document = report.partition(b"\n")
     try:
         release, status = head.decode().split()
         suites = ET.fromstring(document).iter("testsuite")  # noqa: S314 - written by our own tests
         counts = [[int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped")] for suite in suites]
-        return Verdict(release, int(status), *map(sum, zip(*counts, strict=True)))
+        return GuestResult(release, int(status), *map(sum, zip(*counts, strict=True)))
     except (ValueError, KeyError, TypeError, ET.ParseError) as error:
         msg = f"the guest ended without a report: {report[:200]!r}"
         raise VmError(msg) from error

@@ -98,10 +98,10 @@ def _with_firewall(sides: Sides, chain: str) -> Sides:
 
 @pytest.mark.parametrize(("reason", "mode"), _CASES)
 def test_each_entry_is_necessary(
-    reason: str, mode: Mode, clusters: dict[Mode, Sides], monkeypatch: pytest.MonkeyPatch
+    reason: str, mode: Mode, rendered_sides: dict[Mode, Sides], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its entry in the catalog, a difference is unexpected."""
-    sides = clusters[mode]
+    sides = rendered_sides[mode]
     if reason in _ONLY_WITH_HOST_FIREWALL and mode is Mode.IPTABLES:
         sides = _with_firewall(sides, _ONLY_WITH_HOST_FIREWALL[reason])
     report = compare(sides, lambda _, __: None)
@@ -171,16 +171,16 @@ _WITHOUT_EFFECT = {
 
 @pytest.mark.parametrize("mode", [Mode.IPTABLES, Mode.IPVS])
 @pytest.mark.parametrize("name", _MUTATIONS)
-def test_mutation_of_knfts_rules_is_found(name: str, mode: Mode, clusters: dict[Mode, Sides]) -> None:
+def test_mutation_of_knfts_rules_is_found(name: str, mode: Mode, rendered_sides: dict[Mode, Sides]) -> None:
     """An error in knft's rules is found although expected differences affect the same packets."""
-    sides = clusters[mode]
+    sides = rendered_sides[mode]
     report = compare(replace(sides, right={4: _MUTATIONS[name](sides.right[4])}), lambda _, __: None)
     assert report.is_equal is ((name, mode) in _WITHOUT_EFFECT)
 
 
-def test_missing_real_server_is_found(clusters: dict[Mode, Sides]) -> None:
+def test_missing_real_server_is_found(rendered_sides: dict[Mode, Sides]) -> None:
     """An error in kube-proxy's rules is found as well."""
-    sides = clusters[Mode.IPVS]
+    sides = rendered_sides[Mode.IPVS]
     rules = sides.left[4]
 
     def cut(server: VirtualServer) -> VirtualServer:

@@ -22,8 +22,8 @@ from knft.interpret.rules import (
 )
 from tests.interpret.nftables.listings import document, rule
 
-T = {"family": "ip", "table": "t"}
-BASE_CHAIN = {**T, "name": "c", "type": "filter", "hook": "input", "prio": 0, "policy": "accept"}
+TABLE = {"family": "ip", "table": "t"}
+BASE_CHAIN = {**TABLE, "name": "c", "type": "filter", "hook": "input", "prio": 0, "policy": "accept"}
 SADDR = {"payload": {"protocol": "ip", "field": "saddr"}}
 MARK = {"meta": {"key": "mark"}}
 RULE = "object 5 (rule ip t c handle 2): "
@@ -48,9 +48,10 @@ REJECTED_LISTINGS = {
     '{"nftables": [{"metainfo": {"json_schema_version": 2}}]}': "object 1 (metainfo): json_schema_version is 2",
     '{"nftables": [{"rule": ' + '{"expr":' * 100_000: "nested too deeply",
     '{"nftables": [' + "[" * 100_000: "nested too deeply",
-    document({"chain": {**T, "name": 5}}): "object 2 (chain ip t): Expected `str`, got `int` - at `$.chain.name`",
-    document({"rule": {**T, "chain": "c", "handle": 7}}): "object 2 (rule ip t c handle 7): Object missing required",
-    document({"rule": {**T, "chain": "c", "handle": 7, "expr": []}}):
+    document({"chain": {**TABLE, "name": 5}}): "object 2 (chain ip t): Expected `str`, got `int` - at `$.chain.name`",
+    document({"rule": {**TABLE, "chain": "c", "handle": 7}}):
+        "object 2 (rule ip t c handle 7): Object missing required",
+    document({"rule": {**TABLE, "chain": "c", "handle": 7, "expr": []}}):
         'object 2 (rule ip t c handle 7): no chain "ip t c" in the listing',
     document({"chain": {**BASE_CHAIN, "hook": "nowhere"}}): 'object 2 (chain ip t c): unknown hook "nowhere"',
     document({"chain": {**BASE_CHAIN, "type": "fat"}}): 'object 2 (chain ip t c): unknown chain type "fat"',
@@ -90,7 +91,7 @@ def test_invalid_unicode_is_rejected() -> None:
     for given in (
         b"\xff\xfe{",
         "\ud800",
-        document({"table": {**T, "name": "x"}}).encode().replace(b"x", b"\xff"),
+        document({"table": {**TABLE, "name": "x"}}).encode().replace(b"x", b"\xff"),
     ):
         with pytest.raises(CaptureError):
             read(given, 4)
@@ -174,7 +175,7 @@ def test_other_families_are_ignored() -> None:
 
 
 def _with_set(name: str, flags: list[str], *statements: Any) -> str:
-    held = {"set": {**T, "name": name, "type": "ipv4_addr", "flags": flags, "timeout": 60, "elem": ["10.0.0.1"]}}
+    held = {"set": {**TABLE, "name": name, "type": "ipv4_addr", "flags": flags, "timeout": 60, "elem": ["10.0.0.1"]}}
     capture = json.loads(rule(*statements))
     capture["nftables"].insert(2, held)
     return json.dumps(capture)
