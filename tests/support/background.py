@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def run_in_background(work: Callable[[threading.Event], None], name: str) -> Iterator[None]:
-    """Run ``work`` in a thread during the block. At the end of the block its event is set, and the thread is joined."""
+    """Run ``work`` in a thread during the block. At its end, set the event that ``work`` got, and join the thread."""
     stop = threading.Event()
     thread = threading.Thread(target=work, args=[stop], name=name)
     thread.start()

@@ -12,12 +12,12 @@ from knft.sync.assemble import rendering_daemon
 from tests.support.kernel_harness import check_schema
 
 VALID_CLUSTER_IPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
-"""The cluster IPs of the good Services: before and after the bad document, and in another file."""
+"""The cluster IPs of the valid Services: before and after the invalid document, and in another file."""
 CONFIG = Config("node-1", service_cidrs=("10.96.0.0/16",))
 
 
 class ManifestCase(NamedTuple):
-    """Documents that are bad, as text; every sentence about them, without the file's name; what of them is served."""
+    """Invalid documents as text, the expected messages without the file's name, and the cluster IPs still served."""
 
     text: str
     problems: tuple[str, ...]
@@ -25,7 +25,7 @@ class ManifestCase(NamedTuple):
 
 
 class ScannedManifests(NamedTuple):
-    """What a scan said, and the cluster IPs that are then served, with the elements that serve them."""
+    """The messages of a scan, the cluster IPs that are then served, and the nft elements that serve them."""
 
     problems: tuple[str, ...]
     notices: tuple[str, ...]
@@ -43,13 +43,13 @@ def service(name: str, number: int = 9, **spec: Any) -> dict[str, Any]:
     }
 
 
-def written_service(metadata: str, spec: str = "{clusterIP: 10.96.0.9, ports: [{port: 80}]}") -> str:
-    """Return a Service as somebody wrote it, letter for letter."""
+def service_text(metadata: str, spec: str = "{clusterIP: 10.96.0.9, ports: [{port: 80}]}") -> str:
+    """Return a Service as YAML text with this metadata and spec."""
     return f"apiVersion: v1\nkind: Service\nmetadata: {metadata}\nspec: {spec}"
 
 
 def endpoint_slice(name: str = "web", **fields: Any) -> dict[str, Any]:
-    """Return an EndpointSlice with one endpoint, of the good Service in the other file."""
+    """Return an EndpointSlice with one endpoint, of the valid Service in the other file."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -66,7 +66,7 @@ def text(*documents: Any) -> str:
 
 
 def write_among_valid_documents(folder: Path, bad: str) -> None:
-    """Write ``bad`` between two good Services of one file, and a third into another file."""
+    """Write ``bad`` between two valid Services of one file, and a third into another file."""
     before, after = text(service("before", 1)), text(service("after", 2))
     (folder / "bad.yaml").write_text(f"{before}---\n{bad}\n---\n{after}")
     (folder / "other.yaml").write_text(text(service("other", 3)))

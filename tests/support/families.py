@@ -80,52 +80,53 @@ def objects_of_both(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the objects of both families for an object of a scenario.
 
     * An EndpointSlice becomes two, one of each family;
-    * any other object is dual-stack: a list item with a ``$`` becomes two, a scalar is the IPv4 address;
+    * any other object is dual-stack: a list item with a ``$name`` becomes one item for each family, and a ``$name``
+      outside of lists becomes the IPv4 address;
     * a Service whose ``clusterIP`` is a ``$name`` has it in both families, unless ``ipFamilies`` names some, in order.
     """
     if item["kind"] != "EndpointSlice":
-        yield _dual_service(item) if item["kind"] == "Service" else _dual(item)
+        yield _dual_stack_service(item) if item["kind"] == "Service" else _dual_stack(item)
         return
     for version in VERSIONS:
-        single = _single(item, version)
+        single = _in_one_family(item, version)
         name = f"{item['metadata']['name']}-ipv{version}"
         yield {**single, "addressType": f"IPv{version}", "metadata": {**single["metadata"], "name": name}}
 
 
-def _dual_service(item: dict[str, Any]) -> dict[str, Any]:
+def _dual_stack_service(item: dict[str, Any]) -> dict[str, Any]:
     spec = item["spec"]
     name = str(spec.get("clusterIP", ""))
     if "clusterIPs" in spec or not name.startswith("$"):
-        return dict(_dual(item))
+        return dict(_dual_stack(item))
     families = spec.get("ipFamilies", [f"IPv{version}" for version in VERSIONS])
     cluster_ips = [in_family(name, 4 if family == "IPv4" else 6) for family in families]
     own = {"clusterIP": cluster_ips[0], "clusterIPs": cluster_ips, "ipFamilies": families}
-    return dict(_dual({**item, "spec": {**spec, **own}}))
+    return dict(_dual_stack({**item, "spec": {**spec, **own}}))
 
 
-def _dual(value: Any) -> Any:
+def _dual_stack(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _dual(item) for key, item in value.items()}
+        return {key: _dual_stack(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [one for item in value for one in (_both(item) if _mentions(item) else [item])]
-    return _single(value, 4)
+        return [one for item in value for one in (_in_each_family(item) if _has_name(item) else [item])]
+    return _in_one_family(value, 4)
 
 
-def _both(item: Any) -> list[Any]:
-    return [_single(item, version) for version in VERSIONS]
+def _in_each_family(item: Any) -> list[Any]:
+    return [_in_one_family(item, version) for version in VERSIONS]
 
 
-def _mentions(item: Any) -> bool:
+def _has_name(item: Any) -> bool:
     if isinstance(item, dict):
-        return any(_mentions(part) for part in item.values())
+        return any(_has_name(part) for part in item.values())
     if isinstance(item, list):
-        return any(_mentions(part) for part in item)
+        return any(_has_name(part) for part in item)
     return isinstance(item, str) and "$" in item
 
 
-def _single(value: Any, version: plan.Version) -> Any:
+def _in_one_family(value: Any, version: plan.Version) -> Any:
     if isinstance(value, dict):
-        return {key: _single(item, version) for key, item in value.items()}
+        return {key: _in_one_family(item, version) for key, item in value.items()}
     if isinstance(value, list):
-        return [_single(item, version) for item in value]
+        return [_in_one_family(item, version) for item in value]
     return in_family(value, version) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""KernelHarness: knft's stages on a real kernel; each transaction is validated against the JSON schema."""
+"""KernelHarness: knft's trackers, planner, renderer and writer on a real kernel, with validated transactions."""
 
 import json
 import time
@@ -52,12 +52,12 @@ def _check_command(command: str) -> None:
     VALIDATOR.validate({"nftables": [json.loads(command)]})
 
 
-# The same hundreds of pool chains are in the first transaction of every test; to check them takes half a second. Not
-# many more: sticky Services' chains have numbers, and filled 16 000 places (5 MiB) in the first 40 000 steps of a soak.
+# Caches the check of the hundreds of pool chains in the first transaction of every test, which takes half a second.
+# The cache is limited, because the numbered chains of sticky Services rarely repeat: 16 000 entries took 5 MiB.
 _check_command_once = lru_cache(maxsize=1 << 12)(_check_command)
 
 
-DEATH_MESSAGE = "the library died for the test"
+CRASH_MESSAGE = "the library crashed for the test"
 
 
 class CheckedTable:
@@ -65,7 +65,7 @@ class CheckedTable:
 
     It can also fail: it refuses commits (``refused_commits``), carries them out and reports a failure
     (``misreported_commits``), refuses reads (``refused_reads``), or raises LibraryDiedError before or after a commit
-    (``deaths_before_commit``, ``deaths_after_commit``), each that many times. ``on_commit`` is called with each
+    (``crashes_before_commit``, ``crashes_after_commit``), each that many times. ``on_commit`` is called with each
     transaction before it is passed on.
     """
 
@@ -77,14 +77,14 @@ class CheckedTable:
         self.refused_commits = 0
         self.misreported_commits = 0
         self.refused_reads = 0
-        self.deaths_before_commit = 0
-        self.deaths_after_commit = 0
+        self.crashes_before_commit = 0
+        self.crashes_after_commit = 0
         self.on_commit: Callable[[Transaction], None] = lambda _: None
 
     def stop_failing(self) -> None:
         """Stop all failures."""
-        self.refused_commits = self.misreported_commits = self.refused_reads = self.deaths_before_commit = (
-            self.deaths_after_commit
+        self.refused_commits = self.misreported_commits = self.refused_reads = self.crashes_before_commit = (
+            self.crashes_after_commit
         ) = 0
         self.on_commit = lambda _: None
 
@@ -92,7 +92,7 @@ class CheckedTable:
         self.reads += 1
         if self.refused_reads:
             self.refused_reads -= 1
-            msg = "not read for the test"
+            msg = "read refused for the test"
             raise KernelError(msg)
         return self._inner.read()
 
@@ -115,15 +115,15 @@ class CheckedTable:
     def commit(self, transaction: Transaction) -> None:
         check_schema(transaction_json(transaction))
         self._maybe_refuse()
-        if self.deaths_before_commit and not transaction.is_empty:
-            self.deaths_before_commit -= 1
-            raise LibraryDiedError(DEATH_MESSAGE)
+        if self.crashes_before_commit and not transaction.is_empty:
+            self.crashes_before_commit -= 1
+            raise LibraryDiedError(CRASH_MESSAGE)
         self.on_commit(transaction)
         self._inner.commit(transaction)
         self.transactions.append(transaction)
-        if self.deaths_after_commit and not transaction.is_empty:
-            self.deaths_after_commit -= 1
-            raise LibraryDiedError(DEATH_MESSAGE)
+        if self.crashes_after_commit and not transaction.is_empty:
+            self.crashes_after_commit -= 1
+            raise LibraryDiedError(CRASH_MESSAGE)
         if self.misreported_commits:
             self.misreported_commits -= 1
             msg = "committed, but reported as failed for the test"

@@ -30,12 +30,12 @@ from knft.protocols import Protocol
 NODE = "node-1"
 OTHER_NODE = "node-2"
 
-steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For properties: how fast the machine is today is no property."""
+without_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Disables Hypothesis' deadline and its check for slow data, because a machine may be slow."""
 
 
 def parametrize_rows(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
-    """Run a test once for each row; the row's key says in words what it claims."""
+    """Run a test once for each row; the row's key is the id of the test."""
     return pytest.mark.parametrize("row", list(rows.values()), ids=list(rows))
 
 
@@ -126,7 +126,8 @@ def tracked_endpoint(address: str, port: int = 8080, **fields: Any) -> Endpoint:
 def endpoints(text: str) -> tuple[Endpoint, ...]:
     """Return endpoints in a short notation, such as ``".3 a LR, .4 b c @node-1 ST"``.
 
-    Last octet; zone hints; node hints after ``@``; L(ocal), R(eady), S(erving), T(erminating). Nothing is implied.
+    The words are the last octet, zone hints, node hints after ``@``, and the conditions that are true: L(ocal),
+    R(eady), S(erving), T(erminating). ``".3 a LR"`` is 10.0.0.3 in hints for zone-a, local and ready.
     """
     return tuple(_endpoint(*item.split()) for item in text.split(",") if item.strip())
 

@@ -16,7 +16,7 @@ class NamespacedLibrary:
         self._namespace = namespace
         with namespace.entered():
             self._process = LibraryProcess()
-        namespace.at_close(self._process.close)
+        namespace.call_at_close(self._process.close)
 
     def run(self, commands: str) -> str:
         """Run commands as LibraryProcess does."""
@@ -32,7 +32,7 @@ def library_in(namespace: Namespace) -> NamespacedLibrary:
     """Return the namespace's library, shared by all callers; it survives restarts of knft within a test."""
     if namespace not in _libraries:
         _libraries[namespace] = NamespacedLibrary(namespace)
-        namespace.at_close(lambda: _libraries.pop(namespace))
+        namespace.call_at_close(lambda: _libraries.pop(namespace))
     return _libraries[namespace]
 
 

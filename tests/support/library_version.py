@@ -1,4 +1,4 @@
-"""Whether this host's libnftables (1.1.0) and kernel (6.9) support owned tables."""
+"""Features of this host's libnftables and kernel; owned tables need libnftables 1.1.0 and Linux 6.9."""
 
 import os
 import subprocess

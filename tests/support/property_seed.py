@@ -1,4 +1,4 @@
-"""Where Hypothesis draws from: the same examples in every run of the gate, others in each run of ``make explore``."""
+"""The seed of property tests inside tests: the same in every ``make test``, random in ``make explore``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,6 @@ from typing import Any
 from hypothesis import seed, settings
 
 
-def gate_seed(number: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a property test inside a test: the gate draws from this seed, ``make explore`` at random."""
+def fixed_seed(number: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a property test inside a test: ``make test`` uses this seed, ``make explore`` a random one."""
     return seed(number) if settings.get_profile("gate") is settings.default else lambda test: test

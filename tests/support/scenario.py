@@ -32,17 +32,17 @@ DEFAULT_NODE = {
 UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(99)
 """``$cluster.99``: the remote node answers there on port 80 if knft does not drop the packet."""
 UNPROXIED = tuple(plan.Subnet("203.0.113", "2001:db8:cb").at(number) for number in range(96, 100))
-"""``$external.96`` to ``.99``: likewise, so that a drop there is not only a packet without a route."""
+"""``$external.96`` to ``.99``: the remote node answers there too, so that a missing answer proves a drop."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The expected outcome of a connection: exactly one of these.
 
-    ``answered_by`` lists all endpoints that may answer, each of which must do so eventually; ``always_one_of`` lists
-    endpoints of which the same one must answer all connections. ``source`` tells which source address they see: the
-    client's, a masqueraded one, or the frontend's own if the client has bound to that. ``rejected`` is an ICMP error;
-    ``dropped`` is no answer, and no server was reached. ``unserved`` is a reset by the node itself: the packet was not
-    translated.
+    ``answered_by`` lists all endpoints that may answer; each must answer within 100 connections. ``always_one_of``
+    lists endpoints of which the same one must answer all connections. ``source`` tells which source address they see:
+    the client's, a masqueraded one, or the frontend's own if the client has bound to that. ``rejected`` means an ICMP
+    error. ``dropped`` means no answer, and that no server got the packet. ``unserved`` means a TCP reset by the node
+    itself, which has not translated the packet.
     """
 
     answered_by: tuple[str, ...] = ()
@@ -61,9 +61,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ModeDifference(Expectation, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The outcome in another of kube-proxy's modes, which differs on purpose.
+    """The outcome in another of kube-proxy's modes, if it is an expected difference.
 
-    ``by`` is the name of an expected difference; ``family`` is given if the mode differs in that family only.
+    ``by`` is the name of the expected difference; ``family`` is given if the mode differs in that family only.
     """
 
     by: str
@@ -79,9 +79,9 @@ class Packet(
 ):
     """A connection attempt and its expected outcome.
 
-    ``clause`` is the clause that it shows, or several (``tests/packets/clauses.py``). ``to`` is ``$name:port``; ``as``
-    is the client's address, if it has several; ``family`` is given if the packet exists in that family only.
-    ``iptables`` and ``ipvs`` are given if that mode has another outcome.
+    ``clause`` names one or several clauses of docs/behaviour that the packet verifies (``tests/packets/clauses.py``).
+    ``from`` is the client, ``as`` its source address if it has several, and ``to`` is ``$name:port``. ``family`` is
+    given if the packet exists in that family only, ``iptables`` and ``ipvs`` if that mode has another outcome.
     """
 
     clause: str | tuple[str, ...]
@@ -101,12 +101,12 @@ class Packet(
 
     def expected_in(self, mode: str, version: plan.Version) -> Expectation:
         """Return the expected outcome in a mode and a family."""
-        here = (departure for departure in self.mode_differences(mode) if departure.family in (None, version))
-        return next(here, self)
+        differences = (item for item in self.mode_differences(mode) if item.family in (None, version))
+        return next(differences, self)
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """All clauses that the packet shows."""
+        """All clauses that the packet verifies."""
         return (self.clause,) if isinstance(self.clause, str) else self.clause
 
     @property
@@ -124,7 +124,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A cluster, a node, and packets.
 
     ``flags`` are added to the default flags, or replace those of the same name; a flag with a ``$name`` has both
-    families. ``before`` is an earlier cluster, which another process has put in force. ``addresses`` are additional
+    families. ``before`` is an earlier cluster, which another process applies first. ``addresses`` are additional
     addresses of hosts. ``unsupported_by`` names modes that cannot express the cluster.
     """
 

@@ -22,9 +22,9 @@ def device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-def loop(path: Path) -> None:
+def symlink_loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-def dangling(path: Path) -> None:
+def dangling_symlink(path: Path) -> None:
     path.symlink_to("nowhere")

@@ -1,4 +1,4 @@
-"""Compares the traces of a scenario's packets with the scenario's expectations, which the kernel is tested with too.
+"""Compares traces of a scenario's packets with its expectations; other tests compare real packets with the same ones.
 
 Inputs are rule sets, read from captures or rendered. ``Tracer.check`` traces a packet through them as a host in the lab
 sends it: no packet is sent, and the kernel is not used. What the lab does with a packet that the rules let pass is
@@ -21,17 +21,18 @@ from tests.support.scenario import UNALLOCATED, UNPROXIED, Expectation, Packet, 
 from tests.support.seen_sources import seen_by
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
-UNTRACED = "a pod dials its own address: the packet never comes to the node"
+UNTRACED_REASON = "a pod connects to its own address, so the packet does not reach the node"
 """The only reason for not tracing a packet."""
 _BRIDGE, _UPLINK = "cni0", "eth0"
 _REFUSALS = {Disposition.REJECTED: "rejected", Disposition.DROPPED: "dropped", Disposition.UNDECIDED: "undecided"}
-_UNSERVED, _LOST = "unserved", "lost"
+_UNSERVED, _LOST_IN_LAB = "unserved", "lost"
 
-Ends = dict[str, Fraction]
-"""The servers that answer, or how the packet is refused (a field of ``Expectation``), with probabilities."""
+Results = dict[str, Fraction]
+"""Probabilities of answering servers and other results: "rejected", "dropped", "undecided", "unserved" (a reset by the
+node), or "lost", if the lab and not the rules prevents an answer."""
 
 
-def untraced(packet: Packet) -> bool:
+def is_untraced(packet: Packet) -> bool:
     """Tell whether a packet cannot be traced, for the reason UNTRACED."""
     return packet.client != plan.NODE.host and packet.to.rpartition(":")[0] == f"${packet.client}"
 
@@ -55,16 +56,16 @@ class Tracer:
 
     def check(self, packet: Packet, version: IpVersion, expected: Expectation) -> None:
         """Compare the trace with the expectation: servers, their probabilities, and the source that each one sees."""
-        if untraced(packet):
+        if is_untraced(packet):
             return
         first = self._paths(packet, version, "new")
-        expected_ends = _expected_ends(expected)
-        assert self._ends(first, packet, version) == [expected_ends]
+        expected_ends = _expected_results(expected)
+        assert self._results(first, packet, version) == [expected_ends]
         if not expected.answered_by and not expected.always_one_of:
             return
         # Later packets of a connection take the path of the first one.
         later = self._paths(packet, version, "established")
-        assert self._ends(later, packet, version) == [expected_ends]
+        assert self._results(later, packet, version) == [expected_ends]
         for path in (*first, *later):
             receiver = self._receiver(path.outcome, packet, version)
             assert self._sources(path.outcome, receiver, packet, version) & seen_by(
@@ -72,7 +73,7 @@ class Tracer:
             )
             if expected.always_one_of:
                 again = self._paths(packet, version, "new", path.written_entries)
-                assert self._ends(again, packet, version) == [{receiver: Fraction(1)}]
+                assert self._results(again, packet, version) == [{receiver: Fraction(1)}]
 
     def _paths(
         self, packet: Packet, version: IpVersion, state: State, memory: frozenset[AffinityEntry] = frozenset()
@@ -103,11 +104,11 @@ class Tracer:
             return target
         return _number(in_family(packet.source_address or f"${packet.client}", version))
 
-    def _ends(self, paths: list[Path], packet: Packet, version: IpVersion) -> list[Ends]:
+    def _results(self, paths: list[Path], packet: Packet, version: IpVersion) -> list[Results]:
         """Return the distinct results of a packet class: one, unless rules tell apart packets that tests do not."""
-        found: list[Ends] = []
+        found: list[Results] = []
         for piece in partition(paths, ()):
-            ends: Ends = {}
+            ends: Results = {}
             for path in piece.left:
                 receiver = self._receiver(path.outcome, packet, version)
                 ends[receiver] = ends.get(receiver, Fraction()) + path.share
@@ -126,8 +127,8 @@ class Tracer:
         is_answered = any(
             lab.is_answered(receiver, source) for source in self._sources(outcome, receiver, packet, version)
         )
-        if receiver == _LOST or not is_answered:
-            return _LOST if self._rules_drop else _REFUSALS[Disposition.DROPPED]
+        if receiver == _LOST_IN_LAB or not is_answered:
+            return _LOST_IN_LAB if self._rules_drop else _REFUSALS[Disposition.DROPPED]
         return receiver
 
     def _sources(self, outcome: Outcome, receiver: str, packet: Packet, version: IpVersion) -> frozenset[str]:
@@ -163,7 +164,7 @@ class _Lab:
         host = self._listening.get((address, port, protocol))
         if host is not None:
             return host
-        return _UNSERVED if contains(self._own, address) or contains(self._existing, address) else _LOST
+        return _UNSERVED if contains(self._own, address) or contains(self._existing, address) else _LOST_IN_LAB
 
     def is_answered(self, host: str, source: str) -> bool:
         """Tell whether an answer of the host comes back through the node: pods on the node have no other route."""
@@ -171,7 +172,7 @@ class _Lab:
         return not is_remote or contains(self._reachable_from_remote, _number(source))
 
 
-def _expected_ends(expected: Expectation) -> Ends:
+def _expected_results(expected: Expectation) -> Results:
     """Return the expected ends; all servers that may answer have the same probability."""
     names = expected.answered_by or expected.always_one_of
     if names:

@@ -1,4 +1,4 @@
-"""Waiting for a condition: a test waits as long as a busy machine needs, and no longer than the condition takes."""
+"""Waits for a condition, with a timeout that is long enough for a busy machine."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def wait_until(
 ) -> None:
     """Return once the condition holds; fail with the message after ``timeout`` seconds.
 
-    ``check`` is called between two looks at the condition, every ``interval`` seconds. It raises if waiting is useless.
+    ``check`` is called every ``interval`` seconds while the condition does not hold. It raises if waiting is useless.
     """
     deadline = time.monotonic() + timeout
     while not condition():

@@ -1,4 +1,4 @@
-"""Requests to the fake API server, and the responses that tests demand instead of the usual ones."""
+"""Requests to the fake API server, and responses that tests queue instead of the usual ones."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -76,18 +76,18 @@ def respond_bytes(data: bytes) -> Responder:
     return answer
 
 
-def respond_stream(*pieces: bytes, then: Literal["end", "reset", "close", "hang"] = "end") -> Responder:
-    """Respond with a stream of these pieces, and end it as ``then`` says."""
+def respond_stream(*pieces: bytes, ending: Literal["end", "reset", "close", "hang"] = "end") -> Responder:
+    """Respond with a stream of these pieces, and end it as ``ending`` says."""
 
     def answer(handler: "Handler", _: ReceivedRequest) -> bool:
         handler.begin_stream()
         for piece in pieces:
             handler.chunk(piece)
-        if then == "end":
+        if ending == "end":
             handler.end_stream()
-        elif then == "reset":
+        elif ending == "reset":
             handler.reset()
-        elif then == "hang":
+        elif ending == "hang":
             handler.server.released.wait(TEST_TIMEOUT)
         handler.close_connection = True
         return True

@@ -1,4 +1,4 @@
-"""A fake API server with real sockets: lists, pages, watches and streaming lists; it fails on demand."""
+"""A fake API server with real sockets: lists, pages, watches and streaming lists; it fails on request."""
 
 import json
 import socket
@@ -19,7 +19,7 @@ BOOKMARK_SECONDS = 0.2
 
 
 class FakeApiServer(ThreadingHTTPServer):
-    """A server for one fake cluster; ``respond_next`` demands failures, ``requests`` has every request."""
+    """A server for one fake cluster; ``respond_next`` queues responses, ``requests`` has every request."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -69,18 +69,18 @@ class FakeApiServer(ThreadingHTTPServer):
             self._open.discard(request)
         super().shutdown_request(request)
 
-    def respond_next(self, what: str, answer: Responder, times: int = 1) -> None:
+    def respond_next(self, label: str, responder: Responder, times: int = 1) -> None:
         """Use a responder for the next requests with a label such as ``watch services`` or ``list``; "" is for all."""
         with self._lock:
-            self._responders.append((what, times, answer))
+            self._responders.append((label, times, responder))
 
     def respond_normally(self) -> None:
-        """Drop all demanded responses."""
+        """Drop all queued responses."""
         with self._lock:
             self._responders.clear()
 
     def record(self, request: ReceivedRequest) -> Responder | None:
-        """Record a request; return the responder that a test demanded for it, if any."""
+        """Record a request; return the responder that a test queued for it, if any."""
         with self._lock:
             self.requests.append(request)
             self._lock.notify_all()

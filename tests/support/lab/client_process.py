@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from random import Random
 
-from tests.support.lab.clients import NONE, Connection, Target
+from tests.support.lab.clients import NONE, ClientTarget, Connection
 from tests.support.processes import die_with_parent
 
 ANSWER_TIMEOUT = 60.0
@@ -32,7 +32,7 @@ def main() -> None:
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     plan = json.loads(sys.argv[1])
-    targets = [Target(*target) for target in plan["targets"]]
+    targets = [ClientTarget(*target) for target in plan["targets"]]
     connections = itertools.islice(_connections(targets, Random(plan["seed"])), plan["count"])  # noqa: S311 - reproducible
     for number, connection in enumerate(connections):
         # The parent may wait for the first one.
@@ -42,7 +42,7 @@ def main() -> None:
             break
 
 
-def _connections(targets: list[Target], chance: Random) -> Iterator[Connection]:
+def _connections(targets: list[ClientTarget], chance: Random) -> Iterator[Connection]:
     for port in itertools.cycle(_PORTS):
         number = chance.randrange(len(targets))
         target = targets[number]
@@ -52,7 +52,7 @@ def _connections(targets: list[Target], chance: Random) -> Iterator[Connection]:
         yield Connection(number, source, begun, time.monotonic(), server, served_at, again, trouble)
 
 
-def _connect(target: Target, source: str, port: int) -> tuple[str, int, int, str]:
+def _connect(target: ClientTarget, source: str, port: int) -> tuple[str, int, int, str]:
     is_tcp = target.protocol == "tcp"
     with _socket(target) as client:
         try:
@@ -72,7 +72,7 @@ def _retransmissions(client: socket.socket) -> int:
     return int(_TCP_TOTAL_RETRANS.unpack(info)[0])
 
 
-def _socket(target: Target) -> socket.socket:
+def _socket(target: ClientTarget) -> socket.socket:
     family = socket.AF_INET if ipaddress.ip_address(target.address).version == 4 else socket.AF_INET6
     client = socket.socket(family, socket.SOCK_STREAM if target.protocol == "tcp" else socket.SOCK_DGRAM)
     client.settimeout(ANSWER_TIMEOUT)

@@ -16,7 +16,7 @@ from tests.support.lab.topology import Host
 from tests.support.waiting import wait_until
 
 
-class Target(NamedTuple):
+class ClientTarget(NamedTuple):
     """An address to connect to, and the source addresses to use: the host's own if there are none."""
 
     address: str
@@ -26,10 +26,10 @@ class Target(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """One connection: when, from which source, and which server answered at which port.
+    """One connection: its times, its source, and the server and port that answered.
 
-    ``trouble`` is the name of the error if no server answered. ``again`` counts TCP segments that the client's kernel
-    sent a second time: retransmissions hide lost packets.
+    ``error`` is the name of the error if no server answered. ``retransmissions`` counts TCP segments that the client's
+    kernel sent again, which would hide lost packets.
     """
 
     target: int
@@ -44,8 +44,8 @@ class Connection(NamedTuple):
     @classmethod
     def parse(cls, line: str) -> "Connection":
         """Return the connection that ``str`` has written."""
-        target, source, begun, ended, server, port, again, trouble = line.split()
-        return cls(int(target), source, float(begun), float(ended), server, int(port), int(again), trouble)
+        target, source, started, ended, server, port, retransmissions, error = line.split()
+        return cls(int(target), source, float(started), float(ended), server, int(port), int(retransmissions), error)
 
     def __str__(self) -> str:
         """Return the connection as one line of fields."""
@@ -61,7 +61,7 @@ class ClientProcesses:
     """One process on each host, which connects to its targets ``count`` times; a context manager, which ends them."""
 
     def __init__(
-        self, plans: Mapping[Host, Sequence[Target]], folder: Path, count: int, seed: int, *, pause: float = 0.0
+        self, plans: Mapping[Host, Sequence[ClientTarget]], folder: Path, count: int, seed: int, *, pause: float = 0.0
     ) -> None:
         """Take the targets of each host; the records go to files in ``folder``.
 

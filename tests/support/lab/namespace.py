@@ -82,9 +82,9 @@ class Namespace:
         finally:
             os.close(before)
 
-    def at_close(self, end: Callable[[], object]) -> None:
+    def call_at_close(self, callback: Callable[[], object]) -> None:
         """Call ``end`` when the namespace is closed: it ends a process that would keep the namespace alive."""
-        self._at_close.callback(end)
+        self._at_close.callback(callback)
 
     def close(self) -> None:
         """Close the namespace; closing it twice is allowed."""

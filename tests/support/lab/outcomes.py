@@ -28,11 +28,11 @@ class Answered:
 class Rejected:
     """The connection was refused at once.
 
-    ``icmp`` is a port-unreachable message, which a proxy's ``reject`` sends, and a host with a closed UDP port
-    (``sender`` tells which). ``reset`` is a TCP reset, which a host with a closed TCP port sends.
+    ``icmp`` is an ICMP port unreachable message. The proxy's ``reject`` and hosts with a closed UDP port send it;
+    ``sender`` tells which. ``reset`` is a TCP reset, which a host with a closed TCP port sends.
     """
 
-    how: Literal["icmp", "reset"]
+    kind: Literal["icmp", "reset"]
     sender: str | None = field(default=None, compare=False)
     """The sender of the ICMP message; None for a reset."""
 

@@ -76,8 +76,8 @@ NODE = NodePlan("node", "node-1", LAN.at(11), Subnet("10.244.1", "fd00:10:244:1"
 REMOTE = NodePlan("remote", "node-2", LAN.at(12), Subnet("10.244.2", "fd00:10:244:2"), "remote")
 NODES = (NODE, REMOTE)
 OUTSIDE = LAN.at(100)
-OTHER_OUTSIDE = LAN.at(101)
-"""A second address of ``outside``, which stands for another client: ``dial(..., source=)``."""
+SECOND_OUTSIDE = LAN.at(101)
+"""A second address of ``outside``, for a second client: pass it to ``dial`` as ``source``."""
 
 SERVICES = Addresses("10.96.0.0/16", "fd00:10:96::/112")
 CLUSTER = Addresses("10.244.0.0/16", "fd00:10:244::/48")

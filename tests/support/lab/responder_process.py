@@ -1,6 +1,7 @@
 """Responders in a separate process, so that they answer while the test's own process is busy.
 
-``Answering`` starts it; ``python -m tests.support.lab.responder_process`` is the process. It runs until its input ends.
+``ResponderProcess`` starts it; ``python -m tests.support.lab.responder_process`` is the process, which runs until its
+input ends.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Servers that tell each client who answered, and the client's address as the server sees it.
 
 The answer is one line of JSON with the fields of ``outcomes.Answered``. One thread serves all sockets; each is in the
-namespace of its host. After the answer a TCP server echoes, and leaves closing to the client, so that any TIME_WAIT is
-the client's.
+namespace of its host. After the answer a TCP server echoes until the client closes the connection, so that TIME_WAIT is
+on the client.
 """
 
 import ipaddress
@@ -50,7 +50,7 @@ class Responders:
         # Ends the thread: one byte wakes it up.
         self._stop_sender, self._stop_receiver = socket.socketpair()
         self._selector.register(self._stop_receiver, selectors.EVENT_READ)
-        # Store while events are handled and while servers come and go, never while waiting.
+        # Held while events are handled and while servers are added or removed, never while waiting.
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._serve_forever, name="responders", daemon=True)

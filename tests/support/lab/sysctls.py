@@ -1,4 +1,4 @@
-"""Sysctls of the hosts, with reasons. They are set before any link is added, so that links inherit the defaults."""
+"""Sysctls of the hosts, set before any link is added, so that links inherit the defaults."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent, Unreachable
-from tests.support.lab.plan import NODES, OTHER_OUTSIDE, Version
+from tests.support.lab.plan import NODES, SECOND_OUTSIDE, Version
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Host, Lab
-from tests.support.lab.traffic import NO_ANSWER, OpenConnection, Target, dial, dial_at_once, dial_many
+from tests.support.lab.traffic import NO_ANSWER, DialTarget, OpenConnection, dial, dial_at_once, dial_many
 from tests.support.lab.transports import PORT, TRANSPORTS, Transport
 
 CLOSED_PORT = 8081
 VIRTUAL_PORT = 80
 HOSTS = ("node", "remote", "outside", "local-1", "local-2", "remote-1", "remote-2")
 pytestmark = pytest.mark.kernel
-every_way = pytest.mark.parametrize("way", TRANSPORTS, ids=str)
+every_transport = pytest.mark.parametrize("way", TRANSPORTS, ids=str)
 
 
 def _sender(outcome: Outcome) -> str | None:
@@ -30,7 +30,7 @@ def _sender(outcome: Outcome) -> str | None:
     return outcome.sender
 
 
-@every_way
+@every_transport
 @pytest.mark.parametrize(("client", "server"), list(itertools.product(HOSTS, HOSTS)))
 def test_every_host_reaches_every_host(
     lab: Lab, responders: Responders, client: str, server: str, way: Transport
@@ -53,20 +53,20 @@ def _addresses(host: Host, way: Transport) -> set[str]:
     return {way.address_of(host), *gateways}
 
 
-@every_way
+@every_transport
 @pytest.mark.usefixtures("responders")
-def test_source_is_chosen(lab: Lab, way: Transport) -> None:
+def test_dial_uses_the_given_source(lab: Lab, way: Transport) -> None:
     """The outside client can use its second address, and one source port repeatedly."""
-    source, target = OTHER_OUTSIDE.of(way.version), way.address_of(lab.host("local-1"))
+    source, target = SECOND_OUTSIDE.of(way.version), way.address_of(lab.host("local-1"))
     for _ in range(3):
         outcome = dial(lab.host("outside"), target, PORT, way.protocol, source=source, source_port=5555)
 
         assert outcome == Answered("local-1", target, PORT, source, 5555)
 
 
-@every_way
+@every_transport
 @pytest.mark.parametrize("client", ["outside", "node", "local-1", "local-2"])
-def test_closed_port(lab: Lab, client: str, way: Transport) -> None:
+def test_closed_port_rejects(lab: Lab, client: str, way: Transport) -> None:
     """A host without a listener resets TCP and refuses UDP by ICMP."""
     target = way.address_of(lab.host("local-1"))
 
@@ -76,7 +76,7 @@ def test_closed_port(lab: Lab, client: str, way: Transport) -> None:
     assert _sender(outcome) == (None if way.protocol == "tcp" else target)
 
 
-@every_way
+@every_transport
 @pytest.mark.parametrize("client", ["outside", "node", "local-1"])
 def test_packet_to_a_virtual_address_is_dropped(lab: Lab, client: str, way: Transport) -> None:
     """Without a proxy, a packet to a Service address is dropped without an ICMP error."""
@@ -85,7 +85,7 @@ def test_packet_to_a_virtual_address_is_dropped(lab: Lab, client: str, way: Tran
     assert outcome == Silent()
 
 
-@every_way
+@every_transport
 def test_missing_route_is_unreachable(lab: Lab, way: Transport) -> None:
     """An address without a route has another outcome than one that does not answer."""
     target = "198.51.100.1" if way.version == 4 else "2001:db8:ffff::1"
@@ -93,9 +93,9 @@ def test_missing_route_is_unreachable(lab: Lab, way: Transport) -> None:
     assert isinstance(dial(lab.host("outside"), target, PORT, way.protocol), Unreachable)
 
 
-@every_way
+@every_transport
 def test_withdrawn_server_is_a_closed_port(lab: Lab, way: Transport) -> None:
-    """And a server can be added at that port again."""
+    """A server can be added at that port again."""
     pod = lab.host("local-3")
     with Responders() as servers:
         for _ in range(2):
@@ -111,7 +111,7 @@ def test_withdrawn_server_is_a_closed_port(lab: Lab, way: Transport) -> None:
     assert many == {NO_ANSWER: 3}
 
 
-@every_way
+@every_transport
 @pytest.mark.parametrize("where", ["node", "remote"])
 def test_pod_is_added_and_removed(lab: Lab, where: str, way: Transport) -> None:
     """A pod that is added later is reachable at once; a removed one does not answer."""
@@ -130,10 +130,10 @@ def test_pod_is_added_and_removed(lab: Lab, where: str, way: Transport) -> None:
 
 @pytest.mark.usefixtures("responders")
 def test_dial_at_once_returns_the_server_of_each_target(lab: Lab) -> None:
-    """And no server for a closed port."""
+    """For a closed port it returns no server."""
     names = [host.name for host in lab.pods("node")]
-    targets = [Target(way.address_of(lab.host(name)), PORT, way.protocol) for way in TRANSPORTS for name in names]
-    closed = [Target(way.address_of(lab.host("local-1")), CLOSED_PORT, way.protocol) for way in TRANSPORTS]
+    targets = [DialTarget(way.address_of(lab.host(name)), PORT, way.protocol) for way in TRANSPORTS for name in names]
+    closed = [DialTarget(way.address_of(lab.host("local-1")), CLOSED_PORT, way.protocol) for way in TRANSPORTS]
 
     answers = dial_at_once(lab.host("outside"), [*closed, *targets])
 
@@ -142,7 +142,7 @@ def test_dial_at_once_returns_the_server_of_each_target(lab: Lab) -> None:
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_open_connection_echoes_until_packets_are_dropped(lab: Lab, responders: Responders, version: Version) -> None:
-    """Also after its server has stopped listening."""
+    """The connection still echoes after its server has stopped listening."""
     client, pod = lab.host("node"), lab.host("local-1")
     cut = "table inet cut { chain c { type filter hook output priority 0; drop; }\n}"
     responders.serve(pod, VIRTUAL_PORT)
@@ -169,9 +169,9 @@ def _open_files() -> Counter[Path]:
     return found
 
 
-@every_way
+@every_transport
 def test_closed_lab_leaves_no_file_open(way: Transport) -> None:
-    """And the thread in the namespace where it was."""
+    """The calling thread is in its previous namespace again."""
     gc.collect()  # Close the files of earlier tests now, not during this test.
     before, home = _open_files(), _current_namespace()
     with Lab() as lab, Responders() as servers:

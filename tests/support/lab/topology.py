@@ -19,10 +19,10 @@ from tests.support.lab.plan import (
     BLACKHOLE_GATEWAY,
     NODE,
     NODES,
-    OTHER_OUTSIDE,
     OUTSIDE,
     REMOTE,
     ROUTED_TO_NODE,
+    SECOND_OUTSIDE,
     Addresses,
     NodePlan,
     Version,
@@ -182,7 +182,7 @@ def _build_lan(link: Netlink, members: list[Host]) -> None:
 
 def _connect_outside(link: Netlink) -> None:
     _connect(link, OUTSIDE)
-    link.add_addresses("eth0", OTHER_OUTSIDE, by_default=False)
+    link.add_addresses("eth0", SECOND_OUTSIDE, by_default=False)
     for networks in ROUTED_TO_NODE:
         link.add_routes(networks, gateway=NODE.lan)
 

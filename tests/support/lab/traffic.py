@@ -3,7 +3,7 @@
 ``dial`` returns the exact outcome; ``dial_many``, ``dial_each`` and ``dial_at_once`` are faster, and return only which
 server answered. ``OpenConnection`` stays open while rules change.
 
-A timeout counts only if no server answers and no error arrives, so it is long; pass a short one where that is expected.
+The default timeout is long. Pass a short one if neither an answer nor an error is expected.
 """
 
 import errno
@@ -121,7 +121,7 @@ def dial_each(
         return {source: _server_of(_Request(destination, port, protocol, source, 0), timeout) for source in sources}
 
 
-class Target(NamedTuple):
+class DialTarget(NamedTuple):
     """A destination."""
 
     address: str
@@ -129,7 +129,7 @@ class Target(NamedTuple):
     protocol: Protocol
 
 
-def dial_at_once(host: Host, targets: Sequence[Target], *, timeout: float = TIMEOUT) -> list[str]:
+def dial_at_once(host: Host, targets: Sequence[DialTarget], *, timeout: float = TIMEOUT) -> list[str]:
     """Connect to all targets at the same time, each from a new port; return the server that answered each.
 
     All targets that do not answer cost one ``timeout`` together.
@@ -152,7 +152,7 @@ def dial_at_once(host: Host, targets: Sequence[Target], *, timeout: float = TIME
     return names
 
 
-def _start(client: socket.socket, target: Target) -> None:
+def _start(client: socket.socket, target: DialTarget) -> None:
     client.settimeout(0)
     client.connect_ex((target.address, target.port))
     if target.protocol == "udp":
