@@ -55,7 +55,7 @@ def jump_commands(program: str) -> list[str]:
 
 
 @rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
-def test_jump_commands(row: tuple[str, str]) -> None:
+def test_jumps_are_inserted_unless_they_exist(row: tuple[str, str]) -> None:
     family, program = row
     assert render([], "--part", "jumps", "--family", family).splitlines() == jump_commands(program)
 

@@ -239,6 +239,6 @@ def test_large_cluster_omits_endpoint_comments(tmp_path: Path) -> None:
     assert deleted(text) == sorted(STALE_CHAINS)
 
 
-def test_thousand_endpoints_is_not_a_large_cluster() -> None:
+def test_cluster_of_a_thousand_endpoints_is_not_large() -> None:
     text = restore_input(large_cluster(1000))
     assert rules(text, B_SVC)[-1] == f'-m comment --comment "ns2/svc2:p80 -> 10.180.0.2:80" -j {B_SEP}'

@@ -61,7 +61,7 @@ def test_cluster_ip_rules_lead_to_the_chain_of_the_endpoint() -> None:
         "masquerade all and cidr": (["--masquerade-all", "--cluster-cidr", PODS], [""]),
     }
 )
-def test_cluster_ip_masquerade_conditions(row: tuple[list[str], list[str]]) -> None:
+def test_masquerading_at_cluster_ips_depends_on_the_flags(row: tuple[list[str], list[str]]) -> None:
     flags, conditions = row
     text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *flags)
     match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'

@@ -35,7 +35,7 @@ def test_nat_precedes_filter_and_both_flush_their_chains() -> None:
     ]
 
 
-def test_rules_without_any_service() -> None:
+def test_cluster_without_services_has_only_static_rules() -> None:
     empty = sync_input()
     assert rules(empty, "KUBE-SERVICES") == [
         "-s 127.0.0.0/8 -j RETURN",
@@ -74,7 +74,7 @@ def test_hairpin_masquerade_precedes_mark_check() -> None:
     ]
 
 
-def test_masquerade_with_another_mark_and_without_random_fully() -> None:
+def test_masquerade_rules_follow_the_mark_and_random_fully_flags() -> None:
     cluster = sync_input(masquerade=Masquerade(mark=1 << 15, random_fully=False))
     assert rules(cluster, "KUBE-POSTROUTING")[1:] == [
         "-j MARK --xor-mark 0x00008000",

@@ -44,7 +44,7 @@ def test_old_go_is_not_used(printed: str, version: str | None) -> None:
 
 
 def test_failed_build_leaves_no_folder(tmp_path: Path) -> None:
-    """A build that fails leaves no folder with its name, and the next one starts with an empty folder."""
+    """A failed build leaves no directory with its name, and the next one starts with an empty directory."""
     folder = tmp_path / "programs"
 
     def fail() -> None:

@@ -20,7 +20,7 @@ TIMEOUT = 120
 
 
 def _remains() -> set[str]:
-    """Return the demo's temporary folders and the processes that run knft in it."""
+    """Return the demo's temporary directories, and the processes that run knft in them."""
     folders = {str(path) for path in Path(tempfile.gettempdir()).glob("knft-demo-*")}
     processes = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -1,4 +1,4 @@
-"""Example reports; ``python -m tests.present.example_report FOLDER`` writes them to a folder in all formats."""
+"""Example reports; ``python -m tests.present.example_report FOLDER`` writes them to a directory in all formats."""
 
 import sys
 from pathlib import Path
@@ -232,7 +232,7 @@ def large(groups: int) -> Report:
 
 
 def main(folder: Path) -> None:
-    """Write the realistic report in all formats, and the others as pages, to a folder."""
+    """Write the realistic report in all formats, and the others as pages, to a directory."""
     Path(folder, "report.txt").write_text(table(realistic()))
     Path(folder, "report.json").write_text(json(realistic()))
     for name, report in (
