@@ -16,7 +16,7 @@ from tests.support.waiting import TIMEOUT
 # PR_SET_PDEATHSIG: the kernel kills knft when the demo ends, however that happens.
 _DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 _SYNCED = re.compile(
-    r"(?P<family>IPv[46]): (?P<kind>full sync|sync) of (?P<ports>\d+) Service ports in (?P<ms>[\d.]+) ms "
+    r"(?P<family>IPv[46]): (?P<kind>full sync|partial sync) of (?P<ports>\d+) Service ports in (?P<ms>[\d.]+) ms "
     r"\((?P<kernel_ms>[\d.]+) ms in the kernel\): (?P<added>\d+) elements added, (?P<removed>\d+) removed"
 )
 
