@@ -33,7 +33,7 @@ node), or "lost", if the lab and not the rules prevents an answer."""
 
 
 def is_untraced(packet: Packet) -> bool:
-    """Tell whether a packet cannot be traced, for the reason UNTRACED."""
+    """Tell whether a packet cannot be traced, for the reason UNTRACED_REASON."""
     return packet.client != plan.NODE.host and packet.to.rpartition(":")[0] == f"${packet.client}"
 
 
