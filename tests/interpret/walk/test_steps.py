@@ -42,6 +42,7 @@ from tests.interpret.walk.small_rule_sets import (
     paths,
     rule_set,
 )
+from tests.support.stable_repr import stable_repr
 
 MULTICAST = 0xE0000001
 
@@ -76,7 +77,7 @@ def passes(packets: PacketClass, *tests: Step) -> bool:
         (from_node(), AddressType(Field.SOURCE, frozenset({"local"}))),
         (from_node(), Interface(Field.OUTPUT, ("eth0",))),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_match_passes_and_inverted_match_fails(packets: PacketClass, test: Test) -> None:
     inverted = type(test)(**{name: getattr(test, name) for name in test.__struct_fields__} | {"inverted": True})
@@ -96,7 +97,7 @@ def test_match_passes_and_inverted_match_fails(packets: PacketClass, test: Test)
         ViaVirtualServer(FRONTEND, 6, 80),
         Never(),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_match_fails(test: Test) -> None:
     assert not passes(from_outside(), test)
@@ -137,7 +138,7 @@ NEW: frozenset[State] = frozenset({"new"})
         (Interface(Field.OUTPUT, ("v1",)), {"outputs": frozenset({"v1"})}, {"outputs": frozenset({"e1"})}),
         (HasState(NEW), {"states": NEW}, {"states": STATES - NEW}),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_class_is_split_if_some_packets_pass(
     test: Test, passing: dict[str, Any], failing: dict[str, Any], *, inverted: bool
