@@ -11,8 +11,8 @@
     ├── ServingError          an HTTP server cannot listen, and --bind-address-hard-fail makes that fatal
     ├── UnsupportedError      a privilege, library or kernel feature is missing
     └── KernelError           the kernel or libnftables rejected a request
-        └── UnavailableError  any other request would fail too, or it is unknown whether it was executed
-            ├── LibraryDiedError  the library's process died: it is unknown whether the request was executed
+        └── UnavailableError  the table cannot be used now: a smaller request would not help
+            ├── LibraryDiedError  libnftables crashed or hung: it is unknown whether the request was executed
             └── TableOwnedError   another process owns the table
 
 The packages ``source``, ``kernel`` and ``apiserver`` convert errors of other libraries into these, with the original as
@@ -83,11 +83,14 @@ class KernelError(KnftError):
 
 
 class UnavailableError(KernelError):
-    """The table cannot be used now: a smaller request would fail too, or it is unknown whether this one was executed."""
+    """The table cannot be used now: a smaller request would fail too.
+
+    Unless it is a TableOwnedError, it is unknown whether the request was executed.
+    """
 
 
 class LibraryDiedError(UnavailableError):
-    """The library's process died or hung: it is unknown whether the request was executed."""
+    """The worker process of libnftables died or hung: it is unknown whether the request was executed."""
 
 
 class TableOwnedError(UnavailableError):

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from knft import __version__
 from knft.apiserver.error_text import describe_error, one_line
-from knft.apiserver.in_cluster import InCluster
+from knft.apiserver.in_cluster import PodEnvironment
 from knft.apiserver.limits import TokenBucket
 from knft.apiserver.response_body import ResponseBody
 from knft.apiserver.server_url import without_credentials
@@ -50,7 +50,7 @@ class _StatusDetails(Struct, frozen=True, rename="camel"):
     retry_after_seconds: float | None = None
 
 
-class Status(Struct, frozen=True):
+class ApiStatus(Struct, frozen=True):
     """The fields of a ``v1`` Status that knft reads: the API's description of an error."""
 
     message: str | None = None
@@ -68,7 +68,7 @@ class ApiClient:
         *,
         on_response: OnResponse = _ignore_response,
         timeouts: Timeouts | None = None,
-        in_cluster: InCluster | None = None,
+        in_cluster: PodEnvironment | None = None,
     ) -> None:
         """Read the configuration without sending anything; raise UsageError if it is invalid.
 
@@ -219,9 +219,9 @@ def _refused_error(response: "urllib3.BaseHTTPResponse") -> ApiStatusError:
     """Return an error response as an exception; its text is not trusted."""
     try:
         data = response.read(_MAX_ERROR_BYTES, decode_content=True)
-        status = msgspec.json.decode(data, type=Status)
+        status = msgspec.json.decode(data, type=ApiStatus)
     except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        status = Status()
+        status = ApiStatus()
     finally:
         response.close()
     code = response.status
@@ -235,7 +235,7 @@ def _refused_error(response: "urllib3.BaseHTTPResponse") -> ApiStatusError:
     )
 
 
-def _retry_after(header: str | None, status: Status) -> float:
+def _retry_after(header: str | None, status: ApiStatus) -> float:
     from_body = status.details.retry_after_seconds if status.details is not None else None
     seconds = float(header) if header is not None and header.isascii() and header.isdigit() else from_body or 0.0
     return min(max(seconds, 0.0), MAX_RETRY_AFTER)

@@ -51,7 +51,7 @@ class ClientConfig(Struct, frozen=True):
 
     Messages about it begin with ``source``, and messages about its credentials with ``credentials_source``.
     ``authorization`` is the value of the Authorization header, "" for none; ``plugin`` is set if a plugin gives the
-    credentials instead. ``files`` are all files that were read.
+    credentials instead. ``file_signatures`` are those of all files that were read, by path.
     """
 
     source: str
@@ -65,7 +65,7 @@ class ClientConfig(Struct, frozen=True):
     authorization: str = ""
     credentials_source: str = ""
     plugin: ExecPlugin | None = None
-    files: FileSignatures = {}
+    file_signatures: FileSignatures = {}
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

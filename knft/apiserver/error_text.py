@@ -12,7 +12,7 @@ MAX_CHARACTERS = 300
 
 
 def one_line(text: str, max_characters: int = MAX_CHARACTERS) -> str:
-    """Return an untrusted text as a message may show it: in one line, printable, and cut after ``longest``."""
+    """Return an untrusted text as a message may show it: in one line, printable, and cut after ``max_characters``."""
     line = " ".join(text.split())
     line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
     return line if len(line) <= max_characters else f"{line[:max_characters]}..."

@@ -83,7 +83,7 @@ class _KubeconfigReader:
             authorization=authorization,
             credentials_source=f"{self._source}: {credentials_source}",
             plugin=plugin,
-            files=self._files,
+            file_signatures=self._files,
             warnings=self._warnings,
         )
 

@@ -52,7 +52,7 @@ class RequestKind(enum.Enum):
     WATCH = "watch"
 
 
-class Request(Struct, frozen=True):
+class ListWatchRequest(Struct, frozen=True):
     """One request.
 
     The server ends it after ``server_timeout`` seconds; it counts as hung after ``idle_timeout`` seconds of silence.
@@ -83,7 +83,7 @@ class RetryDecision(NamedTuple):
     affects_server: bool = True
     """Whether the problem is the server's as a whole, not this resource's alone."""
     problem_kind: str = ""
-    """Problems of the same kind are not logged again: the kind is the HTTP status, or "" if ``problem`` is the kind."""
+    """What counts as the same problem, which is not logged each time: the HTTP status, "" for ``problem`` itself."""
     resets_backoff: bool = False
     """Whether the next backoff starts with the initial delay, because requests have worked for a while."""
     warning: str = ""
@@ -114,7 +114,7 @@ class ListWatch:
         self._without_pages = False
         """Whether to list without pages, because the pages of the last list expired."""
         self._expiries = 0
-        """How many times in a row a resource version expired soon after the time before."""
+        """How many times in a row a resource version was unusable, within ``repeated_expiry`` of the time before."""
         self._expired_at = 0.0
         self._empty_watches = 0
         """How many watches in a row ended at once and without events."""
@@ -125,11 +125,11 @@ class ListWatch:
         return self.resource.paths[self._path_index]
 
     @property
-    def begins_list(self) -> bool:
-        """Whether the next response is the beginning of a list."""
+    def next_page_is_first(self) -> bool:
+        """Whether the next page is the first of a list."""
         return not self._has_listed and not self._continue_token
 
-    def next_request(self) -> Request:
+    def next_request(self) -> ListWatchRequest:
         """Return the next request."""
         timeouts = self.timeouts
         seconds = timeouts.min_watch + (timeouts.max_watch - timeouts.min_watch) * self._random_fraction()
@@ -151,10 +151,10 @@ class ListWatch:
 
     def _request(
         self, kind: RequestKind, query: list[tuple[str, str]], idle_timeout: float, server_timeout: float = 0.0
-    ) -> Request:
+    ) -> ListWatchRequest:
         selectors = [("labelSelector", self.resource.label_selector), ("fieldSelector", self._field_selector)]
         used = [(name, value) for name, value in selectors if value]
-        return Request(kind, self.path, (*used, *query), idle_timeout, server_timeout)
+        return ListWatchRequest(kind, self.path, (*used, *query), idle_timeout, server_timeout)
 
     def on_response(self) -> None:
         """Record that the server has started a successful response."""
@@ -178,7 +178,7 @@ class ListWatch:
         if self._has_listed and resource_version:
             self._resource_version = resource_version
 
-    def on_stream_end(self, request: Request, lasted: float, *, empty: bool = False) -> RetryDecision:
+    def on_stream_end(self, request: ListWatchRequest, lasted: float, *, empty: bool = False) -> RetryDecision:
         """Decide on the next request after the server has ended a stream without an error after ``lasted`` seconds.
 
         ``empty`` tells that nothing was received.
@@ -204,7 +204,7 @@ class ListWatch:
 
     def on_error(
         self,
-        request: Request,
+        request: ListWatchRequest,
         error: ApiServerError,
         *,
         lasted: float | None = None,
@@ -217,7 +217,7 @@ class ListWatch:
         tells that a streaming list stopped before it was complete.
         """
         if isinstance(error, ApiStatusError) and _is_expired(error):
-            return self._expired(error, now)
+            return self._unusable_version(error, now)
         if request.kind is RequestKind.STREAMING_LIST and hung_listing:
             return self.fall_back_to_pages(0.0)
         decision = RetryDecision(RetryWhen.BACK_OFF, str(error))
@@ -229,7 +229,7 @@ class ListWatch:
             return decision._replace(when=RetryWhen.AFTER_DELAY, delay=1.0, resets_backoff=True)
         return decision
 
-    def _refused(self, request: Request, error: ApiStatusError) -> RetryDecision:
+    def _refused(self, request: ListWatchRequest, error: ApiStatusError) -> RetryDecision:
         match error.status:
             case HTTPStatus.BAD_REQUEST | HTTPStatus.UNPROCESSABLE_ENTITY:
                 return self._not_supported(request, error)
@@ -244,7 +244,7 @@ class ListWatch:
             case _:
                 return RetryDecision(RetryWhen.BACK_OFF, str(error))
 
-    def _expired(self, error: ApiStatusError, now: float) -> RetryDecision:
+    def _unusable_version(self, error: ApiStatusError, now: float) -> RetryDecision:
         """List again: the server has compacted the changes since the resource version, or does not have it yet."""
         was_new_list = self._resource_version is None and not self._continue_token
         if self._continue_token:
@@ -262,7 +262,7 @@ class ListWatch:
     def _restart_list(self) -> None:
         self._has_listed, self._resource_version, self._continue_token = False, None, ""
 
-    def _not_supported(self, request: Request, error: ApiStatusError) -> RetryDecision:
+    def _not_supported(self, request: ListWatchRequest, error: ApiStatusError) -> RetryDecision:
         """Stop using what an old server does not support: first streaming lists, then the field selector."""
         message = error.server_message.lower()
         about_fields = "field label" in message or "field selector" in message or "fieldselector" in message

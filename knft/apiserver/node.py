@@ -1,8 +1,8 @@
 """OwnNode: the Node object of this machine.
 
-knft waits for it at the start. Rules depend on the Node's addresses and pod CIDRs, which cannot change at run
-time: when they change, the process exits with the reason. The kubelet or systemd starts a new process, which finds the
-rules in place (docs/behaviour/node.md#node).
+knft waits for it at the start. Rules depend on the Node's addresses and pod CIDRs. When these change, the process exits
+with the reason, and the kubelet or systemd starts a new one, which finds the rules in place
+(docs/behaviour/node.md#node).
 """
 
 import logging

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from knft.apiserver.api_client import MAX_RETRY_AFTER, ApiClient, Status, Stream
+from knft.apiserver.api_client import MAX_RETRY_AFTER, ApiClient, ApiStatus, Stream
 from knft.apiserver.decoder import Bookmark, ObjectDecoder, ObjectEvent, WatchError, WatchEvents
 from knft.apiserver.error_text import one_line
 from knft.apiserver.limits import Backoff, IdleTimeout
 from knft.apiserver.list_watch import (
     ListWatch,
-    Request,
+    ListWatchRequest,
     RequestKind,
     RetryDecision,
     RetryWhen,
@@ -90,10 +90,10 @@ class Reflector:
         """Whether the current stream is a list that is not complete yet."""
         self._received_events = False
         """Whether the current stream has brought anything."""
-        self._ended_early = False
-        """Whether the last stream failed within ``short_lived``, or watches repeatedly end that early.
+        self._problem_needs_events = False
+        """Whether the problem is cleared only when events arrive, and not already when a response starts.
 
-        Then the problem is cleared only when events arrive, not already when a response starts.
+        Set if the last stream failed within ``short_lived``, or if watches repeatedly end that early.
         """
 
     def run(self, stop: threading.Event) -> None:
@@ -126,14 +126,14 @@ class Reflector:
             log.warning("%s", decision.warning)
         return retry_delay(decision, self._backoff, self._random_fraction, self._now())
 
-    def _stream_ended(self, request: Request, lasted: float) -> RetryDecision:
+    def _stream_ended(self, request: ListWatchRequest, lasted: float) -> RetryDecision:
         decision = self._list_watch.on_stream_end(request, lasted, empty=not self._received_events)
-        self._ended_early = bool(decision.problem)
+        self._problem_needs_events = bool(decision.problem)
         if decision.problem:
             self._problems.set_problem(self.resource.name, decision)
         return decision
 
-    def _failed(self, request: Request, error: ApiServerError) -> RetryDecision:
+    def _failed(self, request: ListWatchRequest, error: ApiServerError) -> RetryDecision:
         now, started_at = self._now(), self._response_started_at
         lasted = now - started_at if started_at is not None else None
         hung = lasted is not None and isinstance(error.__cause__, TimeoutError)
@@ -144,7 +144,7 @@ class Reflector:
         )
         log.debug("%s: %s failed: %s", self.resource.name, request.kind.value, error)
         failed_soon = lasted is None or lasted < self._list_watch.timeouts.short_lived
-        self._ended_early = failed_soon and started_at is not None
+        self._problem_needs_events = failed_soon and started_at is not None
         if decision.problem and (failed_soon or isinstance(error, ApiStatusError)):
             self._problems.set_problem(self.resource.name, decision)
         if not decision.affects_server and self.resource.optional:
@@ -159,7 +159,7 @@ class Reflector:
             log.info("the API server has no %s (%s); continuing without them", self.resource.name, error)
         self.listed_or_unavailable.set()
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: ListWatchRequest) -> None:
         if request.kind is RequestKind.LIST_PAGE:
             self._receive_page(request)
             return
@@ -174,11 +174,11 @@ class Reflector:
     def _record_response(self) -> None:
         self._response_started_at = self._now()
         self._list_watch.on_response()
-        if not self._ended_early:
+        if not self._problem_needs_events:
             self._problems.clear_problem(self.resource.name)
 
-    def _receive_page(self, request: Request) -> None:
-        is_first = self._list_watch.begins_list
+    def _receive_page(self, request: ListWatchRequest) -> None:
+        is_first = self._list_watch.next_page_is_first
         page = self._decoder.decode_page(self._client.request("GET", request.path, request.query))
         self._record_response()
         if is_first:
@@ -188,7 +188,7 @@ class Reflector:
             self._finish_list()
         self._report_warnings()
 
-    def _receive_stream(self, request: Request, stream: Stream) -> None:
+    def _receive_stream(self, request: ListWatchRequest, stream: Stream) -> None:
         """Decode each event when its line is complete."""
         buffer = b""
         for piece in stream:
@@ -205,12 +205,12 @@ class Reflector:
             msg = "the watch ended in the middle of an event"
             raise ApiServerError(msg)
 
-    def _handle_events(self, request: Request, stream: Stream, events: WatchEvents) -> None:
+    def _handle_events(self, request: ListWatchRequest, stream: Stream, events: WatchEvents) -> None:
         self._received_events = True
         if self._idle_timeout.data_received(self._now()) and not self._is_listing:
             self._set_watch_timeout(request, stream)
-        if self._ended_early:
-            self._ended_early = False
+        if self._problem_needs_events:
+            self._problem_needs_events = False
             self._problems.clear_problem(self.resource.name)
         batch: list[ObjectEvent] = []
         for item in events.items:
@@ -235,7 +235,7 @@ class Reflector:
         if changes:
             self._handle_changes(changes)
 
-    def _handle_bookmark(self, request: Request, stream: Stream, bookmark: Bookmark) -> None:
+    def _handle_bookmark(self, request: ListWatchRequest, stream: Stream, bookmark: Bookmark) -> None:
         if not self._is_listing:
             self._list_watch.on_resource_version(bookmark.resource_version)
             return
@@ -247,7 +247,7 @@ class Reflector:
         self._set_watch_timeout(request, stream)
         self._finish_list()
 
-    def _set_watch_timeout(self, request: Request, stream: Stream) -> None:
+    def _set_watch_timeout(self, request: ListWatchRequest, stream: Stream) -> None:
         """Set how long the stream may be silent, now that it is a watch."""
         longest = request.server_timeout + self._list_watch.timeouts.idle_grace
         stream.set_read_timeout(self._idle_timeout.seconds(longest))
@@ -276,9 +276,9 @@ class Reflector:
 
 def _refused_error(event: WatchError) -> ApiStatusError:
     """Return an ERROR event as an exception."""
-    status = Status()
+    status = ApiStatus()
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        status = msgspec.json.decode(event.status, type=Status)
+        status = msgspec.json.decode(event.status, type=ApiStatus)
     message = one_line(status.message or "")
     retry_after = status.details.retry_after_seconds if status.details is not None else None
     return ApiStatusError(

@@ -34,14 +34,14 @@ class ApiServerSource:
     ) -> None:
         """Send nothing yet; ``random_fraction`` returns numbers from 0 to 1, ``now`` seconds.
 
-        ``on_failure`` is called with an unexpected error, and ``stop`` is set after that, because a proxy that stopped
-        watching has to exit. ``on_invalid_service`` is called once for each problem of an invalid Service, with the
-        logged text.
+        After an unexpected error the source calls ``on_failure`` with it, and then sets ``stop``, because a proxy that
+        stopped watching has to exit. ``on_invalid_service`` is called once for each problem of an invalid Service, with
+        the logged text.
         """
         self._client = client
         self._on_failure = on_failure
         self._problems = WatchProblems(now)
-        self._synced_or_stopped = threading.Event()
+        self._listed_or_stopped = threading.Event()
         self._reflectors = {
             resource.name: Reflector(
                 resource,
@@ -75,17 +75,17 @@ class ApiServerSource:
         self._threads.append(thread)
         thread.start()
 
-    def wait_synced(self, timeout: float | None = None) -> bool:
-        """Wait until all resources are listed; return whether they are (``synced``).
+    def wait_all_listed(self, timeout: float | None = None) -> bool:
+        """Wait for ``all_listed``, and return it.
 
         Returns False after ``timeout`` seconds, or when ``stop`` is set before.
         """
-        self._synced_or_stopped.wait(timeout)
-        return self.synced
+        self._listed_or_stopped.wait(timeout)
+        return self.all_listed
 
     @property
-    def synced(self) -> bool:
-        """Whether all resources that rules depend on have been listed.
+    def all_listed(self) -> bool:
+        """Whether Services, EndpointSlices and ServiceCIDRs have been listed; OwnNode waits for the Node.
 
         ServiceCIDRs may be missing from the API, or forbidden; once the server has answered so, they count as listed.
         """
@@ -126,9 +126,9 @@ class ApiServerSource:
         for event in self._listed_events():
             while not event.wait(0.2) and not stop.is_set():
                 pass
-        self._synced_or_stopped.set()
+        self._listed_or_stopped.set()
 
     def _close(self, stop: threading.Event) -> None:
         stop.wait()
         self._client.close()
-        self._synced_or_stopped.set()
+        self._listed_or_stopped.set()

@@ -15,7 +15,7 @@ import urllib3
 
 from knft.apiserver.client_config import ClientConfig, FileSignatures, authorization_error
 from knft.apiserver.exec_plugin import PluginCredentials, run_plugin
-from knft.apiserver.in_cluster import InCluster, in_cluster_config
+from knft.apiserver.in_cluster import PodEnvironment, in_cluster_config
 from knft.apiserver.kubeconfig import read_kubeconfig
 from knft.apiserver.plugin_runner import PluginRunner
 from knft.apiserver.proxy import proxy_for
@@ -53,7 +53,7 @@ class Transport:
         settings: ClientSettings,
         sockets: Sockets,
         timeouts: Timeouts | None = None,
-        in_cluster: InCluster | None = None,
+        in_cluster: PodEnvironment | None = None,
     ) -> None:
         """Read the configuration; raise UsageError if it is invalid. Nothing is sent."""
         # urllib3's warnings repeat the text of its errors, which knft logs.
@@ -61,7 +61,7 @@ class Transport:
         self._settings = settings
         self._sockets = sockets
         self._timeouts = timeouts or Timeouts()
-        self._in_cluster = in_cluster or InCluster()
+        self._in_cluster = in_cluster or PodEnvironment()
         self._lock = threading.Lock()
         self._plugin_runner = PluginRunner(self._timeouts.plugin, sockets.closed)
         # A runner of its own: a token can be renewed while a plugin of a reload still hangs.
@@ -82,7 +82,7 @@ class Transport:
         Raises ApiServerError if a plugin gives a token that cannot be sent, or takes too long.
         """
         with self._lock:
-            if self._loaded.config.files != _signatures(self._loaded.config.files):
+            if self._loaded.config.file_signatures != _signatures(self._loaded.config.file_signatures):
                 self._reload()
             self._refresh_token()
             return RequestTarget(self._loaded.server, self._loaded.headers, self._pool_manager, self._generation)

@@ -60,15 +60,15 @@ def _find_leftovers(leftovers: KubeProxyLeftovers, mode: Mode) -> list[str]:
 
 
 def _chains(leftovers: KubeProxyLeftovers, mode: Mode) -> Iterator[str]:
-    for backend, plan in leftovers.chain_plans({mode}):
+    for backend, plan in leftovers.chains_to_remove({mode}):
         if plan.restore_input:
             yield describe_found_chains(backend.name, plan)
 
 
 def _ipvs_leftovers(leftovers: KubeProxyLeftovers) -> Iterator[str]:
-    if sets := leftovers.set_plan(()).destroy:
+    if sets := leftovers.sets_to_destroy(()).destroy:
         yield count_noun(len(sets), "ipset")
-    if leftovers.server_plan is not None and leftovers.server_plan.remove:
-        yield count_noun(len(leftovers.server_plan.remove), "virtual server")
+    if leftovers.servers_to_remove is not None and leftovers.servers_to_remove.remove:
+        yield count_noun(len(leftovers.servers_to_remove.remove), "virtual server")
     if leftovers.has_ipvs_device:
         yield f"the device {DEVICE}"

@@ -34,7 +34,7 @@ class KubeProxyLeftovers:
         )
         return tuple((backend, parse_saved(text)) for backend, text in texts if text is not None)
 
-    def chain_plans(self, modes: Collection[Mode]) -> tuple[tuple[xtables.Backend, ChainPlan], ...]:
+    def chains_to_remove(self, modes: Collection[Mode]) -> tuple[tuple[xtables.Backend, ChainPlan], ...]:
         """Return the chains and rules to remove that belong to ``modes``, by backend."""
         return tuple((backend, plan_chains(saved, modes)) for backend, saved in self.saved_rules)
 
@@ -43,29 +43,29 @@ class KubeProxyLeftovers:
         """The names of all ipsets; None if ipset is not installed."""
         return self._read(partial(xtables.list_sets, self._timeout_seconds), None)
 
-    def set_plan(self, in_use: Collection[str]) -> SetPlan:
+    def sets_to_destroy(self, in_use: Collection[str]) -> SetPlan:
         """Return which ipsets to destroy: not the sets ``in_use``, which remaining rules refer to."""
         return plan_sets(self.ipset_names or "", in_use)
 
     @cached_property
-    def ipvs_device(self) -> ipvs.Device | None:
-        """The link with the name of kube-proxy's IPVS device, of any kind."""
+    def kube_ipvs_link(self) -> ipvs.Device | None:
+        """The link (network interface) kube-ipvs0, of any kind; kube-proxy creates a dummy device of that name."""
         return self._read(partial(ipvs.read_device, DEVICE), None)
 
     @property
     def has_ipvs_device(self) -> bool:
         """Whether the link kube-ipvs0 exists and is a dummy device, as kube-proxy creates it."""
-        return self.ipvs_device is not None and self.ipvs_device.kind == DEVICE_KIND
+        return self.kube_ipvs_link is not None and self.kube_ipvs_link.kind == DEVICE_KIND
 
     @cached_property
-    def server_plan(self) -> ServerPlan | None:
+    def servers_to_remove(self) -> ServerPlan | None:
         """Which virtual servers to remove; None if IPVS is not loaded."""
         text = self._read(ipvs.read_servers, None)
         servers = parse_servers(text or "")
         if not servers:
             return None if text is None else ServerPlan((), ())
         nothing: frozenset[str] = frozenset()
-        device = self.ipvs_device.addresses if self.ipvs_device is not None and self.has_ipvs_device else nothing
+        device = self.kube_ipvs_link.addresses if self.kube_ipvs_link is not None and self.has_ipvs_device else nothing
         return plan_servers(servers, device, self._read(local_addresses, nothing), self._set_members())
 
     def _set_members(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ import threading
 from msgspec import Struct
 
 from knft.app.leftover_warnings import warn_of_leftovers, warn_of_leftovers_in_child
-from knft.app.object_sources import ApiServerObjectSource, ManifestObjectSource, ObjectSource
+from knft.app.object_feeds import ApiServerFeed, ManifestFeed, ObjectFeed
 from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
 from knft.configuration.settings import Settings
@@ -33,7 +33,7 @@ log = logging.getLogger("knft")
 SHUTDOWN_GRACE_SECONDS = 0.4
 """How long a sync may continue after SIGTERM, so that the process exits within a second.
 
-With 100 000 endpoints the exiting thread may wait 0.3 s for the GIL, twice, in addition to this time.
+With 100 000 endpoints the exiting thread may also wait for the GIL, twice for 0.3 s: 1.0 s in all.
 """
 EVENT_DELIVERY_SECONDS = 0.5
 """How long to wait for the delivery of the event with the reason of a shutdown."""
@@ -56,9 +56,7 @@ class RunOptions(Struct, frozen=True):
 def run(settings: Settings, options: RunOptions) -> None:
     """Set up the host and sync: once if ``options.once`` is set, otherwise until SIGTERM or SIGINT."""
     tune_garbage_collector()
-    source = (
-        ManifestObjectSource(options.manifests) if options.manifests is not None else ApiServerObjectSource(settings)
-    )
+    source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
     configures_host = source.configures_host or options.init_only
     if configures_host:
@@ -74,7 +72,7 @@ def run(settings: Settings, options: RunOptions) -> None:
                 log.info("%s", message)
         if options.init_only:
             log.info("set the conntrack sysctls; exiting (--init-only)")
-        elif options.once and isinstance(source, ManifestObjectSource):
+        elif options.once and isinstance(source, ManifestFeed):
             _sync_once(settings, source, library)
         else:
             _run_until_stopped(settings, options, source, library, foreign_changes, warning_process=warning_process)
@@ -86,7 +84,7 @@ def _set_oom_score_adj(oom_score_adj: int | None) -> None:
         log.debug("%s", error)
 
 
-def _sync_once(settings: Settings, source: ManifestObjectSource, library: LibraryProcess) -> None:
+def _sync_once(settings: Settings, source: ManifestFeed, library: LibraryProcess) -> None:
     daemon = live_daemon(settings.config, library)
     daemon.update_local_addresses(local_addresses())
     source.handle_initial_objects(daemon)
@@ -98,7 +96,7 @@ def _sync_once(settings: Settings, source: ManifestObjectSource, library: Librar
 def _run_until_stopped(
     settings: Settings,
     options: RunOptions,
-    source: ObjectSource,
+    source: ObjectFeed,
     library: LibraryProcess,
     foreign_changes: ForeignChangeMonitor,
     *,
@@ -114,14 +112,14 @@ def _run_until_stopped(
         settings,
         node_eligible=source.is_eligible,
         on_event=source.record_event,
-        on_hard_failure=lambda message: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(message)),
+        on_fatal_listen_error=lambda message: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(message)),
         flags=options.flags,
     )
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
     daemon = live_daemon(config, library, (*monitoring.observers, flow_cleaner))
     daemon.update_local_addresses(local_addresses())
-    monitoring.observe(daemon, library)
-    source.count_requests(monitoring.metrics)
+    monitoring.register_counters(daemon, library)
+    source.set_request_metrics(monitoring.metrics)
     monitoring.start()
     if options.config_path is not None:
         path, content = options.config_path, options.config_content

@@ -9,7 +9,7 @@ from collections.abc import Callable
 log = logging.getLogger("knft")
 
 FAILED_EXIT_STATUS = 1
-"""Exit status after an error if a sync hangs."""
+"""Exit status after an error if the main thread does not end within the grace period."""
 
 
 class Shutdown:

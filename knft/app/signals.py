@@ -23,7 +23,7 @@ def exit_on_signals() -> None:
 
 
 def stop_on_signals(wake: Callable[[], None] = lambda: None, grace_seconds: float | None = None) -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set; ``wake`` is called after that.
+    """Return an event that SIGTERM and SIGINT set; then ``wake`` is called, to wake a thread that waits elsewhere.
 
     A thread waits for the signals, so that no handler interrupts a sync. Call it in the main thread before other
     threads start: it blocks the signals for all of them. The process exits with status 0 after ``grace_seconds``, or

@@ -70,7 +70,7 @@ class _Cleanup:
         return True
 
     def _remove_servers(self) -> None:
-        plan = self._leftovers.server_plan
+        plan = self._leftovers.servers_to_remove
         if plan is None:
             click.echo("virtual servers: skipped, IPVS is not loaded")
             return
@@ -86,7 +86,7 @@ class _Cleanup:
             click.echo(f"virtual servers: {len(plan.keep)} kept that are not kube-proxy's: {named}")
 
     def _remove_device(self) -> None:
-        device = self._leftovers.ipvs_device
+        device = self._leftovers.kube_ipvs_link
         if device is None:
             click.echo(f"device {DEVICE}: not found")
         elif not self._leftovers.has_ipvs_device:
@@ -95,7 +95,7 @@ class _Cleanup:
             click.echo(f"device {DEVICE}: removed")
 
     def _remove_chains(self) -> None:
-        plans = self._leftovers.chain_plans(self._modes)
+        plans = self._leftovers.chains_to_remove(self._modes)
         if not plans and not self._failures:
             click.echo("iptables: skipped, not installed")
         for (backend, plan), (_, saved) in zip(plans, self._leftovers.saved_rules, strict=True):
@@ -116,8 +116,8 @@ class _Cleanup:
         if self._leftovers.ipset_names is None:
             click.echo("ipsets: skipped, ipset is not installed")
             return
-        in_use = frozenset().union(*(plan.sets_in_use for _, plan in self._leftovers.chain_plans(self._modes)))
-        plan = self._leftovers.set_plan(in_use)
+        in_use = frozenset().union(*(plan.sets_in_use for _, plan in self._leftovers.chains_to_remove(self._modes)))
+        plan = self._leftovers.sets_to_destroy(in_use)
         deadline = time.monotonic() + IPSET_RELEASE_SECONDS
         removed = [self._try(partial(xtables.destroy_set, name, deadline)) for name in plan.destroy]
         click.echo(f"ipsets: {sum(removed)} removed" if removed else "ipsets: none found")

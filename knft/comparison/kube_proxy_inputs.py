@@ -12,7 +12,7 @@ from knft.families import Family
 from knft.model import addresses, objects
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
-from knft.sync.assemble import states_after_stages
+from knft.sync.assemble import states_after_batches
 from knft.sync.state import ServiceState
 from knft_compat import iptables, ipvs
 from knft_compat.sync_input import LOOPBACK_NETWORKS, LocalTrafficMatch, Masquerade, Node, PlannedPort, SyncInput
@@ -80,7 +80,7 @@ def interface_addresses(changes: tuple[ObjectChange, ...], config: Config) -> tu
 
 
 def _states(config: Config, changes: tuple[ObjectChange, ...]) -> dict[Family, ServiceState]:
-    (states,) = states_after_stages(config, changes)
+    (states,) = states_after_batches(config, changes)
     return states
 
 

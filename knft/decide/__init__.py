@@ -1,5 +1,6 @@
 """Decisions: endpoints, traffic policies and ownership of frontends.
 
-Input: ServicePorts, Endpoints and the NodeView; output: ServicePlans. No I/O, no logging, no clock, no nftables. See
-docs/behaviour/endpoints.md.
+Input: ServicePorts, Endpoints and the Node; output: ServicePlans, the NodeView (``node``), the owners of frontends
+(``frontends``), and which UDP conntrack entries are stale (``stale_flows``). No I/O, no logging, no clock, no nftables.
+See docs/behaviour/endpoints.md.
 """

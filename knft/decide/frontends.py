@@ -87,7 +87,7 @@ class FrontendClaims:
     def losing_claims(self) -> tuple[LosingClaim, ...]:
         """Return all claims to frontends that another Service owns, sorted.
 
-        Ports of one Service may claim the same frontend.
+        A claim that loses to another port of the same Service is not returned.
         """
         losing = []
         for key in self._contested:

@@ -1,4 +1,6 @@
-"""Detection of conntrack entries (flows) of removed UDP endpoints (docs/behaviour/conntrack.md#stale-udp-entries).
+"""Detection of conntrack entries of removed UDP endpoints (docs/behaviour/conntrack.md#stale-udp-entries).
+
+The code calls an entry a flow, as pyroute2 and netfilter do.
 
 Addresses with ports are bytes here, as in the kernel's messages: there may be a million entries.
 """
@@ -88,7 +90,8 @@ class UdpFrontends:
 
         A conntrack entry without address translation has the destination itself as ``reply_source``: it is stale too.
         Entries to the port number of a NodePort count only for ``node_port_addresses``: other hosts may use the same
-        number. If two Services claim a frontend, the endpoints of both are valid.
+        number. If two Services claim a frontend, the endpoints of both are valid: an entry may be older
+        than the decision which of them owns it.
         """
         endpoints_by_port = self._by_key.get(original_destination)
         if endpoints_by_port is None and original_destination[:-_PORT_BYTES] in node_port_addresses:

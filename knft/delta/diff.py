@@ -10,7 +10,7 @@ from knft.nft.objects import Chain, Contents, Key, Value
 class ContentsDiff(Struct, frozen=True):
     """Elements to remove and to add, by container; an element whose value changes is in both.
 
-    The chains are those of the two contents, i.e. chains of single Service ports and no shared chains.
+    The chains are only those that belong to one Service port: the contents include no shared chains.
     ``changed_chains`` exist with other rules, ``new_chains`` do not exist yet, and ``emptied_chains`` are the names of
     those to empty, since the new contents do not include them.
     """
@@ -60,6 +60,7 @@ def diff_contents(old: Contents, new: Contents) -> ContentsDiff:
 
 
 def _compare_entries(old: Contents, new: Contents, changes: _ElementChanges) -> None:
+    # A position is a container and a key.
     for position, entry in old.entries.items():
         changes.replace(*position, entry, new.entries.get(position))
     for position, entry in new.entries.items():

@@ -14,8 +14,8 @@ from msgspec import Struct
 from knft.delta.diff import ContentsDiff, diff_contents
 from knft.nft.objects import Contents, Key
 
-MAX_DELAY_SECONDS = 3600.0
-"""Longest delay between two attempts of something that the kernel refuses; delays double up to it."""
+MAX_RETRY_DELAY_SECONDS = 3600.0
+"""Longest delay before something that the kernel refused is tried again; delays double up to it."""
 
 Owner = TypeVar("Owner", bound=Hashable)
 _Member = tuple[str, Key]
@@ -38,7 +38,7 @@ class EmptiedChain(Struct, frozen=True):
 
     def retry_later(self, now: float) -> "EmptiedChain":
         """Return the state after a refusal, with twice the delay."""
-        return EmptiedChain(now, min(2 * self.delay, MAX_DELAY_SECONDS))
+        return EmptiedChain(now, min(2 * self.delay, MAX_RETRY_DELAY_SECONDS))
 
 
 class ProgrammedContents(Generic[Owner]):
@@ -80,8 +80,11 @@ class ProgrammedContents(Generic[Owner]):
         new.members -= shared
         return diff_contents(old, new)
 
-    def record_emptied(self, changes: ContentsDiff, now: float) -> None:
-        """Record the chains with an owner that a commit emptied or wrote again; ``now`` is in seconds."""
+    def record_chain_changes(self, changes: ContentsDiff, now: float) -> None:
+        """Record that chains with an owner were changed: emptied ones wait to be deleted, written ones do not.
+
+        ``now`` is in seconds.
+        """
         self.record_deleted(chain.name for chain in (*changes.changed_chains, *changes.new_chains))
         self.emptied_chains.update(dict.fromkeys(changes.emptied_chains, EmptiedChain(now)))
 

@@ -55,7 +55,7 @@ class NetlinkSocket(Protocol):
 
 
 class FlowTable:
-    """The UDP flows of one family in conntrack zone 0, the only zone in which knft's rules translate.
+    """The UDP flows (conntrack entries) of one family in zone 0, the only zone in which knft's rules translate.
 
     ``dumps`` and ``deletions`` count the requests sent to the kernel.
     """

@@ -1,4 +1,7 @@
-"""Wakes a waiting thread when the host changes: after an nf_tables transaction or a change of interface addresses."""
+"""Wakes a waiting thread when the host changes: after an nf_tables transaction or a change of interface addresses.
+
+Only ``knft diff --watch`` uses it.
+"""
 
 import contextlib
 import math
@@ -9,7 +12,7 @@ from typing import Self
 
 from knft.kernel import addresses, netlink_filter
 from knft.kernel.features import may_have_nf_tables
-from knft.kernel.notifications import open_notifications
+from knft.kernel.notifications import open_nftables_notifications
 
 
 class HostChangeMonitor:
@@ -19,7 +22,7 @@ class HostChangeMonitor:
         """Subscribe; raise KernelError if the kernel refuses. Transactions are ignored if nf_tables is not loaded."""
         self._sockets = [addresses.open_notifications()]
         if may_have_nf_tables():
-            self._sockets.append(open_notifications(netlink_filter.generation_filter()))
+            self._sockets.append(open_nftables_notifications(netlink_filter.generation_filter()))
         self._wake, woken = socket.socketpair(type=socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._sockets.append(woken)
         self._poll = select.poll()

@@ -25,7 +25,10 @@ def _create_context() -> Any:  # noqa: ANN401 - the binding has no types
     try:
         import nftables  # type: ignore[import-untyped]  # noqa: PLC0415 - `knft --help` must not need it
     except ImportError as error:
-        msg = f"cannot import the Python module 'nftables' ({error}): install pip-nftables or python3-nftables"
+        msg = (
+            f"cannot import the Python module 'nftables' ({error}): run 'pip install pip-nftables', or install the "
+            "distribution's package python3-nftables"
+        )
         raise UnsupportedError(msg) from error
     try:
         # Loaded here first: if it is missing, the destructor of PyPI's binding raises a second error.

@@ -1,4 +1,7 @@
-"""Lists whole tables as ``nft -j list table`` does: knft's own and kube-proxy's, never the whole ruleset."""
+"""Lists whole tables as ``nft -j list table`` does: knft's own and kube-proxy's, never the whole ruleset.
+
+The commands use it; KernelTable reads the table that a sync changes.
+"""
 
 from knft.errors import KernelError, LibraryDiedError
 from knft.families import Family

@@ -1,9 +1,9 @@
 """A socket filter (classic BPF) for nf_tables notifications: drops those of knft itself and of other tables.
 
-So these changes cost knft no CPU time, except changes of other tables in buffers with several messages. The kernel runs
-the filter on each buffer before queueing it. The filter has no loops, so it checks only the first message of a buffer;
-it therefore passes other programs' buffers with several messages. All messages of a buffer are of one transaction, so
-the port id of the first message is that of all.
+The kernel runs the filter on each buffer before queueing it, so a dropped buffer costs knft no CPU time. The filter has
+no loops, so it checks only the first message of a buffer. All messages of a buffer are of one transaction, so the port
+id of the first message is that of all; but they may be of several tables, so the filter passes other programs' buffers
+with several messages.
 """
 
 import ctypes

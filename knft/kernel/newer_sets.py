@@ -1,7 +1,8 @@
 """Finds sets made by a newer libnftables, which crash an older libnftables, through netlink.
 
 The user data of a set store the expression with which its key was declared. libnftables 1.1.3 also stores it for plain
-types. 1.0.6 cannot resolve these, and crashes. Most commands make libnftables read the sets of all tables.
+types. 1.0.6 cannot resolve these, and crashes. Most commands make libnftables read the declarations of the sets of all
+tables into its cache.
 """
 
 import struct

@@ -58,7 +58,7 @@ class ForeignChangeMonitor:
         """Held while the socket or its filter is replaced."""
         self._own_port_ids = own_port_ids
         self._transaction = _Transaction(table)
-        self._socket = open_notifications(netlink_filter.table_filter(table, own_port_ids))
+        self._socket = open_nftables_notifications(netlink_filter.table_filter(table, own_port_ids))
         # Closing one end wakes the thread that polls the other.
         self._stop, self._stopped = socket.socketpair()
         self._poll = select.poll()
@@ -91,7 +91,7 @@ class ForeignChangeMonitor:
         lost.
         """
         with self._lock:
-            fresh = open_notifications(netlink_filter.table_filter(self._table, self._own_port_ids))
+            fresh = open_nftables_notifications(netlink_filter.table_filter(self._table, self._own_port_ids))
             self._poll.unregister(self._socket)
             self._poll.register(fresh, select.POLLIN)
             self._socket.close()
@@ -212,7 +212,7 @@ def _printable_names(names: Iterable[bytes]) -> frozenset[str]:
     return frozenset(nftables_messages.printable_name(name) for name in names)
 
 
-def open_notifications(program: Iterable[netlink_filter.Instruction]) -> socket.socket:
+def open_nftables_notifications(program: Iterable[netlink_filter.Instruction]) -> socket.socket:
     """Return a socket that receives nf_tables notifications that pass ``program``; raise KernelError if that fails."""
     try:
         netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETFILTER)

@@ -136,7 +136,7 @@ class _Worker:
                 command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
             except OSError as error:
-                msg = f"cannot start the libnftables process: {error}"
+                msg = f"cannot start the libnftables worker process: {error}"
                 raise UnavailableError(msg) from error
             daemon_ends.pop_all()
         os.set_blocking(self._requests, False)
@@ -160,7 +160,7 @@ class _Worker:
             raise LibraryDiedError(msg) from error
         except (EOFError, BrokenPipeError) as error:
             self.close()
-            msg = f"the libnftables process {_exit_text(self._process.returncode)}"
+            msg = f"the libnftables worker process {_exit_text(self._process.returncode)}"
             raise LibraryDiedError(msg) from error
         except BaseException:
             # The answer may still arrive; it must not be read as the answer to the next request.

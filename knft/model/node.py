@@ -10,8 +10,8 @@ class NodeView(Struct, frozen=True):
 
     ``node_ip`` is the node's own address of the family, or None. ``nodeport_ips`` are the addresses that accept
     NodePort traffic, never loopback; they are ignored if the configuration makes every local address accept it.
-    ``service_cidrs`` are the ranges of cluster IPs. ``pod_cidr`` is the range of local pods, None if it is unknown or
-    if interfaces, and not addresses, identify local pods.
+    ``service_cidrs`` are the ranges of cluster IPs. ``pod_cidr`` is the range whose traffic counts as local
+    (docs/behaviour/configuration.md#local-traffic), None if it is unknown or if interfaces, and not addresses, decide.
     """
 
     family: Family

@@ -149,8 +149,8 @@ class Service(Struct, frozen=True, rename="camel", gc=False):
 class EndpointPort(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``EndpointSlice.ports``.
 
-    In the API, a missing name or number means all ports; knft skips such entries, as kube-proxy does
-    (docs/behaviour/tracking.md#endpoint-slices).
+    The API's default for the name is "", and a missing number means all ports; knft skips entries that lack one of
+    them, as kube-proxy does (docs/behaviour/tracking.md#endpoint-slices).
     """
 
     name: PortName | None = None

@@ -14,10 +14,13 @@ from knft.protocols import Protocol
 
 
 class FrontendKind(enum.IntEnum):
-    """The kind of a frontend; if two Services claim one, the smaller number wins (docs/behaviour/ownership.md)."""
+    """The kind of a frontend; if two Services claim one, the smaller number wins (docs/behaviour/ownership.md).
+
+    A NodePort has no address, so only another NodePort can claim the same frontend.
+    """
 
     CLUSTER_IP = 0
-    LOAD_BALANCER_VIP = 1
+    LOAD_BALANCER_VIP = 1  # a load balancer IP; VIP is kube-proxy's word
     EXTERNAL_IP = 2
     NODE_PORT = 3
 
@@ -44,7 +47,7 @@ class CategorizedEndpoints(Struct, frozen=True):
     """The endpoints for each traffic policy (docs/behaviour/endpoints.md).
 
     ``cluster`` and ``local`` are for policies Cluster and Local, ``all_reachable`` is their union.
-    ``has_any_endpoints`` tells whether any endpoint in the cluster is usable, even if a policy excludes it. The names
+    ``has_any_endpoints`` tells whether any endpoint, on any node, is usable, even if a policy excludes it. The names
     are those of kube-proxy's CategorizeEndpoints.
     """
 

@@ -5,8 +5,9 @@ element    a key in a container, with a value if the container is a map
 member     an element of a set: only a key
 entry      the value of an element of a verdict map: verdict and comment
 target     the value of an element of an endpoint map: address and port
-array      the elements of one endpoint map that belong to one frontend: the frontend is the beginning of their
-           keys, and an index from 0 is the end
+array      the elements of one endpoint map whose keys begin alike, with a frontend or the number of a sticky Service
+           port, and end with an index from 0
+position   a container and a key: where an element is
 """
 
 from collections.abc import Iterable, Mapping

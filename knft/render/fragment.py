@@ -24,7 +24,7 @@ from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, Shared
 from knft.render.sticky import sticky_chains, sticky_verdict
 
 EndpointOrders = Mapping[ArrayName, Array]
-"""The arrays of the previous sync; an array has the elements of one frontend in one endpoint map.
+"""The arrays of the previous sync; an array has the elements of one frontend or sticky port in one endpoint map.
 
 A frontend without a previous array gets its endpoints in the order of the plan.
 """

@@ -174,7 +174,7 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
 
 
 def _in_flight_rules(family: Family) -> Iterator[nft.Rule]:
-    """Yield rules for packets that were sent to a chain before the chain had rules.
+    """Yield rules for packets that were sent to a chain before it had rules (docs/design/transaction-phases.md).
 
     Verdicts of cluster IPs jump to the chains of sticky Service ports, so a packet returns from an empty chain. The
     rules send it to endpoint 0, which exists if the pool is not empty. They try the local pool first: a cluster IP has

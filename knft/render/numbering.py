@@ -41,7 +41,7 @@ class StickyPort(Struct, frozen=True):
     """A sticky port: its number, its endpoints by index, and the longest affinity timeout it has had, in seconds.
 
     ``name`` is the Service port's, for logs; ``hash_id`` identifies it in the kernel. ``number`` is its part of the
-    affinity set's keys. ``retired`` means that it has lost session affinity.
+    affinity set's keys. ``retired`` means that it was deleted or has lost session affinity.
     """
 
     hash_id: str
@@ -70,9 +70,9 @@ def sticky_hash_id(name: ServicePortName) -> str:
     return base64.b32encode(hashlib.sha256(full.encode()).digest()).decode()[:16]
 
 
-def free_number(port_hash_id: str, taken: Collection[int]) -> int | None:
+def free_number(hash_id: str, taken: Collection[int]) -> int | None:
     """Return a number for a new sticky port, derived from its hash id if that one is free; None if all are taken."""
-    first = int.from_bytes(hashlib.sha256(port_hash_id.encode()).digest()[:2])
+    first = int.from_bytes(hashlib.sha256(hash_id.encode()).digest()[:2])
     candidates = ((first + step) % NUMBERS for step in range(NUMBERS))
     return next((number for number in candidates if number not in taken), None)
 
@@ -164,16 +164,16 @@ class Numbering:
 
     def assign(self, name: ServicePortName, targets: Iterable[Target], timeout: int) -> StickyPort | None:
         """Return the sticky port of the Service port ``name`` with these endpoints; None if no number is left."""
-        port_hash_id = sticky_hash_id(name)
-        previous = self._previous.get(port_hash_id)
+        hash_id = sticky_hash_id(name)
+        previous = self._previous.get(hash_id)
         if previous is None:
-            number = self._new_number(port_hash_id)
+            number = self._new_number(hash_id)
             if number is None:
                 self.without_number.append(name)
                 return None
-            previous = StickyPort(port_hash_id, str(name), number)
+            previous = StickyPort(hash_id, str(name), number)
         assigned = assign(previous, targets, timeout, self._now)
-        self.changed[port_hash_id] = assigned
+        self.changed[hash_id] = assigned
         return assigned
 
     def retire(self, name: ServicePortName) -> None:
@@ -183,35 +183,36 @@ class Numbering:
 
     def retire_unassigned(self, preserved: Collection[str] = ()) -> None:
         """Retire all sticky ports that were not assigned, except those whose hash ids are ``preserved``."""
-        for port_hash_id in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
-            self._retire(port_hash_id)
+        for hash_id in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
+            self._retire(hash_id)
 
     def remove_expired(self) -> None:
         """Remove retired sticky ports whose clients have all expired."""
-        for port_hash_id, port in self._previous.items():
-            if port_hash_id not in self.changed and port.retired and port.free_at() <= self._now:
-                self.changed[port_hash_id] = None
+        for hash_id, port in self._previous.items():
+            if hash_id not in self.changed and port.retired and port.free_at() <= self._now:
+                self.changed[hash_id] = None
 
-    def _retire(self, port_hash_id: str) -> None:
-        previous = self._previous.get(port_hash_id)
+    def _retire(self, hash_id: str) -> None:
+        previous = self._previous.get(hash_id)
         if previous is not None:
-            self.changed[port_hash_id] = retire(previous, self._now)
+            self.changed[hash_id] = retire(previous, self._now)
 
-    def _new_number(self, port_hash_id: str) -> int | None:
+    def _new_number(self, hash_id: str) -> int | None:
         if self._taken is None:
             self._taken = {sticky.number for sticky in self._previous.values()}
-        number = free_number(port_hash_id, self._taken)
+        number = free_number(hash_id, self._taken)
         if number is not None:
             self._taken.add(number)
         return number
 
 
 def merge_remembered(found: Mapping[str, StickyPort], remembered: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
-    """Return the sticky ports found in the kernel, by hash id, each replaced by the equal one in ``remembered``.
+    """Return the sticky ports ``found`` in the kernel, by hash id, with the more precise times of ``remembered``.
 
-    The kernel stores one time for all reserved indexes of a sticky port; the process remembers one for each index.
+    The kernel stores one time for all reserved indexes of a sticky port; the process remembers one for each index. If
+    the stored fields of a port are equal, the remembered port replaces the one found.
     """
-    return {name: _prefer_remembered(port, remembered.get(name)) for name, port in found.items()}
+    return {hash_id: _prefer_remembered(port, remembered.get(hash_id)) for hash_id, port in found.items()}
 
 
 def _prefer_remembered(found: StickyPort, remembered: StickyPort | None) -> StickyPort:

@@ -127,7 +127,7 @@ def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> 
     yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
     from_node = nft.Match(nft.FibType("saddr"), "local")
     mark = nft.SetMark(config.masquerade_mark)
-    # The rule comments are kube-proxy's; "local traffic" is that of the node itself.
+    # The rule comments are kube-proxy's. By "local traffic" it means the node's own; knft's docs mean that of pods.
     yield nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic")
     if policy.local.size:
         yield nft.Rule((nft.Goto(policy.local.name),))
@@ -158,7 +158,7 @@ def parse_shared_chain(name: str) -> SharedChain | None:
 
 
 def match_pod_source(family: Family, config: Config) -> nft.Match:
-    """Return a match for packets from pods of this cluster (docs/behaviour/configuration.md#local-traffic)."""
+    """Return a match for packets from local pods (docs/behaviour/configuration.md#local-traffic)."""
     if config.detects_by_interface:
         return nft.Match(nft.Meta("iifname"), nft.Interface(config.pod_interface))
     return nft.Match(nft.Payload(family.nft, "saddr"), _match_operand(family, config, POD_CIDRS))

@@ -2,7 +2,7 @@
 
 See docs/behaviour/node.md#runner.
 
-    request() ──▶ queue of one ──▶ run ──▶ cool down (minimum) ──▶ wait for request, retry or maximum ──▶ run …
+    request() ──▶ flag ──▶ run ──▶ wait for the minimum ──▶ wait for a request, retry or the maximum ──▶ run …
 
 Intervals start at the end of a run, so that long runs leave time for other work.
 """
@@ -30,7 +30,7 @@ class Intervals(Struct, frozen=True):
             raise ValueError(msg)
 
     def next_delay(self, *, succeeded: bool, jitter: float = 0.0) -> float:
-        """Return the delay until the next run without a request. ``jitter``, 0 to 1, adds up to 20 % to a retry."""
+        """Return the delay after which a run needs no request; ``jitter``, 0 to 1, adds up to 20 % to a retry."""
         return self.maximum if succeeded else min(self.retry * (1 + jitter / 5), self.maximum)
 
 
@@ -61,7 +61,7 @@ class BoundedFrequencyRunner:
         self._wake.set()
 
     def request_within(self, seconds: float) -> None:
-        """Call this during a run: the next run starts at most ``seconds`` after this one ends."""
+        """Call this during a run: the next starts at most ``seconds`` after its end, but not before the minimum."""
         self._max_delay = min(self._max_delay, seconds)
 
     def stop(self) -> None:

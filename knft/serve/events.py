@@ -56,7 +56,7 @@ class EventReporter(SyncObserver):
         previous, current = self._quarantined.get(report.family, {}), report.quarantined
         rules = f"the {report.family.value} rules of node {self._node_name}"
         for name, reason in sorted(current.items() - previous.items()):
-            note = f"Service port {name} is quarantined in {rules}, and will be retried: {reason}"
+            note = f"Service port {name} is quarantined in {rules}; knft retries it: {reason}"
             self._on_event(failed_to_program_event(name.service, note))
         # A deleted Service has left quarantine too, but gets no event.
         recovered = {name.service for name in previous if state.has_service_port(name)} - {

@@ -207,9 +207,12 @@ class SyncMetrics:
         )
         self.chains_written = counter("knft_chains_written_total", "Chains that knft created or rewrote")
         self.quarantined = gauge(
-            "knft_quarantined_service_ports", "Service ports without rules because the kernel refuses them"
+            "knft_quarantined_service_ports",
+            "Service ports with outdated or missing rules, because the kernel refuses new ones",
         )
-        self.contested = gauge("knft_contested_frontends", "Claims of an address and port that another Service owns")
+        self.contested = gauge(
+            "knft_contested_frontends", "Claims to frontends that another Service owns, so that they have no effect"
+        )
         self.removal_refused = gauge(
             "knft_removal_refused", "1 while the table contains stale objects that the kernel refuses to delete"
         )
@@ -219,7 +222,7 @@ def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
     rules = "kubeproxy_sync_proxy_rules_"
     yield CounterMetricFamily(
         f"{rules}service_changes_total",
-        "Service changes; a change that concerns both families counts twice",
+        "Service changes, counted once for each of both families",
         value=values.service_changes,
     )
     yield GaugeMetricFamily(
@@ -236,7 +239,7 @@ def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
         value=values.endpoint_changes_pending,
     )
     yield CounterMetricFamily(
-        "knft_libnftables_starts_total", "Started libnftables processes", value=values.libnftables_starts
+        "knft_libnftables_starts_total", "Started worker processes of libnftables", value=values.libnftables_starts
     )
     for kind, name, text, read in _FAMILY_METRICS:
         metric = kind(name, text, labels=_FAMILY_LABEL)

@@ -52,7 +52,7 @@ class MetricsObserver(SyncObserver):
         self._no_local = {family: NoLocalEndpoints() for family in Family}
 
     def loop_started(self, family: Family) -> None:
-        """Record that the first sync is queued."""
+        """Record that the first sync is queued, since ``sync_queued`` is not called for it."""
         self.sync_queued(family)
 
     def sync_queued(self, family: Family) -> None:
@@ -68,8 +68,8 @@ class MetricsObserver(SyncObserver):
         duration_by_kind(family).observe(report.seconds)
         metrics.kernel_duration(family).observe(report.kernel_seconds)
         self._observe_latency(report.trigger_times, family, now)
-        if report.refused_cleanups:
-            metrics.cleanup_failures(family).inc(report.refused_cleanups)
+        if report.refused_removals:
+            metrics.cleanup_failures(family).inc(report.refused_removals)
         metrics.elements(family, "add").inc(report.elements_added)
         metrics.elements(family, "remove").inc(report.elements_removed)
         metrics.chains_written(family).inc(report.chains_written)

@@ -32,15 +32,15 @@ class Monitoring:
         *,
         node_eligible: Callable[[], bool],
         on_event: OnEvent,
-        on_hard_failure: Callable[[str], None],
+        on_fatal_listen_error: Callable[[str], None],
         flags: Mapping[str, str] | None = None,
         clock: Clock = now,
     ) -> None:
         """Open no port yet; raise UsageError for an invalid bind address.
 
         ``node_eligible`` tells whether load balancers should send new connections to the node. Any thread may call
-        ``on_event`` and ``on_hard_failure``; they must not block. ``on_hard_failure`` gets an error message when a
-        server cannot listen and bindAddressHardFail is set. ``flags`` are the flags of the command line.
+        ``on_event`` and ``on_fatal_listen_error``; they must not block. ``on_fatal_listen_error`` gets an error message
+        when a server cannot listen and bindAddressHardFail is set. ``flags`` are the flags of the command line.
         """
         config, thread = settings.config, HttpThread(clock)
         self._thread = thread
@@ -57,7 +57,7 @@ class Monitoring:
         def report_failure(reason: str, message: str) -> None:
             on_event(node_event(config.node_name, reason, message, warning=True))
             if settings.bind_address_hard_fail:
-                on_hard_failure(message)
+                on_fatal_listen_error(message)
 
         self._servers: list[HttpServer] = []
         process = ProcessInfo(clock(), settings.document, dict(flags or {}), settings.profiling)
@@ -73,8 +73,8 @@ class Monitoring:
                 retries = not settings.bind_address_hard_fail
                 self._servers.append(HttpServer(thread, name, address, router, on_failure=on_failure, retries=retries))
 
-    def observe(self, daemon: Daemon, library: LibraryProcess) -> None:
-        """Add the counters that the daemon and the libnftables process keep to the metrics."""
+    def register_counters(self, daemon: Daemon, library: LibraryProcess) -> None:
+        """Add the counters that ``daemon`` and ``library`` keep to the metrics."""
         collector = ScrapeCollector(lambda: read_scrape_values(daemon, self.service_health, library.start_count))
         self.metrics.register(collector)
 

@@ -41,7 +41,7 @@ class ProxyHealth(SyncObserver):
         """When the oldest change that is not synced yet was queued."""
 
     def loop_started(self, family: Family) -> None:
-        """Start with nothing pending."""
+        """Count as up to date: the first sync is pending only from its failure on."""
         self._record_update(family)
 
     def sync_queued(self, family: Family) -> None:

@@ -59,7 +59,7 @@ def response_body(service: NamespacedName, local_endpoints: int, *, healthy: boo
 
 
 class ServicesWithHealthCheck:
-    """The Service ports of one family that have a health check port."""
+    """The Services of one family that have a health check port, each with its Service ports that have one."""
 
     def __init__(self) -> None:
         """Start with none."""
@@ -90,7 +90,7 @@ class ServicesWithHealthCheck:
 
 
 class HealthCheckServers:
-    """The health check servers of one family; use it only in the HTTP thread."""
+    """The health check servers of one family, one for each Service and address; use it only in the HTTP thread."""
 
     def __init__(
         self, family: Family, node_name: str, thread: HttpThread, is_healthy: Callable[[], bool], on_event: OnEvent

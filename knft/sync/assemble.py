@@ -16,7 +16,7 @@ from knft.runner.bounded import Intervals
 from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.observer import SyncObserver
-from knft.sync.proxier import STICKY_GC_SECONDS, Proxier
+from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TransactionRecorder
 
@@ -55,8 +55,8 @@ def rendering_daemon(config: Config) -> tuple[Daemon, dict[Family, TransactionRe
     return _daemon(config, proxiers), recorders
 
 
-def states_after_stages(config: Config, *stages: Iterable[ObjectChange]) -> Iterator[dict[Family, ServiceState]]:
-    """Apply each stage of changes and yield both families' states, with nothing pending.
+def states_after_batches(config: Config, *batches: Iterable[ObjectChange]) -> Iterator[dict[Family, ServiceState]]:
+    """Apply each batch of changes and yield both families' states, with nothing pending.
 
     The dictionary holds the same state objects each time. Nothing is rendered, and nothing on this machine is read.
     """
@@ -64,7 +64,7 @@ def states_after_stages(config: Config, *stages: Iterable[ObjectChange]) -> Iter
     states = {family: ServiceState(family, config.node_name, start) for family in Family}
     dispatcher = Dispatcher(config, tuple(states.values()))
     dispatcher.refresh_node()
-    for changes in stages:
+    for changes in batches:
         dispatcher.handle(changes)
         for state in states.values():
             state.drain()
@@ -80,5 +80,8 @@ def _daemon(
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
     # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()
-    intervals = Intervals(config.min_sync_period, config.sync_period, max(STICKY_GC_SECONDS, config.min_sync_period))
+    # A sync without a request is needed only to remove expired records of sticky Service ports.
+    intervals = Intervals(
+        config.min_sync_period, config.sync_period, max(STICKY_REMOVAL_INTERVAL_SECONDS, config.min_sync_period)
+    )
     return Daemon(proxiers, dispatcher, open_audit_table, observers, intervals=intervals)

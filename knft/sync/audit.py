@@ -1,4 +1,4 @@
-"""The audit: compare the kernel's table with what was committed, without blocking syncs.
+"""The audit: compare the kernel's table with the programmed contents, without blocking syncs.
 
 A sync may commit while the table is listed. The comparison ignores the elements and chains that such a sync changes.
 """
@@ -16,8 +16,8 @@ from knft.render import layout
 from knft.sync.table_snapshot import discard_foreign_contents, up_to_date_chains
 
 
-class CommittedContents(Struct, frozen=True):
-    """What was committed: the contents of all owners, merged, and the names of the chains without an owner."""
+class ExpectedContents(Struct, frozen=True):
+    """The programmed contents of all owners, merged, and the names of the chains without an owner."""
 
     contents: Contents
     chains: frozenset[str]
@@ -41,7 +41,7 @@ def changed_positions(transaction: Transaction) -> set[TablePosition]:
     }
 
 
-def _is_listed(chain: Chain, listing: TableListing) -> bool:
+def _rules_match(chain: Chain, listing: TableListing) -> bool:
     if chain.rules:
         return listing.rule_digests.get(chain.name) == expected_digest(chain.rules)
     # A chain that was found in the kernel and kept: its expected rules are unknown.
@@ -49,9 +49,9 @@ def _is_listed(chain: Chain, listing: TableListing) -> bool:
 
 
 def find_differences(
-    listing: TableListing | None, committed: CommittedContents, family: Family, config: Config
+    listing: TableListing | None, expected: ExpectedContents, family: Family, config: Config
 ) -> set[TablePosition]:
-    """Return the positions where a listing differs from what was committed.
+    """Return the positions where a listing differs from the expected contents.
 
     A missing table counts as one difference.
     """
@@ -59,14 +59,14 @@ def find_differences(
         return {("table", ())}
     discard_foreign_contents(listing.contents, family)
     declared = {container.name for container in layout.containers(family)}
-    owned = committed.contents.chains
+    owned = expected.contents.chains
     listed = Contents(listing.contents.entries, listing.contents.arrays, listing.contents.members, {})
     changes = diff_contents(
-        listed, Contents(committed.contents.entries, committed.contents.arrays, committed.contents.members)
+        listed, Contents(expected.contents.entries, expected.contents.arrays, expected.contents.members)
     )
     differences = {(name, key) for name, keys in changes.removed.items() for key in keys}
     differences |= {(name, key) for name, added in changes.added.items() for key in added}
-    expected = set(up_to_date_chains(listing, family, config))
-    differences |= {(name, ()) for name in committed.chains - expected}
-    differences |= {(name, ()) for name, chain in owned.items() if not _is_listed(chain, listing)}
+    up_to_date = set(up_to_date_chains(listing, family, config))
+    differences |= {(name, ()) for name in expected.chains - up_to_date}
+    differences |= {(name, ()) for name, chain in owned.items() if not _rules_match(chain, listing)}
     return differences | {(name, ()) for name in listing.unreadable & declared}

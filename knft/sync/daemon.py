@@ -19,7 +19,7 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.invalidation import Invalidation
 from knft.sync.observer import SyncObserver
-from knft.sync.proxier import STICKY_GC_SECONDS, Proxier
+from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
@@ -30,7 +30,7 @@ POLL_SECONDS = 60.0
 """Longest delay until a thread that watches the kernel or the library notices that knft stops."""
 REOPEN_SECONDS = 10.0
 """Delay before failed notifications of foreign changes are opened again."""
-DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_GC_SECONDS)
+DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
 MAX_LOGGED_NAMES = 5
 """Most names of chains and sets in the log line of a foreign change."""
 AUDIT_SECONDS = 3600.0
@@ -143,14 +143,14 @@ class Daemon:
         """Log the problems in a report that are not in the previous report."""
         problems = {str(claim) for claim in report.losing_claims}
         problems |= {
-            f"Service port {name} is quarantined and will be retried: {why}" for name, why in report.quarantined.items()
+            f"Service port {name} is quarantined; knft retries it: {why}" for name, why in report.quarantined.items()
         }
         problems |= {
             f"Service port {name} has no session affinity: all numbers of sticky Service ports are in use"
             for name in report.without_affinity
         }
         if report.orphan_error:
-            problems.add(f"stale objects could not be removed and will be retried: {report.orphan_error}")
+            problems.add(f"stale objects could not be removed; knft retries the removal: {report.orphan_error}")
         reported = self._reported_problems.get(report.family, set())
         self._reported_problems[report.family] = problems
         for problem in sorted(problems - reported):
@@ -183,7 +183,7 @@ class Daemon:
             return
 
     def watch_library_process(self, library: LibraryProcess, stop: threading.Event) -> None:
-        """Queue a sync if the idle libnftables process dies, until ``stop`` is set. Needs its own thread.
+        """Queue a sync if the idle libnftables worker process dies, until ``stop`` is set. Needs its own thread.
 
         Until that sync, the table has no owner, and any process may change it.
         """
@@ -192,7 +192,7 @@ class Daemon:
             if stop.is_set():  # The shutdown of knft closes the library.
                 return
             if died:
-                log.warning("the idle libnftables process died and was replaced")
+                log.warning("the idle libnftables worker process died and was replaced")
                 self._runner.request()
             else:
                 stop.wait(1.0)

@@ -32,7 +32,8 @@ POLL_SECONDS = 0.5
 IDLE_FACTOR = 4.0
 """The pause after a pass, as a multiple of its CPU time: at most a fifth of a CPU is used."""
 UNANSWERED_GRACE_SECONDS = 1.0
-"""Minimum age of an entry without a reply: a reply on its way would find no entry, and be dropped."""
+"""Minimum age of an entry without a reply, in a pass after a change: a reply on its way would find no entry, and be
+dropped. A repetition does not wait for entries that it is the first to see."""
 MIN_RETRY_SECONDS = 1.0
 """First delay before an incomplete pass is repeated; doubles each time."""
 MAX_RETRY_SECONDS = 60.0
@@ -75,7 +76,7 @@ class _FamilyState:
         return [flow for flow in stale if flow not in self.unanswered]
 
     def is_pass_due(self, now: float) -> bool:
-        """Whether to check the family's entries."""
+        """Whether to run a pass for the family."""
         return (self.is_due or now >= self.retry_at) and not self.is_failed
 
     def start_pass(self) -> None:
@@ -94,14 +95,14 @@ class _FamilyState:
 class FlowCleaner(SyncObserver):
     """Observes syncs, and deletes stale entries in its own thread (``run``).
 
-    ``on_reconciled`` is called after each pass with the family, the seconds it took, and the number of deleted entries.
+    ``on_pass_finished`` is called after each pass with the family, its seconds, and the number of deleted entries.
     """
 
     def __init__(
         self,
         config: Config,
         local_addresses: Callable[[], frozenset[str]],
-        on_reconciled: Callable[[Family, float, int], None] = lambda *_: None,
+        on_pass_finished: Callable[[Family, float, int], None] = lambda *_: None,
         *,
         clock: Callable[[], float] = time.monotonic,
         thread_time: Callable[[], float] = time.thread_time,
@@ -114,7 +115,7 @@ class FlowCleaner(SyncObserver):
         """
         self._config = config
         self._local_addresses = local_addresses
-        self._on_reconciled = on_reconciled
+        self._on_pass_finished = on_pass_finished
         self._clock = clock
         self._thread_time = thread_time
         self._grace = grace
@@ -136,17 +137,17 @@ class FlowCleaner(SyncObserver):
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
         """Update the UDP frontends, and schedule a pass if entries may have become stale."""
-        pending = self._families[report.family]
+        family_state = self._families[report.family]
         changed = report.conntrack_cleanup_required
         for name in report.changed_service_ports:
             if name.protocol == "UDP":
-                changed |= pending.frontends.update(name, state.service_port(name), state.endpoints(name))
-        changed |= pending.nodeport_ips != state.node.nodeport_ips
+                changed |= family_state.frontends.update(name, state.service_port(name), state.endpoints(name))
+        changed |= family_state.nodeport_ips != state.node.nodeport_ips
         with self._condition:
-            pending.nodeport_ips = state.node.nodeport_ips
-            pending.is_due |= changed
-            pending.is_current, pending.is_failed = True, False
-            pending.successes += 1
+            family_state.nodeport_ips = state.node.nodeport_ips
+            family_state.is_due |= changed
+            family_state.is_current, family_state.is_failed = True, False
+            family_state.successes += 1
             self._condition.notify_all()
 
     def sync_failed(self, family: Family, seconds: float) -> None:
@@ -164,7 +165,7 @@ class FlowCleaner(SyncObserver):
             # CPU time, not wall time: waiting for a sync costs nothing.
             before = self._thread_time()
             for family in due:
-                self._reconcile_and_log(family)
+                self._run_pass_and_log(family)
             if due:
                 stop.wait((self._thread_time() - before) * IDLE_FACTOR)
 
@@ -181,10 +182,10 @@ class FlowCleaner(SyncObserver):
         now = self._clock()
         return [family for family, pending in self._families.items() if pending.is_pass_due(now)]
 
-    def _reconcile_and_log(self, family: Family) -> None:
+    def _run_pass_and_log(self, family: Family) -> None:
         message = ""
         try:
-            self.reconcile(family)
+            self.run_pass(family)
         except KernelError as error:
             message = str(error)
         except Exception:
@@ -193,64 +194,64 @@ class FlowCleaner(SyncObserver):
             log.error("%s: %s", family.value, message)
         self._last_errors[family] = message
 
-    def reconcile(self, family: Family) -> int:
+    def run_pass(self, family: Family) -> int:
         """Run one pass in the calling thread's network namespace; return how many stale entries were deleted.
 
         If the last sync failed, nothing is deleted until the next success. If some entries could not be checked or
         deleted, another pass is scheduled. Raises KernelError, at the end if only some deletions were refused.
         """
-        pending, is_complete = self._families[family], False
+        family_state, is_complete = self._families[family], False
         try:
             listed, deleted = self._delete_stale_flows(family)
             is_complete = listed and not deleted.error
         finally:
             with self._condition:
-                pending.finish_pass(self._clock(), is_complete=is_complete)
+                family_state.finish_pass(self._clock(), is_complete=is_complete)
         if deleted.error:
             raise KernelError(deleted.error)
         return deleted.count
 
     def _delete_stale_flows(self, family: Family) -> tuple[bool, DeletedFlows]:
         """Delete stale entries; return whether the dump was complete, and the result of the deletions."""
-        pending, started = self._families[family], self._clock()
+        family_state, started = self._families[family], self._clock()
         complete, deleted = True, NO_DELETED_FLOWS
-        if pending.frontends:
+        if family_state.frontends:
             node_port_addresses = self._node_port_addresses(family)
 
             def is_stale(original_destination: bytes, reply_source: bytes) -> bool:
-                return pending.frontends.is_stale(original_destination, reply_source, node_port_addresses)
+                return family_state.frontends.is_stale(original_destination, reply_source, node_port_addresses)
 
             with open_flow_table(family.number) as table:
                 dump = _dump_flows(family, table, is_stale)
                 complete = dump.complete
-                if dump.flows and not self._wait_until_current(pending):
+                if dump.flows and not self._wait_until_current(family_state):
                     return complete, NO_DELETED_FLOWS
                 stale = [flow for flow in dump.flows if is_stale(flow.original_destination, flow.reply_source)]
-                deleted = table.delete(pending.due_for_deletion(stale, self._clock(), self._grace))
+                deleted = table.delete(family_state.due_for_deletion(stale, self._clock(), self._grace))
         seconds = self._clock() - started
-        if pending.frontends:
+        if family_state.frontends:
             log.debug(
                 "%s: deleted %d stale UDP conntrack entries in %.1f ms", family.value, deleted.count, seconds * 1e3
             )
-        self._on_reconciled(family, seconds, deleted.count)
+        self._on_pass_finished(family, seconds, deleted.count)
         return complete, deleted
 
-    def _wait_until_current(self, pending: _FamilyState) -> bool:
+    def _wait_until_current(self, family_state: _FamilyState) -> bool:
         """Wait for the end of a running sync; return whether the frontends are up to date then."""
         with self._condition:
-            before = pending.successes
-            while not pending.is_current and not pending.is_failed and pending.successes == before:
+            before = family_state.successes
+            while not family_state.is_current and not family_state.is_failed and family_state.successes == before:
                 if self._stop.is_set():
                     return False
                 self._condition.wait(POLL_SECONDS)
-            current = pending.is_current or pending.successes > before
-            pending.is_due |= not current
+            current = family_state.is_current or family_state.successes > before
+            family_state.is_due |= not current
             return current
 
     def _node_port_addresses(self, family: Family) -> Collection[bytes]:
-        pending = self._families[family]
-        accepting: Collection[str] = pending.nodeport_ips
-        if self._config.nodeports_on_all_addresses(family) and pending.frontends.has_node_ports:
+        family_state = self._families[family]
+        accepting: Collection[str] = family_state.nodeport_ips
+        if self._config.nodeports_on_all_addresses(family) and family_state.frontends.has_node_ports:
             local = addresses.of_family(self._local_addresses(), family)
             accepting = [address for address in local if not addresses.is_loopback(address)]
         return frozenset(map(packed_address, accepting))

@@ -17,7 +17,7 @@ class Invalidation(Struct, frozen=True):
     every_chain: bool = False
 
     def merged_with(self, other: "Invalidation") -> "Invalidation":
-        """Return an invalidation of everything that one of both names."""
+        """Return an invalidation of everything that either of them names."""
         return Invalidation(
             self.chains | other.chains,
             self.declarations or other.declarations,

@@ -12,7 +12,7 @@ class SyncObserver:
     """
 
     def loop_started(self, family: Family) -> None:
-        """Handle the start of the sync loop: from now on, a sync may be overdue."""
+        """Handle the start of the sync loop, which begins with a sync; ``sync_queued`` is not called for that one."""
 
     def sync_queued(self, family: Family) -> None:
         """Handle a change that makes a sync due."""

@@ -117,7 +117,7 @@ class _Rendering:
         preserved = self._preserved()
         if self._snapshot.is_full:
             self.numbering.retire_unassigned(preserved.hash_ids | set(map(sticky_hash_id, self.render_errors)))
-        elif self._snapshot.sticky_gc:
+        elif self._snapshot.remove_expired_sticky:
             self.numbering.remove_expired()
         desired |= _sticky_records(self.numbering, desired)
         previously_unclaimed = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
@@ -219,10 +219,10 @@ def _sticky_records(numbering: Numbering, desired: Fragments) -> dict[Owner, Fra
         if fragment is not None and fragment.sticky is not None
     }
     return {
-        StickyPortRecord(identity): Fragment(sticky_port_record(port, chains.get(identity, {})))
+        StickyPortRecord(hash_id): Fragment(sticky_port_record(port, chains.get(hash_id, {})))
         if port is not None
         else None
-        for identity, port in numbering.changed.items()
+        for hash_id, port in numbering.changed.items()
     }
 
 

@@ -18,7 +18,7 @@ from knft.model.names import ServicePortName
 from knft.nft.objects import Contents
 from knft.render import layout
 from knft.sync.invalidation import Invalidation, PendingInvalidations
-from knft.sync.previous_state import PreviousState
+from knft.sync.previous_contents import PreviousContents
 from knft.sync.quarantine import Quarantine, RetryState, bisect
 from knft.sync.report import SyncCounters, SyncReport
 from knft.sync.state import PendingChanges, ServiceState
@@ -26,7 +26,7 @@ from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import Owner, SpecialOwner, SyncScope, TableSnapshot, TableState, snapshot_from_listing
 from knft.sync.table_writer import TableWriter
 
-STICKY_GC_SECONDS = 3600.0
+STICKY_REMOVAL_INTERVAL_SECONDS = 3600.0
 """Interval between two removals of expired records of sticky Service ports."""
 
 
@@ -51,17 +51,17 @@ class Proxier:
         self._table = table
         self._clock = clock
         self._writer = TableWriter(config, state, table, clock)
-        self._last_sticky_gc = clock()
+        self._last_sticky_removal = clock()
         self._invalidations = PendingInvalidations()
         self._unreported_changes: PendingChanges | None = None
         self._quarantine = Quarantine(config.sync_period)
         self._last_known: dict[ServicePortName, Contents] = {}
         """The last known contents of quarantined Service ports."""
         self._orphan_retry: RetryState | None = None
-        """Set while the kernel refuses to remove orphans, i.e. unclaimed contents."""
+        """Set while the kernel refuses to remove orphans (``SpecialOwner.UNCLAIMED``)."""
         self._counters = SyncCounters()
-        self._cleanups_reported = 0
-        """How many refused cleanups were in earlier reports."""
+        self._removals_reported = 0
+        """How many refused removals were in earlier reports."""
 
     def sync(self) -> SyncReport:
         """Bring the table up to date. Raises KernelError if that fails; the next sync is then a full one.
@@ -82,7 +82,7 @@ class Proxier:
                 self._table.ensure_working()  # Raises an error with the reason if the library always dies.
             raise
         self._unreported_changes = None
-        refused_before, self._cleanups_reported = self._cleanups_reported, self._writer.refused_cleanups
+        refused_before, self._removals_reported = self._removals_reported, self._writer.refused_removals
         return SyncReport(
             family=self.family,
             is_full=full,
@@ -97,7 +97,7 @@ class Proxier:
             losing_claims=self.state.losing_claims(),
             quarantined=self._quarantine.reasons(),
             orphan_error=self._orphan_retry.reason if self._orphan_retry is not None else "",
-            refused_cleanups=self._cleanups_reported - refused_before,
+            refused_removals=self._removals_reported - refused_before,
             next_sync_within=self._next_sync_within(),
             trigger_times=reported.trigger_times,
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
@@ -123,7 +123,7 @@ class Proxier:
         programmed = self._writer.detach_programmed()
         if not due and programmed is not None and self._commit_changes(programmed, changes, now):
             return False
-        self._sync_full(PreviousState(programmed or ProgrammedContents()), now)
+        self._sync_full(PreviousContents(programmed or ProgrammedContents()), now)
         return True
 
     def invalidate(self, invalidation: Invalidation) -> None:
@@ -156,23 +156,23 @@ class Proxier:
         """Commit the changes; return False if the kernel refuses them, so that a full sync is needed."""
         changed = changes.service_ports - self._quarantine.names()
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
-        sticky_gc = now - self._last_sticky_gc >= STICKY_GC_SECONDS
+        removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
         snapshot = TableSnapshot(
             programmed,
             TableState.READY,
             changed | node,
             self._writer.sticky,
             SyncScope.PARTIAL,
-            sticky_gc=sticky_gc,
+            remove_expired_sticky=removal_due,
         )
-        self._last_sticky_gc = now if sticky_gc else self._last_sticky_gc
+        self._last_sticky_removal = now if removal_due else self._last_sticky_removal
         try:
-            self._commit(snapshot, PreviousState(programmed), now)
+            self._commit(snapshot, PreviousContents(programmed), now)
         except KernelError:
             return False
         return True
 
-    def _sync_full(self, previous: PreviousState, now: float) -> None:
+    def _sync_full(self, previous: PreviousContents, now: float) -> None:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
         invalidation, quarantined_before = self._invalidations.take_all(), self._quarantine.names()
         try:
@@ -192,14 +192,14 @@ class Proxier:
         else:
             self._orphan_retry = None
 
-    def _commit_full(self, invalidation: Invalidation, previous: PreviousState, now: float) -> PreviousState:
+    def _commit_full(self, invalidation: Invalidation, previous: PreviousContents, now: float) -> PreviousContents:
         """Commit the differences to the table as read back; return ``previous`` with what was read."""
         try:
             snapshot = self._read_table(invalidation, now)
             previous = _with_listing(previous, snapshot)
             self._commit(snapshot, previous, now)
         except KernelError:
-            # The table may have changed since it was read, the library died, or a set has another type: read it again.
+            # The table may have changed since it was read, libnftables crashed, or a set has another type: read again.
             snapshot = self._read_table(invalidation.merged_with(Invalidation(declarations=True)), now)
             previous = _with_listing(previous, snapshot)
             try:
@@ -235,7 +235,7 @@ class Proxier:
         return snapshot.invalidated(invalidation)
 
     def _commit_with_bisect(
-        self, snapshot: TableSnapshot, refusal: KernelError, previous: PreviousState, now: float
+        self, snapshot: TableSnapshot, refusal: KernelError, previous: PreviousContents, now: float
     ) -> None:
         """Commit what all Service ports need, then the Service ports by bisection.
 
@@ -261,7 +261,7 @@ class Proxier:
             return
         self._commit_service_ports(names, previous, now)
 
-    def _commit_service_ports(self, names: Sequence[ServicePortName], previous: PreviousState, now: float) -> None:
+    def _commit_service_ports(self, names: Sequence[ServicePortName], previous: PreviousContents, now: float) -> None:
         """Commit these Service ports, and quarantine those that are refused even alone."""
         for name, error in bisect(
             names, lambda batch: self._commit(self._partial_snapshot(frozenset(batch)), previous, now)
@@ -271,22 +271,22 @@ class Proxier:
                 self.invalidate(Invalidation())  # It may have been committed nevertheless.
 
     def _remove_orphans(self, now: float) -> None:
-        """Remove orphans, i.e. unclaimed contents; if the kernel refuses that, retry with backoff."""
+        """Remove orphans (``SpecialOwner.UNCLAIMED``); if the kernel refuses that, retry with backoff."""
         cleanup = structs.replace(
             self._partial_snapshot(frozenset()),
-            scope=SyncScope.CLEANUP,
+            scope=SyncScope.ORPHANS_ONLY,
             preserved=self._quarantine.names(),
             last_known=Contents.merged(self._last_known.values()),
         )
         try:
-            self._commit(cleanup, PreviousState(ProgrammedContents()), now)
+            self._commit(cleanup, PreviousContents(ProgrammedContents()), now)
         except KernelError as error:
             if isinstance(error, UnavailableError):
                 if not isinstance(error, LibraryDiedError):
                     raise
                 self._table.ensure_working()
                 self.invalidate(Invalidation())  # It may have been committed nevertheless.
-            self._writer.refused_cleanups += 1
+            self._writer.refused_removals += 1
             first = RetryState(str(error), now, self._config.sync_period)
             self._orphan_retry = (
                 self._orphan_retry.after_refusal(str(error), now) if self._orphan_retry is not None else first
@@ -307,12 +307,14 @@ class Proxier:
             SyncScope.PARTIAL,
         )
 
-    def _quarantine_service_port(self, name: ServicePortName, reason: str, previous: PreviousState, now: float) -> None:
+    def _quarantine_service_port(
+        self, name: ServicePortName, reason: str, previous: PreviousContents, now: float
+    ) -> None:
         if name not in self._quarantine:
             self._last_known[name] = previous.last_known(name)
         self._quarantine.add(name, reason, now)
 
-    def _commit(self, snapshot: TableSnapshot, previous: PreviousState, now: float) -> None:
+    def _commit(self, snapshot: TableSnapshot, previous: PreviousContents, now: float) -> None:
         """Commit the owners of a snapshot; raise KernelError if the kernel refuses the transaction."""
         prepared, seconds = self._writer.commit(snapshot, now)
         self._counters.add(prepared, seconds, table_created=snapshot.table is not TableState.READY)
@@ -325,5 +327,5 @@ class Proxier:
         self._last_known = {name: last for name, last in self._last_known.items() if name in self._quarantine}
 
 
-def _with_listing(previous: PreviousState, snapshot: TableSnapshot) -> PreviousState:
+def _with_listing(previous: PreviousContents, snapshot: TableSnapshot) -> PreviousContents:
     return structs.replace(previous, found=snapshot.listing.contents) if snapshot.listing is not None else previous

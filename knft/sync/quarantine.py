@@ -5,12 +5,12 @@ from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from knft.delta.programmed import MAX_DELAY_SECONDS
+from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.model.names import ServicePortName
 
 MAX_LIBRARY_DEATHS = 50
-"""How often the library's process may die in one search: enough to find 3 refused names of 30 000 (15 steps each)."""
+"""How often libnftables may crash or hang in one search: enough to find 3 refused names of 30 000 (15 steps each)."""
 
 
 Name = TypeVar("Name", ServicePortName, str)
@@ -19,10 +19,10 @@ Name = TypeVar("Name", ServicePortName, str)
 def bisect(names: Sequence[Name], commit: Callable[[Sequence[Name]], None]) -> dict[Name, KernelError]:
     """Commit all ``names`` except those that are refused even alone; return the refused names and their errors.
 
-    ``commit`` raises KernelError if the kernel refuses the batch, or if the library dies of it. k refused names among n
-    take about k log n more commits. After ``MAX_LIBRARY_DEATHS`` deaths of the library, each of which costs a new
-    process, all names of a batch that kills it count as refused. An UnavailableError other than the library's death
-    does not depend on the names, and is raised.
+    ``commit`` raises KernelError if the kernel refuses the batch, or LibraryDiedError if it crashes libnftables.
+    k refused names among n take about k log n more commits. After ``MAX_LIBRARY_DEATHS`` crashes, each of which costs a
+    new worker process, all names of a batch that crashes libnftables count as refused. Any other UnavailableError does
+    not depend on the names, and is raised.
     """
     deaths = 0
     refused: dict[Name, KernelError] = {}
@@ -58,7 +58,7 @@ class RetryState(Struct, frozen=True):
 
     def after_refusal(self, reason: str, now: float) -> "RetryState":
         """Return the state after another refusal, with twice the delay."""
-        return RetryState(reason, now, min(2 * self.delay, MAX_DELAY_SECONDS))
+        return RetryState(reason, now, min(2 * self.delay, MAX_RETRY_DELAY_SECONDS))
 
 
 class Quarantine:

@@ -42,9 +42,9 @@ class SyncReport(Struct, frozen=True):
     include those of failed syncs since the last success.
 
     ``quarantined`` are the Service ports that the kernel refuses, with the reason. ``orphan_error`` is why it refuses
-    to remove orphans, "" if none are left. ``refused_cleanups`` counts refused transactions that only remove orphans or
-    emptied chains, since the last success. The next sync should start within ``next_sync_within`` seconds; None means
-    no limit.
+    to remove orphans, "" if none are left. ``refused_removals`` counts, since the last success, the refused removals of
+    orphans, and the commits after which the kernel refused to delete some of the emptied chains. The next sync should
+    start within ``next_sync_within`` seconds; None means no limit.
     """
 
     family: Family
@@ -60,7 +60,7 @@ class SyncReport(Struct, frozen=True):
     without_affinity: tuple[ServicePortName, ...]
     quarantined: dict[ServicePortName, str]
     orphan_error: str
-    refused_cleanups: int
+    refused_removals: int
     next_sync_within: float | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool

@@ -10,15 +10,16 @@ from knft.nft.transaction import Transaction
 class TableInterface(Protocol):
     """One family's table in the kernel, or a substitute for it.
 
-    Methods raise KernelError if the kernel refuses a request, which then has no effect; or UnavailableError if it is
-    unknown whether it had an effect.
+    Methods raise KernelError if the kernel refuses a request, which then has no effect. Its subclass UnavailableError
+    means that the table cannot be used now. Then it is unknown whether the request had an effect, except for a
+    TableOwnedError, which means that it had none.
     """
 
     def read(self) -> TableListing | None:
         """Return the contents of the table, or None if there is no table."""
 
     def ensure_working(self) -> None:
-        """Raise UnavailableError if the library's process dies even of a harmless request."""
+        """Raise UnavailableError if libnftables crashes even on a harmless request."""
 
     def declare(self, table: Table) -> None:
         """Create the table and its containers, where missing."""

@@ -1,4 +1,8 @@
-"""TableSnapshot: the contents of the table before a transaction, known from the last commit or from a listing."""
+"""TableSnapshot: the contents of the table before a transaction, known from the last commit or from a listing.
+
+Here the owner of contents is the Service port that they were rendered for, or one of a few special owners. (Ownership
+of frontends is a topic of knft.decide.frontends, ownership of tables one of knft.kernel.ownership.)
+"""
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,7 +30,8 @@ class SpecialOwner(enum.Enum):
 
     NODE = "node"
     UNCLAIMED = "unclaimed"
-    """Contents that a listing found and that no other owner has claimed yet."""
+    """Contents that a listing found and that no other owner has claimed yet. A sync removes them, except those of
+    preserved Service ports; if the kernel refuses that, they are called orphans, and knft retries."""
 
 
 class StickyPortRecord(Struct, frozen=True):
@@ -49,23 +54,24 @@ class TableState(enum.Enum):
 
 
 class SyncScope(enum.Enum):
-    """What a transaction covers in addition to the contents of its owners."""
+    """What a transaction writes and removes in addition to the contents of its owners."""
 
     FULL = "full"
-    """The constant chains, records of removed sticky Service ports, and unclaimed contents, which are removed."""
+    """It writes missing constant chains, retires the records of removed sticky Service ports, and removes unclaimed
+    contents."""
     BASE_ONLY = "base only"
-    """As FULL, but unclaimed contents stay."""
+    """As FULL, but unclaimed contents stay: the base is what all Service ports need."""
     PARTIAL = "partial"
     """Nothing in addition."""
-    CLEANUP = "cleanup"
-    """Only unclaimed contents, which are removed."""
+    ORPHANS_ONLY = "cleanup"
+    """It removes unclaimed contents."""
 
 
 class TableSnapshot(Struct, frozen=True):
     """The known state of the table, and what a sync may change in it.
 
     ``owners`` are those whose contents may change; ``sticky`` are the sticky Service ports by hash ID. The contents of
-    ``preserved`` Service ports, and their ``last_known`` contents, are not removed. With ``sticky_gc``, the
+    ``preserved`` Service ports, and their ``last_known`` contents, are not removed. With ``remove_expired_sticky``, the
     sync removes expired records of sticky Service ports.
 
     For a table that was read back, ``rule_digests`` are the digests of each chain's rules, ``stale_shared_chains``
@@ -77,7 +83,7 @@ class TableSnapshot(Struct, frozen=True):
     owners: frozenset[Owner]
     sticky: dict[str, StickyPort]
     scope: SyncScope = SyncScope.FULL
-    sticky_gc: bool = False
+    remove_expired_sticky: bool = False
     preserved: frozenset[ServicePortName] = frozenset()
     last_known: Contents = field(default_factory=Contents.empty)
     rule_digests: dict[str, str] = {}
@@ -93,9 +99,9 @@ class TableSnapshot(Struct, frozen=True):
     @property
     def removes_unclaimed(self) -> bool:
         """Whether unclaimed contents are removed."""
-        return self.scope in (SyncScope.FULL, SyncScope.CLEANUP)
+        return self.scope in (SyncScope.FULL, SyncScope.ORPHANS_ONLY)
 
-    def remembered_clients(self) -> dict[str, dict[Key, Value]]:
+    def affinity_entries(self) -> dict[str, dict[Key, Value]]:
         """Return the affinity entries of the table, by the set that is to contain them."""
         return migrate_affinity(self.listing.dynamic_elements()) if self.listing is not None else {}
 

@@ -12,7 +12,7 @@ from knft.nft.objects import Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.numbering import StickyPort, merge_remembered
-from knft.sync.audit import CommittedContents, TablePosition, changed_positions, find_differences
+from knft.sync.audit import ExpectedContents, TablePosition, changed_positions, find_differences
 from knft.sync.prepare import PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
@@ -32,9 +32,9 @@ class TableWriter:
         self.programmed: ProgrammedContents[Owner] | None = None
         self.sticky: dict[str, StickyPort] = {}
         self.orphans_removed = True
-        """Whether the unclaimed contents of the last listing were removed."""
-        self.refused_cleanups = 0
-        """How many transactions that remove orphans or emptied chains were refused."""
+        """Whether no unclaimed contents are left that should be removed; a sync may have kept preserved ones."""
+        self.refused_removals = 0
+        """How often a removal of orphans, or a deletion of emptied chains, was refused, wholly or in part."""
         self._sticky_is_current = False
         """Whether ``sticky`` equals the kernel's records, except for foreign changes."""
         self._audit_lock = threading.Lock()
@@ -97,7 +97,7 @@ class TableWriter:
                 self._table.commit(transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
-                self._table.replace(layout.whole_table(declared, transaction, snapshot.remembered_clients()))
+                self._table.replace(layout.whole_table(declared, transaction, snapshot.affinity_entries()))
 
     def _record_commit(self, snapshot: TableSnapshot, prepared: PreparedTransaction, now: float) -> None:
         programmed, transaction = snapshot.programmed, prepared.transaction
@@ -106,24 +106,24 @@ class TableWriter:
         self.orphans_removed = (
             prepared.removes_unclaimed or nothing_left or (self.orphans_removed and not snapshot.is_full)
         )
-        programmed.record_emptied(prepared.diff, now)
+        programmed.record_chain_changes(prepared.diff, now)
         changes, sent = prepared.diff, (*transaction.prepared_chains, *transaction.chains)
         owned = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)} | set(changes.emptied_chains)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
         declared = layout.declarations(self._state.node.family)
         programmed.containers.update(container.name for container in declared.containers)
-        for identity, sticky in prepared.sticky.items():
+        for hash_id, sticky in prepared.sticky.items():
             if sticky is None:
-                snapshot.sticky.pop(identity)
+                snapshot.sticky.pop(hash_id)
             else:
-                snapshot.sticky[identity] = sticky
+                snapshot.sticky[hash_id] = sticky
         self.sticky, self._sticky_is_current = snapshot.sticky, True
 
     def _remove_deferred(self, snapshot: TableSnapshot, transaction: Transaction) -> None:
         if not transaction.deferred_removals or snapshot.table is not TableState.READY:
             return
         try:
-            self._table.commit(transaction.cleanup_phase())
+            self._table.commit(transaction.deferred_phase())
         except KernelError:
             refused = Contents.empty()
             refused.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
@@ -145,7 +145,7 @@ class TableWriter:
             programmed.record_deleted(names)
 
         refused = bisect(prepared.deletable_chains, delete_chains)
-        self.refused_cleanups += bool(refused)
+        self.refused_removals += bool(refused)
         programmed.record_refused_deletions(refused, now)
 
     def audit(self, table: TableInterface) -> set[TablePosition] | None:
@@ -158,7 +158,7 @@ class TableWriter:
         try:
             if not self._has_known_contents():
                 return None
-            listing, snapshot = table.read(), self._committed_contents()
+            listing, snapshot = table.read(), self._expected_contents()
         finally:
             with self._audit_lock:
                 changed_meanwhile, self._changed_by_syncs = self._changed_by_syncs, None
@@ -183,10 +183,10 @@ class TableWriter:
     def _has_known_contents(self) -> bool:
         return self.programmed is not None
 
-    def _committed_contents(self) -> CommittedContents | None:
+    def _expected_contents(self) -> ExpectedContents | None:
         programmed = self.programmed
         if programmed is None:
             return None
-        # Unclaimed contents are expected in the kernel only if a sync kept them, i.e. they are preserved, not orphaned.
+        # Unclaimed contents are expected in the kernel only if they are preserved and not orphaned.
         excluded = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
-        return CommittedContents(programmed.all_contents(excluded), frozenset(programmed.chains))
+        return ExpectedContents(programmed.all_contents(excluded), frozenset(programmed.chains))

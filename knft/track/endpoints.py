@@ -16,7 +16,7 @@ TriggerTimes = dict[NamespacedName, tuple[datetime, ...]]
 
 
 class EndpointsUpdate(Struct, frozen=True):
-    """The result of merging the pending changes.
+    """The result of ``EndpointsMap.update``.
 
     ``conntrack_cleanup_required`` is true if a changed Service has, or had, UDP endpoints. ``trigger_times`` are when,
     in UTC, the changes happened in the cluster, for the network programming latency.
@@ -37,6 +37,7 @@ class EndpointsChangeTracker:
         self._cache = EndpointSliceCache(node_name)
         self._trigger_times: dict[NamespacedName, list[datetime]] = {}
         self.changes_total = 0
+        """How many slices of the family were recorded, including those that change nothing."""
         self.changes_pending = 0
         """How many recorded changes await the next ``drain``; a slice that changes twice counts twice."""
 
@@ -64,7 +65,7 @@ class EndpointsChangeTracker:
 
     def local_ready_endpoints(self, service: NamespacedName) -> int:
         """Return how many distinct addresses of a Service are local and ready, as of the last ``drain``."""
-        endpoints = itertools.chain.from_iterable(self._cache.current(service).values())
+        endpoints = itertools.chain.from_iterable(self._cache.endpoints(service).values())
         return len({endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready})
 
     def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
@@ -76,7 +77,7 @@ class EndpointsChangeTracker:
 
 
 class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
-    """The endpoints of every Service port of one family, sorted by ``ip:port``, as of the last sync."""
+    """The endpoints of every Service port of one family, sorted by key (``address:port``), as of the last sync."""
 
     def __init__(self) -> None:
         """Start empty."""

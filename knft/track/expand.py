@@ -44,8 +44,8 @@ def _cluster_ip(spec: ServiceSpec, family: Family) -> str | None:
 def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, family: Family) -> ServicePort:
     spec = service.spec
     external_ips = addresses.of_family(spec.external_ips or (), family)
-    accessible = spec.type in ("LoadBalancer", "NodePort") or bool(external_ips)
-    external_local = accessible and spec.external_traffic_policy == "Local"
+    may_have_external_policy = spec.type in ("LoadBalancer", "NodePort") or bool(external_ips)
+    external_local = may_have_external_policy and spec.external_traffic_policy == "Local"
     checks_health = spec.type == "LoadBalancer" and spec.external_traffic_policy == "Local"
     return ServicePort(
         cluster_ip=cluster_ip,

@@ -26,6 +26,7 @@ class ServiceChangeTracker:
         self._family = family
         self._changes: dict[NamespacedName, _PendingChange] = {}
         self.changes_total = 0
+        """How many changes were recorded, including those that change nothing in this family."""
 
     @property
     def pending(self) -> int:

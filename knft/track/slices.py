@@ -31,14 +31,14 @@ class _PendingSlice(Struct, frozen=True):
 class _ServiceSlices(Struct):
     """The slices of one Service, by slice name.
 
-    ``applied`` are the slices as of the last ``drain`` and ``expanded`` their endpoints; ``current`` are these
+    ``applied`` are the slices as of the last ``drain`` and ``expanded`` their endpoints; ``merged`` are these
     endpoints merged. ``pending`` are the slices that changed since.
     """
 
     applied: dict[str, EndpointSlice]
     pending: dict[str, _PendingSlice]
     expanded: dict[str, EndpointsByPort]
-    current: EndpointsByPort
+    merged: EndpointsByPort
 
 
 class EndpointsChange(NamedTuple):
@@ -72,10 +72,10 @@ class EndpointSliceCache:
         self._changed_services[service] = None
         return True
 
-    def current(self, service: NamespacedName) -> EndpointsByPort:
+    def endpoints(self, service: NamespacedName) -> EndpointsByPort:
         """Return one Service's endpoints as of the last ``drain``."""
         slices = self._services.get(service)
-        return slices.current if slices is not None else {}
+        return slices.merged if slices is not None else {}
 
     def drain(self) -> dict[NamespacedName, EndpointsChange]:
         """Apply the pending changes; return the endpoints of each changed Service before and after."""
@@ -83,9 +83,9 @@ class EndpointSliceCache:
         changed_services, self._changed_services = self._changed_services, {}
         for service in changed_services:
             slices = self._services[service]
-            previous = slices.current
+            previous = slices.merged
             self._apply(slices)
-            changes[service] = EndpointsChange(previous, slices.current)
+            changes[service] = EndpointsChange(previous, slices.merged)
             if not slices.applied:
                 del self._services[service]
         return changes
@@ -99,7 +99,7 @@ class EndpointSliceCache:
                 slices.applied[name] = record.slice
                 slices.expanded[name] = expand_slice(record.slice, self._node_name)
         slices.pending = {}
-        slices.current = merge(slices.expanded[name] for name in sorted(slices.expanded))
+        slices.merged = merge(slices.expanded[name] for name in sorted(slices.expanded))
 
 
 def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:
@@ -151,9 +151,9 @@ def _shared_names(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
-    """Merge the endpoints of several slices, sorted by ``ip:port``.
+    """Merge the endpoints of several slices, sorted by key (``address:port``).
 
-    ``parts`` are in the order of the slices' names. If several slices contain an ``ip:port``, the last one wins unless
+    ``parts`` are in the order of the slices' names. If several slices contain a key, the last one wins unless
     that endpoint is terminating: a terminating endpoint never replaces another. (A pod that restarts may be in two
     slices for a while.)
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from knft.apiserver.in_cluster import InCluster
+from knft.apiserver.in_cluster import PodEnvironment
 from tests.apiserver.certificates import CertificateAuthority
 from tests.support.fake_api.cluster import FakeCluster, service
 from tests.support.fake_api.server import FakeApiServer
@@ -42,9 +42,9 @@ MULTI_LINE_ERROR = "the token has more than one line"
 
 def write_in_cluster_files(
     folder: Path, server: FakeApiServer, authority: CertificateAuthority, token: str
-) -> InCluster:
+) -> PodEnvironment:
     """Write token and CA as a projected volume does: behind a symbolic link that is replaced."""
-    in_cluster = InCluster(
+    in_cluster = PodEnvironment(
         str(folder / "token"),
         str(folder / "ca.crt"),
         {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.server_port)},

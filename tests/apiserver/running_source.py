@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from knft.apiserver.api_client import ApiClient
-from knft.apiserver.in_cluster import InCluster
+from knft.apiserver.in_cluster import PodEnvironment
 from knft.apiserver.list_watch import WatchTimeouts
 from knft.apiserver.sockets import Timeouts
 from knft.apiserver.source import ApiServerSource
@@ -127,7 +127,7 @@ def running_source(
     server: FakeApiServer | str,
     *,
     settings: ClientSettings | None = None,
-    in_cluster: InCluster | None = None,
+    in_cluster: PodEnvironment | None = None,
     watch_timeouts: WatchTimeouts = SHORT_WATCH_TIMEOUTS,
     timeouts: Timeouts = SHORT_TIMEOUTS,
     random_fraction: Callable[[], float] = lambda: 0.5,

@@ -1,4 +1,4 @@
-"""ApiServerObjectSource, the source of ``knft run``: what has happened when ``start`` returns."""
+"""ApiServerFeed, the source of ``knft run``: what has happened when ``start`` returns."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from knft.app.object_sources import ApiServerObjectSource
+from knft.app.object_feeds import ApiServerFeed
 from knft.app.shutdown import Shutdown
 from knft.configuration.load import load_settings
 from knft.model.objects import Node, ObjectChange
@@ -35,9 +35,7 @@ def test_node_reaches_the_daemon_before_start_returns() -> None:
     """Otherwise a first sync without the node's addresses and zone would change existing rules and change them back."""
     with FakeApiServer() as server:
         server.cluster.put("nodes", node(NODE, "192.0.2.11"))
-        feed = ApiServerObjectSource(
-            load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file)
-        )
+        feed = ApiServerFeed(load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file))
         daemon: Any = SlowDaemon()
         shutdown = Shutdown(threading.Event(), grace_seconds=0, exit_process=lambda _: None)
         try:
@@ -52,9 +50,7 @@ def test_start_waits_for_the_server_while_the_node_is_unknown(caplog: pytest.Log
     caplog.set_level(logging.INFO, "knft")
     with FakeApiServer() as server:
         server.respond_next("nodes", never_respond, times=100)
-        feed = ApiServerObjectSource(
-            load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file)
-        )
+        feed = ApiServerFeed(load_settings({"--master": server.url, "--hostname-override": NODE}, "host", _no_file))
         shutdown = Shutdown(threading.Event(), grace_seconds=0, exit_process=lambda _: None)
         daemon: Any = SlowDaemon()
         starting = threading.Thread(target=feed.start, args=[daemon, shutdown])

@@ -160,7 +160,7 @@ def test_plugin_does_not_delay_shutdown(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         try:
             with running_source(server, settings=ClientSettings(kubeconfig=str(path), qps=0)) as run:
-                assert run.source.wait_synced(20)
+                assert run.source.wait_all_listed(20)
                 (tmp_path / "go").unlink()
                 runs = len((tmp_path / "runs").read_text())
                 server.respond_next("watch", respond_status(401, "who?"), times=100)

@@ -60,7 +60,7 @@ def test_stop_ends_waiting_requests(waiting_for: str) -> None:
             server.wait_for_request("stream services")
             run.stop.set()
             assert run.source.join(TEST_TIMEOUT)
-            assert not run.source.wait_synced(TEST_TIMEOUT) or waiting_for == "an event"
+            assert not run.source.wait_all_listed(TEST_TIMEOUT) or waiting_for == "an event"
 
 
 def test_closed_client_sends_nothing() -> None:
@@ -77,7 +77,7 @@ def test_hanging_watch_is_restarted() -> None:
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(ending="hang"))
         with running_source(server, watch_timeouts=BRIEF_WATCHES) as run:
-            assert run.source.wait_synced(TEST_TIMEOUT)
+            assert run.source.wait_all_listed(TEST_TIMEOUT)
             server.wait_for_request("watch services", 2)
             server.cluster.put("services", service("later", 2))
             run.changes.wait_names("web", "later")
@@ -100,7 +100,7 @@ def test_watch_without_bookmarks_is_restarted_early() -> None:
         with running_source(
             server, watch_timeouts=msgspec.structs.replace(SHORT_WATCH_TIMEOUTS, regular_idle=1.0)
         ) as run:
-            assert run.source.wait_synced(TEST_TIMEOUT)
+            assert run.source.wait_all_listed(TEST_TIMEOUT)
             server.wait_for_request("watch services", 2)
 
 
@@ -147,7 +147,7 @@ def test_objects_are_kept_while_the_server_is_down(caplog: pytest.LogCaptureFixt
     server = FakeApiServer(cluster)
     port = server.server_port
     with running_source(server.url) as run:
-        assert run.source.wait_synced(TEST_TIMEOUT)
+        assert run.source.wait_all_listed(TEST_TIMEOUT)
         server.close()
         run.wait_until(lambda: len(run.stop.pauses_of("services")) >= 8, "eight tries")
         assert run.changes.names() == {"web"}
@@ -178,7 +178,7 @@ def test_half_open_connection_is_detected() -> None:
     try:
         namespace.run(["ip", "link", "set", "lo", "up"])
         with namespace.entered(), FakeApiServer(one_service()) as server, running_source(server) as run:
-            assert run.source.wait_synced(TEST_TIMEOUT)
+            assert run.source.wait_all_listed(TEST_TIMEOUT)
             drop = f"tcp dport {server.server_port} drop; tcp sport {server.server_port} drop;"
             rules = f"table inet lost {{ chain in {{ type filter hook input priority 0; {drop} }}; }}"
             namespace.run(["nft", "-f", "-"], stdin=rules)
@@ -215,7 +215,7 @@ def test_connections_have_keepalive_and_user_timeout() -> None:
 
 def test_watch_socket_timeout_exceeds_the_server_timeout() -> None:
     with FakeApiServer(one_service()) as server, running_source(server) as run:
-        assert run.source.wait_synced(TEST_TIMEOUT)
+        assert run.source.wait_all_listed(TEST_TIMEOUT)
         # The server ends each of the four watches after 450 s; knft considers a watch hung 30 s later.
         run.wait_until(
             lambda: {item.gettimeout() for item in run.client._sockets._open} == {480.0},
@@ -240,7 +240,7 @@ def test_unexpected_error_stops_the_source() -> None:
         wait_until(stop.is_set, "stop is set")
         assert source.join(TEST_TIMEOUT)
         assert [str(error) for error in failures] == ["bug for the test"]
-        assert not source.wait_synced(TEST_TIMEOUT)
+        assert not source.wait_all_listed(TEST_TIMEOUT)
 
 
 def test_requests_obey_qps_and_burst() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from knft.apiserver.api_client import ApiClient
-from knft.apiserver.in_cluster import InCluster
+from knft.apiserver.in_cluster import PodEnvironment
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
 from tests.apiserver.certificates import CertificateAuthority
@@ -240,12 +240,12 @@ def test_invalid_certificates(tmp_path: Path, authority: CertificateAuthority) -
 
 def test_neither_kubeconfig_nor_pod() -> None:
     with pytest.raises(UsageError, match=r"no API server configured: .* this is not a pod; give --kubeconfig FILE"):
-        ApiClient(ClientSettings(), in_cluster=InCluster(environment={}))
+        ApiClient(ClientSettings(), in_cluster=PodEnvironment(environment={}))
 
 
 def test_pod_without_token(tmp_path: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    in_cluster = InCluster(str(tmp_path / "token"), str(tmp_path / "ca.crt"), environment)
+    in_cluster = PodEnvironment(str(tmp_path / "token"), str(tmp_path / "ca.crt"), environment)
     with pytest.raises(UsageError, match=r"ServiceAccount of this pod .* mount its token, or give --kubeconfig"):
         ApiClient(ClientSettings(), in_cluster=in_cluster)
 

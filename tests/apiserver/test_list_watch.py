@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("capture_info_log")
 
 def test_streaming_list_continues_as_watch() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         run.changes.wait_names(NODE, kind="Node")
         assert run.changes.names() == {"web", "shop"}
         assert run.changes.names("EndpointSlice") == {"web-1"}
@@ -46,7 +46,7 @@ def test_streaming_list_continues_as_watch() -> None:
 def test_selectors_apply_to_changed_objects() -> None:
     foreign = {"service.kubernetes.io/service-proxy-name": "other"}
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         labelled = service("web", 1)
         labelled["metadata"]["labels"] |= foreign
         server.cluster.put("services", labelled)
@@ -59,7 +59,7 @@ def test_selectors_apply_to_changed_objects() -> None:
 
 def test_unread_fields_make_no_change() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         touched = service("web", 1, selector={"app": "other"})
         touched["metadata"] |= {"labels": {"app": "other"}, "managedFields": [], "finalizers": ["somebody/else"]}
         server.cluster.put("services", touched)
@@ -86,7 +86,7 @@ def test_server_without_streaming_lists_is_listed_in_pages(
         server.max_page_size = 5
         server.respond_next("stream", respond_status(code, text, "Invalid"), times=4)
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert len(run.changes.names()) == 12
             assert run.changes.batches.count(12) == 1
             server.wait_for_request("watch services")
@@ -104,7 +104,7 @@ def test_stream_without_end_of_initial_events_falls_back_to_pages() -> None:
         with FakeApiServer(two_service_cluster()) as server:
             server.respond_next("stream services", answer)
             with running_source(server) as run:
-                assert run.source.wait_synced(20)
+                assert run.source.wait_all_listed(20)
                 assert server.kinds_of_requests()[:2] == ["stream", "list"]
                 assert run.changes.names() == {"web", "shop"}
 
@@ -115,7 +115,7 @@ def test_services_are_filtered_if_the_server_has_no_field_selector() -> None:
     with FakeApiServer(cluster) as server:
         server.supports_field_selectors = False
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.changes.names() == {"web", "shop"}
             assert server.kinds_of_requests() == ["stream", "stream"]
             assert "fieldSelector" not in server.requests_for("services")[-1].query
@@ -125,17 +125,17 @@ def test_server_without_streaming_lists_and_field_selectors() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_field_selectors = server.supports_streaming_lists = False
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.changes.names() == {"web", "shop"}
             server.wait_for_request("watch services")
 
 
 def test_watch_resumes_at_the_last_bookmark() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         server.cluster.put("nodes", node("node-3", "192.0.2.13"))
         latest = str(server.cluster.version)
-        run.wait_until(lambda: run.source.synced, "synced")
+        run.wait_until(lambda: run.source.all_listed, "synced")
         for count in range(1, 4):
             server.cluster.put("nodes", node("node-3", f"192.0.2.{20 + count}"))
             latest = str(server.cluster.version)
@@ -149,7 +149,7 @@ def test_watch_resumes_at_the_last_bookmark() -> None:
 
 def test_changes_between_two_watches_are_received() -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         server.respond_next("watch services", respond_status(500, "etcdserver: leader changed"), times=3)
         server.end_streams()
         server.wait_for_request("watch services", 1)
@@ -163,7 +163,7 @@ def test_forbidden_service_cidrs_do_not_delay_the_start(caplog: pytest.LogCaptur
     with FakeApiServer(two_service_cluster()) as server:
         server.respond_next("stream servicecidrs", respond_status(403, "no", "Forbidden"), times=1000)
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert not run.changes.names("ServiceCIDR")
     assert [line for line in warnings(caplog) if "servicecidrs" in line]
 
@@ -172,7 +172,7 @@ def test_service_cidrs_of_v1beta1() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.missing_paths.add("/apis/networking.k8s.io/v1/servicecidrs")
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.changes.names("ServiceCIDR") == {"kubernetes"}
 
 
@@ -181,7 +181,7 @@ def test_cluster_without_service_cidrs(caplog: pytest.LogCaptureFixture) -> None
         paths = {f"/apis/networking.k8s.io/{version}/servicecidrs" for version in ("v1", "v1beta1")}
         server.missing_paths |= paths
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert not run.changes.names("ServiceCIDR")
             # The resource is requested again, and logged once.
             server.wait_for_request("stream servicecidrs", 5)
@@ -203,7 +203,7 @@ def test_invalid_object_is_logged_once_and_skipped(caplog: pytest.LogCaptureFixt
         with FakeApiServer(cluster) as server:
             server.supports_streaming_lists = streams_lists
             with running_source(server) as run:
-                assert run.source.wait_synced(20)
+                assert run.source.wait_all_listed(20)
                 assert run.changes.names() == {"web", "shop"}
                 text = warnings(caplog)
                 assert sorted(text) == [
@@ -227,7 +227,7 @@ def test_invalid_object_is_logged_once_and_skipped(caplog: pytest.LogCaptureFixt
 
 def test_invalid_endpoint_is_skipped_alone(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.0.1", "127.0.0.1"))
 
         def addresses() -> list[tuple[str, ...]]:
@@ -255,7 +255,7 @@ def test_events_received_together_are_one_batch() -> None:
 def test_node_created_after_the_list_is_received() -> None:
     cluster = FakeCluster()
     with FakeApiServer(cluster) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.1.0/24"]))
         run.changes.wait_names(NODE, kind="Node")
         found = run.changes.received[0].current

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from knft.app.object_sources import ApiServerObjectSource
+from knft.app.object_feeds import ApiServerFeed
 from knft.app.shutdown import Shutdown
 from knft.config import Config
 from knft.configuration.settings import ClientSettings, Settings
@@ -44,9 +44,12 @@ class EventTest:
     def __init__(self, server: FakeApiServer, **settings: str) -> None:
         self._server = server
         found = Settings(Config("node-1"), client=ClientSettings(server=server.url, qps=0), **settings)  # type: ignore[arg-type]
-        self.feed = ApiServerObjectSource(found)
+        self.feed = ApiServerFeed(found)
         self.serving = Monitoring(
-            found, node_eligible=self.feed.is_eligible, on_event=self.feed.record_event, on_hard_failure=lambda _: None
+            found,
+            node_eligible=self.feed.is_eligible,
+            on_event=self.feed.record_event,
+            on_fatal_listen_error=lambda _: None,
         )
         self.ending = Shutdown(threading.Event(), 0, exit_process=lambda _: None)
 
@@ -87,7 +90,7 @@ def _report(family: Family, left_out: dict[ServicePortName, str]) -> SyncReport:
         without_affinity=(),
         quarantined=left_out,
         orphan_error="",
-        refused_cleanups=0,
+        refused_removals=0,
         next_sync_within=None,
         trigger_times={},
         conntrack_cleanup_required=False,

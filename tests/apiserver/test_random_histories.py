@@ -149,4 +149,4 @@ def test_store_converges_and_each_change_follows_the_previous_one(steps: list[St
                 step(server, run)
             server.respond_normally()
             _catch_up(server, run)
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)

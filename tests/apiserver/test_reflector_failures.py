@@ -23,7 +23,7 @@ EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expir
 @pytest.mark.parametrize("expired", ["event", "status"])
 def test_expired_resource_version_lists_again(expired: str, caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         before = len(run.changes.received)
         if expired == "status":
             server.respond_next("watch services", respond_status(410, "too old resource version", "Expired"))
@@ -49,7 +49,7 @@ def test_expired_continue_token_lists_without_pages() -> None:
             "list services", respond_status(410, "The provided continue parameter is too old", "Expired")
         )
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.changes.names() == {"web", "shop"}
             lists = [request.query for request in server.requests_for("services") if request.kind == "list"]
             assert ["limit" in query for query in lists] == [True, True, False]
@@ -59,7 +59,7 @@ def test_expired_continue_token_lists_without_pages() -> None:
 def test_resource_version_from_the_future_lists_again() -> None:
     """etcd was restored from a backup that is older than the resource version."""
     with FakeApiServer(two_service_cluster()) as server, running_source(server) as run:
-        assert run.source.wait_synced(20)
+        assert run.source.wait_all_listed(20)
         server.respond_next(
             "watch services", respond_status(504, "Too large resource version: 900, current: 100", "Timeout")
         )
@@ -88,7 +88,7 @@ def test_failed_list_is_retried_with_backoff(name: str, caplog: pytest.LogCaptur
         server.supports_streaming_lists = False
         server.respond_next("list services", FAILURES[name], times=2)
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.changes.names() == {"web", "shop"}
             # Twice as long the second time; three quarters of each, as the random fraction is 0.5.
             assert run.stop.pauses_of("services")[:2] == pytest.approx([0.6, 1.2])
@@ -125,7 +125,7 @@ def test_interrupted_watch_resumes(name: str, caplog: pytest.LogCaptureFixture) 
         server.supports_streaming_lists = False
         server.respond_next("watch services", answer)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert server.wait_for_request("watch services", 2).query["resourceVersion"] == version
             # It ends as soon as it has started, which is logged.
             assert len([line for line in warnings(caplog) if "cannot watch the API server" in line]) == 1
@@ -140,7 +140,7 @@ def test_interrupted_long_watch_is_not_logged(caplog: pytest.LogCaptureFixture) 
         server.supports_streaming_lists = False
         server.respond_next("watch", respond_stream(EVENT[:30], ending="reset"), times=4)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             server.wait_for_request("watch services", 2)
     assert not [line for line in warnings(caplog) if "cannot watch the API server" in line]
 
@@ -150,7 +150,7 @@ def test_repeatedly_interrupted_watches_are_one_problem(caplog: pytest.LogCaptur
         server.supports_streaming_lists = False
         server.respond_next("watch services", respond_stream(EVENT[:30], ending="reset"), times=4)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=5.0)) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             server.wait_for_request("watch services", 5)
             server.cluster.put("services", service("later", 9))
             run.wait_until(
@@ -184,14 +184,14 @@ def test_incomplete_list_is_not_used() -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.respond_next("stream services", respond_stream(EVENT, ending="close"))
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.changes.names() == {"web", "shop"}
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists, server.max_page_size = False, 1
         server.respond_next("list services", lambda *_: False)
         server.respond_next("list services", respond_status(500, "no"))
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             # The failed page is requested again, not the one before.
             lists = [
                 request.query.get("continue", "")
@@ -209,7 +209,7 @@ def test_retry_after_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
         )
         server.respond_next("stream services", respond_status(503, "starting", "ServiceUnavailable", Retry_After="9"))
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             first, second = run.stop.pauses_of("services")[:2]
             # The jitter adds a tenth.
             assert [first, second] == pytest.approx([17 * 1.1, 9 * 1.1])
@@ -222,7 +222,7 @@ def test_repeated_retry_after_backs_off() -> None:
         refusal = respond_status(429, "too many requests", "TooManyRequests", Retry_After="1")
         server.respond_next("stream services", refusal, times=6)
         with running_source(server) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             # The backoff alone would be 0.6, 1.2, 2.4 ...
             assert run.stop.pauses_of("services")[:6] == pytest.approx([1.5, 1.5, 2.4, 4.8, 9.6, 19.2])
 
@@ -259,7 +259,7 @@ def test_forbidden_resource_does_not_affect_the_others(caplog: pytest.LogCapture
             run.wait_until(lambda: len(run.stop.pauses_of("endpointslices")) >= 3, "three pauses")
             server.cluster.put("services", service("new", 3))
             run.changes.wait_names("web", "shop", "new")
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             assert run.stop.pauses_of("endpointslices")[:5] == pytest.approx([0.6, 1.2, 2.4, 4.8, 9.6])
     assert warnings(caplog) == [f"not allowed to watch endpointslices: {text}; apply deploy/rbac.yaml; retrying"]
     assert "watching endpointslices again" in infos(caplog)
@@ -271,5 +271,5 @@ def test_server_that_is_not_an_api_server(caplog: pytest.LogCaptureFixture) -> N
         with running_source(server) as run:
             run.wait_until(lambda: warnings(caplog), "a warning")
             server.missing_paths.clear()
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
     assert warnings(caplog)[0].startswith("services not found: the server answered 404")

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from knft.apiserver.limits import MAX_DELAY, RESET_AFTER_SECONDS, Backoff, IdleTimeout, TokenBucket
 from knft.apiserver.list_watch import (
     ListWatch,
-    Request,
+    ListWatchRequest,
     RequestKind,
     RetryDecision,
     RetryWhen,
@@ -187,7 +187,7 @@ def send_bookmarks(idle_timeout: IdleTimeout, seconds: float, start: float = 0.0
     return now
 
 
-def limits(list_watch: ListWatch) -> tuple[Request, float]:
+def limits(list_watch: ListWatch) -> tuple[ListWatchRequest, float]:
     list_watch.on_listed("1000")
     request = list_watch.next_request()
     return request, request.idle_timeout

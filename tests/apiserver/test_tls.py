@@ -40,7 +40,7 @@ def test_replaced_ca_file_is_used(
             assert "the server's certificate is not trusted" in warnings(caplog)[0]
             assert not server.requests
             replace_in_cluster_files(tmp_path, authority, "token")
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
     assert len(warnings(caplog)) == 1
 
 
@@ -60,7 +60,7 @@ def test_replaced_kubeconfig_ca_data_is_used(
         with running_source(server, settings=settings) as run:
             run.wait_until(lambda: warnings(caplog), "a warning")
             write(authority)
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
 
 
 def test_server_certificate_for_another_name_is_refused(
@@ -83,7 +83,7 @@ def test_client_certificate_files_are_used(tmp_path: Path, authority: Certificat
             user={"client-certificate": os.path.relpath(mine.certificate, tmp_path), "client-key": str(mine.key)},
         )
         with running_source(server, settings=ClientSettings(kubeconfig=str(path), qps=0)) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             run.stop.set()
             assert run.source.join(20)
 

@@ -89,7 +89,7 @@ def test_rotated_token_is_sent(
         server.required_bearer = "first"
         in_cluster = write_in_cluster_files(tmp_path, server, authority, "first\n")
         with running_source(server, in_cluster=in_cluster) as run:
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
             replace_in_cluster_files(tmp_path, authority, "second")
             server.required_bearer = "second"
             server.end_streams()
@@ -111,9 +111,9 @@ def test_expired_token_is_retried_until_replaced(
         in_cluster = write_in_cluster_files(tmp_path, server, authority, "old")
         with running_source(server, in_cluster=in_cluster) as run:
             run.wait_until(lambda: len(run.stop.pauses_of("services")) >= 3, "three pauses")
-            assert not run.source.synced
+            assert not run.source.all_listed
             replace_in_cluster_files(tmp_path, authority, "new")
-            assert run.source.wait_synced(20)
+            assert run.source.wait_all_listed(20)
     assert len(warnings(caplog)) == 1
     assert "the server answered 401: Unauthorized; rules stay as they are" in warnings(caplog)[0]
 

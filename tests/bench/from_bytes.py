@@ -169,7 +169,7 @@ def _measure_knft(url: str, *, profile: bool) -> Figures:
     with _profiled(profile):
         cpu, started, worker = time.process_time(), time.perf_counter(), library.cpu_seconds()
         source.start(stop)
-        if not source.wait_synced(TIME_LIMIT):
+        if not source.wait_all_listed(TIME_LIMIT):
             sys.exit(f"bench: not synced: {source.problem('services')}")
         decoded = time.process_time() - cpu
         if not daemon.sync():

@@ -26,7 +26,7 @@ from knft.model.plan import FrontendKind, ServicePlan
 from knft.nft.expressions import Goto
 from knft.nft.objects import Entry, Key, Value
 from knft.render.layout import whole_table
-from knft.sync.assemble import rendering_daemon, states_after_stages
+from knft.sync.assemble import rendering_daemon, states_after_batches
 from knft_compat.ipvs.sets import SETS
 from tests.compat.iptables_render import endpoints, service
 from tests.support import random_objects
@@ -93,7 +93,7 @@ def render_in_both_modes(manifests: list[dict[str, Any]], folder: Path) -> Itera
     daemon, recorders = rendering_daemon(CONFIG)
     daemon.handle(changes)
     daemon.sync()
-    (states,) = states_after_stages(CONFIG, changes)
+    (states,) = states_after_batches(CONFIG, changes)
     for line in result.stdout.splitlines():
         output = json.loads(line)
         family = Family(output["family"])

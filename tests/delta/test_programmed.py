@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.delta.diff import ContentsDiff, diff_contents
-from knft.delta.programmed import MAX_DELAY_SECONDS, EmptiedChain, ProgrammedContents
+from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS, EmptiedChain, ProgrammedContents
 from knft.nft.expressions import Drop, Goto, Rule
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
 from tests.support.kube_objects import parametrize_rows, without_deadline
@@ -209,20 +209,20 @@ def test_owned_chains_are_written_if_changed_and_emptied_without_owner() -> None
 
 def test_emptied_chain_waits_for_deletion_unless_written_again() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.record_emptied(ContentsDiff({}, {}, (), ("a", "b", "c")), 5.0)
-    programmed.record_emptied(ContentsDiff({}, {}, (Chain("b"),)), 6.0)
+    programmed.record_chain_changes(ContentsDiff({}, {}, (), ("a", "b", "c")), 5.0)
+    programmed.record_chain_changes(ContentsDiff({}, {}, (Chain("b"),)), 6.0)
     programmed.record_deleted(["c"])
     assert programmed.emptied_chains == {"a": EmptiedChain(5.0)}
 
 
 def test_refused_deletion_of_a_chain_backs_off() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.record_emptied(ContentsDiff({}, {}, (), ("a",)), 5.0)
+    programmed.record_chain_changes(ContentsDiff({}, {}, (), ("a",)), 5.0)
     programmed.record_refused_deletions(["a", "b"], 6.1)
     assert programmed.emptied_chains == {"a": EmptiedChain(6.1, 2.0)}
     for _ in range(20):
         programmed.record_refused_deletions(["a"], 7.0)
-    assert programmed.emptied_chains["a"].deletable_at == 7.0 + MAX_DELAY_SECONDS
+    assert programmed.emptied_chains["a"].deletable_at == 7.0 + MAX_RETRY_DELAY_SECONDS
 
 
 def test_contents_of_owners_are_merged() -> None:

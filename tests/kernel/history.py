@@ -10,7 +10,7 @@ from operator import itemgetter
 from random import Random
 
 from knft.config import Config
-from knft.delta.programmed import MAX_DELAY_SECONDS
+from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS
 from knft.errors import KernelError
 from knft.families import Family
 from knft.model.names import ServicePortName
@@ -260,7 +260,7 @@ class History:
         for checked in self._harness.checked_tables.values():
             checked.stop_failing()
         # Until quarantined Service ports are retried.
-        self._now += 2 * MAX_DELAY_SECONDS
+        self._now += 2 * MAX_RETRY_DELAY_SECONDS
         for _ in range(3):
             self.sync()
             self._now += 10.0

@@ -42,7 +42,7 @@ def test_killed_worker_is_reported_once_and_replaced(library: LibraryProcess) ->
     pid = library.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(LibraryDiedError, match=r"^the libnftables process was killed by SIGKILL$"):
+    with pytest.raises(LibraryDiedError, match=r"^the libnftables worker process was killed by SIGKILL$"):
         library.run("list tables")
     assert '"name": "t"' in library.run("list tables")
 
@@ -115,7 +115,7 @@ def test_failed_start_of_next_worker_does_not_fail_the_current_call(
     monkeypatch.setattr(subprocess, "Popen", fail)
     library.run("add table ip u")
     with pytest.raises(
-        UnavailableError, match=r"cannot start the libnftables process: .* Resource temporarily unavailable"
+        UnavailableError, match=r"cannot start the libnftables worker process: .* Resource temporarily unavailable"
     ):
         library.run("list tables")
     assert _open_files() == before - 2  # The pipes of the replaced worker.
@@ -134,7 +134,7 @@ def test_failed_pipe_leaks_no_file_descriptors(monkeypatch: pytest.MonkeyPatch) 
         return left.pop()()
 
     monkeypatch.setattr(os, "pipe", pipe_once)
-    with pytest.raises(UnavailableError, match=r"cannot start the libnftables process: .* Too many open files"):
+    with pytest.raises(UnavailableError, match=r"cannot start the libnftables worker process: .* Too many open files"):
         LibraryProcess()
     assert _open_files() == before
 

@@ -61,7 +61,7 @@ def test_orphans_are_logged_once(namespace: Namespace, caplog: pytest.LogCapture
     for _ in range(3):
         assert harness.daemon.sync()
         clock.now += 4000
-    line = "IPv4: stale objects could not be removed and will be retried: refused for the test"
+    line = "IPv4: stale objects could not be removed; knft retries the removal: refused for the test"
     assert caplog.messages.count(line) == 1
 
 

@@ -46,7 +46,7 @@ class CleanedNode(ProgrammedNode):
         for family, report in reports.items():
             self.cleaner.sync_succeeded(report, self._harness.proxiers[family].state)
         with self.namespace.entered():
-            self.deleted = sum(map(self.cleaner.reconcile, self.cleaner._start_due_passes()))
+            self.deleted = sum(map(self.cleaner.run_pass, self.cleaner._start_due_passes()))
         return reports
 
 

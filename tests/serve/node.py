@@ -48,14 +48,16 @@ class MonitoredNode(KernelHarness):
             Settings(config, **settings),
             node_eligible=lambda: self.eligible,
             on_event=self.events.append,
-            on_hard_failure=lambda message: self.events.append(Event(ObjectReference("Node", ""), "", "", message)),
+            on_fatal_listen_error=lambda message: self.events.append(
+                Event(ObjectReference("Node", ""), "", "", message)
+            ),
             clock=self.clock,
         )
         proxiers = tuple(self.proxiers.values())
         self.daemon = Daemon(
             proxiers, self.dispatcher, self._auditor, self.monitoring.observers, intervals=Intervals(0, 0.02, 3600)
         )
-        self.monitoring.observe(self.daemon, library_in(namespace)._process)
+        self.monitoring.register_counters(self.daemon, library_in(namespace)._process)
 
     @contextmanager
     def _auditor(self, family: Family) -> Iterator[KernelTable]:

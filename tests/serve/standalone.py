@@ -27,7 +27,7 @@ class StandaloneServers:
             Settings(Config("node-1"), **settings),
             node_eligible=lambda: self.is_eligible(),  # noqa: PLW0108 - tests replace the attribute
             on_event=self.events.append,
-            on_hard_failure=self._record_failure,
+            on_fatal_listen_error=self._record_failure,
             flags={"v": "2", "config": "/etc/knft.yaml"},
             clock=self.clock,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from knft.app.object_sources import ApiServerObjectSource
+from knft.app.object_feeds import ApiServerFeed
 from knft.configuration.settings import ClientSettings, Settings
 from knft.errors import ApiServerError, ApiStatusError
 from knft.families import Family
@@ -66,7 +66,7 @@ def test_conntrack_reconciler_deletes_stale_entry(node: MonitoredNode) -> None:
     for client, endpoint in (("192.0.2.50", "10.244.2.1"), ("192.0.2.51", "10.244.2.2")):
         add_entries([Entry("UDP", (client, 5353), ("10.96.0.8", 53), (endpoint, 53))])
     node.apply_and_sync(*dns([2]))
-    assert cleaner.reconcile(V4) == 1
+    assert cleaner.run_pass(V4) == 1
     assert value(node, "kubeproxy_conntrack_reconciler_deleted_entries_total", V4) == 1
     duration = "kubeproxy_conntrack_reconciler_sync_duration_seconds"
     assert value(node, f"{duration}_count", V4) == 1
@@ -86,8 +86,8 @@ def test_requests_to_an_api_server_are_counted(node: MonitoredNode) -> None:
     """One request succeeds, one is refused, and one gets no connection."""
     with FakeApiServer() as server:
         settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
-        feed = ApiServerObjectSource(settings)
-        feed.count_requests(node.monitoring.metrics)
+        feed = ApiServerFeed(settings)
+        feed.set_request_metrics(node.monitoring.metrics)
         feed._client.request("GET", "/api/v1/services")
         server.respond_next("", respond_status(403, "no"))
         with pytest.raises(ApiStatusError):

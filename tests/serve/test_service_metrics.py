@@ -89,7 +89,7 @@ def test_quarantined_service_ports_are_counted_and_reported(node: MonitoredNode)
     node.apply_and_sync()
     assert [value(node, "knft_quarantined_service_ports", family) for family in Family] == [1, 0]
     rules = "the IPv4 rules of node node-1"
-    note = f"Service port default/bad:http is quarantined in {rules}, and will be retried: refused for the test"
+    note = f"Service port default/bad:http is quarantined in {rules}; knft retries it: refused for the test"
     first = [
         ("Node", "node-1", False, "Starting", ""),
         ("Service", "bad", True, "FailedToProgramService", note),

@@ -35,9 +35,9 @@ class RecordingCleaner:
             self.cleaner.sync_started(family)
             self.cleaner.sync_succeeded(proxier.sync(), proxier.state)
 
-    def reconcile(self) -> int:
+    def run_passes(self) -> int:
         """Check the flows of all families that are due, as the thread does; return how many were deleted."""
-        return sum(self.cleaner.reconcile(family) for family in self.cleaner._start_due_passes())
+        return sum(self.cleaner.run_pass(family) for family in self.cleaner._start_due_passes())
 
 
 class NetlinkCounter:

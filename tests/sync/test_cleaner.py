@@ -52,7 +52,7 @@ def test_stale_udp_flows_are_deleted(
     requests = count_netlink_requests(monkeypatch)
     recording_cleaner.sync()
     stale = [entry for entry in flows if is_stale(version, entry)]
-    assert recording_cleaner.reconcile() == len(stale) == 3 * 2 + 2 + 3
+    assert recording_cleaner.run_passes() == len(stale) == 3 * 2 + 2 + 3
     assert listed_entries(version) == set(flows) - set(stale)
     assert (requests.dumps, requests.deletions) == (2, len(stale))
     start = f"{FAMILIES[version].value}: deleted 11 stale UDP conntrack entries in "
@@ -73,7 +73,7 @@ def test_service_without_serving_endpoints_loses_all_udp_flows(
     add_entries(flows)
     recording_cleaner.harness.apply(*(slice_of(each, serving=False) for each in VERSIONS))
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     left = {entry for entry in flows if entry.protocol != "UDP" or entry.original_destination[1] == 3000}
     assert listed_entries(version) == left
 
@@ -82,12 +82,12 @@ def test_service_without_serving_endpoints_loses_all_udp_flows(
 def test_flows_of_deleted_service_are_kept(recording_cleaner: RecordingCleaner, version: Version) -> None:
     """kube-proxy keeps them too: the frontends of a deleted Service are unknown."""
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     flows = flows_of(version)
     add_entries(flows)
     recording_cleaner.harness.delete("Service", "all")
     recording_cleaner.sync()
-    assert recording_cleaner.reconcile() == 0
+    assert recording_cleaner.run_passes() == 0
     assert listed_entries(version) == set(flows)
 
 
@@ -113,7 +113,7 @@ def test_flows_to_other_addresses_with_the_node_port_number_are_kept(
     flows = [Entry("UDP", next(client), to, source) for to, source in destinations_and_sources]
     add_entries(flows)
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     assert listed_entries(version) == set(flows if nodeport_addresses == OTHER_NETWORKS else flows[2:])
 
 
@@ -124,14 +124,14 @@ def test_new_node_port_address_triggers_a_check(namespace: Namespace) -> None:
     harness.apply(service(), *(slice_of(each) for each in VERSIONS))
     recording_cleaner = RecordingCleaner(harness, config)
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     node = (NODE.lan.ipv4, NODE_PORT)
     add_entries([Entry("UDP", next(client_endpoints(4)), node, node)])
     recording_cleaner.sync()
-    assert recording_cleaner.reconcile() == 0
+    assert recording_cleaner.run_passes() == 0
     harness.dispatcher.update_local_addresses(frozenset({NODE.lan.ipv4}))
     recording_cleaner.sync()
-    assert recording_cleaner.reconcile() == 1
+    assert recording_cleaner.run_passes() == 1
 
 
 def test_no_dump_without_udp_services(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_no_dump_without_udp_services(namespace: Namespace, monkeypatch: pytest.
     harness.apply(item, *(slice_of(version) for version in VERSIONS))
     recording_cleaner, requests = RecordingCleaner(harness), count_netlink_requests(monkeypatch)
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     assert requests.dumps == 0
 
 
@@ -149,7 +149,7 @@ def test_no_dump_after_changes_of_tcp_services(
     recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     requests = count_netlink_requests(monkeypatch)
     other = service()
     other["metadata"]["name"] = "other"
@@ -160,7 +160,7 @@ def test_no_dump_after_changes_of_tcp_services(
     recording_cleaner.harness.apply(other)
     recording_cleaner.sync()
     recording_cleaner.sync()
-    assert recording_cleaner.reconcile() == requests.dumps == 0
+    assert recording_cleaner.run_passes() == requests.dumps == 0
 
 
 def test_flows_to_endpoint_of_running_sync_are_kept(
@@ -168,7 +168,7 @@ def test_flows_to_endpoint_of_running_sync_are_kept(
 ) -> None:
     """The rules of a new endpoint are committed before the cleaner knows the endpoint, so it waits for the sync."""
     recording_cleaner.sync()
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     harness, client = recording_cleaner.harness, client_endpoints(4)
     new = Entry("UDP", next(client), (VIPS[4][0], 8000), ("10.244.2.77", 8080))
     old = Entry("UDP", next(client), (VIPS[4][0], 8000), ("10.244.2.13", 8080))
@@ -183,11 +183,11 @@ def test_flows_to_endpoint_of_running_sync_are_kept(
     run_before_settling(monkeypatch, waiting.set)
     deletions: list[int] = []
 
-    def reconcile() -> None:
+    def run_pass() -> None:
         with harness.namespace.entered():
-            deletions.append(recording_cleaner.cleaner.reconcile(Family.IPV4))
+            deletions.append(recording_cleaner.cleaner.run_pass(Family.IPV4))
 
-    thread = threading.Thread(target=reconcile)
+    thread = threading.Thread(target=run_pass)
     thread.start()
     assert waiting.wait(TIMEOUT)
     assert listed_entries(4) == {new, old}
@@ -204,11 +204,11 @@ def test_no_deletion_between_failed_and_successful_sync(recording_cleaner: Recor
     recording_cleaner.sync()
     recording_cleaner.cleaner.sync_started(Family.IPV4)
     recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1)
-    assert recording_cleaner.cleaner.reconcile(Family.IPV4) == 0
-    assert recording_cleaner.reconcile() == 0
+    assert recording_cleaner.cleaner.run_pass(Family.IPV4) == 0
+    assert recording_cleaner.run_passes() == 0
     assert listed_entries(4) == {flow}
     recording_cleaner.sync()
-    assert recording_cleaner.reconcile() == 1
+    assert recording_cleaner.run_passes() == 1
     assert listed_entries(4) == set()
 
 
@@ -225,10 +225,10 @@ def test_sync_failure_during_check_postpones_deletion(
             recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1)
 
         run_before_settling(patch, fail)
-        assert recording_cleaner.reconcile() == 0
+        assert recording_cleaner.run_passes() == 0
     assert listed_entries(4) == {flow}
     recording_cleaner.sync()
-    assert recording_cleaner.reconcile() == 1
+    assert recording_cleaner.run_passes() == 1
 
 
 def test_unreplied_flow_is_deleted_after_grace_period(recording_cleaner: RecordingCleaner) -> None:
@@ -242,12 +242,12 @@ def test_unreplied_flow_is_deleted_after_grace_period(recording_cleaner: Recordi
     arguments = f"-U -p udp -s {client} -d {destination} --sport {port} --dport {destination_port} -u SEEN_REPLY"
     subprocess.run(["conntrack", *arguments.split()], check=True, capture_output=True)  # noqa: S607
     delayed_cleaner.sync()
-    assert delayed_cleaner.reconcile() == 1
+    assert delayed_cleaner.run_passes() == 1
     assert listed_entries(4) == set(stale) - {replied_flow}
     now[0] += 0.5
-    assert delayed_cleaner.reconcile() == 0
+    assert delayed_cleaner.run_passes() == 0
     now[0] += 0.5
-    assert delayed_cleaner.reconcile() == len(stale) - 1
+    assert delayed_cleaner.run_passes() == len(stale) - 1
     assert listed_entries(4) == set()
 
 
@@ -262,13 +262,13 @@ def test_new_unreplied_flows_cause_a_single_further_check(
     node, client = (NODE.lan.of(4), NODE_PORT), client_endpoints(4)
     for _ in range(10):
         add_entries([Entry("UDP", next(client), node, node)])
-        delayed_cleaner.reconcile()
+        delayed_cleaner.run_passes()
         now[0] += 1
     # One dump of each family, and a second one of IPv4.
     assert requests.dumps == 3
     recording_cleaner.harness.apply(slice_of(4))
     delayed_cleaner.sync()
-    delayed_cleaner.reconcile()
+    delayed_cleaner.run_passes()
     now[0] += 1
-    delayed_cleaner.reconcile()
+    delayed_cleaner.run_passes()
     assert listed_entries(4) == set()

@@ -149,13 +149,13 @@ def test_incomplete_check_is_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(*FAILURES[name])
         for family in recording_cleaner.cleaner._start_due_passes():
-            recording_cleaner.cleaner._reconcile_and_log(family)
+            recording_cleaner.cleaner._run_pass_and_log(family)
     left = {entry for entry in flows if not is_stale(4, entry)}
     assert listed_entries(4) > left
     clock.now += 0.9
     assert recording_cleaner.cleaner._start_due_passes() == []
     clock.now += 0.1
-    recording_cleaner.reconcile()
+    recording_cleaner.run_passes()
     assert listed_entries(4) == left
     clock.now += 1000
     assert recording_cleaner.cleaner._start_due_passes() == []
@@ -175,7 +175,7 @@ def test_failing_checks_are_retried_with_backoff(
         while clock.now < until:
             if Family.IPV4 in recording_cleaner.cleaner._start_due_passes():
                 attempts.append(clock.now)
-                recording_cleaner.cleaner._reconcile_and_log(Family.IPV4)
+                recording_cleaner.cleaner._run_pass_and_log(Family.IPV4)
             clock.now += 0.5
         return attempts.copy()
 
@@ -213,22 +213,22 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
     """Time spent waiting for work or for a sync does not count."""
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
-    start_due_passes, original_reconcile = (
+    start_due_passes, original_run_pass = (
         recording_cleaner.cleaner._start_due_passes,
-        recording_cleaner.cleaner.reconcile,
+        recording_cleaner.cleaner.run_pass,
     )
 
     def count_and_start() -> list[Family]:
         checks.append(None)
         return start_due_passes()
 
-    def reconcile(family: Family) -> int:
+    def run_pass(family: Family) -> int:
         cpu_clock.now += 0.25
-        return original_reconcile(family)
+        return original_run_pass(family)
 
     monkeypatch.setattr(recording_cleaner.cleaner, "_thread_time", cpu_clock)
     monkeypatch.setattr(recording_cleaner.cleaner, "_start_due_passes", count_and_start)
-    monkeypatch.setattr(recording_cleaner.cleaner, "reconcile", reconcile)
+    monkeypatch.setattr(recording_cleaner.cleaner, "run_pass", run_pass)
     add_entries(flows_of(4))
     recording_cleaner.sync()
     recording_cleaner.cleaner.sync_started(Family.IPV4)
@@ -286,9 +286,9 @@ def test_syncs_continue_while_100_000_flows_are_checked(
     recording_cleaner.sync()
     requests: NetlinkCounter = count_netlink_requests(monkeypatch)
     with SyncLoop(recording_cleaner, requests) as sync_loop:
-        assert recording_cleaner.cleaner.reconcile(Family.IPV4) == STALE_FLOWS
+        assert recording_cleaner.cleaner.run_pass(Family.IPV4) == STALE_FLOWS
     assert (requests.dumps, requests.deletions) == (1, STALE_FLOWS)
     assert sync_loop.request_counts.count((1, 0)) >= 10
     assert len({count for _, count in sync_loop.request_counts if 0 < count < STALE_FLOWS}) >= 10
     assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == FLOWS - STALE_FLOWS
-    assert recording_cleaner.cleaner.reconcile(Family.IPV4) == 0
+    assert recording_cleaner.cleaner.run_pass(Family.IPV4) == 0

@@ -9,7 +9,8 @@ from knft.nft.objects import COMMENT_BYTES, ElementTimeout, Entry, Key, Value
 from knft.protocols import PROTOCOL_NAMES, PROTOCOL_NUMBERS
 
 FOREIGN_VERDICT = Entry(Goto(""), "")
-"""Stands for a listed verdict that knft never writes. It differs from every desired entry."""
+"""Stands for a listed verdict that knft never writes. It differs from every desired entry, so a sync replaces or
+removes the element."""
 
 
 def comment_text(comment: str) -> str:

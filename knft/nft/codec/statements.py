@@ -16,8 +16,8 @@ def expression_json(expression: Any) -> Any:  # noqa: ANN401 - JSON has every ty
             return {"meta": {"key": key}}
         case nft.Ct(key):
             return {"ct": {"key": key}}
-        case nft.FibType(field):
-            return {"fib": {"result": "type", "flags": [field]}}
+        case nft.FibType(source_or_destination):
+            return {"fib": {"result": "type", "flags": [source_or_destination]}}
         case nft.RandomNumber(modulus, offset):
             return {"numgen": {"mode": "random", "mod": modulus, "offset": offset}}
         case nft.Constant(value):
@@ -44,8 +44,8 @@ def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side ma
             return f"meta {key}"
         case nft.Ct(key):
             return f"ct {key}"
-        case nft.FibType(field):
-            return f"fib {field} type"
+        case nft.FibType(source_or_destination):
+            return f"fib {source_or_destination} type"
         case nft.RandomNumber(modulus, offset):
             return f"numgen random mod {modulus}" + (f" offset {offset}" if offset else "")
         case nft.Constant(value):

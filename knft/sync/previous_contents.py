@@ -1,4 +1,4 @@
-"""PreviousState: the contents of Service ports before a sync; they stay if the kernel refuses new ones."""
+"""PreviousContents: the contents of Service ports before a sync; they stay if the kernel refuses new ones."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _FRONTENDS = {names.SERVICE_IPS, names.NO_ENDPOINT_SERVICES}
 _NODEPORTS = {names.SERVICE_NODEPORTS, names.NO_ENDPOINT_NODEPORTS}
 
 
-class PreviousState(Struct, frozen=True):
+class PreviousContents(Struct, frozen=True):
     """The contents ``programmed`` before a sync and, if these are unknown, those ``found`` in the kernel."""
 
     programmed: ProgrammedContents[Owner]

@@ -24,7 +24,7 @@ from knft.sync.daemon import Daemon
 log = logging.getLogger("knft")
 
 
-class ObjectSource(Protocol):
+class ObjectFeed(Protocol):
     """Passes the objects of a directory, or of the API server, to one daemon."""
 
     configures_host: bool
@@ -33,8 +33,8 @@ class ObjectSource(Protocol):
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Pass all objects to the daemon and watch them in threads; return early on a shutdown."""
 
-    def count_requests(self, metrics: Metrics) -> None:
-        """Count requests to the API server in ``metrics``."""
+    def set_request_metrics(self, metrics: Metrics) -> None:
+        """Count requests to the API server in ``metrics`` from now on."""
 
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
@@ -43,7 +43,7 @@ class ObjectSource(Protocol):
         """Post an event to the cluster. Any thread may call it; it does not block."""
 
 
-class ManifestObjectSource:
+class ManifestFeed:
     """Passes the objects of a directory of manifests to the daemon; it drops events, since there is no API server."""
 
     configures_host = False
@@ -69,8 +69,8 @@ class ManifestObjectSource:
             except KnftError as error:
                 log.warning("%s", error)
 
-    def count_requests(self, metrics: Metrics) -> None:
-        """Do nothing: there are no requests."""
+    def set_request_metrics(self, metrics: Metrics) -> None:
+        """Do nothing: a directory needs no requests."""
 
     def is_eligible(self) -> bool:
         """Return True: a directory of manifests has no Node that tells about eligibility."""
@@ -88,7 +88,7 @@ def _handle_scan(daemon: Daemon, scan: ScanResult) -> None:
     daemon.handle(scan.changes)
 
 
-class ApiServerObjectSource:
+class ApiServerFeed:
     """Lists and watches objects of the API server, passes them to the daemon, and posts events."""
 
     configures_host = True
@@ -104,7 +104,7 @@ class ApiServerObjectSource:
         self._node: OwnNode | None = None
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
-        """Start to watch, and wait for the Node and all objects; a missing Node is an ApiServerError."""
+        """Start to watch, and wait for the Node and all objects; raise ApiServerError without the Node."""
 
         def fail(message: str) -> None:
             shutdown.fail(ApiServerError(message))
@@ -133,10 +133,10 @@ class ApiServerObjectSource:
             # The first sync must not start before that call returns: rules depend on the Node's addresses and zone.
             with handler_lock:
                 pass
-            source.wait_synced()
+            source.wait_all_listed()
 
-    def count_requests(self, metrics: Metrics) -> None:
-        """Count requests by host and port, as client-go does."""
+    def set_request_metrics(self, metrics: Metrics) -> None:
+        """Count requests by host and port, as client-go does, in ``metrics`` from now on."""
         self._metrics = metrics
 
     def _record_request(self, code: str, method: str, server: str, seconds: float) -> None:
