@@ -1,7 +1,7 @@
 """Session affinity (ClientIP): the chains and elements of sticky Service ports. Only these have chains of their own.
 
 A sticky Service port, in short sticky port, has a number K, and each of its endpoints an index i. The dynamic set
-``affinity``, shared by all sticky ports, remembers each client's endpoint as client . K . i:
+``affinity``, shared by all sticky ports, has an entry client . K . i for each remembered client (affinity entry):
 
     sticky-K-cluster        a remembered client continues in sticky-K-cluster-known
                             another client is remembered with a random index, and continues there, too
@@ -39,7 +39,7 @@ AFFINITY_SIZE = 1 << 22
 
 
 def affinity_set(family: Family) -> Container:
-    """Return the declaration of the set of remembered clients."""
+    """Return the declaration of the set of affinity entries."""
     number = f"numgen random mod {NUMBERS}"
     key = f"{family.nft} saddr . {number} . {number}"
     comment = "remembered clients with sticky port and endpoint"
@@ -50,7 +50,7 @@ _OLD_AFFINITY_SET = re.compile(r"affinity-(\d{1,5})")
 
 
 def migrate_affinity(dynamic_elements: Mapping[str, Mapping[Key, Value]]) -> dict[str, dict[Key, Value]]:
-    """Return the remembered clients of a table of any layout, as elements of the current affinity set.
+    """Return the affinity entries of a table of any layout, as elements of the current affinity set.
 
     Earlier layouts had one set for each index.
     """
