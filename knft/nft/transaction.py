@@ -19,7 +19,7 @@ class Transaction(Struct, frozen=True):
     5. ``deleted_chains``, which nothing may refer to any more.
 
     knft can send the changes as a whole, or in up to three phases: the prepare phase (1), the main phase (2, 3 and 5),
-    and then the deferred phase (4). Each phase is a Transaction too, and the kernel applies each atomically. But a
+    and then the cleanup phase (4). Each phase is a Transaction too, and the kernel applies each atomically. But a
     packet that is processed during a commit may read one map before it and another map after it. The phases reduce what
     such a packet can miss: a new verdict refers to a chain that already has its rules, and an element of
     ``deferred_removals`` stays until the main phase is in force. docs/design/transaction-phases.md lists what remains.
@@ -54,7 +54,7 @@ class Transaction(Struct, frozen=True):
         """Return the second phase: everything but ``prepared_chains`` and ``deferred_removals``."""
         return structs.replace(self, prepared_chains=(), deferred_removals={})
 
-    def deferred_phase(self) -> "Transaction":
+    def cleanup_phase(self) -> "Transaction":
         """Return the last phase: the deferred removals."""
         return Transaction(self.family, self.table, removed=self.deferred_removals)
 

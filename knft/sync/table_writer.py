@@ -123,7 +123,7 @@ class TableWriter:
         if not transaction.deferred_removals or snapshot.table is not TableState.READY:
             return
         try:
-            self._table.commit(transaction.deferred_phase())
+            self._table.commit(transaction.cleanup_phase())
         except KernelError:
             refused = Contents.empty()
             refused.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)

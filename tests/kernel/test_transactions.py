@@ -138,7 +138,7 @@ def test_shared_elements_stay_until_the_last_service_is_deleted(harness: KernelH
     assert len(harness.last_transaction().removed[HAIRPIN]) == 1
 
 
-def test_hairpin_elements_are_removed_in_the_deferred_phase(harness: KernelHarness) -> None:
+def test_hairpin_elements_are_removed_in_the_cleanup_phase(harness: KernelHarness) -> None:
     """A packet that was sent back to its own sender before the commit is still masqueraded after it."""
     harness.apply(service("web"), *slices("web", [11, 12], local=[12]))
     harness.sync()
