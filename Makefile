@@ -43,7 +43,8 @@ docs: $(INSTALLED)
 
 # Chromium opens the HTML report in a test.
 # Without permission to create network namespaces, the tests run in a user namespace; if that is forbidden too, they fail.
-WORKERS = 2
+# Three processes on two cores, because many tests wait for packets that must not arrive.
+WORKERS = 3
 pytest: $(INSTALLED)
 	@sh tests/present/install.sh
 	$(BIN)/python -m tests.support.privilege $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
