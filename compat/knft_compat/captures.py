@@ -13,7 +13,7 @@ from knft_compat.sync_output import SyncOutput
 _BUILT_IN_CHAINS = {"nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"), "filter": ("INPUT", "FORWARD", "OUTPUT")}
 
 
-class Captures(NamedTuple):
+class SimulatedOutput(NamedTuple):
     """The output of ``iptables-save``, ``ipset save`` and ``ipvsadm -Sn``, and the networks on kube-ipvs0."""
 
     rules: str
@@ -22,14 +22,14 @@ class Captures(NamedTuple):
     bound_addresses: tuple[str, ...] = ()
 
 
-def captures_after_first_sync(output: SyncOutput) -> Captures:
+def captures_after_first_sync(output: SyncOutput) -> SimulatedOutput:
     """Return what the tools print after the first sync on an empty node."""
     lines: dict[type, list[str]] = {
         kind: [line for part in output.parts if isinstance(part, kind) for line in part.text()]
         for kind in (FilledSets, VirtualServers)
     }
     bound = (network for part in output.parts if isinstance(part, BindAddresses) for network in part.networks)
-    return Captures(
+    return SimulatedOutput(
         _text(_iptables_save_lines(output)), _text(lines[FilledSets]), _text(lines[VirtualServers]), tuple(bound)
     )
 
@@ -51,7 +51,7 @@ def _iptables_save_lines(output: SyncOutput) -> Iterator[str]:
         chains = [chain for table in tables for chain in table.chains]
         targets = [jump.target for jump in jumps if jump.table == name]
         yield from (f":{chain} - [0:0]" for chain in dict.fromkeys((*chains, *targets)))
-        # Each jump is inserted before the previous ones.
+        # Each jump is inserted at the top of its chain, so the last one comes first.
         yield from (str(Rule(jump.source, jump.arguments)) for jump in reversed(jumps) if jump.table == name)
         yield from (str(line) for table in tables for line in table.lines)
         yield "COMMIT"

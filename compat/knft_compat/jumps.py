@@ -26,7 +26,7 @@ class Jump(Struct, frozen=True):
 
 
 class EnsureJumps(Struct, frozen=True, tag="jumps"):
-    """Creates jumps that are missing, each before the previous ones, and their target chains."""
+    """Inserts missing jumps, each at the top of its chain, so the last one comes first; creates their target chains."""
 
     family: Family
     jumps: tuple[Jump, ...]

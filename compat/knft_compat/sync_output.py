@@ -17,7 +17,11 @@ _HEREDOC_END = "END"
 
 
 class ToolInput(Protocol):
-    """A part: the input of one tool. It is a tagged struct; the tag is the part's name."""
+    """A part: the input of one tool.
+
+    A part is a struct that holds data. Its class has the name of what the tool does, such as BindAddresses; the
+    struct's tag is the part's name, for the flag --part.
+    """
 
     @property
     def tool(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from knft.configuration.table import FLAGS, help_text
 from knft.errors import UsageError
 
 BACKENDS = ("nftables", "iptables", "ipvs")
-NFTABLES, IPTABLES, IPVS, KUBE_PROXY_MODES = (BACKENDS[:1], BACKENDS[1:2], BACKENDS[2:], BACKENDS[1:])
+ONLY_NFTABLES, ONLY_IPTABLES, ONLY_IPVS, KUBE_PROXY_MODES = (BACKENDS[:1], BACKENDS[1:2], BACKENDS[2:], BACKENDS[1:])
 
 Command = Callable[..., Any]
 
@@ -56,7 +56,7 @@ def _is_given(context: click.Context, option: click.Parameter) -> bool:
 
 _NODEPORT_ADDRESSES = (
     "Local addresses that accept NodePorts: primary (default), all, or CIDRs. "
-    "For iptables and ipvs the default is all, and localhost is valid too."
+    "For kube-proxy's rules in mode iptables or ipvs the default is all; `render` accepts localhost for them too."
 )
 
 _NODE_FLAGS = (
@@ -77,31 +77,31 @@ _NODE_FLAGS = (
 
 
 _SYNC_FLAGS = (
-    _backend_option(NFTABLES, "--declarations", is_flag=True, help="Print only the declarations, as nft text."),
+    _backend_option(ONLY_NFTABLES, "--declarations", is_flag=True, help="Print only the declarations of sets, maps and chains, as nft text."),
     _backend_option(KUBE_PROXY_MODES, "--part", metavar="NAME",
-                    help="Print the input of one tool, such as iptables-restore or ipset."),
+                    help="Print one part, such as iptables-restore or sysctls; a wrong name lists the valid ones."),
     _backend_option(KUBE_PROXY_MODES, "--before", multiple=True, metavar="PATH", is_sync_only=True,
-                    help="Manifests of the previous sync: print a sync of the differences only."),
+                    help="Manifests of the previous sync: print the sync that follows it."),
     _backend_option(KUBE_PROXY_MODES, "--cleanup", is_flag=True,
                     help="Print the cleanup of the mode instead of a sync."),
-    _backend_option(IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME", is_sync_only=True,
+    _backend_option(ONLY_IPTABLES, "--changed", multiple=True, metavar="NAMESPACE/NAME", is_sync_only=True,
                     help="Print a partial sync of these Services."),
-    _backend_option(IPTABLES, "--existing", metavar="FILE",
+    _backend_option(ONLY_IPTABLES, "--existing", metavar="FILE",
                     help="Output of iptables-save; its stale chains are deleted."),
-    _backend_option(IPVS, "--existing-ipvs", metavar="FILE", is_sync_only=True,
+    _backend_option(ONLY_IPVS, "--existing-ipvs", metavar="FILE", is_sync_only=True,
                     help="Existing virtual servers: output of ipvsadm -Sn, of -Ln (with connection counts), or both."),
-    _backend_option(IPVS, "--existing-addresses", metavar="FILE", is_sync_only=True,
+    _backend_option(ONLY_IPVS, "--existing-addresses", metavar="FILE", is_sync_only=True,
                     help="Addresses of kube-ipvs0: one per line, or output of ip address show."),
-    _backend_option(IPVS, "--ipvs-exclude-cidrs", multiple=True, metavar="CIDR",
+    _backend_option(ONLY_IPVS, "--ipvs-exclude-cidrs", multiple=True, metavar="CIDR",
                     help="Do not change virtual servers in these networks."),
-    _backend_option(IPVS, "--ipvs-strict-arp", is_flag=True, help="Set arp_ignore to 1 and arp_announce to 2."),
-    _backend_option(IPVS, "--ipvs-tcp-timeout", default="0s", metavar="DURATION",
+    _backend_option(ONLY_IPVS, "--ipvs-strict-arp", is_flag=True, help="Set arp_ignore to 1 and arp_announce to 2."),
+    _backend_option(ONLY_IPVS, "--ipvs-tcp-timeout", default="0s", metavar="DURATION",
                     help="Timeout of idle TCP connections; 0 leaves it unchanged."),
-    _backend_option(IPVS, "--ipvs-tcpfin-timeout", default="0s", metavar="DURATION",
+    _backend_option(ONLY_IPVS, "--ipvs-tcpfin-timeout", default="0s", metavar="DURATION",
                     help="Timeout of TCP connections after FIN; 0 leaves it unchanged."),
-    _backend_option(IPVS, "--ipvs-udp-timeout", default="0s", metavar="DURATION",
+    _backend_option(ONLY_IPVS, "--ipvs-udp-timeout", default="0s", metavar="DURATION",
                     help="Timeout of UDP flows; 0 leaves it unchanged."),
-    _backend_option(IPVS, "--kernel", default="6.1", show_default=True, metavar="VERSION",
+    _backend_option(ONLY_IPVS, "--kernel", default="6.1", show_default=True, metavar="VERSION",
                     help="Kernel version of the node; one sysctl depends on it."),
 )  # fmt: skip
 """Flags of commands that print a sync."""
@@ -111,16 +111,16 @@ _RULE_FLAGS = (
                     help="Address of the node, in addition to those of the Node object."),
     _backend_option(KUBE_PROXY_MODES, "--random-fully/--no-random-fully", default=True, show_default=True,
                     help="Whether iptables supports random source ports for masquerading."),
-    _backend_option(IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True,
+    _backend_option(ONLY_IPTABLES, "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports", default=True,
                     show_default=True, help="Whether NodePorts are served on loopback addresses."),
-    _backend_option(IPTABLES, "--conntrack-tcp-be-liberal", is_flag=True,
+    _backend_option(ONLY_IPTABLES, "--conntrack-tcp-be-liberal", is_flag=True,
                     help="Render rules for a node with nf_conntrack_tcp_be_liberal=1: no rule drops INVALID packets."),
-    _backend_option(IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
+    _backend_option(ONLY_IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
                     help="Whether the kernel supports nfacct counters."),
-    _backend_option(IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
+    _backend_option(ONLY_IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
                     help="Version of kube-proxy's rules: 1.23, 1.26, 1.29 or newest. Endpoints are selected as in "
                          "the newest version."),
-    _backend_option(IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
+    _backend_option(ONLY_IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
                     help="IPVS scheduler of the virtual servers."),
 )  # fmt: skip
 """Flags that the rules depend on."""

@@ -71,14 +71,14 @@ class GoOption(click.Option):
         """Make click's option for ``flag``, one of the flags of ``option``."""
         self.flag, self.option = flag, option
         is_list, is_switch = option.kind in _LISTS, option.kind in _SWITCHES
-        of_list = {"multiple": True} if is_list or option.field == "clusterCIDR" else {"default": None}
+        multiplicity = {"multiple": True} if is_list or option.field == "clusterCIDR" else {"default": None}
         super().__init__(
             option.flags if flag == "--v" else [flag],
             type=_type_of(option),
             metavar="[=false]" if is_switch else option.metavar or _METAVARS.get(option.kind, "VALUE"),
             help=help_text(flag) + _default(option),
             hidden=option.support is not Support.SUPPORTED,
-            **of_list,
+            **multiplicity,
         )
 
     @property
@@ -103,7 +103,9 @@ def _type_of(option: Option) -> click.ParamType[Any]:
 
 def _default(option: Option) -> str:
     return (
-        f"  [default: {option.default}]" if option.non_zero_default is not None and option.kind is not Kind.BOOL else ""
+        f"  [default: {option.default}]"
+        if option.default_if_not_zero is not None and option.kind is not Kind.BOOL
+        else ""
     )
 
 

@@ -13,7 +13,7 @@ from knft.kernel import ipvs, xtables
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import LibraryProcess
 from knft.kernel.table import KernelTable
-from knft.leftovers.messages import count_noun, describe_removed_chains
+from knft.leftovers.messages import describe_removed_chains, format_count
 from knft.leftovers.names import DEVICE
 from knft.leftovers.names import TABLE as KUBE_PROXY_TABLE
 from knft.proxy_mode import Mode
@@ -53,7 +53,7 @@ class _Cleanup:
         if Mode.NFTABLES in self._modes:
             self._remove_tables()
         if self._failures:
-            failures = count_noun(self._failures, "failure")
+            failures = format_count(self._failures, "failure")
             msg = f"cannot remove all of kube-proxy's leftovers: {failures}, see above; run the command again"
             raise KernelError(msg)
 
@@ -83,7 +83,7 @@ class _Cleanup:
             named = ", ".join(map(str, plan.keep[:_MAX_NAMED_SERVERS])) + (
                 ", ..." if plan.keep[_MAX_NAMED_SERVERS:] else ""
             )
-            click.echo(f"virtual servers: {len(plan.keep)} kept that are not kube-proxy's: {named}")
+            click.echo(f"virtual servers: {len(plan.keep)} kept that are not known to be kube-proxy's: {named}")
 
     def _remove_device(self) -> None:
         device = self._leftovers.kube_ipvs_link
@@ -104,7 +104,7 @@ class _Cleanup:
             if not plan.restore_input or self._try(partial(xtables.restore, backend, plan.restore_input)):
                 click.echo(describe_removed_chains(backend.name, plan))
             if plan.shared_chain_count:
-                kept = count_noun(plan.shared_chain_count, "chain")
+                kept = format_count(plan.shared_chain_count, "chain")
                 click.echo(
                     f"{backend.name}: kept {kept} that another mode of kube-proxy uses too; "
                     "remove them with --kube-proxy all"

@@ -13,7 +13,7 @@ from typing import Any
 
 from knft.configuration.settings import LoggingSettings
 
-SYNCS_FROM, REQUESTS_FROM = 2, 4
+VERBOSITY_OF_SYNCS, VERBOSITY_OF_REQUESTS = 2, 4
 """The verbosities that log every sync, and API requests and programming latencies.
 
 See docs/behaviour/tracking.md#programming-latency.
@@ -43,9 +43,9 @@ def set_up_logging(settings: LoggingSettings) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
-    logging.getLogger("knft").setLevel(logging.DEBUG if settings.verbosity >= SYNCS_FROM else logging.INFO)
-    logging.getLogger(_HTTP).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.WARNING)
-    logging.getLogger(_LATENCY).setLevel(logging.DEBUG if settings.verbosity >= REQUESTS_FROM else logging.INFO)
+    logging.getLogger("knft").setLevel(logging.DEBUG if settings.verbosity >= VERBOSITY_OF_SYNCS else logging.INFO)
+    logging.getLogger(_HTTP).setLevel(logging.DEBUG if settings.verbosity >= VERBOSITY_OF_REQUESTS else logging.WARNING)
+    logging.getLogger(_LATENCY).setLevel(logging.DEBUG if settings.verbosity >= VERBOSITY_OF_REQUESTS else logging.INFO)
     # Python's own hook would print credentials, and no JSON.
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_of_thread

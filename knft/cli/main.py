@@ -83,7 +83,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     render_kube_proxy(backend, **options)
 
 
-@cli.command(short_help="Compare the outcome of all packets with kube-proxy's rules and with knft's.")
+@cli.command(short_help="Print where kube-proxy's rules and knft's have different outcomes for packets.")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
@@ -93,7 +93,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @click.option("--watch", is_flag=True,
               help="With --live: compare again after each change, and print each new result.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
-              help="table: text (with --watch one line per result); json: for programs; html: one page for a change "
+              help="table: text (with --watch short, for each result); json: for programs; html: one page for a change "
                    "request.")  # fmt: skip
 @rule_set_flags
 @click.pass_context
@@ -111,8 +111,8 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 
     Exit status 0: packets have the same outcome, all differences are expected, or no packets were compared. 1: some
     packets have different outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could
-    not be written. 2: a rule set cannot be read. With --watch, print a line with the time for each new result (with
-    -o json an object per line) until SIGTERM or SIGINT, and exit with status 0.
+    not be written. 2: a rule set cannot be read. With --watch, print each new result, starting with a line with the
+    time (with -o json an object per line), until SIGTERM or SIGINT, and exit with status 0.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -128,9 +128,9 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 @click.option("--to", required=True, metavar="ADDR:PORT[/PROTOCOL]",
               help="Destination, such as 10.96.0.10:80/tcp or [fd00::10]:53/udp; default protocol: tcp.")  # fmt: skip
 @click.option("--in-interface", metavar="IF",
-              help="Input interface of the packet; default: any.")  # fmt: skip
+              help="Input interface of the packet; default: all that rules distinguish.")  # fmt: skip
 @click.option("--remembered", metavar="IP:PORT",
-              help="Endpoint that session affinity remembers for this client.")  # fmt: skip
+              help="Endpoint in the client's affinity entry, from an earlier connection.")  # fmt: skip
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of the rules.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
@@ -148,7 +148,8 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
     machine from its interfaces.
 
-    Exit status 0: the packet was traced, whatever its outcome. 2: a rule set cannot be read.
+    Exit status 0: the packet was traced, whatever its outcome. 1: the kernel's tables cannot be read, or the
+    output could not be written. 2: invalid flags, or a rule set cannot be read.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -161,7 +162,7 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
               help="Remove kube-proxy's leftovers of this mode instead of knft's tables.")  # fmt: skip
 def cleanup(kube_proxy: str | None) -> None:
-    """Remove knft's tables of both IP families.
+    """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
     """

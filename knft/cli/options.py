@@ -16,11 +16,11 @@ from knft.errors import UsageError
 def config_from_options(options: dict[str, Any]) -> Config:
     """Return the Config; raise UsageError naming the invalid flag."""
     if options["node"] is None:
-        msg = "--node is required with -f: name the node, as nodeName of EndpointSlices does"
+        msg = "--node is required with -f: give the node's name as in nodeName of EndpointSlices"
         raise UsageError(msg)
     node_name = options["node"].strip().lower()
     if not node_name:
-        msg = "--node: the name is empty; name the node, as nodeName of EndpointSlices does"
+        msg = "--node: the name is empty; give the node's name as in nodeName of EndpointSlices"
         raise UsageError(msg)
     return Config(
         node_name=node_name,

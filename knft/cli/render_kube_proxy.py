@@ -32,11 +32,11 @@ def render_kube_proxy(
     **options: Any,  # noqa: ANN401 - click's values
 ) -> None:
     """Print the output of a sync or cleanup in a mode, or raise before anything is printed."""
-    sync = sync_options(Mode(backend), {**options, "family": family})
-    snapshots = _read_snapshots(paths, options["before"], has_ip_mode=_supports_ip_mode(sync))
-    inputs = {item: found for item, found in sync_inputs(snapshots, sync) if family in (None, item.value.lower())}
-    text = _format([_outputs(found, sync, cleanup=cleanup) for found in inputs.values()], output, part)
-    for message in _warnings(sync, snapshots, inputs, cleanup=cleanup):
+    sync_flags = sync_options(Mode(backend), {**options, "family": family})
+    snapshots = _read_snapshots(paths, options["before"], has_ip_mode=_supports_ip_mode(sync_flags))
+    inputs = {item: found for item, found in sync_inputs(snapshots, sync_flags) if family in (None, item.value.lower())}
+    text = _format([_outputs(found, sync_flags, cleanup=cleanup) for found in inputs.values()], output, part)
+    for message in _warnings(sync_flags, snapshots, inputs, cleanup=cleanup):
         click.echo(f"knft: {message}", err=True)
     click.echo(text, nl=False)
 
@@ -108,13 +108,13 @@ def _format(outputs: list[SyncOutput], output: str, part: str | None) -> str:
 def _parts(outputs: list[SyncOutput], name: str, output: str) -> Iterator[str]:
     """Yield one part of each family's output; raise UsageError if it does not exist or is for several tools."""
     tools: dict[str, None] = {}
-    for page in outputs:
-        only = page.with_only_part(name)
+    for sync_output in outputs:
+        only = sync_output.with_only_part(name)
         if only is None:
-            msg = f"--part: unknown part {name!r}; use one of {', '.join(page.part_names)}"
+            msg = f"--part: unknown part {name!r}; use one of {', '.join(sync_output.part_names)}"
             raise UsageError(msg)
         tools |= dict.fromkeys(part.tool[0] for part in only.parts)
-        yield only.json().decode() if output == "json" else page.part_text(name) or ""
+        yield only.json().decode() if output == "json" else sync_output.part_text(name) or ""
     if output == "text" and len(tools) > 1:
         msg = f"--part: {name} is for a different tool in each family, {' and '.join(tools)}; choose one with --family"
         raise UsageError(msg)
@@ -129,7 +129,7 @@ def _missing_services(snapshots: ObjectSnapshots, changed: frozenset[NamespacedN
 def _missing_addresses(config: Config, inputs: dict[Family, SyncInput]) -> Iterator[str]:
     """Yield a warning for each family that has NodePorts but no address of the node."""
     for family, found in inputs.items():
-        if not found.node.local_addresses and any(served.plan.port.node_port for served in found.ports):
+        if not found.node.local_addresses and any(rendered.plan.port.node_port for rendered in found.ports):
             yield (
                 f"no NodePort is served: no {family.value} address of node {config.node_name} is known; "
                 "name one with --node-ip or --local-address"

@@ -9,7 +9,7 @@ _DISPOSITION_TEXTS = {
     "delivered": "is delivered",
     "rejected": "is rejected",
     "dropped": "is dropped",
-    "undecided": "has an unknown outcome",
+    "undecided": "is undecided",
 }
 
 
@@ -52,7 +52,7 @@ def _alternative(alternative: TracedAlternative) -> Iterator[str]:
         yield from _rules(end.rules, "      ")
     if alternative.then:
         yield ""
-        yield "Then, with each of these outcomes, it hits"
+        yield "After that, whatever the outcome, the packet hits"
         yield from _rules(alternative.then, "  ")
 
 

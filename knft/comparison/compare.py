@@ -8,7 +8,7 @@ from knft.comparison.sides import Sides
 from knft.families import IpVersion
 from knft.interpret.compare.comparison import Comparison, Progress
 from knft.interpret.compare.edit import join_rule_sets
-from knft.interpret.compare.expected_differences.catalog import ExpectedDifferences
+from knft.interpret.compare.expected_differences.catalogue import ExpectedDifferences
 from knft.interpret.compare.expected_differences.ipvs_edits import node_port_server_addresses
 from knft.interpret.compare.packet_classes import PacketClasses
 from knft.interpret.compare.report import FamilyReport, Report, summarise

@@ -112,7 +112,7 @@ class _MachineRules:
         self.node_addresses: dict[IpVersion, Ranges] = address_ranges(addresses)
         self.rules: Rules = {}
         self.foreign: Rules = {}
-        self._backends: list[str] = []
+        self._backends_of_kube_proxy: list[str] = []
         self._skipped: list[str] = []
         for version in VERSIONS:
             parts = list(self._parts(version))
@@ -123,23 +123,30 @@ class _MachineRules:
     @property
     def has_kube_proxy(self) -> bool:
         """Whether kube-proxy has rules or the device kube-ipvs0 on this machine."""
-        return bool(self._backends or self._machine.kube_proxy_tables or self._machine.ipvs_addresses)
+        return bool(self._backends_of_kube_proxy or self._machine.kube_proxy_tables or self._machine.ipvs_addresses)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings: rules that were not read, and kube-proxy's chains that exist in several backends."""
         machine = self._machine
         found = [f"{program} is not installed; its rules were not read" for program in machine.missing_programs]
-        found += [f"{name}: not read, since it has rules that only nft can show" for name in self._skipped]
-        families = [name.startswith("ip6") for name in self._backends]
+        found += [
+            f"{name}: not read, since it has rules that only nft can show; "
+            "to compare them, pass the output of `nft -j list ruleset` with --nft-json"
+            for name in self._skipped
+        ]
+        families = [name.startswith("ip6") for name in self._backends_of_kube_proxy]
         if len(families) > len(set(families)):
-            backends = " and ".join(self._backends)
+            backends = " and ".join(self._backends_of_kube_proxy)
             found.append(
                 f"kube-proxy's chains are in {backends}, and the kernel runs all of them; "
                 "remove them with `knft cleanup --kube-proxy`, and start kube-proxy again if you still use it"
             )
         if machine.unread_tables:
-            found.append(f"tables of other programs were not read: {', '.join(machine.unread_tables)}")
+            found.append(
+                f"tables of other programs were not read: {', '.join(machine.unread_tables)}; "
+                "to compare them, pass the output of `nft -j list ruleset` with --nft-json"
+            )
         return tuple(found)
 
     def sides(self, knft: Rules, knft_name: str) -> Sides:
@@ -156,7 +163,7 @@ class _MachineRules:
         )
 
     def _locations(self) -> Iterator[str]:
-        yield from self._backends
+        yield from self._backends_of_kube_proxy
         if self._machine.virtual_servers:
             yield "IPVS"
         yield from (f"table ip{'' if version == 4 else 6} kube-proxy" for version in self._machine.kube_proxy_tables)  # noqa: PLR2004
@@ -170,7 +177,7 @@ class _MachineRules:
         named.sort(key=lambda item: not _has_chains(item[1]))
         for number, (name, rules) in enumerate(named):
             if _has_chains(rules):
-                self._backends.append(name)
+                self._backends_of_kube_proxy.append(name)
             rename: Callable[[RuleSet], RuleSet] = (lambda it: it) if number == 0 else _chain_prefixer(name)
             yield rename(rules), rename(foreign_rules(rules, self.node_addresses[version]))
         servers = self._read_servers(version)

@@ -35,9 +35,10 @@ _JSON_COUNTERS = re.compile(r'"(?:packets|bytes|expires)": ?\d+')
 class MachineState(Struct, frozen=True):
     """The kernel's rules, sets, virtual servers and addresses at one time.
 
-    ``saved_rules`` holds the output of iptables-save by backend, ``left`` and ``knft`` their nftables tables as
-    JSON, ``device`` the addresses of kube-proxy's IPVS device, ``addresses`` those of all interfaces.
-    ``unread_tables`` names nftables tables of other programs, ``missing_programs`` tools that are not installed.
+    ``saved_rules`` holds the output of iptables-save by backend, ``kube_proxy_tables`` and ``knft_tables`` the nftables
+    tables of kube-proxy and knft as JSON, ``ipvs_addresses`` the addresses of kube-proxy's IPVS device, ``addresses``
+    those of all interfaces.
+    ``unread_tables`` names nftables tables of other programs, which were not read, ``missing_programs`` tools that are not installed.
     """
 
     saved_rules: dict[str, str]
@@ -79,7 +80,7 @@ def read_machine(library: LibraryProcess) -> MachineState:
         raise CaptureError(msg) from error
 
 
-def read_state_without_notifications(*, with_sets: bool) -> tuple[str, ...]:
+def read_polled_state(*, with_sets: bool) -> tuple[str, ...]:
     """Return the state whose changes send no netlink notification, as texts without counters; raise CaptureError.
 
     ``with_sets`` includes ipsets; callers set it if rules name some.

@@ -77,7 +77,7 @@ def _without_node_addresses(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
 
 
 def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
-    """Return kube-proxy's rules in the mode of ``left.settings``, and knft's, for the same objects."""
+    """Return kube-proxy's rules in the mode of ``kube_proxy.settings``, and knft's, for the same objects."""
     mode = Mode.IPVS if isinstance(kube_proxy.settings, ipvs.Settings) else Mode.IPTABLES
     return Sides(
         mode=mode,

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from knft.comparison.compare import compare
 from knft.comparison.live import LiveSides
-from knft.comparison.machine import MachineState, read_state_without_notifications
+from knft.comparison.machine import MachineState, read_polled_state
 from knft.errors import CaptureError, KnftError
 from knft.interpret.compare.report import Report
 from knft.kernel.host_changes import HostChangeMonitor
@@ -96,7 +96,7 @@ class _Watch:
         try:
             self._reload_manifests()
             # Polled before the machine is read: a change during the read must be noticed by the next poll.
-            self._polled = read_state_without_notifications(with_sets=self._has_sets)
+            self._polled = read_polled_state(with_sets=self._has_sets)
             machine = self._live.read_machine()
             if machine.without_counters == self._compared:
                 return None
@@ -125,7 +125,7 @@ class _Watch:
                 self._changes.wait_until_quiet(QUIET_SECONDS, MAX_SETTLE_SECONDS)
                 return
             try:
-                if self._compared is None or read_state_without_notifications(with_sets=self._has_sets) != self._polled:
+                if self._compared is None or read_polled_state(with_sets=self._has_sets) != self._polled:
                     return
             except CaptureError:
                 return  # the next comparison reports it

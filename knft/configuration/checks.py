@@ -25,11 +25,19 @@ from knft.errors import UsageError
 from knft.model import addresses
 from knft.source.formatting import format_name, format_value, join_alternatives
 
-_KNFT_FLAGS = {"syncPeriod": "--sync-period", "minSyncPeriod": "--min-sync-period", "masqueradeBit": "--masquerade-bit"}
+_KNFT_FLAGS_BY_FIELD = {
+    "syncPeriod": "--sync-period",
+    "minSyncPeriod": "--min-sync-period",
+    "masqueradeBit": "--masquerade-bit",
+}
 
 
 class FieldNames(NamedTuple):
-    """Names fields in messages: by the flag that set one, as a field of the file, or by a flag for the field."""
+    """Returns the name of a field for messages.
+
+    A field that a flag set has the flag's name (``--proxy-mode``); other fields of a configuration file have their path
+    (``KubeProxyConfiguration.mode``); without a file, a field has the name of a flag that can set it.
+    """
 
     origins: Mapping[str, str]
     """Maps the path of a field to the flag that set it."""
@@ -49,7 +57,7 @@ class FieldNames(NamedTuple):
         origin, field = self.origins.get(path), f"{KIND}.{path}"
         if origin or self.file:
             return origin or field
-        return _KNFT_FLAGS.get(path.rpartition(".")[2]) or FIELDS[path].flag or field
+        return _KNFT_FLAGS_BY_FIELD.get(path.rpartition(".")[2]) or FIELDS[path].flag or field
 
 
 _AT_LEAST_0 = (0, INT32_RANGE[1])
@@ -79,7 +87,7 @@ def find_problems(document: Document, field_name: FieldNames) -> list[str]:
     first = [*_check_durations(document, field_name)]
     mode = document["mode"]
     checks = (
-        _check_words,
+        _check_formats,
         _check_ranges,
         _check_addresses,
         _check_networks,
@@ -89,7 +97,7 @@ def find_problems(document: Document, field_name: FieldNames) -> list[str]:
     )
     found = chain.from_iterable(check(document, field_name) for check in checks)
     # An invalid duration cannot be compared with others.
-    periods = () if first or mode not in SECTION_BY_MODE else _check_periods(document, field_name, mode)
+    periods = () if first or mode not in SECTION_BY_MODE else _check_periods_and_timeouts(document, field_name, mode)
     return [*first, *found, *periods]
 
 
@@ -106,7 +114,7 @@ def _check_durations(document: Document, field_name: FieldNames) -> Iterator[str
             yield f"{field_name(row.field)}: {format_value(text)} is longer than 292 years, the longest Go duration"
 
 
-def _check_periods(document: Document, field_name: FieldNames, mode: str) -> Iterator[str]:
+def _check_periods_and_timeouts(document: Document, field_name: FieldNames, mode: str) -> Iterator[str]:
     section = SECTION_BY_MODE[mode]
     longest, shortest = f"{section}.syncPeriod", f"{section}.minSyncPeriod"
     maximum, minimum = _nanoseconds(document, longest), _nanoseconds(document, shortest)
@@ -126,7 +134,7 @@ def _nanoseconds(document: Document, path: str) -> int:
     return parse_duration(get_field(document, path)) or 0
 
 
-def _check_words(document: Document, field_name: FieldNames) -> Iterator[str]:
+def _check_formats(document: Document, field_name: FieldNames) -> Iterator[str]:
     mode = document["mode"]
     if mode not in SECTION_BY_MODE:
         otherwise = "not a mode; use nftables, iptables or ipvs, or omit it"

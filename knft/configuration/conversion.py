@@ -21,8 +21,8 @@ from knft.source.formatting import describe_type, format_value
 
 _PER_MODE_FIELDS = ("masqueradeBit", "masqueradeAll", "syncPeriod", "minSyncPeriod")
 """Fields that each mode of kube-proxy has in its own section."""
-_SHORTEST_PERIOD = "1ns"
-"""No interval between syncs in a file: kube-proxy replaces 0 by the default."""
+_PERIOD_FOR_ZERO = "1ns"
+"""Written for a minSyncPeriod of 0, because kube-proxy replaces 0 with the default."""
 _NO_DELAY_BELOW = 1000
 """Intervals below this number of nanoseconds count as none."""
 _UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared with bind addresses
@@ -56,7 +56,7 @@ def effective_document(document: Document) -> Document:
             set_field(result, path, row.default)
     for field, value in values.items():
         no_pause = field == "minSyncPeriod" and (parse_duration(value) or 0) < _NO_DELAY_BELOW
-        set_field(result, f"nftables.{field}", _SHORTEST_PERIOD if no_pause else value)
+        set_field(result, f"nftables.{field}", _PERIOD_FOR_ZERO if no_pause else value)
     result["mode"] = "nftables"
     result["nodePortAddresses"] = document["nodePortAddresses"] or ["primary"]
     return result
@@ -118,11 +118,11 @@ def _seconds(duration: str) -> float:
 
 
 def find_warnings(
-    document: Document, field_name: FieldNames, already_reported: frozenset[str], *, is_for_kube_proxy: bool
+    document: Document, field_name: FieldNames, already_reported: frozenset[str], *, may_come_from_kube_proxy: bool
 ) -> Iterator[str]:
     """Yield the warnings about a valid document, except for fields in ``already_reported``.
 
-    ``is_for_kube_proxy`` tells that the configuration also works for kube-proxy, whose default mode is iptables.
+    ``may_come_from_kube_proxy`` is set if the configuration may have been written for kube-proxy, whose default mode is iptables.
     """
     mode = document["mode"]
     if mode in ("iptables", "ipvs"):
@@ -130,12 +130,12 @@ def find_warnings(
             f"{field_name('mode')}: knft always uses nftables; it takes only the sync periods and masquerade "
             f"settings of mode {mode}"
         )
-    if not document["nodePortAddresses"] and (mode in ("iptables", "ipvs") or (is_for_kube_proxy and not mode)):
+    if not document["nodePortAddresses"] and (mode in ("iptables", "ipvs") or (may_come_from_kube_proxy and not mode)):
         yield (
             f"{field_name('nodePortAddresses')}: not set, so NodePorts are served on the node's primary addresses, "
             f"as in mode nftables; mode {mode or 'iptables'} serves them on all local addresses"
         )
-    yield from _uncovered_family(document, field_name)
+    yield from _family_without_cidr(document, field_name)
     yield from (
         f"{field_name(path)}: {words}" for path, words in _ignored_fields(document) if path not in already_reported
     )
@@ -145,7 +145,7 @@ def find_warnings(
             yield f"{field_name('featureGates')}: {gate}={_display(on)} has no effect: {known.description}"
 
 
-def _uncovered_family(document: Document, field_name: FieldNames) -> Iterator[str]:
+def _family_without_cidr(document: Document, field_name: FieldNames) -> Iterator[str]:
     """Warn if there are CIDRs of one family only: the other family then accepts NodePorts everywhere."""
     words = parse_nodeport_addresses("", (*document["nodePortAddresses"],))
     families = [family for family in Family if not addresses.networks_of_family(words, family)]

@@ -24,7 +24,11 @@ GivenFlags = Mapping[str, Any]
 Origins = dict[str, str]
 """Maps the path of a field to the flag that set it."""
 
-_KNFT_FLAGS = {"--min-sync-period": "minSyncPeriod", "--sync-period": "syncPeriod", "--masquerade-bit": "masqueradeBit"}
+_FIELDS_BY_KNFT_FLAG = {
+    "--min-sync-period": "minSyncPeriod",
+    "--sync-period": "syncPeriod",
+    "--masquerade-bit": "masqueradeBit",
+}
 _PER_MODE_FLAGS = {
     "--iptables-sync-period": "syncPeriod",
     "--iptables-min-sync-period": "minSyncPeriod",
@@ -37,7 +41,7 @@ _PORT_FLAGS = (
     ("--metrics-port", "metricsBindAddress", METRICS_PORT),
 )
 _EMPTY_MEANS_DEFAULT = ("clientConnection.qps", "clientConnection.burst", "detectLocalMode")
-"""Fields for which kube-proxy, or its client library, replaces an empty flag by the default."""
+"""Fields for which kube-proxy, or its client library, replaces an empty flag with the default."""
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -105,7 +109,7 @@ def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) ->
     """Apply knft's own flags, which work in every mode and with --config."""
     if document["mode"] not in SECTION_BY_MODE:
         return
-    for flag, field in _KNFT_FLAGS.items():
+    for flag, field in _FIELDS_BY_KNFT_FLAG.items():
         if flag in given:
             path = section_path(document["mode"], field)
             set_field(document, path, given[flag])

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Gate(NamedTuple):
-    """A feature gate. ``fixed_value`` is the value that knft behaves by, None if the gate has no meaning in knft."""
+    """A feature gate. ``fixed_value`` is the value as which knft behaves, None if the gate has no meaning in knft."""
 
     description: str
     fixed_value: bool | None = None
@@ -16,7 +16,6 @@ GATES_DESCRIPTION = "feature gates of kube-proxy; knft warns about values that i
 
 _LOGGING = "all logging options that knft supports are always available"
 _WINDOWS = "a feature of kube-proxy on Windows"
-_ENDPOINTS = "knft always uses terminating endpoints, hints and both traffic policies"
 
 GATES: dict[str, Gate] = {
     "AllAlpha": Gate("knft has no alpha features"),
@@ -25,7 +24,7 @@ GATES: dict[str, Gate] = {
     "ComponentStatusz": Gate("knft always serves /statusz", fixed_value=True),
     "ContextualLogging": Gate("knft does not use Go's loggers"),
     "KubeProxyDrainingTerminatingNodes": Gate(
-        "knft always reports a node that is being removed as not eligible", fixed_value=True
+        "knft always answers 503 at /healthz while the node is being removed", fixed_value=True
     ),
     "KubeProxyIPVS": Gate("knft does not use IPVS"),
     "KubeProxyNFTablesLocalhostNodePorts": Gate("knft never serves NodePorts on loopback addresses", fixed_value=False),
@@ -39,12 +38,16 @@ GATES: dict[str, Gate] = {
     "PreferSameTrafficDistribution": Gate(
         "knft always uses the node and zone hints of EndpointSlices", fixed_value=True, is_locked=True
     ),
-    "ProxyTerminatingEndpoints": Gate(_ENDPOINTS, fixed_value=True, is_locked=True),
-    "ServiceInternalTrafficPolicy": Gate(_ENDPOINTS, fixed_value=True, is_locked=True),
+    "ProxyTerminatingEndpoints": Gate(
+        "knft always uses terminating endpoints if there are no ready ones", fixed_value=True, is_locked=True
+    ),
+    "ServiceInternalTrafficPolicy": Gate(
+        "knft always evaluates internalTrafficPolicy", fixed_value=True, is_locked=True
+    ),
     "ServiceTrafficDistribution": Gate(
         "knft always uses the zone hints of EndpointSlices", fixed_value=True, is_locked=True
     ),
-    "TopologyAwareHints": Gate(_ENDPOINTS, fixed_value=True, is_locked=True),
+    "TopologyAwareHints": Gate("knft always uses the zone hints of EndpointSlices", fixed_value=True, is_locked=True),
     "WatchListClient": Gate("knft uses streaming lists if the API server supports them"),
     "WinDSR": Gate(_WINDOWS),
     "WinOverlay": Gate(_WINDOWS),

@@ -62,7 +62,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
     normalize_durations(document)
     # kube-proxy has no --manifests, and --cleanup serves no NodePorts.
     is_for_kube_proxy = bool(given.get("--config")) or not (given.get("--manifests") or given.get("--cleanup"))
-    document_warnings = find_warnings(document, name, frozenset(origins), is_for_kube_proxy=is_for_kube_proxy)
+    document_warnings = find_warnings(document, name, frozenset(origins), may_come_from_kube_proxy=is_for_kube_proxy)
     ignored = [
         f"{flag}: {row.description}"
         for flag in given

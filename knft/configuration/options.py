@@ -52,10 +52,10 @@ class Option(NamedTuple):
     kind: Kind
     support: Support
     description: str
-    non_zero_default: Any = None
+    default_if_not_zero: Any = None
     """The default; None if it is the zero value of the kind."""
     is_zero_valid: bool = False
-    """Whether zero is a value. kube-proxy replaces zero in other fields by the default, as if it were not set."""
+    """Whether zero is a value. kube-proxy replaces zero in other fields with the default, as if it were not set."""
     modes: tuple[str, ...] = ()
     """The modes of kube-proxy that read the field; () if all do."""
     applies_with_file: bool = False
@@ -63,7 +63,7 @@ class Option(NamedTuple):
     is_knft_only: bool = False
     """Whether kube-proxy does not have the flag."""
     values_without_warning: tuple[Any, ...] = ()
-    """Values other than the default that give no warning, since knft behaves as these values say."""
+    """Values other than the default that give no warning, since knft behaves as these values require."""
     value_range: tuple[int, int] | None = None
     metavar: str = ""
     field_note: str = ""
@@ -72,7 +72,7 @@ class Option(NamedTuple):
     @property
     def default(self) -> Any:  # noqa: ANN401 - a value of the option's kind
         """The value of an option that is not set."""
-        return copy(_ZEROS.get(self.kind, "") if self.non_zero_default is None else self.non_zero_default)
+        return copy(_ZEROS.get(self.kind, "") if self.default_if_not_zero is None else self.default_if_not_zero)
 
     @property
     def flag(self) -> str:

@@ -46,7 +46,7 @@ def validate(document: dict[str, Any]) -> SchemaResult:
 def limit_messages(messages: list[str]) -> list[str]:
     """Return the first MAX_REPORTED messages; if there are more, add a message with the number of the others."""
     omitted = len(messages) - MAX_REPORTED
-    return messages if omitted <= 0 else [*messages[:MAX_REPORTED], f"{omitted} more problems are not shown"]
+    return messages if omitted <= 0 else [*messages[:MAX_REPORTED], f"not shown: {omitted} more"]
 
 
 def field_path(parts: Iterable[str | int]) -> str:

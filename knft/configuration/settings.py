@@ -1,4 +1,7 @@
-"""Settings: the result of flags, configuration file and defaults for one process of ``knft run``."""
+"""Settings: the result of flags, configuration file and defaults for one process of ``knft run``.
+
+Syncs and rules get only a part of it, ``Config`` (knft.config).
+"""
 
 from typing import Any, Literal
 

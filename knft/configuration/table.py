@@ -38,13 +38,14 @@ KNFT_OPTIONS = (
            is_knft_only=True, applies_with_file=True, metavar="IP"),
     Option("", ("--service-cidr",), LIST, SUPPORTED, "ranges of cluster IPs, in addition to ServiceCIDR objects; "
            "packets to unallocated addresses are dropped", is_knft_only=True, applies_with_file=True, metavar="CIDR"),
-    Option("", ("--min-sync-period",), DURATION, SUPPORTED, "minimum interval between two syncs, in every mode",
-           is_knft_only=True, applies_with_file=True, metavar="DURATION", non_zero_default="1s"),
-    Option("", ("--sync-period",), DURATION, SUPPORTED, "interval before a failed sync is retried, in every mode",
-           is_knft_only=True, applies_with_file=True, metavar="DURATION", non_zero_default="30s"),
-    Option("", ("--masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, in "
-           "every mode", is_knft_only=True, applies_with_file=True, value_range=(0, 31), metavar="BIT",
-           non_zero_default=14),
+    Option("", ("--min-sync-period",), DURATION, SUPPORTED, "minimum interval between two syncs, whatever the mode",
+           is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="1s"),
+    Option("", ("--sync-period",), DURATION, SUPPORTED, "interval before a failed sync, or a quarantined "
+           "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice this time",
+           is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="30s"),
+    Option("", ("--masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, "
+           "whatever the mode", is_knft_only=True, applies_with_file=True, value_range=(0, 31), metavar="BIT",
+           default_if_not_zero=14),
 )  # fmt: skip
 
 PROCESS_OPTIONS = (
@@ -52,8 +53,8 @@ PROCESS_OPTIONS = (
            "changes", applies_with_file=True, metavar="FILE"),
     Option("", ("--write-config-to",), STRING, SUPPORTED, "write the effective configuration as v1alpha1 YAML, and "
            "exit", applies_with_file=True, metavar="FILE"),
-    Option("", ("--cleanup",), BOOL, SUPPORTED, "remove knft's tables and kube-proxy's leftovers in every mode, and "
-           "exit", applies_with_file=True),
+    Option("", ("--cleanup",), BOOL, SUPPORTED, "remove knft's tables and the leftovers of all modes of kube-proxy, "
+           "and exit; `knft cleanup` removes only knft's tables", applies_with_file=True),
     Option("", ("--init-only",), BOOL, SUPPORTED, "set the conntrack sysctls, which need more privileges than "
            "CAP_NET_ADMIN, and exit", applies_with_file=True),
     Option("", ("--version",), Kind.VERSION, SUPPORTED, "print knft's version and exit", applies_with_file=True),
@@ -66,13 +67,13 @@ CLIENT_OPTIONS = (
            "--master knft uses the pod's service account", metavar="FILE"),
     Option("clientConnection.acceptContentTypes", (), STRING, IGNORED, _JSON),
     Option("clientConnection.contentType", ("--kube-api-content-type",), STRING, IGNORED, _JSON,
-           values_without_warning=("application/json",), non_zero_default="application/vnd.kubernetes.protobuf"),
+           values_without_warning=("application/json",), default_if_not_zero="application/vnd.kubernetes.protobuf"),
     Option("clientConnection.qps", ("--kube-api-qps",), FLOAT, SUPPORTED, "requests per second to the API server; a "
-           "negative number means no limit", non_zero_default=5.0),
+           "negative number means no limit", default_if_not_zero=5.0),
     Option("clientConnection.burst", ("--kube-api-burst",), INTEGER, SUPPORTED, "maximum burst of requests to the "
-           "API server", non_zero_default=10),
+           "API server", default_if_not_zero=10),
     Option("configSyncPeriod", ("--config-sync-period",), DURATION, IGNORED, "knft watches objects and has no periodic "
-           "resync", non_zero_default="15m0s"),
+           "resync", default_if_not_zero="15m0s"),
 )  # fmt: skip
 
 NODE_OPTIONS = (
@@ -80,19 +81,19 @@ NODE_OPTIONS = (
            "hostname", applies_with_file=True, metavar="NAME"),
     Option("bindAddress", ("--bind-address",), STRING, SUPPORTED, "primary address of the node, unless it is 0.0.0.0 "
            "or ::; knft does not listen there", metavar="IP",
-           non_zero_default="0.0.0.0"),  # noqa: S104 - kube-proxy's default
+           default_if_not_zero="0.0.0.0"),  # noqa: S104 - kube-proxy's default
     Option("oomScoreAdj", ("--oom-score-adj",), INTEGER, SUPPORTED, "OOM score adjustment of the process, -1000 to "
-           "1000", is_zero_valid=True, non_zero_default=-999),
+           "1000", is_zero_valid=True, default_if_not_zero=-999),
     Option("conntrack.maxPerCore", ("--conntrack-max-per-core",), INTEGER, SUPPORTED, "maximum number of conntrack "
-           "entries per CPU core; 0 leaves the limit unchanged", is_zero_valid=True, non_zero_default=32768),
+           "entries per CPU core; 0 leaves the limit unchanged", is_zero_valid=True, default_if_not_zero=32768),
     Option("conntrack.min", ("--conntrack-min",), INTEGER, SUPPORTED, "lower bound of the maximum number of "
-           "conntrack entries (nf_conntrack_max)", is_zero_valid=True, non_zero_default=131072),
+           "conntrack entries (nf_conntrack_max)", is_zero_valid=True, default_if_not_zero=131072),
     Option("conntrack.tcpEstablishedTimeout", ("--conntrack-tcp-timeout-established",), DURATION, SUPPORTED,
            "conntrack timeout of idle TCP connections; 0 leaves it unchanged", is_zero_valid=True,
-           non_zero_default="24h0m0s"),
+           default_if_not_zero="24h0m0s"),
     Option("conntrack.tcpCloseWaitTimeout", ("--conntrack-tcp-timeout-close-wait",), DURATION, SUPPORTED,
            "conntrack timeout of TCP connections in state CLOSE_WAIT; 0 leaves it unchanged", is_zero_valid=True,
-           non_zero_default="1h0m0s"),
+           default_if_not_zero="1h0m0s"),
     Option("conntrack.tcpBeLiberal", ("--conntrack-tcp-be-liberal",), BOOL, SUPPORTED, "conntrack accepts packets "
            "outside the TCP window as valid"),
     Option("conntrack.udpTimeout", ("--conntrack-udp-timeout",), DURATION, SUPPORTED, "conntrack timeout of UDP flows "
@@ -104,7 +105,7 @@ NODE_OPTIONS = (
 POD_OPTIONS = (
     Option("detectLocalMode", ("--detect-local-mode",), STRING, SUPPORTED, "how to detect traffic from local pods: "
            "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix", metavar="MODE",
-           non_zero_default="ClusterCIDR"),
+           default_if_not_zero="ClusterCIDR"),
     Option("detectLocal.bridgeInterface", ("--pod-bridge-interface",), STRING, SUPPORTED, "bridge of the local "
            "pods, for mode BridgeInterface", metavar="NAME"),
     Option("detectLocal.interfaceNamePrefix", ("--pod-interface-name-prefix",), STRING, SUPPORTED, "prefix of "
@@ -121,17 +122,17 @@ RULE_OPTIONS = (
            "is set; kernelspace is rejected", metavar="MODE"),
     Option("iptables.masqueradeBit", ("--iptables-masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that "
            "requests masquerading; no effect in mode nftables, which uses nftables.masqueradeBit",
-           is_zero_valid=True, modes=IPTABLES_OR_IPVS, value_range=(0, 31), non_zero_default=14),
+           is_zero_valid=True, modes=IPTABLES_OR_IPVS, value_range=(0, 31), default_if_not_zero=14),
     Option("iptables.masqueradeAll", ("--masquerade-all",), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs",
            modes=IPTABLES_OR_IPVS, field_note=_OWN_SECTION),
     Option("iptables.localhostNodePorts", ("--iptables-localhost-nodeports",), BOOL, IGNORED, _NO_LOCALHOST,
-           is_zero_valid=True, values_without_warning=(False,), non_zero_default=True),
+           is_zero_valid=True, values_without_warning=(False,), default_if_not_zero=True),
     Option("iptables.syncPeriod", ("--iptables-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is "
-           "retried; no effect in mode ipvs", modes=IPTABLES, non_zero_default="30s", field_note=_OWN_SECTION),
+           "retried; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero="30s", field_note=_OWN_SECTION),
     Option("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, SUPPORTED, "minimum interval between "
-           "two syncs; no effect in mode ipvs", modes=IPTABLES, non_zero_default="1s", field_note=_OWN_SECTION),
+           "two syncs; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero="1s", field_note=_OWN_SECTION),
     Option("ipvs.syncPeriod", ("--ipvs-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is retried, "
-           "in mode ipvs", modes=IPVS, non_zero_default="30s"),
+           "in mode ipvs", modes=IPVS, default_if_not_zero="30s"),
     Option("ipvs.minSyncPeriod", ("--ipvs-min-sync-period",), DURATION, SUPPORTED, "minimum interval between two "
            "syncs, in mode ipvs", modes=IPVS),
     Option("ipvs.scheduler", ("--ipvs-scheduler",), STRING, IGNORED, "knft selects endpoints at random"),
@@ -143,28 +144,28 @@ RULE_OPTIONS = (
     Option("ipvs.udpTimeout", ("--ipvs-udp-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
     Option("nftables.masqueradeBit", (), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, in "
            "mode nftables", is_zero_valid=True, modes=NFTABLES,
-           non_zero_default=14),
+           default_if_not_zero=14),
     Option("nftables.masqueradeAll", (), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs, in mode nftables",
            modes=NFTABLES),
     Option("nftables.syncPeriod", (), DURATION, SUPPORTED, "interval before a failed sync is retried, in mode nftables",
-           modes=NFTABLES, non_zero_default="30s"),
+           modes=NFTABLES, default_if_not_zero="30s"),
     Option("nftables.minSyncPeriod", (), DURATION, SUPPORTED, "minimum interval between two syncs, in mode nftables",
-           modes=NFTABLES, non_zero_default="1s"),
+           modes=NFTABLES, default_if_not_zero="1s"),
     Option("portRange", ("--proxy-port-range",), STRING, IGNORED, "knft opens no ports for Services"),
 )  # fmt: skip
 
 SERVER_OPTIONS = (
     Option("healthzBindAddress", ("--healthz-bind-address",), STRING, SUPPORTED, "address that serves /healthz and "
            "/livez; an empty value of the flag disables the server", metavar="IP:PORT",
-           non_zero_default="0.0.0.0:10256"),
+           default_if_not_zero="0.0.0.0:10256"),
     Option("metricsBindAddress", ("--metrics-bind-address",), STRING, SUPPORTED, "address that serves /metrics, "
            "/metrics/slis, /healthz, /proxyMode, /configz, /statusz and /flagz; an empty value of the flag disables "
            "the server", metavar="IP:PORT",
-           non_zero_default="127.0.0.1:10249"),
+           default_if_not_zero="127.0.0.1:10249"),
     Option("", ("--healthz-port",), INTEGER, SUPPORTED, "deprecated: port of --healthz-bind-address if its value has "
-           "no port; 0 disables the server", value_range=(0, 65535), non_zero_default=10256),
+           "no port; 0 disables the server", value_range=(0, 65535), default_if_not_zero=10256),
     Option("", ("--metrics-port",), INTEGER, SUPPORTED, "deprecated: port of --metrics-bind-address if its value has "
-           "no port; 0 disables the server", value_range=(0, 65535), non_zero_default=10249),
+           "no port; 0 disables the server", value_range=(0, 65535), default_if_not_zero=10249),
     Option("bindAddressHardFail", ("--bind-address-hard-fail",), BOOL, SUPPORTED, "exit if healthzBindAddress or "
            "metricsBindAddress cannot be bound, instead of retrying"),
     Option("enableProfiling", ("--profiling",), BOOL, SUPPORTED, "serve /debug/stacks, the stacks of all threads, at "
@@ -177,7 +178,7 @@ SERVER_OPTIONS = (
 
 LOGGING_OPTIONS = (
     Option("logging.format", ("--logging-format",), STRING, SUPPORTED, "log format, text or json",
-           applies_with_file=True, metavar="FORMAT", non_zero_default="text"),
+           applies_with_file=True, metavar="FORMAT", default_if_not_zero="text"),
     Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: start, stop, first syncs, "
            "warnings and errors; 2: every sync with its duration; 4: requests to the API server, and programming "
            "latencies",
@@ -185,13 +186,13 @@ LOGGING_OPTIONS = (
     Option("logging.vmodule", ("--vmodule",), VMODULE, IGNORED, "knft has no Go files; -v applies to all modules",
            applies_with_file=True),
     Option("logging.flushFrequency", ("--log-flush-frequency",), DURATION, IGNORED, _UNBUFFERED,
-           applies_with_file=True, non_zero_default="5s"),
+           applies_with_file=True, default_if_not_zero="5s"),
     *(
         option
         for form in ("json", "text")
         for option in (
             Option(f"logging.options.{form}.infoBufferSize", (f"--log-{form}-info-buffer-size",), STRING, IGNORED,
-                   _UNBUFFERED, applies_with_file=True, non_zero_default="0"),
+                   _UNBUFFERED, applies_with_file=True, default_if_not_zero="0"),
             Option(f"logging.options.{form}.splitStream", (f"--log-{form}-split-stream",), BOOL, IGNORED,
                    _UNBUFFERED, applies_with_file=True),
         )

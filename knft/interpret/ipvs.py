@@ -1,6 +1,6 @@
 """Parses the output of ``ipvsadm -Sn``, which is also the input of ``ipvsadm -R``.
 
-Virtual servers that ``ServerAddress`` cannot represent raise a CaptureError: those for a firewall mark or for every
+Virtual servers that ``VirtualServer`` cannot represent raise a CaptureError: those for a firewall mark or for every
 port, and real servers that are reached by direct routing or a tunnel.
 """
 

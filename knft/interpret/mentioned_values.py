@@ -29,7 +29,7 @@ class MentionedValues:
         self._ranges: dict[Field, set[tuple[int, int]]] = {field: set() for field in Field}
         self.interfaces: set[str] = set()
         self._ports: set[tuple[int, int]] = set()
-        self.indirect_destinations: set[int] = set()
+        self.destinations_of_multi_range_tests: set[int] = set()
         """Destinations in an inverted test, or in a test that lists several ranges."""
         for rules in rule_sets:
             for server in rules.servers:
@@ -68,7 +68,7 @@ class MentionedValues:
         if isinstance(step, Within):
             self._ranges[step.field].update(step.ranges)
             if step.field is Field.DESTINATION and (step.inverted or len(step.ranges) > 1):
-                self.indirect_destinations.update(single_addresses(step.ranges))
+                self.destinations_of_multi_range_tests.update(single_addresses(step.ranges))
         elif isinstance(step, Interface):
             self.interfaces.update(step.names)
         elif isinstance(step, InSet | VmapLookup | DnatMapLookup | AddToSet):

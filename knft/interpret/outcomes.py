@@ -21,7 +21,7 @@ TRACKED_STATES: frozenset[State] = STATES - {"invalid"}
 
 
 class PacketFields(NamedTuple):
-    """The values of the header fields that vary within a packet class: the class holds all their combinations.
+    """The values of the properties that vary within a packet class: the class holds all their combinations.
 
     ``ports`` are destination ports and ``states`` are conntrack states. An interface is a name, ``veth*`` (all names
     with this prefix that no more specific entry matches), ``*`` (all other interfaces), or the empty name (packets of
@@ -55,8 +55,8 @@ class PacketClass(Struct, frozen=True):
 
     ``is_local`` tells whether the destination is an address of the node. ``fields`` are the values of all other fields.
     ``is_source_selected`` is set for packets of the node whose process has not bound its socket to an address: the
-    kernel then selects the source, and selects the destination itself if it is an address of IPVS's device.
-    ``fields.sources`` are the sources that it selects otherwise.
+    kernel then selects the source. If the destination address is on kube-ipvs0, the kernel takes that address as
+    source; if it is not, the kernel selects one of ``fields.sources``.
     """
 
     origin: Origin

@@ -57,7 +57,7 @@ def intersection(one: Ranges, other: Ranges) -> Ranges:
 
 
 def _clip(values: Ranges, first: int, last: int) -> Ranges:
-    """Return the numbers of ``where`` from ``first`` to ``last``."""
+    """Return the numbers of ``values`` from ``first`` to ``last``."""
     low = bisect_right(values, (first, -1))
     if low and values[low - 1][1] >= first:
         low -= 1
@@ -75,14 +75,14 @@ def _clip(values: Ranges, first: int, last: int) -> Ranges:
 
 
 def subtract(values: Ranges, removed: Ranges) -> Ranges:
-    """Return the numbers of ``where`` that are not in ``removed``."""
+    """Return the numbers of ``values`` that are not in ``removed``."""
     if not removed or not values:
         return values
     return intersection(values, _complement(removed))
 
 
 def _complement(values: Ranges) -> Ranges:
-    """Return all numbers from -1 to 2**128 that are not in ``where``."""
+    """Return all numbers from -1 to 2**128 that are not in ``values``."""
     found = []
     start = -1
     for first, last in values:

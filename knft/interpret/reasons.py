@@ -48,9 +48,7 @@ _BLOCKING_RULES = (
     _BlockingRule(r"KUBE-\S+", r"has no endpoints", "no endpoints"),
     _BlockingRule(r"KUBE-XLB-\S+|KUBE-SVL-\S+", r"no local endpoints", _NO_LOCAL),
     _BlockingRule(r"KUBE-IPVS-OUT-FILTER", "", "the node is not in loadBalancerSourceRanges"),
-    _BlockingRule(
-        r"KUBE-IPVS-FILTER", "", "the address is on the node only for IPVS, and no virtual server has this port"
-    ),
+    _BlockingRule(r"KUBE-IPVS-FILTER", "", "the address is on kube-ipvs0, and no virtual server has this port"),
     _BlockingRule(r"KUBE-FIREWALL", "", "the kubelet blocks packets to loopback addresses from other addresses"),
     _BlockingRule(r"KUBE-FORWARD", r"INVALID", "the packet's conntrack state is invalid"),
     _BlockingRule(IPVS_CHAIN, "", "no endpoints, or none on this node where the traffic policy is Local"),

@@ -56,6 +56,7 @@ class TracedAlternative(Struct, frozen=True):
 
     ``when`` lists the values that the command line leaves open and that affect the outcome: an interface, a source
     port. ``rules`` are the rules that the packet hits first, whatever the outcome; ``then`` those that it hits last.
+    ``ends`` are the outcomes.
     """
 
     when: tuple[str, ...]
@@ -67,7 +68,8 @@ class TracedAlternative(Struct, frozen=True):
 class Trace(Struct, frozen=True):
     """The first packet of a connection, and what a rule set does to it.
 
-    ``service`` is the Service port of the destination, null if it is no frontend. ``sender`` is ``node`` for a process
+    ``rule_set`` is the name of the rule set. ``ways`` are the alternatives: one for each combination of values that the
+    command line leaves open. ``remarks`` are warnings. ``service`` is the Service port of the destination, null if it is no frontend. ``sender`` is ``node`` for a process
     of the node. ``interface`` is empty if the command line names none. ``client`` is ``new``, or what session affinity
     remembers of it. ``version`` is the version of this format.
     """

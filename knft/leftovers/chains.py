@@ -70,7 +70,7 @@ def _plan_table(table: SavedTable, modes: frozenset[Mode], *, removes_shared: bo
     removable = {
         chain for chain, owning in modes_by_chain.items() if (owning <= modes if len(owning) == 1 else removes_shared)
     }
-    required = _chains_in_use(table, modes_by_chain, removable)
+    still_in_use = _chains_in_use(table, modes_by_chain, removable)
     # A jump from a built-in chain is removed even if its target has to stay: then packets no longer reach it.
     remaining_chains = table.built_in | (modes_by_chain.keys() - removable)
     rules = tuple(
@@ -78,14 +78,14 @@ def _plan_table(table: SavedTable, modes: frozenset[Mode], *, removes_shared: bo
         for rule in table.rules
         if rule.chain in remaining_chains and (rule.target in removable or _is_ipvs_rule(rule, modes_by_chain, modes))
     )
-    removed = removable - required
+    removed = removable - still_in_use
     removed_rules = set(map(id, rules))
     remaining_rules = (rule for rule in table.rules if rule.chain not in removed and id(rule) not in removed_rules)
     in_use = SETS.intersection(name for rule in remaining_rules for name in rule.sets)
     return _TablePlan(
         chains=tuple(chain for chain in table.chains if chain in removed),
         rules=rules,
-        chains_in_use=tuple(chain for chain in table.chains if chain in required),
+        chains_in_use=tuple(chain for chain in table.chains if chain in still_in_use),
         sets_in_use=in_use,
     )
 
@@ -102,12 +102,12 @@ def _chains_in_use(table: SavedTable, own_chains: Collection[str], removable: Co
         if rule.target is not None and rule.target in removable:
             jumps.setdefault(rule.chain, set()).add(rule.target)
     foreign = jumps.keys() - table.built_in - set(own_chains)
-    pinned: set[str] = set()
+    in_use: set[str] = set()
     pending = {target for chain in foreign for target in jumps[chain]}
     while pending:
-        pinned |= pending
-        pending = {target for chain in pending for target in jumps.get(chain, ())} - pinned
-    return frozenset(pinned)
+        in_use |= pending
+        pending = {target for chain in pending for target in jumps.get(chain, ())} - in_use
+    return frozenset(in_use)
 
 
 def _restore_text(table: str, plan: _TablePlan) -> str:

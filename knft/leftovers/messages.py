@@ -12,14 +12,14 @@ _LEFTOVERS = {
 }
 
 
-def count_noun(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return ``1 chain``, ``2 chains``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def describe_found_chains(backend: str, plan: ChainPlan) -> str:
     """Return how many of kube-proxy's chains a backend has, or how many rules if no chain is left."""
-    count = count_noun(plan.chain_count, "chain") if plan.chain_count else count_noun(plan.rule_count, "rule")
+    count = format_count(plan.chain_count, "chain") if plan.chain_count else format_count(plan.rule_count, "rule")
     return f"{count} in {backend}"
 
 
@@ -27,12 +27,12 @@ def describe_removed_chains(backend: str, plan: ChainPlan) -> str:
     """Return what was removed from a backend."""
     if not plan.restore_input:
         return f"{backend}: nothing found"
-    return f"{backend}: {count_noun(plan.chain_count, 'chain')} and {count_noun(plan.rule_count, 'rule')} removed"
+    return f"{backend}: {format_count(plan.chain_count, 'chain')} and {format_count(plan.rule_count, 'rule')} removed"
 
 
 def leftover_warning(mode: Mode, found: Sequence[str]) -> str:
     """Return the warning about what kube-proxy left in a mode."""
     return (
         f"kube-proxy's {_LEFTOVERS[mode]} are still in force ({', '.join(found)}); packets reach knft's rules first; "
-        f"remove kube-proxy's with `knft cleanup --kube-proxy {mode.value}`"
+        f"remove them with `knft cleanup --kube-proxy {mode.value}`"
     )

@@ -69,13 +69,13 @@ def plan_servers(
         for node_port in _node_ports(name, text)
     }
 
-    def is_kube_proxys(server: ServerAddress) -> bool:
+    def belongs_to_kube_proxy(server: ServerAddress) -> bool:
         at_node_port = server.address in local and (server.address.version, server.protocol, server.port) in node_ports
         return server.address in on_device or server in in_frontend_sets or at_node_port
 
     return ServerPlan(
-        remove=tuple(server for server in servers if is_kube_proxys(server)),
-        keep=tuple(sorted((server for server in servers if not is_kube_proxys(server)), key=str)),
+        remove=tuple(server for server in servers if belongs_to_kube_proxy(server)),
+        keep=tuple(sorted((server for server in servers if not belongs_to_kube_proxy(server)), key=str)),
     )
 
 

@@ -28,7 +28,7 @@ CAUSES = (
     Cause("affinity", "Different session affinity", "clients keep their endpoint for a different time, or not at all"),
     Cause("shares", "Different shares", "the same endpoints are chosen with different probabilities"),
 )
-"""In the order of a report's sections."""
+"""In the order of the report's sections. Each group of differences has one cause (knft.interpret.compare.report)."""
 
 
 class Summary(Struct, frozen=True):
@@ -136,9 +136,12 @@ def _summary(counts: Counts, service_ports: Iterable[str]) -> Summary:
     found = result(counts)
     services = {name.partition(":")[0] for name in service_ports if name}
     exception = ", except for expected differences" if counts.expected else ""
-    place = f" at {format_count(len(services), 'Service')}" if services else ", but not at a known Service"
     headlines: dict[Result, str] = {
-        "different": f"Clients would see a difference{place}",
+        "different": (
+            f"Clients would see a difference at {format_count(len(services), 'Service')}"
+            if services
+            else "Packets to addresses of no Service have different outcomes"
+        ),
         "undecided": "No difference was found, but some packets are undecided",
         "equal": f"Packets have the same outcome on both sides{exception}",
         "nothing": "Nothing was compared: no IP family has rules on both sides",

@@ -21,12 +21,11 @@ MAX_RULES_SIZE = 1_500_000
 """The most characters of rules on a page; mail systems accept a few MiB."""
 
 MAX_SERVICES = 200
-"""The most Services that are named for one expected difference."""
+"""Maximum number of Services that are named for one expected difference."""
 
 MAX_TEXT_LENGTH = 2_000
-"""The most characters of one rule or name."""
+"""Maximum number of characters of one rule or name."""
 
-_OUTCOME_TEXTS = {"delivered": "delivered", "rejected": "rejected", "dropped": "dropped", "undecided": "undecided"}
 _RULE = re.compile(r"(?P<chain>[^:]*): (?:(?P<line>line \d+): )?(?P<text>.*)", re.DOTALL)
 _ICONS = {
     "equal": "M7 12.5l3.4 3.4L17 8.6",
@@ -96,7 +95,6 @@ def html(report: Report) -> str:
         style=style,
         script=script,
         policy=_security_policy(style, script),
-        fates=_OUTCOME_TEXTS,
         icons=_ICONS,
         max_services=MAX_SERVICES,
         split_rule=split_rule,

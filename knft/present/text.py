@@ -102,7 +102,7 @@ def _print_expected(out: Console, found: tuple[ExpectedDifferenceGroup, ...]) ->
     if not found:
         return
     _print_title(out, "Expected differences", "these differences do not change the exit status")
-    rows = _table("Reason", "Where", "Classes", "What kube-proxy does")
+    rows = _table("Difference", "Where", "Classes", "What kube-proxy does")
     for item in found:
         rows.add_row(
             Text(escape_invisible(item.reason)), item.where, str(item.classes), Text(escape_invisible(item.description))
@@ -111,7 +111,7 @@ def _print_expected(out: Console, found: tuple[ExpectedDifferenceGroup, ...]) ->
 
 
 def _print_counts(out: Console, report: Report) -> None:
-    _print_title(out, "Packet classes", "packets that the rules of neither side distinguish are one class")
+    _print_title(out, "Packet classes", "two packets are in one class if no rule on either side tells them apart")
     rows = _table("Family", "Equal", "Expected", "Different", "Undecided", all_numbers=True)
     for item in report.families:
         rows.add_row(item.family, *_count_cells(item.counts))

@@ -67,7 +67,7 @@ class _Decoder:
     def decode_document(self, location: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
         if not isinstance(document, dict):
-            self.problems.append(f"{location}: {describe_type(document)} is not a Kubernetes object; skipped")
+            self.problems.append(f"{location}: expected a Kubernetes object, found {describe_type(document)}; skipped")
             return
         kind = self._kind(location, document)
         if kind is None:

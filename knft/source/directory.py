@@ -20,7 +20,7 @@ from knft.source.files import Signature, error_reason, file_signature, format_pa
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 POLLS_PER_SCAN = 5
-"""All files are checked once in this many ticks, for changes without an inotify event (links to other folders, NFS)."""
+"""All files are checked once in this many polls, for changes without an inotify event (links to other folders, NFS)."""
 DEBOUNCE_MS = 200
 
 MAX_CONFLICTS = 10

@@ -4,19 +4,19 @@ from typing import Any
 
 MAX_SHOWN_CHARACTERS = 60
 """Maximum number of characters of a text in a message."""
-LONGEST_NAME = 253
+MAX_NAME_LENGTH = 253
 """Maximum length of a name in the API."""
-_LONGEST_NUMBER_BITS = 128
+_MAX_NUMBER_BITS = 128
 
 
 class WrittenInt(int):
-    """An integer that is not written as in Python: 010, 0x1F90, 8_080."""
+    """An integer that remembers its spelling in the manifest: 010, 0x1F90, 8_080."""
 
     text: str
 
 
 class WrittenFloat(float):
-    """A number with the digits of the manifest: 1.10."""
+    """A number that remembers its digits in the manifest: 1.10."""
 
     text: str
 
@@ -34,7 +34,7 @@ def format_value(value: object) -> str:
             return value.text
         case bool():
             return "true" if value else "false"
-        case int() if value.bit_length() > _LONGEST_NUMBER_BITS:
+        case int() if value.bit_length() > _MAX_NUMBER_BITS:
             return "a very long number"
         case int() | float():
             return str(value)
@@ -74,7 +74,7 @@ def _part(part: object) -> str:
 
 def format_name(text: str) -> str:
     """Return a name without quotes if it looks like one, otherwise with quotes."""
-    return text if 0 < len(text) <= LONGEST_NAME and text.isprintable() and " " not in text else format_value(text)
+    return text if 0 < len(text) <= MAX_NAME_LENGTH and text.isprintable() and " " not in text else format_value(text)
 
 
 def join_alternatives(alternatives: tuple[object, ...]) -> str:

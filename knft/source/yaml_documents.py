@@ -154,7 +154,10 @@ class _Builder:
             collection.value.append(node.value)
         elif collection.key is None:
             if node.text is None:
-                raise _error_at(event, "expected a key, found a mapping or a list; fill in all {{ }} of a template")
+                raise _error_at(
+                    event,
+                    "expected a key, found a mapping or a list; an unfilled template placeholder such as {{ name }} looks like this",
+                )
             collection.key = node
         else:
             self._add_pair(collection, collection.key, node, event)

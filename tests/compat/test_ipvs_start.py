@@ -82,8 +82,8 @@ def test_old_versions_load_modules(row: Any) -> None:
         result = preconditions(
             Settings(rule_version=rule_version, kernel=kernel, scheduler="lc"), FEATURES[rule_version]
         )
-        assert result.loaded == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", conntrack)
-        assert result.needed == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", "ip_vs_lc")
+        assert result.modules_to_load == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", conntrack)
+        assert result.required_modules == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", "ip_vs_lc")
         assert result.scheduler is None
 
 

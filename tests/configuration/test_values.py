@@ -285,7 +285,7 @@ def test_number_of_reported_problems_is_limited() -> None:
     with pytest.raises(ConfigurationError) as raised:
         load(text=config_text(f"nodePortAddresses:\n{addresses}"))
     lines = str(raised.value).splitlines()
-    assert (len(lines), lines[-1]) == (21, "config.conf: 9980 more problems are not shown")
+    assert (len(lines), lines[-1]) == (21, "config.conf: not shown: 9980 more")
 
 
 INVALID_FLAGS = {

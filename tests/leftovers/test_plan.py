@@ -184,7 +184,7 @@ def test_servers_without_evidence_of_kube_proxy_stay() -> None:
 def test_warning_names_the_cleanup_command() -> None:
     assert leftover_warning(Mode.IPTABLES, ["12 chains in iptables-nft"]) == (
         "kube-proxy's iptables rules are still in force (12 chains in iptables-nft); packets reach knft's rules first; "
-        "remove kube-proxy's with `knft cleanup --kube-proxy iptables`"
+        "remove them with `knft cleanup --kube-proxy iptables`"
     )
 
 

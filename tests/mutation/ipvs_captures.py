@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from knft.comparison.captures import Capture
 from knft.families import IpVersion
 from knft.interpret.compare.services import ServiceNames
-from knft_compat.captures import Captures
+from knft_compat.captures import SimulatedOutput
 from tests.mutation.iptables_save import IptablesSave
 
 _OPTIONS = {"-t": 6, "-u": 17, "--sctp-service": 132}
@@ -16,7 +16,7 @@ _PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 class IpvsCaptures:
     """The captures of one IP family; ``names`` gives the Services of frontends."""
 
-    def __init__(self, captures: Captures, version: IpVersion, names: ServiceNames, own: str) -> None:
+    def __init__(self, captures: SimulatedOutput, version: IpVersion, names: ServiceNames, own: str) -> None:
         """Copy the captures; ``own`` is the node's address."""
         self.rules = IptablesSave(captures.rules)
         self.sets = [line for line in captures.sets.splitlines() if not line.startswith("#")]

@@ -19,7 +19,7 @@ from knft.interpret.rules import RuleSet
 from knft.proxy_mode import Mode
 from knft_compat import iptables, ipvs
 from knft_compat import sync_input as compat
-from knft_compat.captures import Captures, captures_after_first_sync
+from knft_compat.captures import SimulatedOutput, captures_after_first_sync
 from tests.mutation.clusters import NODE_ADDRESSES, Cluster, generate_cluster
 from tests.mutation.kube_proxy_nftables import Object, list_ruleset
 
@@ -37,7 +37,7 @@ class MutationSubject(NamedTuple):
         """The cluster and the IP version, for messages."""
         return f"cluster {self.cluster.seed}, IPv{self.version}"
 
-    def captures(self, mode: Mode) -> Captures:
+    def captures(self, mode: Mode) -> SimulatedOutput:
         """Return the captures of a node with kube-proxy in mode iptables or ipvs."""
         options = {**sync_flag_defaults(), **self.cluster.options, "family": None}
         if mode is Mode.IPTABLES:

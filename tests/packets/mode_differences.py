@@ -6,7 +6,7 @@
 import re
 from pathlib import Path
 
-from knft.interpret.compare.expected_differences.catalog import EXPECTED_DIFFERENCES, markdown_table
+from knft.interpret.compare.expected_differences.catalogue import EXPECTED_DIFFERENCES, markdown_table
 from knft.proxy_mode import Mode
 
 DOCUMENTATION = Path(__file__).parent.parent.parent / "docs" / "comparing.md"

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from knft.interpret.compare.expected_differences.catalog import EXPECTED_DIFFERENCES
+from knft.interpret.compare.expected_differences.catalogue import EXPECTED_DIFFERENCES
 from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import (
     DifferenceGroup,
@@ -58,7 +58,7 @@ def example(
     client: str = "new",
 ) -> Example:
     return Example(
-        sender="the network from any by eth0",
+        sender="the network from any in eth0",
         destination=destination,
         client=client,
         left=left,
@@ -87,7 +87,9 @@ def group(
 
 def expected_group(number: int, service: str, classes: int = 2) -> DifferenceGroup:
     intent = EXPECTED_DIFFERENCES[number]
-    examples = [example((delivered("10.244.1.17:8080"),), (DROPPED,), "127.0.0.1 (the node's) port 30080/tcp")]
+    examples = [
+        example((delivered("10.244.1.17:8080"),), (DROPPED,), "127.0.0.1 (an address of the node) port 30080/tcp")
+    ]
     return DifferenceGroup("expected", service, intent.reason, intent.description, classes, examples)
 
 
@@ -109,7 +111,9 @@ def _differences() -> list[DifferenceGroup]:
             "is rejected",
             [
                 example((delivered("10.244.1.17:8080"),), (REJECTED,)),
-                example((delivered("10.244.1.17:8080"),), (REJECTED,), "192.0.2.13 (the node's) port 31080/tcp"),
+                example(
+                    (delivered("10.244.1.17:8080"),), (REJECTED,), "192.0.2.13 (an address of the node) port 31080/tcp"
+                ),
             ],
             classes=14,
         ),

@@ -41,7 +41,7 @@ def test_difference_shows_cause_service_both_sides_and_an_example() -> None:
         "Service                  Family  Classes  Side                   Outcome\n"
         "shop/checkout:http       IPv4         14  kube-proxy (iptables)  reaches 10.244.1.17:8080\n"
         "                                          knft                   is rejected\n"
-        "                                          example                the network from any by eth0 to 10.96.14.7"
+        "                                          example                the network from any in eth0 to 10.96.14.7"
         " port 80/tcp\n"
         "shop/checkout:http       IPv6          5  kube-proxy (iptables)  reaches [fd00:244:1::17]:8080\n"
     ) in text

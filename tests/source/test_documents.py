@@ -26,9 +26,9 @@ def _kind(version: object, kind: object) -> str:
 
 
 DOCUMENTS = {
-    "list": ManifestCase("[a, b]", ("document 2: a list is not a Kubernetes object; skipped",)),
-    "text": ManifestCase("web", ("document 2: text is not a Kubernetes object; skipped",)),
-    "number": ManifestCase("8080", ("document 2: a number is not a Kubernetes object; skipped",)),
+    "list": ManifestCase("[a, b]", ("document 2: expected a Kubernetes object, found a list; skipped",)),
+    "text": ManifestCase("web", ("document 2: expected a Kubernetes object, found text; skipped",)),
+    "number": ManifestCase("8080", ("document 2: expected a Kubernetes object, found a number; skipped",)),
     "only a comment": ManifestCase("# comment\n", ()),
     "no kind": ManifestCase("apiVersion: v1", ("document 2: kind is missing; skipped",)),
     "kind is a list": ManifestCase(_kind("v1", ["Service"]), ("document 2: kind is a list, not text; skipped",)),
@@ -78,7 +78,9 @@ LISTS = {
     "items: null": ManifestCase("apiVersion: v1\nkind: List\nitems: null", ()),
     "no items": ManifestCase("apiVersion: v1\nkind: List", ()),
     "null item": ManifestCase(
-        _list("List", service("web"), None), ("document 2, items[1]: null is not a Kubernetes object; skipped",), SERVED
+        _list("List", service("web"), None),
+        ("document 2, items[1]: expected a Kubernetes object, found null; skipped",),
+        SERVED,
     ),
     "invalid item": ManifestCase(
         _list("List", service("web"), service("bad", ports=[{"port": 0}])),
@@ -86,7 +88,8 @@ LISTS = {
         SERVED,
     ),
     "items is a number": ManifestCase(
-        "apiVersion: v1\nkind: List\nitems: 7", ("document 2, items[0]: a number is not a Kubernetes object; skipped",)
+        "apiVersion: v1\nkind: List\nitems: 7",
+        ("document 2, items[0]: expected a Kubernetes object, found a number; skipped",),
     ),
     "List inside a List": ManifestCase(
         _list("List", service("web"), {"apiVersion": "v1", "kind": "List", "items": [service("inner", 8)]}),

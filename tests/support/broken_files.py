@@ -35,7 +35,10 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "a template that was not filled in": (
         b"metadata:\n  name: {{ .Values.name }}\n",
-        "not YAML: line 2, column 25: expected a key, found a mapping or a list; fill in all {{ }} of a template",
+        (
+            "not YAML: line 2, column 25: expected a key, found a mapping or a list; an unfilled template placeholder "
+            "such as {{ name }} looks like this"
+        ),
     ),
     "an alias for nothing": (
         b"a: *b\n",

@@ -66,7 +66,8 @@ def test_kube_proxys_virtual_servers_and_device_are_removed_and_others_stay(serv
     said = served.cleanup("ipvs")
     assert "virtual servers: 7 removed\n" in said
     assert (
-        "virtual servers: 2 kept that are not kube-proxy's: tcp 198.51.100.7:30080, tcp [2001:db8:7::7]:30080" in said
+        "virtual servers: 2 kept that are not known to be kube-proxy's: "
+        "tcp 198.51.100.7:30080, tcp [2001:db8:7::7]:30080" in said
     )
     assert "device kube-ipvs0: removed\n" in said
     assert "ipsets: 34 removed\n" in said

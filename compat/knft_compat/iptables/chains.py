@@ -60,8 +60,8 @@ def _local_source_rules(port: RenderedPort, context: RenderContext) -> Iterator[
 def _firewall_chain_rules(port: RenderedPort, context: RenderContext) -> Iterator[Rule]:
     chain, ranges = port.chains.firewall, port.port.load_balancer_source_ranges
     # If the VIP is routed to the node itself, its packets to the VIP have the VIP as their source.
-    from_node = any(addresses.contains(cidr, context.node_ip) for cidr in ranges)
-    for source in (*ranges, *(port.port.load_balancer_vips if from_node else ())):
+    node_is_allowed = any(addresses.contains(cidr, context.node_ip) for cidr in ranges)
+    for source in (*ranges, *(port.port.load_balancer_vips if node_is_allowed else ())):
         label = comment(f"{port.name} loadbalancer IP")
         yield Rule(chain, (*label, "-s", source, "-j", port.chains.external))
     yield Rule(chain, comment(f"other traffic to {port.name} will be dropped by KUBE-PROXY-FIREWALL"))

@@ -10,9 +10,9 @@ from knft_compat.ipvs.names import (
     FIREWALL,
     IPVS_FILTER,
     IPVS_OUT_FILTER,
-    LOAD_BALANCER,
+    LOAD_BALANCER_CHAIN,
     MARK_DROP,
-    NODE_PORT,
+    NODE_PORT_CHAIN,
     SOURCE_RANGES_FIREWALL,
 )
 from knft_compat.ipvs.settings import RuleVersion
@@ -32,14 +32,14 @@ def _chains(table: str, *names: str) -> tuple[Chain, ...]:
     return tuple(Chain(table, name) for name in names)
 
 
-_NAT = _chains("nat", SERVICES, POSTROUTING, NODE_PORT, LOAD_BALANCER, MARK_MASQ)
-_FILTER_26 = _chains("filter", FORWARD, NODE_PORT, PROXY_FIREWALL, SOURCE_RANGES_FIREWALL, IPVS_FILTER)
+_NAT = _chains("nat", SERVICES, POSTROUTING, NODE_PORT_CHAIN, LOAD_BALANCER_CHAIN, MARK_MASQ)
+_FILTER_26 = _chains("filter", FORWARD, NODE_PORT_CHAIN, PROXY_FIREWALL, SOURCE_RANGES_FIREWALL, IPVS_FILTER)
 _FILTER = (*_FILTER_26, *_chains("filter", IPVS_OUT_FILTER))
 
 CHAINS = {
     RuleVersion.V1_23: (
-        *_chains("nat", SERVICES, POSTROUTING, FIREWALL, NODE_PORT, LOAD_BALANCER, MARK_MASQ),
-        *_chains("filter", FORWARD, NODE_PORT),
+        *_chains("nat", SERVICES, POSTROUTING, FIREWALL, NODE_PORT_CHAIN, LOAD_BALANCER_CHAIN, MARK_MASQ),
+        *_chains("filter", FORWARD, NODE_PORT_CHAIN),
     ),
     RuleVersion.V1_26: (*_NAT, *_FILTER_26),
     RuleVersion.V1_29: (*_NAT, *_FILTER),
@@ -63,7 +63,7 @@ _JUMPS_23 = (
     Jump("nat", "PREROUTING", SERVICES, _PORTALS_COMMENT),
     Jump("nat", "POSTROUTING", POSTROUTING, "kubernetes postrouting rules"),
     Jump("filter", "FORWARD", FORWARD, "kubernetes forwarding rules"),
-    Jump("filter", "INPUT", NODE_PORT, _HEALTH_CHECK_COMMENT),
+    Jump("filter", "INPUT", NODE_PORT_CHAIN, _HEALTH_CHECK_COMMENT),
 )
 _JUMPS_26 = (
     *_JUMPS_23,

@@ -25,7 +25,7 @@ class ClaimKind(enum.Enum):
 class Claim(Struct, frozen=True):
     """An address and port of a Service port, and its endpoints.
 
-    Other Services may claim the same address and port. ``is_bound`` tells whether kube-proxy adds the address to
+    kube-proxy does not detect that other Services have the same address and port. ``is_bound`` tells whether kube-proxy adds the address to
     kube-ipvs0.
     """
 

@@ -32,7 +32,7 @@ class BindAddresses(Struct, frozen=True, tag="addresses"):
     tool = _BATCH
 
     def text(self) -> Iterator[str]:
-        """Yield one line for each; ip continues if an address exists already."""
+        """Yield one line for each network; ip continues if an address exists already."""
         for network in self.networks:
             yield f"address add {network} dev {self.device}"
 
@@ -45,7 +45,7 @@ class UnbindAddresses(Struct, frozen=True, tag="addresses-stale"):
     tool = _BATCH
 
     def text(self) -> Iterator[str]:
-        """Yield one line for each."""
+        """Yield one line for each network."""
         for network in self.networks:
             yield f"address del {network} dev {self.device}"
 

@@ -14,11 +14,11 @@ from knft_compat.ipvs.names import (
     EXTERNAL_IPS,
     HAIRPINS,
     HEALTH_CHECK_NODE_PORTS,
-    LOAD_BALANCERS,
+    LOAD_BALANCER_SET,
     LOCAL_EXTERNAL_IPS,
     LOCAL_LOAD_BALANCERS,
-    LOCAL_NODE_PORTS,
-    NODE_PORTS,
+    LOCAL_NODE_PORT_SETS,
+    NODE_PORT_SETS,
     SOURCE_CIDRS,
     SOURCE_IPS,
     SOURCE_RESTRICTED_LOAD_BALANCERS,
@@ -99,7 +99,7 @@ def _port_entries(planned: PlannedPort, sync_input: SyncInput) -> Iterator[Entry
 def _load_balancer_entries(planned: PlannedPort, vip: str, node_ip: str) -> Iterator[Entry]:
     port = planned.plan.port
     entry = f"{vip},{port.protocol.lower()}:{port.port}"
-    yield LOAD_BALANCERS, entry
+    yield LOAD_BALANCER_SET, entry
     if port.external_policy_local:
         yield LOCAL_LOAD_BALANCERS, entry
     if port.load_balancer_source_ranges:
@@ -114,7 +114,7 @@ def _load_balancer_entries(planned: PlannedPort, vip: str, node_ip: str) -> Iter
 def _node_port_entries(protocol: Protocol, number: int, accepting: tuple[str, ...], *, local: bool) -> Iterator[Entry]:
     is_hash = protocol == "SCTP"
     members = [f"{address},sctp:{number}" for address in accepting] if is_hash else [str(number)]
-    for name in (NODE_PORTS[protocol], *([LOCAL_NODE_PORTS[protocol]] if local else [])):
+    for name in (NODE_PORT_SETS[protocol], *([LOCAL_NODE_PORT_SETS[protocol]] if local else [])):
         for member in members:
             yield name, member
 

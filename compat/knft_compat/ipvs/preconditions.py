@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from knft_compat.ipvs.rule_versions import Features
 from knft_compat.ipvs.settings import Settings
@@ -17,24 +17,24 @@ _SINGLE_CONNTRACK_MODULE_KERNEL = (4, 19)
 class Preconditions(Struct, frozen=True, tag="preconditions"):
     """The minimum version of ipset, modules to load, modules that must exist, and a scheduler to test.
 
-    Old versions load modules, and fail if one is missing, except conntrack's; the scheduler's module must be loaded
-    already. Newer versions create a virtual server with the scheduler, check that it exists, and delete it.
+    Old versions load modules. They fail if a module is missing, except conntrack's. They do not load the scheduler's
+    module: it must be loaded already. Newer versions create a virtual server with the scheduler, check that it exists, and delete it.
     ``scheduler`` is None if an existing virtual server uses it, which makes the test unnecessary.
     """
 
     ipset: str = MIN_IPSET_VERSION
-    loaded: tuple[str, ...] = ()
-    needed: tuple[str, ...] = ()
+    modules_to_load: tuple[str, ...] = field(default=(), name="loaded")
+    required_modules: tuple[str, ...] = field(default=(), name="needed")
     scheduler: str | None = None
     tool = ("sh",)
 
     def text(self) -> Iterator[str]:
         """Yield the commands; the first that fails prints what is missing, and exits."""
-        for module in self.loaded:
+        for module in self.modules_to_load:
             yield f"modprobe -- {module} 2>/dev/null || true"
-        for module in self.needed:
+        for module in self.required_modules:
             in_kernel = f'grep -qs "/{module}\\.ko" "/lib/modules/$(uname -r)/modules.builtin"'
-            builtin = f" || {in_kernel}" if module in self.loaded else ""
+            builtin = f" || {in_kernel}" if module in self.modules_to_load else ""
             yield f'grep -qs "^{module} " /proc/modules{builtin} || {_fail(f"kernel module {module} is missing")}'
         version = "ipset --version | grep -Eq 'v([6-9]|[1-9][0-9]+)\\.[0-9]+'"
         yield f"{version} || {_fail(f'ipset {self.ipset} or newer is needed')}"
@@ -61,7 +61,7 @@ def preconditions(settings: Settings, features: Features) -> Preconditions:
     if features.loads_modules:
         conntrack = "nf_conntrack" if settings.kernel >= _SINGLE_CONNTRACK_MODULE_KERNEL else "nf_conntrack_ipv4"
         needed = dict.fromkeys((*_MODULES, f"ip_vs_{settings.scheduler}"))
-        return Preconditions(loaded=(*_MODULES, conntrack), needed=tuple(needed))
+        return Preconditions(modules_to_load=(*_MODULES, conntrack), required_modules=tuple(needed))
     in_use = any(server.scheduler == settings.scheduler for server in settings.existing_servers or ())
     return Preconditions(scheduler=None if in_use else settings.scheduler)
 

@@ -13,14 +13,14 @@ _GRACEFUL: frozenset[Protocol] = frozenset({"TCP"})
 
 
 class Action(enum.Enum):
-    """What a sync does to a server."""
+    """What a sync does to a virtual server or a real server."""
 
     ADD = "add"
     EDIT = "edit"
     KEEP = "keep"
     DELETE = "delete"
     ADD_AGAIN = "delete and add"
-    """The server was terminating, and its endpoint is in use again."""
+    """The real server was terminating (it had weight 0), and its endpoint is in use again."""
 
 
 class RealServerUpdate(Struct, frozen=True):
@@ -40,7 +40,7 @@ class RealServerUpdate(Struct, frozen=True):
 def real_servers(
     protocol: Protocol,
     wanted: Iterable[Endpoint],
-    existing_servers: tuple[ExistingRealServer, ...],
+    existing_real_servers: tuple[ExistingRealServer, ...],
     *,
     is_first_sync: bool,
 ) -> Iterator[RealServerUpdate]:
@@ -50,8 +50,8 @@ def real_servers(
     server. Later, weight 0 marks terminating servers. A sync keeps them: once a minute, outside of syncs, kube-proxy
     deletes those whose connections have ended.
     """
-    existing = {endpoint_key(real.address, real.port): real for real in existing_servers}
-    weights_differ = any(real.weight != 1 for real in existing_servers)
+    existing = {endpoint_key(real.address, real.port): real for real in existing_real_servers}
+    weights_differ = any(real.weight != 1 for real in existing_real_servers)
     wanted_keys = set()
     for endpoint in wanted:
         wanted_keys.add(endpoint.key)

@@ -21,14 +21,14 @@ from knft_compat.ipvs.names import (
     HEALTH_CHECK_NODE_PORTS,
     IPVS_FILTER,
     IPVS_OUT_FILTER,
-    LOAD_BALANCER,
-    LOAD_BALANCERS,
+    LOAD_BALANCER_CHAIN,
+    LOAD_BALANCER_SET,
     LOCAL_EXTERNAL_IPS,
     LOCAL_LOAD_BALANCERS,
-    LOCAL_NODE_PORTS,
+    LOCAL_NODE_PORT_SETS,
     MARK_DROP,
-    NODE_PORT,
-    NODE_PORTS,
+    NODE_PORT_CHAIN,
+    NODE_PORT_SETS,
     SOURCE_CIDRS,
     SOURCE_IPS,
     SOURCE_RANGES_FIREWALL,
@@ -80,15 +80,15 @@ class SetRule(Struct, frozen=True):
 def _node_port_rules(protocol: Protocol, fields: str) -> tuple[SetRule, ...]:
     name = protocol.lower()
     return (
-        SetRule("nat", NODE_PORT, LOCAL_NODE_PORTS[protocol], fields, "RETURN", name),
-        SetRule("nat", NODE_PORT, NODE_PORTS[protocol], fields, MARK_MASQ, name),
+        SetRule("nat", NODE_PORT_CHAIN, LOCAL_NODE_PORT_SETS[protocol], fields, "RETURN", name),
+        SetRule("nat", NODE_PORT_CHAIN, NODE_PORT_SETS[protocol], fields, MARK_MASQ, name),
     )
 
 
 _SET_RULES = (
     SetRule("nat", POSTROUTING, HAIRPINS, "dst,dst,src", "MASQUERADE"),
-    SetRule("nat", SERVICES, LOAD_BALANCERS, "dst,dst", LOAD_BALANCER),
-    SetRule("nat", LOAD_BALANCER, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
+    SetRule("nat", SERVICES, LOAD_BALANCER_SET, "dst,dst", LOAD_BALANCER_CHAIN),
+    SetRule("nat", LOAD_BALANCER_CHAIN, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
     *_node_port_rules("TCP", "dst"),
     *_node_port_rules("UDP", "dst"),
     *_node_port_rules("SCTP", "dst,dst"),
@@ -100,19 +100,20 @@ _SET_RULES = (
 
 def _old_node_port_rules(protocol: Protocol, fields: str) -> tuple[SetRule, ...]:
     return (
-        SetRule("nat", SERVICES, NODE_PORTS[protocol], fields, NODE_PORT),
-        SetRule("nat", NODE_PORT, LOCAL_NODE_PORTS[protocol], fields, "RETURN"),
+        SetRule("nat", SERVICES, NODE_PORT_SETS[protocol], fields, NODE_PORT_CHAIN),
+        SetRule("nat", NODE_PORT_CHAIN, LOCAL_NODE_PORT_SETS[protocol], fields, "RETURN"),
     )
 
 
-# The rules that document 003 lists (docs/verification.md#original-documents); they are older than the code it shows.
+# kube-proxy's published IPVS rules (003 in docs/verification.md#original-documents). They are older than the code in
+# the same document.
 _SET_RULES_23 = (
     SetRule("nat", POSTROUTING, HAIRPINS, "dst,dst,src", "MASQUERADE"),
-    SetRule("nat", SERVICES, LOAD_BALANCERS, "dst,dst", LOAD_BALANCER),
-    SetRule("nat", LOAD_BALANCER, SOURCE_RESTRICTED_LOAD_BALANCERS, "dst,dst", FIREWALL),
+    SetRule("nat", SERVICES, LOAD_BALANCER_SET, "dst,dst", LOAD_BALANCER_CHAIN),
+    SetRule("nat", LOAD_BALANCER_CHAIN, SOURCE_RESTRICTED_LOAD_BALANCERS, "dst,dst", FIREWALL),
     SetRule("nat", FIREWALL, SOURCE_CIDRS, "dst,dst,src", "RETURN"),
     SetRule("nat", FIREWALL, SOURCE_IPS, "dst,dst,src", "RETURN"),
-    SetRule("nat", LOAD_BALANCER, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
+    SetRule("nat", LOAD_BALANCER_CHAIN, LOCAL_LOAD_BALANCERS, "dst,dst", "RETURN"),
     *_old_node_port_rules("TCP", "dst"),
     *_old_node_port_rules("UDP", "dst"),
     *_old_node_port_rules("SCTP", "dst,dst"),
@@ -192,7 +193,7 @@ def _denied_frontend_rules(context: RenderContext) -> Iterator[TableRule]:
 
 
 def _accept_rules(context: RenderContext) -> Iterator[TableRule]:
-    for name in (CLUSTER_IPS, LOAD_BALANCERS):
+    for name in (CLUSTER_IPS, LOAD_BALANCER_SET):
         if name in context.filled_sets:
             match = context.match_set(name, "dst,dst", with_comment=False)
             yield "nat", Rule(SERVICES, (*match, "-j", "ACCEPT"))
@@ -206,7 +207,7 @@ def _forward_rules(context: RenderContext) -> Iterator[TableRule]:
 def _health_check_rule(context: RenderContext) -> Iterator[TableRule]:
     name = HEALTH_CHECK_NODE_PORTS
     label = comment(SETS[name].comment)
-    yield "filter", Rule(NODE_PORT, (*label, *context.match_set(name, "dst", with_comment=False), "-j", "ACCEPT"))
+    yield "filter", Rule(NODE_PORT_CHAIN, (*label, *context.match_set(name, "dst", with_comment=False), "-j", "ACCEPT"))
 
 
 def _ipvs_filter_section(*accepted_sets: tuple[str, str]) -> Section:
@@ -241,10 +242,10 @@ def _match_set_arguments(name: str, family: Family, fields: str) -> tuple[str, .
     return ("-m", "set", "--match-set", SETS[name].name_in(family), fields)
 
 
-_NODE_PORT_JUMP = _unconditional_rule("nat", SERVICES, "-m", "addrtype", "--dst-type", "LOCAL", "-j", NODE_PORT)
-_LOAD_BALANCER_MASQUERADE = _unconditional_rule("nat", LOAD_BALANCER, *_MARK_FOR_MASQUERADE)
+_NODE_PORT_JUMP = _unconditional_rule("nat", SERVICES, "-m", "addrtype", "--dst-type", "LOCAL", "-j", NODE_PORT_CHAIN)
+_LOAD_BALANCER_MASQUERADE = _unconditional_rule("nat", LOAD_BALANCER_CHAIN, *_MARK_FOR_MASQUERADE)
 _DROP_OUT_OF_SOURCE_RANGES = _unconditional_rule("filter", SOURCE_RANGES_FIREWALL, "-j", "DROP")
-_ACCEPTED_SETS_26 = ((LOAD_BALANCERS, "dst,dst"), (CLUSTER_IPS, "dst,dst"), (EXTERNAL_IPS, "dst,dst"))
+_ACCEPTED_SETS_26 = ((LOAD_BALANCER_SET, "dst,dst"), (CLUSTER_IPS, "dst,dst"), (EXTERNAL_IPS, "dst,dst"))
 _ACCEPTED_SETS = (*_ACCEPTED_SETS_26, (LOCAL_EXTERNAL_IPS, "dst,dst"), (HEALTH_CHECK_NODE_PORTS, "dst"))
 _SERVICE_SECTIONS: tuple[Section, ...] = (
     _set_rule_section(_SET_RULES),
@@ -272,7 +273,7 @@ _SECTIONS: dict[RuleVersion, tuple[Section, ...]] = {
         _cluster_ip_rules,
         _external_ip_rules,
         _LOAD_BALANCER_MASQUERADE,
-        _unconditional_rule("nat", NODE_PORT, *_MARK_FOR_MASQUERADE),
+        _unconditional_rule("nat", NODE_PORT_CHAIN, *_MARK_FOR_MASQUERADE),
         _unconditional_rule("nat", FIREWALL, "-j", MARK_DROP),
         _accept_rules,
         _forward_rules,

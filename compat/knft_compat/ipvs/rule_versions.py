@@ -1,8 +1,8 @@
-"""The differences between versions of kube-proxy's IPVS mode, as data (docs/behaviour/ipvs.md#versions).
+"""The differences between the rule versions of kube-proxy's IPVS mode, as data (docs/behaviour/ipvs.md#versions).
 
-The versions come from docs/verification.md#original-documents. What a document does not show is taken from the next
-later document that shows it. ``chains`` and ``restore`` have the chains and rules of each version. All versions select
-endpoints as the newest kube-proxy does, since endpoints are selected before a mode runs.
+The versions come from descriptions of kube-proxy (docs/verification.md#original-documents). What a description omits is
+taken from that of the next later version. ``chains`` and ``restore`` have the chains and rules of each version. All
+versions select endpoints as the newest kube-proxy does, since endpoints are selected before a mode runs.
 """
 
 import enum
@@ -18,34 +18,37 @@ class ConntrackCleanup(enum.Enum):
     """When kube-proxy deletes conntrack entries of UDP Services (docs/behaviour/conntrack.md)."""
 
     EVERY_SYNC = "inline"
-    """At every sync, for NodePorts; when a Service lost a port or got its first endpoint, for its addresses."""
+    """Entries of NodePorts at every sync.
+
+    Entries of a Service's addresses when it lost a port or got its first endpoint.
+    """
     ON_CHANGE = "after changes"
-    """When a Service lost a port, or got its first endpoint or lost one, for its addresses and NodePorts."""
+    """Entries of a Service's addresses and NodePorts, when it lost a port or an endpoint, or got its first endpoint."""
     RECONCILER = "reconciler"
     """A reconciler compares the kernel's table with the Services; this package does not know that table."""
 
 
 class Features(Struct, frozen=True):
-    """Behaviour that differs between versions of kube-proxy's IPVS mode."""
+    """Behaviour of one version of kube-proxy's IPVS mode that differs in others."""
 
     missing_sets: frozenset[str] = frozenset()
-    """Sets that the version does not have."""
+    """Names of ipsets that this version of kube-proxy does not have."""
     loads_modules: bool = False
-    """At the start it loads kernel modules; other versions test the scheduler."""
+    """At its start kube-proxy loads kernel modules; other versions test the scheduler."""
     cleanup_loads_module: bool = True
-    """Its cleanup loads the module ip_vs first."""
+    """kube-proxy's cleanup loads the module ip_vs first."""
     supports_ip_mode: bool = True
     """Load balancer addresses with ipMode Proxy get no virtual server; older APIs have no ipMode."""
     mh_hashes_ports: bool = True
     """Scheduler mh hashes the client's port too."""
     binds_addresses_of_other_interfaces: bool = False
-    """It binds external addresses to kube-ipvs0 even if another interface has them."""
+    """kube-proxy binds external addresses to kube-ipvs0 even if another interface has them."""
     skips_node_ports_on_bound_addresses: bool = False
-    """It serves no NodePorts on addresses of kube-ipvs0, unless NodePort addresses are configured."""
+    """kube-proxy serves no NodePorts on addresses of kube-ipvs0, unless NodePort addresses are configured."""
     unbinds_only_server_addresses: bool = False
-    """It deletes stale virtual servers first, and removes only their addresses from kube-ipvs0."""
+    """kube-proxy removes an address from kube-ipvs0 only if it deletes a stale virtual server at that address."""
     comments_set_rules: bool = True
-    """Rules that match a set have its comment."""
+    """Rules that match an ipset have the ipset's comment."""
     conntrack_cleanup: ConntrackCleanup = ConntrackCleanup.RECONCILER
 
 

@@ -1,7 +1,7 @@
 """Compares the outcomes of all packet classes in two rule sets, and finds the expected differences.
 
-A class is what the rules of neither side distinguish before a walk. ``partition`` cuts it into pieces: packets of a
-piece have the same outcomes within each side.
+Two packets are in one class if no rule on either side tells them apart before a walk. ``partition`` cuts a class into
+pieces: packets of a piece have the same outcomes within each side.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -45,11 +45,11 @@ Progress = Callable[[int, int], None]
 
 
 class ExpectedDifferenceEdits(Protocol):
-    """The expected differences, by name (reason), and the edits of the rule sets that remove them."""
+    """The expected differences, by name, and the edits of the rule sets that remove them."""
 
-    reasons: tuple[str, ...]
+    names: tuple[str, ...]
 
-    def edited_rule_sets(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
+    def edited_rule_sets(self, names: frozenset[str]) -> tuple[RuleSet, RuleSet]:
         """Return the left and the right rule set, edited so that these expected differences disappear."""
 
 
@@ -75,8 +75,8 @@ class Comparison:
         self._classes = classes
         self._ports = classes.mentioned_ports
         self._expected = expected
-        self._known_reasons = [frozenset({reason}) for reason in expected.reasons]
-        self._latest_reasons: dict[DifferenceKind, frozenset[str]] = {}
+        self._known_differences = [frozenset({name}) for name in expected.names]
+        self._latest_differences: dict[DifferenceKind, frozenset[str]] = {}
         self._walkers_with_edits: dict[frozenset[str], tuple[Walker, Walker]] = {}
         self._clients: dict[AffinityEntry, dict[Client, None]] = {}
         self._affinity_lookups: list[tuple[DestinationClass, PacketClass, frozenset[AffinityEntry]]] = []
@@ -176,14 +176,14 @@ class Comparison:
     def _explain_class(
         self, compared: ComparedClass, left: Sequence[Path], right: Sequence[Path]
     ) -> Iterator[Difference]:
-        """Yield the differences of a class with their reasons, and count its pieces."""
+        """Yield the differences of a class with the expected differences that explain them, and count its pieces."""
         paths = left, right
         kind = difference_kind(compared, paths)
-        reasons = self._recent_reasons(compared, paths, self._latest_reasons.get(kind, frozenset()))
-        if reasons is not None:
-            # Counts one piece as different without finding out which: at least one differs.
+        names = self._recent_differences(compared, paths, self._latest_differences.get(kind, frozenset()))
+        if names is not None:
+            # At least one piece differs. It counts as expected, without finding out which one it is.
             self.counts.equal += _count_parts(left, right) - 1
-            yield self._expected_difference(compared, reasons, paths)
+            yield self._expected_difference(compared, names, paths)
             return
         differing = []
         for piece in partition(left, right):
@@ -199,15 +199,15 @@ class Comparison:
                 compared, paths, kind, self._pieces_of_possible_connections(compared, differing)
             )
 
-    def _recent_reasons(
+    def _recent_differences(
         self, compared: ComparedClass, paths: PathPair, latest: frozenset[str]
     ) -> frozenset[str] | None:
-        """Return those of the latest reasons for differences of this kind that explain the whole class, if any do."""
+        """Return those of the latest expected differences of this kind that explain the whole class, if any do."""
         if any(path.outcome.disposition is Disposition.UNDECIDED for path in (*paths[0], *paths[1])):
             return None
-        for reasons in _subsets(latest):
-            if _are_decided_and_equal(*self._paths_with_edits(compared, paths, reasons)):
-                return reasons
+        for names in _subsets(latest):
+            if _are_decided_and_equal(*self._paths_with_edits(compared, paths, names)):
+                return names
         return None
 
     def _pieces_of_possible_connections(self, compared: ComparedClass, pieces: list[Piece]) -> list[Piece]:
@@ -233,65 +233,68 @@ class Comparison:
     def _explain_pieces(
         self, compared: ComparedClass, paths: PathPair, kind: DifferenceKind, rest: list[Piece]
     ) -> Iterator[Difference]:
-        """Yield a difference for each piece or part of one, with the reasons that explain it, or () if none do."""
-        for reasons in self._candidate_reasons(self._latest_reasons.get(kind, frozenset())):
-            equal, rest = self._split_by_reasons(compared, paths, rest, reasons)
+        """Yield a difference for each piece or part of one, with the names of the expected differences that explain it.
+
+        Unexpected differences have no names.
+        """
+        for names in self._candidate_differences(self._latest_differences.get(kind, frozenset())):
+            equal, rest = self._split_by_expected(compared, paths, rest, names)
             if equal:
-                self._latest_reasons[kind] = reasons
+                self._latest_differences[kind] = names
             for part in equal:
-                yield self._expected_difference(compared, reasons, (part.left, part.right), part)
+                yield self._expected_difference(compared, names, (part.left, part.right), part)
             if not rest:
                 return
-        all_reasons = frozenset(self._expected.reasons)
-        equal, rest = self._split_by_reasons(
-            compared, paths, self._pieces_of_possible_connections(compared, rest), all_reasons
+        all_names = frozenset(self._expected.names)
+        equal, rest = self._split_by_expected(
+            compared, paths, self._pieces_of_possible_connections(compared, rest), all_names
         )
         for part in equal:
-            reasons = self._necessary_reasons(compared, paths, part)
-            if reasons not in self._known_reasons:
-                self._known_reasons.append(reasons)
-            yield self._expected_difference(compared, reasons, (part.left, part.right), part)
-        for part in self._unexpected_pieces(compared, paths, rest, all_reasons):
+            names = self._necessary_differences(compared, paths, part)
+            if names not in self._known_differences:
+                self._known_differences.append(names)
+            yield self._expected_difference(compared, names, (part.left, part.right), part)
+        for part in self._unexpected_pieces(compared, paths, rest, all_names):
             self.counts.different += 1
             yield compared.difference_in(part)
 
     def _unexpected_pieces(
-        self, compared: ComparedClass, paths: PathPair, rest: list[Piece], all_reasons: frozenset[str]
+        self, compared: ComparedClass, paths: PathPair, rest: list[Piece], all_names: frozenset[str]
     ) -> Iterator[Piece]:
         """Yield the differences that remain if the rule sets are edited to remove all expected differences."""
-        left, right = self._paths_with_edits(compared, paths, all_reasons)
+        left, right = self._paths_with_edits(compared, paths, all_names)
         for part in rest:
             inside = partition(clip_paths(left, part.fields), clip_paths(right, part.fields))
             differing = [piece for piece in inside if outcome_shares(piece.left) != outcome_shares(piece.right)]
             yield from differing or [part]
 
-    def _candidate_reasons(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
-        """Yield sets of reasons to try: first the subsets of the latest ones, then all known sets."""
+    def _candidate_differences(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
+        """Yield sets of expected differences to try: first the subsets of the latest ones, then all known sets."""
         first = _subsets(latest)
         yield from first
-        yield from (reasons for reasons in self._known_reasons if reasons not in first)
+        yield from (names for names in self._known_differences if names not in first)
 
     def _expected_difference(
-        self, compared: ComparedClass, reasons: frozenset[str], paths: PathPair, piece: Piece | None = None
+        self, compared: ComparedClass, names: frozenset[str], paths: PathPair, piece: Piece | None = None
     ) -> Difference:
         self.counts.expected += 1
-        ordered = tuple(reason for reason in self._expected.reasons if reason in reasons)
+        ordered = tuple(name for name in self._expected.names if name in names)
         return Difference(compared.destination, compared.packets, compared.client, ordered, paths, piece)
 
-    def _necessary_reasons(self, compared: ComparedClass, paths: PathPair, piece: Piece) -> frozenset[str]:
-        """Return a minimal set of reasons that explains a difference, given that all reasons together explain it."""
-        needed = frozenset(self._expected.reasons)
-        for reason in self._expected.reasons:
-            _, unequal = self._split_by_reasons(compared, paths, [piece], needed - {reason})
+    def _necessary_differences(self, compared: ComparedClass, paths: PathPair, piece: Piece) -> frozenset[str]:
+        """Return a minimal set of expected differences that explains one, given that all together explain it."""
+        needed = frozenset(self._expected.names)
+        for name in self._expected.names:
+            _, unequal = self._split_by_expected(compared, paths, [piece], needed - {name})
             if not unequal:
-                needed -= {reason}
+                needed -= {name}
         return needed
 
-    def _split_by_reasons(
-        self, compared: ComparedClass, paths: PathPair, pieces: list[Piece], reasons: frozenset[str]
+    def _split_by_expected(
+        self, compared: ComparedClass, paths: PathPair, pieces: list[Piece], names: frozenset[str]
     ) -> tuple[list[Piece], list[Piece]]:
         """Split pieces into packets with equal outcomes in the edited rule sets, and packets that still differ."""
-        left, right = self._paths_with_edits(compared, paths, reasons)
+        left, right = self._paths_with_edits(compared, paths, names)
         equal: list[Piece] = []
         different: list[Piece] = []
         for piece in pieces:
@@ -304,12 +307,12 @@ class Comparison:
                 (equal if is_equal else different).append(clip_piece(piece, part.fields))
         return equal, different
 
-    def _paths_with_edits(self, compared: ComparedClass, paths: PathPair, reasons: frozenset[str]) -> PathPair:
-        """Return the paths in the rule sets that are edited for ``reasons``; reuse ``paths`` for an unedited side."""
-        walkers = self._walkers_with_edits.get(reasons)
+    def _paths_with_edits(self, compared: ComparedClass, paths: PathPair, names: frozenset[str]) -> PathPair:
+        """Return the paths in the rule sets that are edited for ``names``; reuse ``paths`` for an unedited side."""
+        walkers = self._walkers_with_edits.get(names)
         if walkers is None:
-            left, right = self._expected.edited_rule_sets(reasons)
-            walkers = self._walkers_with_edits[reasons] = (
+            left, right = self._expected.edited_rule_sets(names)
+            walkers = self._walkers_with_edits[names] = (
                 self._left if left is self._rule_sets[0] else self._walker(left),
                 self._right if right is self._rule_sets[1] else self._walker(right),
             )
@@ -345,7 +348,7 @@ def _are_decided_and_equal(left: Sequence[Path], right: Sequence[Path]) -> bool:
     return are_equal(left, right) and not any(path.outcome.disposition is Disposition.UNDECIDED for path in left)
 
 
-def _subsets(reasons: frozenset[str]) -> list[frozenset[str]]:
+def _subsets(names: frozenset[str]) -> list[frozenset[str]]:
     """Return all non-empty subsets, the smallest first."""
-    sizes = range(1, len(reasons) + 1)
-    return [frozenset(chosen) for size in sizes for chosen in combinations(sorted(reasons), size)]
+    sizes = range(1, len(names) + 1)
+    return [frozenset(chosen) for size in sizes for chosen in combinations(sorted(names), size)]

@@ -78,7 +78,7 @@ def _with_prefixed_target(step: Step, name: Callable[[str], str]) -> Step:
 
 
 def join_rule_sets(one: RuleSet, other: RuleSet) -> RuleSet:
-    """Return a rule set with the rules of both; their chains and collections have different tables in their names."""
+    """Return a rule set with the rules of both; the names of their chains and collections must be distinct."""
     return replace(
         one,
         base_chains=(*one.base_chains, *other.base_chains),

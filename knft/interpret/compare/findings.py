@@ -87,7 +87,7 @@ def difference_kind(compared: ComparedClass, paths: PathPair) -> DifferenceKind:
 
 
 class Counts(Struct):
-    """Numbers of packet classes; packets that the rules of neither side distinguish are one class."""
+    """Numbers of packet classes; two packets are in one class if no rule on either side tells them apart."""
 
     equal: int = 0
     expected: int = field(default=0, name="by_intent")

@@ -75,9 +75,9 @@ def format_sender(version: IpVersion, packets: PacketClass, fields: PacketFields
         f"from {format_networks(version, fields.sources)}",
     ]
     if packets.origin == "network" and "*" not in fields.inputs:
-        parts.append(f"by {_some(sorted(fields.inputs))}")
+        parts.append(f"in {_some(sorted(fields.inputs))}")
     if "*" not in fields.outputs:
-        parts.append(f"out by {_some(sorted(fields.outputs))}")
+        parts.append(f"out {_some(sorted(fields.outputs))}")
     if fields.states != STATES:
         parts.append(f"({' or '.join(sorted(fields.states))})")
     return " ".join(parts)
@@ -90,7 +90,7 @@ def format_destination(
     protocol = PROTOCOL_NAMES.get(packets.protocol, f"protocol {packets.protocol}")
     target = format_networks(version, destination.ranges)
     if destination.is_local:
-        target += " (the node's)"
+        target += " (an address of the node)"
     return f"{target} port {format_ports(fields.ports)}/{protocol}"
 
 

@@ -98,7 +98,10 @@ class PacketClasses:
         return classes
 
     def _is_shareable(self, address: int) -> bool:
-        return not self._values.matches_original_destination and address not in self._values.indirect_destinations
+        return (
+            not self._values.matches_original_destination
+            and address not in self._values.destinations_of_multi_range_tests
+        )
 
     def split_off_new_destinations(
         self, destination: DestinationClass, new_destinations: set[int]

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from knft.families import IpVersion
 from knft.interpret.compare import formatting
-from knft.interpret.compare.expected_differences.catalog import descriptions
+from knft.interpret.compare.expected_differences.catalogue import descriptions
 from knft.interpret.compare.findings import Counts, Difference
 from knft.interpret.compare.partition import Shares, outcome_shares
 from knft.interpret.compare.services import ServiceNames
@@ -23,7 +23,7 @@ MAX_EXAMPLES = 3
 class ObservedOutcome(Struct, frozen=True):
     """An outcome that clients can observe; ``share`` is a fraction such as ``1/3``.
 
-    ``fate`` is the disposition: delivered, rejected, dropped or undecided. ``endpoint`` is empty if the destination is
+    ``fate`` is the value of the Disposition, under its JSON key: delivered, rejected, dropped or undecided. ``endpoint`` is empty if the destination is
     not translated. ``source`` is the source that the endpoint sees: kept, masqueraded, frontend, or an address.
     ``seconds`` is the session affinity timeout, None without affinity.
     """
@@ -155,7 +155,7 @@ def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> D
 
 
 def _cause(left: Shares, right: Shares) -> str:
-    """Return the first of these aspects in which the sides differ."""
+    """Return the cause of a difference: the first property in which the sides differ."""
     aspects = {
         "verdict": {(outcome.disposition, outcome.is_translated) for outcome, _ in left}
         ^ {(outcome.disposition, outcome.is_translated) for outcome, _ in right},

@@ -23,7 +23,7 @@ FRONTEND_CHAINS = frozenset(
 _NAME = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+(:\S+)?")
 """The Service port at the start of kube-proxy's comments."""
 
-Frontend = tuple[int | None, int, int]
+FrontendKey = tuple[int | None, int, int]
 """Address, protocol and port; the address of a NodePort is None."""
 
 
@@ -32,7 +32,7 @@ class ServiceNames:
 
     def __init__(self, rule_sets: Iterable[RuleSet]) -> None:
         """Collect the names from the comments of rule sets."""
-        self._ports: dict[Frontend, str] = {}
+        self._ports: dict[FrontendKey, str] = {}
         self._services: dict[int, str] = {}
         for rules in rule_sets:
             for frontend, name in _frontend_names(rules):
@@ -51,13 +51,13 @@ class ServiceNames:
         return self._services.get(address)
 
 
-def _frontend_names(rules: RuleSet) -> Iterator[tuple[Frontend, str]]:
+def _frontend_names(rules: RuleSet) -> Iterator[tuple[FrontendKey, str]]:
     yield from frontend_owners(rules).items()
     for name in FRONTEND_CHAINS & rules.chains.keys():
         yield from _rule_names(rules.chains[name])
 
 
-def _element_names(collection: Collection, *, has_address: bool) -> Iterator[tuple[Frontend, str]]:
+def _element_names(collection: Collection, *, has_address: bool) -> Iterator[tuple[FrontendKey, str]]:
     for element in collection.elements:
         key = element.key if has_address else (None, *element.key)
         if element.comment and all(part is None or isinstance(part, int) for part in key):
@@ -65,14 +65,14 @@ def _element_names(collection: Collection, *, has_address: bool) -> Iterator[tup
             yield (address, protocol, port), element.comment  # type: ignore[misc] # checked above
 
 
-def _rule_names(chain: Chain) -> Iterator[tuple[Frontend, str]]:
+def _rule_names(chain: Chain) -> Iterator[tuple[FrontendKey, str]]:
     for rule in chain.rules:
         claim = claimed_frontend(rule)
         if claim is not None:
             yield claim
 
 
-def claimed_frontend(rule: Rule) -> tuple[Frontend, str] | None:
+def claimed_frontend(rule: Rule) -> tuple[FrontendKey, str] | None:
     """Return the frontend that a rule of kube-proxy matches, and its Service port; None if it matches no frontend."""
     name = _NAME.match(rule.comment)
     if name is None:
@@ -86,9 +86,9 @@ def claimed_frontend(rule: Rule) -> tuple[Frontend, str] | None:
     return (values.get(Field.DESTINATION), protocol, port), name[0]
 
 
-def frontend_owners(rules: RuleSet) -> dict[Frontend, str]:
+def frontend_owners(rules: RuleSet) -> dict[FrontendKey, str]:
     """Return the Service port that owns each frontend, by the maps of knft or of kube-proxy's nftables mode."""
-    owners: dict[Frontend, str] = {}
+    owners: dict[FrontendKey, str] = {}
     for name, collection in rules.collections.items():
         kind = name.rpartition(" ")[2]
         if kind in (*_FRONTEND_MAPS, *_NODE_PORT_MAPS):

@@ -45,7 +45,7 @@ class _Table(Struct):
 
 
 def read(save: str, version: IpVersion, sets: str | Mapping[str, IpSet] = "") -> RuleSet:
-    """Read the output of ``iptables-save`` (4) or ``ip6tables-save`` (6); raise CaptureError.
+    """Read the output of ``iptables-save`` (version 4) or ``ip6tables-save`` (version 6); raise CaptureError.
 
     ``sets`` is the output of ``ipset save``, or the result of ``read_sets``.
     """

@@ -1,4 +1,4 @@
-"""Removes the tables of iptables-nft from what nft lists, as iptables-save prints the same rules."""
+"""Removes the tables of iptables-nft from what nft lists, because iptables-save prints the same rules."""
 
 from msgspec.structs import replace
 

@@ -30,12 +30,12 @@ from knft.interpret.nftables.sets_and_maps import (
 from knft.interpret.rules import InSet, Step, Unknown, Verdict
 
 MAX_ALTERNATIVES = 256
-"""The most alternatives of a rule; a match that needs more is not interpreted."""
+"""Maximum number of alternatives of a rule; a match that needs more is not interpreted."""
 
 
 def match_in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inverted: bool, text: str) -> Alternatives:
     """Return the test that a key is in a set."""
-    container = scope.container(data)
+    container = scope.set_or_map(data)
     if (implicit_tests := _implicit_tests_of_uninterpreted(selectors)) is not None:
         return ((*implicit_tests, Unknown(text)),)
     if len(selectors) == 1 and not _is_collection(selectors[0], container):
@@ -49,8 +49,8 @@ def match_in_set(scope: Scope, selectors: Sequence[Selector], data: Any, *, inve
     return ((*_implicit_tests(selectors), InSet(name, key_parts(key), inverted)),)
 
 
-def _is_collection(selector: Selector, container: SetOrMap) -> bool:
-    is_named = not isinstance(container.listed, tuple)
+def _is_collection(selector: Selector, set_or_map: SetOrMap) -> bool:
+    is_named = not isinstance(set_or_map.listed, tuple)
     return is_named and isinstance(selector, Number) and selector.mask is None
 
 
@@ -74,10 +74,10 @@ def _implicit_tests_of_uninterpreted(selectors: Sequence[Selector]) -> Alternati
 
 
 def _expand_set(
-    scope: Scope, selectors: Sequence[Selector], container: SetOrMap, *, inverted: bool, text: str
+    scope: Scope, selectors: Sequence[Selector], set_or_map: SetOrMap, *, inverted: bool, text: str
 ) -> Alternatives:
     """Return an alternative for each element."""
-    elements = scope.objects.constant_elements(container)
+    elements = scope.objects.constant_elements(set_or_map)
     if inverted or len(elements) > MAX_ALTERNATIVES:
         raise NotInterpretedError
     return tuple(steps for element in elements for steps in _match_element(selectors, element, text))
@@ -109,36 +109,36 @@ class MapUse(Struct, frozen=True):
 
 def look_up(scope: Scope, selectors: Sequence[Selector], data: Any, use: MapUse, text: str) -> Alternatives:
     """Return the steps for the value that a map has for a key; the rule ends if it has none."""
-    container = scope.container(data)
-    if (dependencies := _implicit_tests_of_uninterpreted(selectors)) is not None:
-        return ((*dependencies, Unknown(text)),)
-    if container.is_dynamic or container.has_unknown_elements:
+    set_or_map = scope.set_or_map(data)
+    if (implicit_tests := _implicit_tests_of_uninterpreted(selectors)) is not None:
+        return ((*implicit_tests, Unknown(text)),)
+    if set_or_map.is_dynamic or set_or_map.has_unknown_elements:
         raise NotInterpretedError
     try:
-        return _by_collection(scope, selectors, container, use)
+        return _by_collection(scope, selectors, set_or_map, use)
     except NotInterpretedError:
-        return _expand_map(scope, selectors, container, use, text)
+        return _expand_map(scope, selectors, set_or_map, use, text)
 
 
-def _by_collection(scope: Scope, selectors: Sequence[Selector], container: SetOrMap, use: MapUse) -> Alternatives:
+def _by_collection(scope: Scope, selectors: Sequence[Selector], set_or_map: SetOrMap, use: MapUse) -> Alternatives:
     key = numeric_key(selectors)
-    renamed = SetOrMap(f"{container.name}{use.suffix}", container.listed)
+    renamed = SetOrMap(f"{set_or_map.name}{use.suffix}", set_or_map.listed)
     name = scope.objects.add_collection(renamed, key, use.read_value)
     catch_all = scope.objects.catch_all_element(name)
     if catch_all is not None and is_random_key(key):
         raise NotInterpretedError
-    dependencies = _implicit_tests(selectors)
-    found: Alternative = (*dependencies, use.by_collection(name, key))
+    implicit_tests = _implicit_tests(selectors)
+    found: Alternative = (*implicit_tests, use.by_collection(name, key))
     if catch_all is None:
         return (found,)
-    return found, (*dependencies, InSet(name, key_parts(key), inverted=True), *use.by_value(catch_all.value))
+    return found, (*implicit_tests, InSet(name, key_parts(key), inverted=True), *use.by_value(catch_all.value))
 
 
 def _expand_map(
-    scope: Scope, selectors: Sequence[Selector], container: SetOrMap, use: MapUse, text: str
+    scope: Scope, selectors: Sequence[Selector], set_or_map: SetOrMap, use: MapUse, text: str
 ) -> Alternatives:
     """Return an alternative for each element, or for each value if the key has one part."""
-    elements = scope.objects.constant_elements(container)
+    elements = scope.objects.constant_elements(set_or_map)
     if len(elements) > MAX_ALTERNATIVES:
         raise NotInterpretedError
     if len(selectors) == 1:

@@ -43,7 +43,7 @@ class NamedObjects:
         self.version = version
         self.collections: dict[str, Collection] = {}
         self._chains = {name: name for name in chains}
-        self._containers = containers
+        self._sets_and_maps = containers
         self._writes = writes
         self._key_kinds: dict[str, tuple[ValueKind, ...]] = {}
         self._used_names: set[str] = set()
@@ -58,13 +58,13 @@ class NamedObjects:
             raise CaptureError(msg)
         return self._chains[name]
 
-    def container(self, table: TableId, name: str) -> SetOrMap:
+    def set_or_map(self, table: TableId, name: str) -> SetOrMap:
         """Return a named set or map; raise CaptureError if the listing does not have it."""
         found = full_name(*table, name)
-        if found not in self._containers:
+        if found not in self._sets_and_maps:
             msg = f'no set or map "{found}" in the listing'
             raise CaptureError(msg)
-        listed, writes = self._containers[found], self._writes.get(table, RuleWrites())
+        listed, writes = self._sets_and_maps[found], self._writes.get(table, RuleWrites())
         return SetOrMap(
             found, listed, listed.is_dynamic or name in writes.dynamic_sets, name in writes.unknown_sets_and_maps
         )
@@ -77,40 +77,40 @@ class NamedObjects:
         self._used_names.add(name)
         return name
 
-    def add_collection(self, container: SetOrMap, key: Key, read_value: Callable[[Any], MapValue]) -> str:
+    def add_collection(self, set_or_map: SetOrMap, key: Key, read_value: Callable[[Any], MapValue]) -> str:
         """Return the name of the collection of a set or map, and add it to ``collections`` if it is not there yet."""
         kinds = tuple(part.kind for part in key)
-        if container.has_unknown_elements or self._key_kinds.get(container.name, kinds) != kinds:
+        if set_or_map.has_unknown_elements or self._key_kinds.get(set_or_map.name, kinds) != kinds:
             raise NotInterpretedError
-        if container.name in self._not_interpreted:
+        if set_or_map.name in self._not_interpreted:
             raise NotInterpretedError
-        if container.name not in self.collections:
-            self._build_collection(container, key, read_value)
-            self._key_kinds[container.name] = kinds
-        return container.name
+        if set_or_map.name not in self.collections:
+            self._build_collection(set_or_map, key, read_value)
+            self._key_kinds[set_or_map.name] = kinds
+        return set_or_map.name
 
-    def _build_collection(self, container: SetOrMap, key: Key, read_value: Callable[[Any], MapValue]) -> None:
+    def _build_collection(self, set_or_map: SetOrMap, key: Key, read_value: Callable[[Any], MapValue]) -> None:
         """Read all elements, only once: many rules look into the same large maps."""
-        elements = container.read_elements()
-        self._not_interpreted.add(container.name)
-        self.collections[container.name] = sets_and_maps.build_collection(container, elements, key, read_value)
-        self._not_interpreted.remove(container.name)
-        self._catch_all[container.name] = next((it for it in elements if it.key == CATCH_ALL), None)
+        elements = set_or_map.read_elements()
+        self._not_interpreted.add(set_or_map.name)
+        self.collections[set_or_map.name] = sets_and_maps.build_collection(set_or_map, elements, key, read_value)
+        self._not_interpreted.remove(set_or_map.name)
+        self._catch_all[set_or_map.name] = next((it for it in elements if it.key == CATCH_ALL), None)
 
     def catch_all_element(self, collection: str) -> ListedElement | None:
         """Return the element ``*`` of a map."""
         return self._catch_all[collection]
 
-    def constant_elements(self, container: SetOrMap) -> tuple[ListedElement, ...]:
+    def constant_elements(self, set_or_map: SetOrMap) -> tuple[ListedElement, ...]:
         """Return the elements of a set or map that rules do not write; raise NotInterpretedError if they are many."""
-        if container.is_dynamic or container.has_unknown_elements:
+        if set_or_map.is_dynamic or set_or_map.has_unknown_elements:
             raise NotInterpretedError
-        if isinstance(container.listed, tuple):
-            return container.listed
-        if container.name not in self._elements:
-            elements = container.read_elements()
-            self._elements[container.name] = elements if len(elements) <= MAX_ELEMENTS else None
-        found = self._elements[container.name]
+        if isinstance(set_or_map.listed, tuple):
+            return set_or_map.listed
+        if set_or_map.name not in self._elements:
+            elements = set_or_map.read_elements()
+            self._elements[set_or_map.name] = elements if len(elements) <= MAX_ELEMENTS else None
+        found = self._elements[set_or_map.name]
         if found is None:
             raise NotInterpretedError
         return found
@@ -140,11 +140,11 @@ class Scope:
         msg = f"invalid verdict {listed!r}"
         raise CaptureError(msg)
 
-    def container(self, data: Any) -> SetOrMap:
+    def set_or_map(self, data: Any) -> SetOrMap:
         """Return the anonymous set or map of a rule, or the one that it names with ``@``."""
         match data:
             case str() if data.startswith("@"):
-                return self.objects.container(self.table, data[1:])
+                return self.objects.set_or_map(self.table, data[1:])
             case {"set": list(elements)}:
                 return SetOrMap(self._anonymous_name(), read_elements(elements))
             case {"set": single} if isinstance(single, dict | str | int):

@@ -206,7 +206,7 @@ def _update_set(inner: Any, scope: Scope, text: str) -> Alternatives:
             raise CaptureError(msg)
     key, seconds = updated_key(element)
     parts = numeric_key(read_key(key, scope.version))
-    collection = scope.objects.add_collection(scope.container(name), parts, _no_value)
+    collection = scope.objects.add_collection(scope.set_or_map(name), parts, _no_value)
     step = AddToSet(collection, key_parts(parts), seconds)
     # Statements for each element, such as a limit, are tests.
     tests = [next(iter(it), "") for it in inner.get("stmt") or [] if isinstance(it, dict)]

@@ -109,7 +109,7 @@ def _from_map(
     except NotInterpretedError:
         numbers = ()
     if len(numbers) == 1 and isinstance(numbers[0].part, RandomNumber):
-        return _random_source(numbers[0].part, scope.objects.constant_elements(scope.container(data)), targets)
+        return _random_source(numbers[0].part, scope.objects.constant_elements(scope.set_or_map(data)), targets)
     return look_up(scope, selectors, data, MapUse(_not_a_collection, targets.by_collection, targets.by_value), text)
 
 

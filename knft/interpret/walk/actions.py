@@ -31,7 +31,7 @@ from knft.interpret.walk.packet import Frame, Next, PacketState
 Target = tuple[PacketFields, Fraction, tuple[int, int | None]]
 """Packet fields, their share, and the new destination: an address, and a port or None if the port stays."""
 _MAX_TARGETS = 4096
-"""The result of a rule that translates to more addresses and ports than these is undecided."""
+"""Maximum number of addresses and ports that a rule translates to; the result of a rule with more is undecided."""
 
 
 class Actions:

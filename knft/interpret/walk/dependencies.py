@@ -15,7 +15,7 @@ class DestinationQuery(Protocol):
     def answer(self, destination: int, ports: Ranges) -> bool | None:
         """Return the answer for a destination and packets to some ports.
 
-        None means that the rules treat this destination individually, so results cannot be reused for it.
+        None means that a rule tests this destination alone, so its result cannot be reused for other destinations.
         """
 
     def __hash__(self) -> int:
@@ -58,8 +58,8 @@ class DependencyRecorder:
     def record(self, query: DestinationQuery, destination: int, ports: Ranges) -> None:
         """Record a query of the walk.
 
-        The walk can repeat a query for other ports or for an endpoint. Only if the answer is the same each time does
-        it describe the destination.
+        The walk can repeat a query for other ports or for an endpoint. If the answers differ, the result holds for
+        this destination alone.
         """
         if not self._is_recording or self.is_destination_specific:
             return

@@ -122,7 +122,7 @@ def _has_action(rule: Rule) -> bool:
 
 
 def _indexed(rule: Rule) -> IndexedRule:
-    """Move unknown tests behind the others before the first action: if one of the others fails, they do not matter."""
+    """Among the tests before the first action, put the unknown ones last: they do not matter if another test fails."""
     steps = rule.steps
     tests = 0
     while tests < len(steps) and not isinstance(steps[tests], Action):

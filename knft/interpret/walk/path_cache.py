@@ -2,7 +2,7 @@
 
 After translation, the rest of the path depends on the endpoint's address only as far as rules mention it. The walker
 computes it once for all addresses that no rule distinguishes and for all values of the packet fields, and caches it
-under ``memo_key``.
+under ``cache_key``.
 """
 
 from bisect import bisect_right
@@ -52,11 +52,11 @@ class AddressGroups:
 
 
 def all_packet_fields(version: int, packet: PacketState) -> PacketFields:
-    """Return all field values that packets can have on the rest of a packet's path."""
+    """Return all field values that packets can have on the path after destination translation."""
     return PacketFields(PORTS, ADDRESSES[version], PORTS, packet.fields.inputs, packet.fields.outputs, STATES)
 
 
-def memo_key(packet: PacketState, group: int, affinity: frozenset[AffinityEntry]) -> Hashable:
+def cache_key(packet: PacketState, group: int, affinity: frozenset[AffinityEntry]) -> Hashable:
     """Return everything that the rest of a packet's path depends on, except its fields."""
     return (
         group,

@@ -22,14 +22,14 @@ from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import IndexedRule, Indexes
 from knft.interpret.walk.matching import EVALUATORS, Decision, Split
 from knft.interpret.walk.packet import Frame, Next, PacketState
-from knft.interpret.walk.path_cache import AddressGroups, WalkEnd, all_packet_fields, memo_key
+from knft.interpret.walk.path_cache import AddressGroups, WalkEnd, all_packet_fields, cache_key
 from knft.interpret.walk.servers import ServersQuery, ServerTable, send_to_real_servers
 from knft.interpret.walk.stages import IPVS, HookStage, HookStages
 
 _LOOPBACK = frozenset({"lo"})
 _NO_INTERFACE = frozenset({""})
 _ARRIVING = ("prerouting", "input")
-_NOT_FOR_NAT = frozenset({"invalid"})
+_INVALID = frozenset({"invalid"})
 _DISPOSITIONS = {
     Next.DROP: Disposition.DROPPED,
     Next.REJECT: Disposition.REJECTED,
@@ -167,11 +167,11 @@ class Walker:
         stage = packet.stage
         is_over = packet.is_redirected if stage.hook in ("prerouting", "output") else packet.new_source is not None
         states = packet.fields.states
-        if stage.nat_is_done or is_over or states <= _NOT_FOR_NAT:
+        if stage.nat_is_done or is_over or states <= _INVALID:
             return False
-        if states & _NOT_FOR_NAT:
-            self._actions.pending.append(packet.restricted_to(packet.fields._replace(states=states & _NOT_FOR_NAT)))
-            packet.fields = packet.fields._replace(states=states - _NOT_FOR_NAT)
+        if states & _INVALID:
+            self._actions.pending.append(packet.restricted_to(packet.fields._replace(states=states & _INVALID)))
+            packet.fields = packet.fields._replace(states=states - _INVALID)
         return True
 
     def _next_stage(self, packet: PacketState) -> Next:
@@ -188,7 +188,7 @@ class Walker:
 
     def _end_from_cache(self, packet: PacketState, group: int) -> None:
         """End a packet like earlier packets with the same memo key, whatever their fields."""
-        key = memo_key(packet, group, self._actions.affinity)
+        key = cache_key(packet, group, self._actions.affinity)
         cached = self._path_cache.get(key)
         if cached is None:
             cached = self._path_cache[key] = list(self._remaining_ends(packet))
@@ -254,7 +254,7 @@ class Walker:
 
     def _through_servers(self, packet: PacketState) -> Next:
         """Send a packet to the real servers of the virtual server that it matches, unless IPVS sent it here."""
-        if packet.server is not None or packet.fields.states <= _NOT_FOR_NAT:
+        if packet.server is not None or packet.fields.states <= _INVALID:
             return Next.RULE
         self._recorder.record(ServersQuery(self._servers, packet.protocol), packet.destination, packet.ports)
         for port, server in self._servers.at(packet.destination, packet.protocol).items():

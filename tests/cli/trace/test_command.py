@@ -110,7 +110,7 @@ def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:
     )
     done = invoke_trace("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
     assert done.exit_code == 0
-    assert "has an unknown outcome: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
+    assert "is undecided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
     assert "\x1b" not in done.stdout
 
 

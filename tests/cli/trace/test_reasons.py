@@ -59,7 +59,7 @@ CASES = (
     Case(POD, "10.96.0.10:81", KNFT, "shop/open", (("1", "rejected", "the cluster IP has no such port"),)),
     Case(POD, "10.96.0.10:81", IPTABLES, "shop/open", (("1", "delivered", ""),)),
     Case(POD, "10.96.0.10:81", IPVS, "shop/open",
-         (("1", "rejected", "the address is on the node only for IPVS, and no virtual server has this port"),)),
+         (("1", "rejected", "the address is on kube-ipvs0, and no virtual server has this port"),)),
     Case(POD, "10.96.7.7:80", KNFT, None, (("1", "dropped", "no Service has this cluster IP"),)),
     Case(POD, "198.51.100.77:80", ALL, None, (("1", "delivered", ""),)),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from knft.comparison.compare import compare
 from knft.comparison.sides import Sides
 from knft.interpret.compare.edit import edit_chain, without_rules
-from knft.interpret.compare.expected_differences import catalog
+from knft.interpret.compare.expected_differences import catalogue
 from knft.interpret.compare.foreign import foreign_rules
 from knft.interpret.rules import Collection, Rule, RuleSet, VirtualServer
 from knft.proxy_mode import Mode
@@ -77,7 +77,7 @@ OBJECTS = [
     _service("the-last", 17, externalIPs=["203.0.113.5"]),
     _slice("the-last", REMOTE_ENDPOINT),
 ]
-_CASES = [(item.reason, mode) for item in catalog.EXPECTED_DIFFERENCES for mode in item.modes]
+_CASES = [(item.reason, mode) for item in catalogue.EXPECTED_DIFFERENCES for mode in item.modes]
 _ONLY_WITH_HOST_FIREWALL = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
 """Differences that only occur with a host firewall: the chain whose policy is drop, in iptables mode."""
 
@@ -100,7 +100,7 @@ def _with_firewall(sides: Sides, chain: str) -> Sides:
 def test_each_entry_is_necessary(
     reason: str, mode: Mode, rendered_sides: dict[Mode, Sides], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its entry in the catalog, a difference is unexpected."""
+    """Without its entry in the catalogue, a difference is unexpected."""
     sides = rendered_sides[mode]
     if reason in _ONLY_WITH_HOST_FIREWALL and mode is Mode.IPTABLES:
         sides = _with_firewall(sides, _ONLY_WITH_HOST_FIREWALL[reason])
@@ -109,7 +109,9 @@ def test_each_entry_is_necessary(
     assert unexpected_differences(report) == [] or sides.foreign
     assert reason in reasons_in(report)
     monkeypatch.setattr(
-        catalog, "EXPECTED_DIFFERENCES", tuple(item for item in catalog.EXPECTED_DIFFERENCES if item.reason != reason)
+        catalogue,
+        "EXPECTED_DIFFERENCES",
+        tuple(item for item in catalogue.EXPECTED_DIFFERENCES if item.reason != reason),
     )
     assert len(unexpected_differences(compare(sides, lambda _, __: None))) > len(unexpected_differences(report))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from knft.interpret.compare.edit import edit_chain, without_rules
-from knft.interpret.compare.services import FRONTEND_CHAINS, Frontend, claimed_frontend, frontend_owners
+from knft.interpret.compare.services import FRONTEND_CHAINS, FrontendKey, claimed_frontend, frontend_owners
 from knft.interpret.ranges import LOOPBACK, single
 from knft.interpret.rules import Field, HasState, Marked, Rule, RuleSet, Translated, Verdict, Within
 from knft.protocols import TCP
@@ -91,7 +91,7 @@ def _accepts_health_checks(rule: Rule) -> bool:
 def remove_losing_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:
     """Remove the rules for contested frontends that do not belong to the frontend's owner in knft."""
     owners = frontend_owners(knft)
-    winners: dict[Frontend, tuple[str, str]] = {}
+    winners: dict[FrontendKey, tuple[str, str]] = {}
     for frontend, claims in _claims(rules).items():
         kinds = [kind for name, kind in claims if name == owners.get(frontend)]
         if kinds and len(claims) > 1:
@@ -113,9 +113,9 @@ def remove_losing_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:
     return result
 
 
-def _claims(rules: RuleSet) -> dict[Frontend, set[tuple[str, str]]]:
+def _claims(rules: RuleSet) -> dict[FrontendKey, set[tuple[str, str]]]:
     """Return the Service ports that claim each frontend, each with the kind of its claim."""
-    claims: dict[Frontend, set[tuple[str, str]]] = {}
+    claims: dict[FrontendKey, set[tuple[str, str]]] = {}
     for chain in FRONTEND_CHAINS & rules.chains.keys():
         for rule in rules.chains[chain].rules:
             claim = claimed_frontend(rule)

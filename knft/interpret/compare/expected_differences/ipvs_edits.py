@@ -71,8 +71,8 @@ def node_port_server_addresses(kube_proxy: RuleSet) -> Ranges:
     return ranges((address, address) for address in addresses)
 
 
-def unbind_sources(rules: RuleSet, _: RuleSet) -> RuleSet:
-    """Keep the source of the node's own packets, for all destinations."""
+def keep_sources_of_node_packets(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Let rules match the source of the node's own packets, for all destinations."""
 
     def edit(rule: Rule) -> Iterator[Rule]:
         # The rule that blocks the node matches that source.

@@ -1,4 +1,4 @@
-"""The catalog of expected differences between kube-proxy's modes and knft.
+"""The catalogue of expected differences between kube-proxy's modes and knft.
 
 Each is defined by edits of kube-proxy's or knft's rule set after which both rule sets give the same outcome. A
 difference between outcomes is expected if, and only if, such edits remove it, so an entry cannot hide other
@@ -113,7 +113,7 @@ EXPECTED_DIFFERENCES = (
         "frontend as source address",
         "the node's own packets to a frontend have the frontend's address as source, because kube-ipvs0 has it",
         (f"{_IPVS}#service-ports", f"{_IPVS}#rules"),
-        ipvs=Edits(kube_proxy=ipvs_edits.unbind_sources),
+        ipvs=Edits(kube_proxy=ipvs_edits.keep_sources_of_node_packets),
     ),
     ExpectedDifference(
         "external IP ports rejected",
@@ -197,13 +197,13 @@ class ExpectedDifferences:
         self._kube_proxy, self._knft = kube_proxy, knft
         by_reason = {item.reason: item.edits_for(mode) for item in EXPECTED_DIFFERENCES} if mode is not None else {}
         self._edits = {reason: edits for reason, edits in by_reason.items() if edits is not None}
-        self.reasons = tuple(self._edits)
+        self.names = tuple(self._edits)
 
-    def edited_rule_sets(self, reasons: frozenset[str]) -> tuple[RuleSet, RuleSet]:
+    def edited_rule_sets(self, names: frozenset[str]) -> tuple[RuleSet, RuleSet]:
         """Return kube-proxy's and knft's rule set, edited so that these differences disappear."""
         kube_proxy, knft = self._kube_proxy, self._knft
         for reason, edits in self._edits.items():
-            if reason in reasons:
+            if reason in names:
                 if edits.kube_proxy is not None:
                     kube_proxy = edits.kube_proxy(kube_proxy, self._knft)
                 if edits.knft is not None:
@@ -218,7 +218,7 @@ def descriptions(reasons: Iterable[str]) -> str:
 
 
 def markdown_table() -> str:
-    """Return the catalog as a Markdown table, with links that are relative to docs/."""
+    """Return the catalogue as a Markdown table, with links that are relative to docs/."""
     rows = [
         (item.reason, _mode_names(item), item.description, ", ".join(map(_link, item.sources)))
         for item in EXPECTED_DIFFERENCES
