@@ -1,4 +1,7 @@
-"""Config: the settings of syncs and rules, and the parsers of their values (docs/behaviour/configuration.md)."""
+"""Config: the settings of syncs and rules, and the parsers of their values (docs/behaviour/configuration.md).
+
+It is a part of ``Settings`` (knft.configuration.settings), which hold all settings of a process.
+"""
 
 import re
 from typing import Literal

@@ -73,11 +73,11 @@ class IdleTimeout:
     """Decides how long a watch may be silent before it counts as hung.
 
     An API server sends a bookmark about once a minute, so its silence is noticed early. Other servers send none, and
-    may have no events for a long time.
+    may have no events for a long time. A server is regular if it sends data steadily, without long gaps.
     """
 
     def __init__(self, max_gap: float) -> None:
-        """Treat a server as regular once it has sent data for ``max_gap`` seconds without a longer gap."""
+        """Count a server as regular once it has sent data for ``max_gap`` seconds, without a longer gap between two pieces of data."""
         self._max_gap = max_gap
         self._regular_since: float | None = None
         self._last_data = 0.0

@@ -83,7 +83,7 @@ class RetryDecision(NamedTuple):
     affects_server: bool = True
     """Whether the problem is the server's as a whole, not this resource's alone."""
     problem_kind: str = ""
-    """What counts as the same problem, which is not logged each time: the HTTP status, "" for ``problem`` itself."""
+    """The kind of the problem: the HTTP status; "" if ``problem`` itself is the kind. A repeated kind is rarely logged."""
     resets_backoff: bool = False
     """Whether the next backoff starts with the initial delay, because requests have worked for a while."""
     warning: str = ""
@@ -102,7 +102,7 @@ class ListWatch:
         self._random_fraction = random_fraction
         self._path_index = 0
         self._missing_paths = 0
-        """How many paths in a row, one for each version of the API, do not exist."""
+        """How many API versions of the resource were not found in a row; each version has its own path."""
         self._streaming_lists = True
         """Whether the server is assumed to support streaming lists."""
         self._field_selector = resource.field_selector

@@ -143,7 +143,9 @@ class OwnNode:
         timeout: float = NODE_TIMEOUT_SECONDS,
         poll_interval: float = POLL_SECONDS,
     ) -> Node | None:
-        """Wait until the Node has all that knft needs; return it, or None if ``stop`` is set before.
+        """Wait until the Node exists and has addresses and, if needed, podCIDRs; its condition Ready does not matter.
+
+        Returns the Node, or None if ``stop`` is set before.
 
         Raises ApiServerError with the missing requirement after ``timeout`` seconds. ``connection_problem`` returns why
         the Node is unknown, "" if it is known: such time does not count, because knft waits for the API server without

@@ -91,9 +91,9 @@ class Reflector:
         self._received_events = False
         """Whether the current stream has brought anything."""
         self._problem_needs_events = False
-        """Whether the problem is cleared only when events arrive, and not already when a response starts.
+        """Whether the start of a response is no proof that the problem is over: only an event clears the problem.
 
-        Set if the last stream failed within ``short_lived``, or if watches repeatedly end that early.
+        Set if the last stream failed within ``short_lived`` seconds, or if watches repeatedly end that early.
         """
 
     def run(self, stop: threading.Event) -> None:

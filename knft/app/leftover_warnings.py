@@ -8,7 +8,7 @@ from knft.app.leftovers import KubeProxyLeftovers
 from knft.errors import KernelError
 from knft.kernel.privileges import die_with_parent
 from knft.kernel.table_flags import table_flags
-from knft.leftovers.messages import count_noun, describe_found_chains, leftover_warning
+from knft.leftovers.messages import describe_found_chains, format_count, leftover_warning
 from knft.leftovers.names import DEVICE, TABLES
 from knft.proxy_mode import Mode
 
@@ -67,8 +67,8 @@ def _chains(leftovers: KubeProxyLeftovers, mode: Mode) -> Iterator[str]:
 
 def _ipvs_leftovers(leftovers: KubeProxyLeftovers) -> Iterator[str]:
     if sets := leftovers.sets_to_destroy(()).destroy:
-        yield count_noun(len(sets), "ipset")
+        yield format_count(len(sets), "ipset")
     if leftovers.servers_to_remove is not None and leftovers.servers_to_remove.remove:
-        yield count_noun(len(leftovers.servers_to_remove.remove), "virtual server")
+        yield format_count(len(leftovers.servers_to_remove.remove), "virtual server")
     if leftovers.has_ipvs_device:
         yield f"the device {DEVICE}"

@@ -1,4 +1,7 @@
-"""The sources of the daemon's objects: a directory of manifests, or the API server."""
+"""ObjectFeeds: start a source of objects (a directory of manifests, or the API server), and pass objects to the daemon.
+
+A source (DirectorySource, ApiServerSource) yields changes of objects and does not know the daemon.
+"""
 
 import logging
 import threading
@@ -25,7 +28,7 @@ log = logging.getLogger("knft")
 
 
 class ObjectFeed(Protocol):
-    """Passes the objects of a directory, or of the API server, to one daemon."""
+    """Passes the objects of a source, a directory or the API server, to one daemon."""
 
     configures_host: bool
     """Whether knft sets conntrack's sysctls and the OOM score adjustment, as on a node of a cluster."""

@@ -60,7 +60,7 @@ def run(settings: Settings, options: RunOptions) -> None:
     require_privilege()
     configures_host = source.configures_host or options.init_only
     if configures_host:
-        # Before the process of libnftables starts: a child inherits the OOM score adjustment.
+        # Before the worker process of libnftables starts: a child inherits the OOM score adjustment.
         _set_oom_score_adj(settings.oom_score_adj)
     warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child()
     foreign_changes = ForeignChangeMonitor(TABLE)

@@ -88,7 +88,8 @@ class UdpFrontends:
     ) -> bool:
         """Tell whether ``original_destination`` is a frontend and ``reply_source`` is not one of its serving endpoints.
 
-        A conntrack entry without address translation has the destination itself as ``reply_source``: it is stale too.
+        An entry without address translation is stale, too: a client's packet to 10.96.0.10:53 that arrived before the
+        rules was not translated, so the entry expects the reply from 10.96.0.10:53, which is no endpoint.
         Entries to the port number of a NodePort count only for ``node_port_addresses``: other hosts may use the same
         number. If two Services claim a frontend, the endpoints of both are valid: an entry may be older
         than the decision which of them owns it.

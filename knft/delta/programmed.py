@@ -42,10 +42,12 @@ class EmptiedChain(Struct, frozen=True):
 
 
 class ProgrammedContents(Generic[Owner]):
-    """The contents of one table by owner.
+    """The contents of one table by owner, and the names of its other objects.
 
-    ``chains`` are the names of the existing chains without an owner: the constant and the shared ones. ``containers``
-    are the names of sets and maps. ``emptied_chains`` had an owner, are empty now, and wait to be deleted.
+    ``chains`` are the existing chains without an owner: constant chains (independent of Services), marker chains
+    (empty; their names contain a digest of the layout or of the constant rules), and shared chains (pool and policy
+    chains, which Services share). ``containers`` are the sets and maps. ``emptied_chains`` belonged to a Service port;
+    they have no rules any more and wait to be deleted.
     """
 
     def __init__(self) -> None:

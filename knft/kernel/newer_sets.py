@@ -3,6 +3,13 @@
 The user data of a set store the expression with which its key was declared. libnftables 1.1.3 also stores it for plain
 types. 1.0.6 cannot resolve these, and crashes. Most commands make libnftables read the declarations of the sets of all
 tables into its cache.
+
+An expression in user data is a sequence of attributes. Those of a concatenation contain its parts, one after another:
+
+    attribute:     number 1 byte, length 1 byte, payload
+    expression:    attribute 0 with the kind of expression (4 bytes), then an attribute that depends on the kind
+    concatenation: attribute 0 with kind 13, then an attribute that contains one attribute for each part; the payload
+                   of each of these is an expression
 """
 
 import struct
@@ -19,9 +26,9 @@ _PLAIN_TYPE = 4
 _CONCATENATION = 13
 _TYPES = ("NFTNL_UDATA_SET_KEY_TYPEOF", "NFTNL_UDATA_SET_DATA_TYPEOF")
 _KIND = struct.Struct("=BBI")
-"""The beginning of an expression in user data: attribute 0, length 4, and the expression kind."""
+"""The beginning of an expression in user data: attribute 0 (1 byte), length 4 (1 byte), expression kind (4 bytes)."""
 _PARTS = _KIND.size + 2 + 2
-"""The offset of the first part of a concatenation: after the kind of the whole, and two headers."""
+"""The offset of the first part of a concatenation: after its kind, and two attribute headers of 2 bytes each."""
 
 
 class NamedSet(Struct, frozen=True):

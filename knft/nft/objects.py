@@ -8,6 +8,8 @@ target     the value of an element of an endpoint map: address and port
 array      the elements of one endpoint map whose keys begin alike, with a frontend or the number of a sticky Service
            port, and end with an index from 0
 position   a container and a key: where an element is
+
+Here an entry is not a conntrack entry or an affinity entry, and a target is not a target of iptables.
 """
 
 from collections.abc import Iterable, Mapping

@@ -47,7 +47,7 @@ class Transaction(Struct, frozen=True):
         )
 
     def prepare_phase(self) -> "Transaction":
-        """Return the first phase: new chains, which no packet can reach yet."""
+        """Return the prepare phase, which is the first: new chains, which no packet can reach yet."""
         return Transaction(self.family, self.table, prepared_chains=self.prepared_chains)
 
     def main_phase(self) -> "Transaction":

@@ -1,6 +1,7 @@
-"""The sets, maps, chains and rules that do not depend on Services.
+"""The layout of the table (its sets, maps and hooks), and the constant chains and rules: those independent of Services.
 
-See docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. The tuple ``_HOOKS`` lists
+Terms: ``containers`` are the declarations of sets and maps, ``declarations`` is a Table that contains nothing else, and
+marker chains are empty chains whose names contain a digest of the layout or of the constant rules. See docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. The tuple ``_HOOKS`` lists
 the base chains. knft's nat chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's
 postrouting (100), so that knft's rules take effect first while leftovers of kube-proxy exist.
 """
@@ -258,7 +259,7 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
 
 
 def declarations(family: Family) -> Table:
-    """Return the table with only its sets and maps; knft declares them, as nft text, before the first sync."""
+    """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
     return _table(family, ())
 
 

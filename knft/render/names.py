@@ -13,11 +13,12 @@ SERVICE_CIDRS = "service-cidrs"
 HAIRPIN = "hairpin-connections"
 POD_CIDRS = "pod-cidrs"
 INSIDE_CIDRS = "inside-cidrs"
-"""Sources that are not masqueraded when they connect to a cluster IP: the pod CIDR, any address if it is unknown."""
+"""Sources inside the cluster, which are not masqueraded when they connect to a cluster IP: the pod CIDR, or any address
+if it is unknown. This set and ``pod-cidrs`` stay empty if the configuration contains the CIDR: the rules contain it."""
 NODE_SETS = frozenset({NODEPORT_IPS, SERVICE_CIDRS, POD_CIDRS, INSIDE_CIDRS})
 """The sets that hold the node's elements; Service ports have none in them."""
 SOURCE_RESTRICTED_FRONTENDS = "guarded-frontends"
-"""Load balancer VIPs of Services with loadBalancerSourceRanges; the name in the kernel is older than the constant's."""
+"""Load balancer VIPs of Services with loadBalancerSourceRanges, called guarded frontends in the kernel's table."""
 SOURCE_RANGES = "source-ranges"
 
 STICKY_PORTS = "sticky-ports"

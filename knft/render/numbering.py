@@ -21,9 +21,9 @@ NUMBERS = 1 << 16
 """The maximum number of sticky ports, and of indexes per port: both are 16-bit parts of the kernel's keys."""
 
 MAX_RESERVED_INDEXES_PER_ENDPOINT = 8
-"""An endpoint that was removed and added again this often gets its oldest reserved index back.
+"""After this many removals, an endpoint that is added again gets its oldest reserved index back.
 
-This limits the indexes that a flapping endpoint reserves.
+This limits the indexes that an endpoint reserves if it is removed and added again and again.
 """
 
 
@@ -65,13 +65,13 @@ class StickyPort(Struct, frozen=True):
 
 
 def sticky_hash_id(name: ServicePortName) -> str:
-    """Return the id of a sticky port in the kernel: the beginning of a hash of its name, in base32."""
+    """Return the hash ID of a sticky port, its name in the kernel: the beginning of a hash of its name, in base32."""
     full = f"{name.namespace}/{name.name}/{name.protocol.lower()}/{name.port}"
     return base64.b32encode(hashlib.sha256(full.encode()).digest()).decode()[:16]
 
 
 def free_number(hash_id: str, taken: Collection[int]) -> int | None:
-    """Return a number for a new sticky port, derived from its hash id if that one is free; None if all are taken."""
+    """Return a number for a new sticky port, derived from its hash ID if that one is free; None if all are taken."""
     first = int.from_bytes(hashlib.sha256(hash_id.encode()).digest()[:2])
     candidates = ((first + step) % NUMBERS for step in range(NUMBERS))
     return next((number for number in candidates if number not in taken), None)
@@ -150,12 +150,12 @@ def _first_free(indexes: Iterable[int], slots: Sequence[Slot]) -> int:
 class Numbering:
     """Assigns numbers and indexes during one sync.
 
-    ``changed`` holds the sticky ports that the sync changes, by hash id, None for those it removes. ``without_number``
+    ``changed`` holds the sticky ports that the sync changes, by hash ID, None for those it removes. ``without_number``
     are the Service ports for which no number was left.
     """
 
     def __init__(self, previous: Mapping[str, StickyPort], now: float) -> None:
-        """Start from the sticky ports before the sync, ``previous``, by hash id; ``now`` is in seconds."""
+        """Start from the sticky ports before the sync, ``previous``, by hash ID; ``now`` is in seconds."""
         self._previous = previous
         self._now = now
         self._taken: set[int] | None = None
@@ -182,7 +182,7 @@ class Numbering:
             self._retire(sticky_hash_id(name))
 
     def retire_unassigned(self, preserved: Collection[str] = ()) -> None:
-        """Retire all sticky ports that were not assigned, except those whose hash ids are ``preserved``."""
+        """Retire all sticky ports that were not assigned, except those whose hash IDs are ``preserved``."""
         for hash_id in sorted(self._previous.keys() - self.changed.keys() - set(preserved)):
             self._retire(hash_id)
 
@@ -207,10 +207,10 @@ class Numbering:
 
 
 def merge_remembered(found: Mapping[str, StickyPort], remembered: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
-    """Return the sticky ports ``found`` in the kernel, by hash id, with the more precise times of ``remembered``.
+    """Return the sticky ports ``found`` in the kernel, by hash ID, with the more precise times of ``remembered``.
 
-    The kernel stores one time for all reserved indexes of a sticky port; the process remembers one for each index. If
-    the stored fields of a port are equal, the remembered port replaces the one found.
+    ``remembered`` are the ports in this process's memory, with a time for each reserved index; the kernel stores one
+    time for all. If the stored fields of a port are equal, the port in memory replaces the one found.
     """
     return {hash_id: _prefer_remembered(port, remembered.get(hash_id)) for hash_id, port in found.items()}
 

@@ -1,7 +1,8 @@
 """Session affinity (ClientIP): the chains and elements of sticky Service ports. Only these have chains of their own.
 
 A sticky Service port, in short sticky port, has a number K, and each of its endpoints an index i. The dynamic set
-``affinity``, shared by all sticky ports, has an entry client . K . i for each remembered client (affinity entry):
+``affinity``, shared by all sticky ports, has an affinity entry client . K . i for each client that was sent to
+endpoint i. A client with an affinity entry is a remembered client:
 
     sticky-K-cluster        a remembered client continues in sticky-K-cluster-known
                             another client is remembered with a random index, and continues there, too

@@ -80,7 +80,7 @@ def _daemon(
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
     # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()
-    # A sync without a request is needed only to remove expired records of sticky Service ports.
+    # A sync without a request is needed only to remove expired records of sticky Service ports (StickyPortRecord).
     intervals = Intervals(
         config.min_sync_period, config.sync_period, max(STICKY_REMOVAL_INTERVAL_SECONDS, config.min_sync_period)
     )

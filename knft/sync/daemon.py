@@ -36,7 +36,7 @@ MAX_LOGGED_NAMES = 5
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
-"""Delay before an audit that a sync prevented is repeated."""
+"""Delay before an audit is repeated if a sync prevented it."""
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""

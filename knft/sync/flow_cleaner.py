@@ -2,10 +2,10 @@
 
     sync ──changed ports──▶ UdpFrontends ◀──is it stale?── own thread: dump, wait until up to date, delete
 
-A pass (in kube-proxy: a reconciliation) dumps a family's UDP entries and deletes the stale ones. In code, an entry is a
-Flow. UdpFrontends gets new endpoints only when their rules are in force, at the end of a sync. An entry that is dumped
-during a sync may already lead to a new endpoint. If a sync runs during the dump, the pass therefore waits for the end
-of the sync and checks the stale entries again.
+A pass dumps a family's UDP entries and deletes the stale ones; kube-proxy and the metrics call it a reconciliation. In
+code, an entry is a Flow. UdpFrontends gets new endpoints only when their rules are in force, at the end of a sync. An
+entry that is dumped during a sync may already lead to a new endpoint. If a sync runs during the dump, the pass
+therefore waits for the end of the sync and checks the stale entries again.
 """
 
 import logging
@@ -32,8 +32,8 @@ POLL_SECONDS = 0.5
 IDLE_FACTOR = 4.0
 """The pause after a pass, as a multiple of its CPU time: at most a fifth of a CPU is used."""
 UNANSWERED_GRACE_SECONDS = 1.0
-"""Minimum age of an entry without a reply, in a pass after a change: a reply on its way would find no entry, and be
-dropped. A repetition does not wait for entries that it is the first to see."""
+"""In the first pass after a change, the minimum age of a deleted entry without a reply: a reply on its way would find
+no entry, and be dropped. A repeated pass deletes entries that no earlier pass has seen at once."""
 MIN_RETRY_SECONDS = 1.0
 """First delay before an incomplete pass is repeated; doubles each time."""
 MAX_RETRY_SECONDS = 60.0

@@ -12,7 +12,11 @@ class SyncObserver:
     """
 
     def loop_started(self, family: Family) -> None:
-        """Handle the start of the sync loop, which begins with a sync; ``sync_queued`` is not called for that one."""
+        """Handle the start of the sync loop, which begins with a sync.
+
+        ``sync_queued`` is not called for this first sync. An observer that measures how long changes wait, such as a
+        health check, must not count the first sync as overdue: it may take long.
+        """
 
     def sync_queued(self, family: Family) -> None:
         """Handle a change that makes a sync due."""

@@ -1,4 +1,7 @@
-"""Preparation of a sync: compute the transaction that turns the known table into the desired one. No I/O."""
+"""Computes the transaction of a sync, which turns the known table into the desired one. No I/O.
+
+The prepare phase of a transaction is a different matter: see ``knft.nft.transaction``.
+"""
 
 import itertools
 from collections.abc import Iterable, Mapping

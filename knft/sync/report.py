@@ -32,38 +32,39 @@ class SyncCounters:
 
 
 class SyncReport(Struct, frozen=True):
-    """Counts and times of a successful sync.
-
-    ``is_full`` tells whether the sync read the table back and compared everything (a full sync; others are partial
-    syncs). ``service_ports`` is how many were planned. ``seconds`` is the whole sync, ``kernel_seconds`` the part in
-    libnftables and the kernel. ``changed_service_ports`` are those that changed since the last successful sync,
-    including deleted ones. ``losing_claims`` are the claims to contested frontends that lose, ``without_affinity`` the
-    Service ports of this sync that get no session affinity. ``trigger_times`` and ``conntrack_cleanup_required``
-    include those of failed syncs since the last success.
-
-    ``quarantined`` are the Service ports that the kernel refuses, with the reason. ``orphan_error`` is why it refuses
-    to remove orphans, "" if none are left. ``refused_removals`` counts, since the last success, the refused removals of
-    orphans, and the commits after which the kernel refused to delete some of the emptied chains. The next sync should
-    start within ``next_sync_within`` seconds; None means no limit.
-    """
+    """Counts and times of a successful sync."""
 
     family: Family
     is_full: bool
+    """Whether the sync read the table back and compared everything; other syncs are partial syncs."""
     service_ports: int
+    """How many Service ports were planned."""
     elements_added: int
     elements_removed: int
     chains_written: int
     seconds: float
+    """The duration of the whole sync."""
     kernel_seconds: float
+    """The part of ``seconds`` that was spent in libnftables and the kernel."""
     changed_service_ports: frozenset[ServicePortName]
+    """The Service ports that changed since the last successful sync, including deleted ones."""
     losing_claims: tuple[LosingClaim, ...]
+    """The claims to contested frontends that lose."""
     without_affinity: tuple[ServicePortName, ...]
+    """The Service ports of this sync that get no session affinity, because all numbers are in use."""
     quarantined: dict[ServicePortName, str]
+    """The Service ports that the kernel refuses, with the reason."""
     orphan_error: str
+    """Why the kernel refuses to remove orphans (unclaimed contents); "" if none are left."""
     refused_removals: int
+    """Refusals since the last success: removals of orphans, and commits after which the kernel refused to delete some
+    of the emptied chains."""
     next_sync_within: float | None
+    """Seconds within which the next sync should start; None for no limit."""
     trigger_times: TriggerTimes
+    """When the changes happened in the cluster; includes those of failed syncs since the last success."""
     conntrack_cleanup_required: bool
+    """Whether a changed Service has, or had, UDP endpoints; includes failed syncs since the last success."""
 
     def __str__(self) -> str:
         """Return the report as one line for a log."""

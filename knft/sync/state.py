@@ -82,12 +82,12 @@ class ServiceState:
         self.node = NodeView(family, node_name)
 
     def handle_service(self, previous: Service | None, current: Service | None) -> bool:
-        """Record a changed Service; return whether a sync is due."""
+        """Record a changed Service; return whether a sync is due: if a change of any Service is pending."""
         with self._lock:
             return self._service_tracker.update(previous, current)
 
     def handle_slice(self, previous: EndpointSlice | None, current: EndpointSlice | None) -> bool:
-        """Record a changed EndpointSlice; return whether a sync is due."""
+        """Record a changed EndpointSlice; return whether a sync is due: if this change has an effect."""
         with self._lock:
             due = False
             if previous is not None and (current is None or _belongs_elsewhere(previous, current)):

@@ -1,7 +1,8 @@
 """TableSnapshot: the contents of the table before a transaction, known from the last commit or from a listing.
 
-Here the owner of contents is the Service port that they were rendered for, or one of a few special owners. (Ownership
-of frontends is a topic of knft.decide.frontends, ownership of tables one of knft.kernel.ownership.)
+Each part of the contents has an owner: the Service port for which it was rendered, a sticky Service port's record, or
+a SpecialOwner. Two other modules use the word differently: in knft.decide.frontends a Service owns a contested
+frontend, and in knft.kernel.ownership a process owns a table.
 """
 
 import enum
@@ -30,12 +31,16 @@ class SpecialOwner(enum.Enum):
 
     NODE = "node"
     UNCLAIMED = "unclaimed"
-    """Contents that a listing found and that no other owner has claimed yet. A sync removes them, except those of
-    preserved Service ports; if the kernel refuses that, they are called orphans, and knft retries."""
+    """Contents that were found in the kernel and that no Service port or record has claimed, also called orphans.
+
+    A sync removes them, except those of preserved Service ports; if the kernel refuses that, knft retries."""
 
 
 class StickyPortRecord(Struct, frozen=True):
-    """The owner of the kernel's record of a sticky Service port, which outlives the Service port for a while."""
+    """The owner of a sticky Service port's record: the elements in the kernel that store its number and indexes.
+
+    The record stays after the Service port was deleted, until its last affinity entry has expired.
+    """
 
     hash_id: str
 
@@ -60,36 +65,38 @@ class SyncScope(enum.Enum):
     """It writes missing constant chains, retires the records of removed sticky Service ports, and removes unclaimed
     contents."""
     BASE_ONLY = "base only"
-    """As FULL, but unclaimed contents stay: the base is what all Service ports need."""
+    """It writes missing constant chains, which all Service ports need, and retires records; unclaimed contents stay."""
     PARTIAL = "partial"
     """Nothing in addition."""
     ORPHANS_ONLY = "cleanup"
-    """It removes unclaimed contents."""
+    """It removes unclaimed contents, and nothing else in addition."""
 
 
 class TableSnapshot(Struct, frozen=True):
-    """The known state of the table, and what a sync may change in it.
-
-    ``owners`` are those whose contents may change; ``sticky`` are the sticky Service ports by hash ID. The contents of
-    ``preserved`` Service ports, and their ``last_known`` contents, are not removed. With ``remove_expired_sticky``, the
-    sync removes expired records of sticky Service ports.
-
-    For a table that was read back, ``rule_digests`` are the digests of each chain's rules, ``stale_shared_chains``
-    those whose rules are not as expected, and ``outdated_chains`` markers of older versions of knft, which are deleted.
-    """
+    """The known state of the table, and what a sync may change in it."""
 
     programmed: ProgrammedContents[Owner]
+    """The contents by owner, as the last commit left them or as they were read back."""
     table: TableState
     owners: frozenset[Owner]
+    """The owners whose contents the sync may change."""
     sticky: dict[str, StickyPort]
+    """The sticky Service ports by hash ID."""
     scope: SyncScope = SyncScope.FULL
     remove_expired_sticky: bool = False
+    """Whether the sync removes expired records of sticky Service ports."""
     preserved: frozenset[ServicePortName] = frozenset()
+    """Service ports whose contents the sync does not remove, because they are quarantined."""
     last_known: Contents = field(default_factory=Contents.empty)
+    """The last contents of the preserved Service ports that the kernel accepted; they are not removed either."""
     rule_digests: dict[str, str] = {}
+    """The digest of each chain's rules, if the table was read back."""
     stale_shared_chains: tuple[SharedChain, ...] = ()
+    """Shared chains that were read back and whose rules are not as expected."""
     outdated_chains: tuple[str, ...] = ()
+    """Marker chains of older versions of knft, which the sync deletes."""
     listing: TableListing | None = None
+    """The table as it was read back; None if it was not read."""
 
     @property
     def is_full(self) -> bool:
@@ -112,7 +119,7 @@ class TableSnapshot(Struct, frozen=True):
         )
 
     def invalidated(self, invalidation: Invalidation) -> "TableSnapshot":
-        """Return the snapshot with the invalidated chains unknown, so that they are written again."""
+        """Return the snapshot without the invalidated chains, so that they are written again."""
         chains = (
             self.listing.rule_counts.keys()
             if invalidation.every_chain and self.listing is not None

@@ -32,7 +32,7 @@ class TableWriter:
         self.programmed: ProgrammedContents[Owner] | None = None
         self.sticky: dict[str, StickyPort] = {}
         self.orphans_removed = True
-        """Whether no unclaimed contents are left that should be removed; a sync may have kept preserved ones."""
+        """Whether all unclaimed contents were removed, except those of preserved (quarantined) Service ports."""
         self.refused_removals = 0
         """How often a removal of orphans, or a deletion of emptied chains, was refused, wholly or in part."""
         self._sticky_is_current = False
@@ -56,9 +56,9 @@ class TableWriter:
 
         Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains of a prepare phase that
         was committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown whether it was
-        committed; the next commit assumes it was not, which is most likely. Raises KernelError also if only the
-        deferred removals are refused: the rest is then in force and recorded, and the elements that they should have
-        removed become orphans.
+        committed: ``programmed`` is then as before, too, and the caller must read the table back. Raises KernelError
+        also if only the deferred removals are refused: the rest is then in force and recorded, and the elements that
+        they should have removed become orphans.
         """
         prepared = prepare_transaction(snapshot, self._state, self._config, now)
         started = self._clock()

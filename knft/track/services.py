@@ -34,7 +34,10 @@ class ServiceChangeTracker:
         return len(self._changes)
 
     def update(self, previous: Service | None, current: Service | None) -> bool:
-        """Record a changed Service; return whether a change of any Service is pending, as kube-proxy does."""
+        """Record a changed Service; return whether a change of any Service is pending.
+
+        kube-proxy's ServiceChangeTracker returns that, too. EndpointsChangeTracker returns whether this change is one.
+        """
         service = current or previous
         if service is None:
             return False

@@ -58,7 +58,7 @@ class EndpointSliceCache:
         self._changed_services: dict[NamespacedName, None] = {}
 
     def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
-        """Record a changed or removed slice; return whether that changes anything."""
+        """Record a changed or removed slice as pending; return whether that changes anything."""
         slices = self._services.get(service)
         if slices is None:
             if remove:

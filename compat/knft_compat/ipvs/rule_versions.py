@@ -46,7 +46,7 @@ class Features(Struct, frozen=True):
     skips_node_ports_on_bound_addresses: bool = False
     """kube-proxy serves no NodePorts on addresses of kube-ipvs0, unless NodePort addresses are configured."""
     unbinds_only_server_addresses: bool = False
-    """kube-proxy removes an address from kube-ipvs0 only if it deletes a stale virtual server at that address."""
+    """kube-proxy deletes stale virtual servers first; a stale address stays on kube-ipvs0 if none of them had it."""
     comments_set_rules: bool = True
     """Rules that match an ipset have the ipset's comment."""
     conntrack_cleanup: ConntrackCleanup = ConntrackCleanup.RECONCILER
