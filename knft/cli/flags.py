@@ -77,7 +77,8 @@ _NODE_FLAGS = (
 
 
 _SYNC_FLAGS = (
-    _backend_option(ONLY_NFTABLES, "--declarations", is_flag=True, help="Print only the declarations of the table, its sets and maps, as nft text."),
+    _backend_option(ONLY_NFTABLES, "--declarations", is_flag=True,
+                    help="Print only the declarations of the table, its sets and maps, as nft text."),
     _backend_option(KUBE_PROXY_MODES, "--part", metavar="NAME",
                     help="Print one part, such as iptables-restore or sysctls; a wrong name lists the valid ones."),
     _backend_option(KUBE_PROXY_MODES, "--before", multiple=True, metavar="PATH", is_sync_only=True,
