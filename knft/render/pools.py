@@ -29,9 +29,9 @@ Adding a rule that uses a map walks the whole map: 13 ms for 100 000 endpoints o
 
 
 class PoolKind(Struct, frozen=True, gc=False):
-    """The kind of a pool, which has one endpoint map: protocol, NodePorts or frontends with an address, and local or
-    cluster endpoints.
+    """The kind of a pool, which has one endpoint map.
 
+    It consists of the protocol, NodePorts or frontends with an address, and local or cluster endpoints.
     Cluster endpoints are those for traffic with policy Cluster.
     """
 
@@ -134,7 +134,7 @@ def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> 
     yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
     from_node = nft.Match(nft.FibType("saddr"), "local")
     mark = nft.SetMark(config.masquerade_mark)
-    # The rule comments are kube-proxy's. By "local traffic" it means the node's own; knft's docs mean that of pods.
+    # The rule comments are kube-proxy's; by "local traffic" it means the node's own.
     yield nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic")
     if policy.local.size:
         yield nft.Rule((nft.Goto(policy.local.name),))

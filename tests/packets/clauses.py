@@ -52,7 +52,7 @@ REQUIREMENTS = {
     "nftables.md#loopback-nodeports": "NodePorts on loopback addresses are not served",
     "nftables.md#differences": "by default NodePorts are served on the primary addresses only, never on loopback",
     "configuration.md#node-addresses": "how the primary address of each family is found",
-    "configuration.md#local-traffic": "how each --detect-local-mode tells local traffic",
+    "configuration.md#local-traffic": "how each --detect-local-mode detects pod traffic",
     "ownership.md#order": "which Service owns a frontend that several claim, and which owns it after a change",
     "ownership.md#duplicates": "one Service may state the same frontend twice",
 }
