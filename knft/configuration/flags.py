@@ -106,7 +106,7 @@ def apply_flags_to_file(document: Document, given: GivenFlags, origins: Origins)
 
 
 def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) -> None:
-    """Apply knft's own flags, which work in every mode and with --config."""
+    """Apply knft's own flags, which apply whatever the mode, and with --config too."""
     if document["mode"] not in SECTION_BY_MODE:
         return
     for flag, field in _FIELDS_BY_KNFT_FLAG.items():

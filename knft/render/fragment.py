@@ -125,7 +125,10 @@ def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
-    """Return the shared chains that a frontend needs without affinity; its packets go to the first one."""
+    """Return the shared chains that a frontend needs without affinity; its packets go to the first one.
+
+    A new TrafficAction needs a case here and in ``frontends.filter_verdict``; without one, its frontends get no chains.
+    """
     protocol, nodeport = NFT_PROTOCOLS[frontend.protocol], frontend.address is None
     cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
     local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))

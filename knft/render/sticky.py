@@ -5,13 +5,13 @@ A sticky Service port, in short sticky port, has a number K, and each of its end
 endpoint i. A client with an affinity entry is a remembered client:
 
     sticky-K-cluster        a remembered client continues in sticky-K-cluster-known
-                            another client is remembered with a random index, and continues there, too
+                            another client gets an affinity entry with a random index, and continues there, too
                             if the set is full, the client continues in the pool, as without affinity
     sticky-K-cluster-known  client . K . i in affinity?  ─▶ restart the Service's timeout; dnat to endpoint i
 
-So a client has one endpoint for all frontends of the port. With policy Local the client never reaches a remembered
-remote endpoint, because ``sticky-K-local-known`` has no rule for it. knft never deletes elements of the set. The index
-of a removed endpoint is not reassigned before all clients remembered with it have expired.
+So a client has one endpoint for all frontends of the port. With policy Local the client never reaches the remote
+endpoint in its affinity entry, because ``sticky-K-local-known`` has no rule for it. knft never deletes elements of the
+set. The index of a removed endpoint is not reassigned before all affinity entries with it have expired.
 
 There are two chains for each class of traffic, with few rules: the kernel walks all rules for each new verdict, and
 libnftables lists all chains before each command. With a chain for each endpoint, a change took five times as long. See
@@ -101,7 +101,7 @@ _RECORD_COMMENT = re.compile(
 
 
 def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
-    """Return the sticky ports of a table, by hash id; ``now`` is in seconds since boot."""
+    """Return the sticky ports of a table, by hash ID; ``now`` is in seconds since boot."""
     found = {}
     for (container, key), entry in contents.entries.items():
         written = _RECORD_COMMENT.fullmatch(entry.comment) if container == STICKY_PORTS else None
