@@ -77,7 +77,7 @@ class IdleTimeout:
     """
 
     def __init__(self, max_gap: float) -> None:
-        """Count a server as regular once it has sent data for ``max_gap`` seconds, without a longer gap between two pieces of data."""
+        """Count a server as regular once it has sent data for ``max_gap`` seconds without a longer gap."""
         self._max_gap = max_gap
         self._regular_since: float | None = None
         self._last_data = 0.0

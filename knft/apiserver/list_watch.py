@@ -83,7 +83,7 @@ class RetryDecision(NamedTuple):
     affects_server: bool = True
     """Whether the problem is the server's as a whole, not this resource's alone."""
     problem_kind: str = ""
-    """The kind of the problem: the HTTP status; "" if ``problem`` itself is the kind. A repeated kind is rarely logged."""
+    """The kind of the problem: the HTTP status; "" if ``problem`` itself is it. A repeated kind is rarely logged."""
     resets_backoff: bool = False
     """Whether the next backoff starts with the initial delay, because requests have worked for a while."""
     warning: str = ""

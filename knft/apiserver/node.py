@@ -93,7 +93,7 @@ class OwnNode:
         self._changed = threading.Condition()
         self._node: Node | None = None
         self._initial: Node | None = None
-        """The Node that the process started with; None until ``wait_ready`` returns, and again while the process exits."""
+        """The Node that the process started with; None until ``wait_ready`` returns, and while the process exits."""
         self._is_exiting = False
 
     def current(self) -> Node | None:

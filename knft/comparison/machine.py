@@ -38,7 +38,8 @@ class MachineState(Struct, frozen=True):
     ``saved_rules`` holds the output of iptables-save by backend, ``kube_proxy_tables`` and ``knft_tables`` the nftables
     tables of kube-proxy and knft as JSON, ``ipvs_addresses`` the addresses of kube-proxy's IPVS device, ``addresses``
     those of all interfaces.
-    ``unread_tables`` names nftables tables of other programs, which were not read, ``missing_programs`` tools that are not installed.
+    ``unread_tables`` names nftables tables of other programs, which were not read, ``missing_programs`` tools
+    that are not installed.
     """
 
     saved_rules: dict[str, str]

@@ -122,7 +122,8 @@ def find_warnings(
 ) -> Iterator[str]:
     """Yield the warnings about a valid document, except for fields in ``already_reported``.
 
-    ``may_come_from_kube_proxy`` is set if the configuration may have been written for kube-proxy, whose default mode is iptables.
+    ``may_come_from_kube_proxy`` is set if the configuration may have been written for kube-proxy, whose default
+    mode is iptables.
     """
     mode = document["mode"]
     if mode in ("iptables", "ipvs"):

@@ -41,7 +41,8 @@ KNFT_OPTIONS = (
     Option("", ("--min-sync-period",), DURATION, SUPPORTED, "minimum interval between two syncs, whatever the mode",
            is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="1s"),
     Option("", ("--sync-period",), DURATION, SUPPORTED, "interval before a failed sync, or a quarantined "
-           "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice this time",
+           "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice "
+           "this time",
            is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="30s"),
     Option("", ("--masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, "
            "whatever the mode", is_knft_only=True, applies_with_file=True, value_range=(0, 31), metavar="BIT",

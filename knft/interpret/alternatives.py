@@ -2,8 +2,8 @@
 
 A packet passes the match if it passes all steps of one alternative. Alternatives exclude each other, so a packet passes
 at most one of them. A match with one alternative is the usual case. An option that tests one thing or another (the port
-at either end, a state or a translation) has several, and the parser writes one rule for each. Every alternative after the
-first also tests that the earlier ones failed, so that no packet is handled twice. For example, iptables'
+at either end, a state or a translation) has several, and the parser writes one rule for each. Every alternative after
+the first also tests that the earlier ones failed, so that no packet is handled twice. For example, iptables'
 ``--ctstate INVALID,DNAT`` becomes two alternatives: (the state is invalid) and (the state is not invalid, the
 destination was translated).
 """

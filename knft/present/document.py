@@ -4,7 +4,7 @@ It is ASCII, its keys keep their order, and ``report.schema.json`` is its schema
 removed or changes its meaning; new keys do not change it.
 
     version    1
-    verdict    the result: equal (no unexpected differences), different, undecided, or nothing (no packets were compared)
+    verdict    the result: equal (no unexpected differences), different, undecided, or nothing (no packets compared)
     left       name of the side; "from" is empty, since the name of a captured side contains its files
     right      name of the side, and in "from" the manifests that knft's rules were rendered from
     about      metadata: node, addresses, date, command, version of knft; unknown values are empty
@@ -16,7 +16,7 @@ removed or changes its meaning; new keys do not change it.
       differences  groups: cause (verdict, endpoints, masquerade, affinity, shares), service ("" if the destination is
                    no frontend), left and right (descriptions of the outcome), classes (number), examples
       undecided    groups: service, sentence (a description), classes, examples
-      unread       rules that were read but not interpreted: side (left or right), chain, line (0 if there are no lines), text
+      unread       rules that were read but not interpreted: side (left or right), chain, line (0 if unknown), text
       by_intent    expected differences: reason, service, sentence (a description), classes, examples
 
 An example has sender, destination and client as text; for each side the outcomes (share of the clients as a fraction,

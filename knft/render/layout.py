@@ -1,8 +1,10 @@
 """The layout of the table (its sets, maps and hooks), and the constant chains and rules: those independent of Services.
 
 Terms: ``containers`` are the declarations of sets and maps, ``declarations`` is a Table that contains nothing else, and
-marker chains are empty chains whose names contain a digest of the layout or of the constant rules. See docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. The tuple ``_HOOKS`` lists
-the base chains. knft's nat chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's
+marker chains are empty chains whose names contain a digest of the layout or of the constant rules. See
+docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. The tuple ``_HOOKS`` lists the base chains.
+
+knft's nat chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's
 postrouting (100), so that knft's rules take effect first while leftovers of kube-proxy exist.
 """
 

@@ -4,7 +4,10 @@ from knft.model.objects import EndpointSlice, KubeObject, Node, Service
 
 
 def is_selected(item: KubeObject, node_name: str) -> bool:
-    """Tell whether to handle an object: no Services of other proxies, no headless Services or their slices, only this node's Node."""
+    """Tell whether to handle an object.
+
+    Not handled are Services of other proxies, headless Services and their slices, and Nodes other than this one.
+    """
     labels = item.metadata.proxy_labels
     match item:
         case Service():

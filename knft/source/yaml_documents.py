@@ -156,7 +156,8 @@ class _Builder:
             if node.text is None:
                 raise _error_at(
                     event,
-                    "expected a key, found a mapping or a list; an unfilled template placeholder such as {{ name }} looks like this",
+                    "expected a key, found a mapping or a list; an unfilled template placeholder such as {{ name }} "
+                    "looks like this",
                 )
             collection.key = node
         else:

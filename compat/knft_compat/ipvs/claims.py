@@ -25,8 +25,8 @@ class ClaimKind(enum.Enum):
 class Claim(Struct, frozen=True):
     """An address and port of a Service port, and its endpoints.
 
-    kube-proxy does not detect that other Services have the same address and port. ``is_bound`` tells whether kube-proxy adds the address to
-    kube-ipvs0.
+    kube-proxy does not detect that other Services have the same address and port. ``is_bound`` tells whether
+    kube-proxy adds the address to kube-ipvs0.
     """
 
     kind: ClaimKind

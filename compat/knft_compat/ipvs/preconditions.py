@@ -18,8 +18,8 @@ class Preconditions(Struct, frozen=True, tag="preconditions"):
     """The minimum version of ipset, modules to load, modules that must exist, and a scheduler to test.
 
     Old versions load modules. They fail if a module is missing, except conntrack's. They do not load the scheduler's
-    module: it must be loaded already. Newer versions create a virtual server with the scheduler, check that it exists, and delete it.
-    ``scheduler`` is None if an existing virtual server uses it, which makes the test unnecessary.
+    module: it must be loaded already. Newer versions create a virtual server with the scheduler, check that it exists,
+    and delete it. ``scheduler`` is None if an existing virtual server uses it, which makes the test unnecessary.
     """
 
     ipset: str = MIN_IPSET_VERSION

@@ -11,8 +11,8 @@ class RuleVersion(enum.Enum):
     """The version of kube-proxy whose rules to render, as in the flag --vintage (docs/behaviour/ipvs.md#versions)."""
 
     V1_23 = "1.23"
-    """kube-proxy's published IPVS rules (003 in docs/verification.md#original-documents): KUBE-FIREWALL and KUBE-MARK-DROP
-    in nat."""
+    """kube-proxy's published IPVS rules (003 in docs/verification.md#original-documents): KUBE-FIREWALL and
+    KUBE-MARK-DROP in nat."""
     V1_26 = "1.26"
     """The rules of kube-proxy 1.26 (002 in docs/verification.md#original-documents)."""
     V1_29 = "1.29"
@@ -32,7 +32,7 @@ class Settings(Struct, frozen=True):
     """Settings of the IPVS mode.
 
     ``kernel`` is the version (major, minor) of the node's kernel. kube-proxy keeps virtual servers in
-    ``excluded_cidrs``. ``existing_real_servers`` and ``existing_addresses`` are the virtual servers and the addresses of
+    ``excluded_cidrs``. ``existing_servers`` and ``existing_addresses`` are the virtual servers and the addresses of
     kube-ipvs0 on the node; None means unknown, and counts as none. ``warnings`` are messages about reading them.
     """
 

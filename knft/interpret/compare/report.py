@@ -23,8 +23,9 @@ MAX_EXAMPLES = 3
 class ObservedOutcome(Struct, frozen=True):
     """An outcome that clients can observe; ``share`` is a fraction such as ``1/3``.
 
-    ``fate`` is the value of the Disposition, under its JSON key: delivered, rejected, dropped or undecided. ``endpoint`` is empty if the destination is
-    not translated. ``source`` is the source that the endpoint sees: kept, masqueraded, frontend, or an address.
+    ``fate`` is the value of the Disposition, under its JSON key: delivered, rejected, dropped or undecided.
+    ``endpoint`` is empty if the destination is not translated. ``source`` is the source that the endpoint sees: kept,
+    masqueraded, frontend, or an address.
     ``seconds`` is the session affinity timeout, None without affinity.
     """
 
