@@ -70,8 +70,9 @@ class Trace(Struct, frozen=True):
 
     ``rule_set`` is the name of the rule set. ``ways`` are the alternatives: one for each combination of values that the
     command line leaves open. ``remarks`` are warnings. ``service`` is the Service port of the destination, null if it
-    is no frontend. ``sender`` is ``node`` for a process of the node. ``interface`` is empty if the command line names none. ``client`` is ``new``, or what session affinity
-    remembers of it. ``version`` is the version of this format.
+    is no frontend. ``sender`` is ``node`` for a process of the node. ``interface`` is
+    empty if the command line names none. ``client`` is
+    ``new``, or what session affinity remembers of it. ``version`` is the version of this format.
     """
 
     rule_set: str
