@@ -47,7 +47,7 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_render_help_describes_kube_proxys_modes() -> None:
-    sentence = "For iptables and ipvs the default is all, and localhost is valid too."
+    sentence = "in mode iptables or ipvs the default is all; `render` accepts localhost for them too."
     help_texts = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}
     assert {command: sentence in text for command, text in help_texts.items()} == {"run": False, "render": True}
     assert "Endpoints are selected as in the newest version" in help_texts["render"]

@@ -63,6 +63,8 @@ def _foreign_endpoint(listed: NftListing, random: Random) -> Expectation | None:
         for other in rules
         if service_of_chain(mine["rule"]["chain"]) != service_of_chain(other["rule"]["chain"])
         and ("vmap" in json.dumps(mine)) is ("vmap" in json.dumps(other))
+        # Two ports of one Service may have the same endpoint.
+        and random_choice(mine)[1][0][1] != random_choice(other)[1][0][1]
     ]
     if not pairs:
         return None
