@@ -24,7 +24,7 @@ class PluginRunner:
         self._running: threading.Thread | None = None
 
     def run(self, plugin: str, work: "Callable[[], Result]") -> "Result":
-        """Return what ``work`` returns, or raise what it raises; ``plugin`` names the plugin in messages.
+        """Return the result of ``work`` or raise its error; ``plugin`` is the plugin's name in messages.
 
         Raises UsageError if it takes too long, and ApiServerError if knft shuts down.
         """

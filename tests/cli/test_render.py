@@ -17,7 +17,7 @@ from tests.support.cluster_strategies import NAMES, endpoint_slices, nodes, serv
 from tests.support.kernel_harness import check_schema
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
-from tests.support.library_version import CAN_OWN_TABLES
+from tests.support.nft_library_version import CAN_OWN_TABLES
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")

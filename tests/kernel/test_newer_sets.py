@@ -21,7 +21,7 @@ from tests.support.kernel_harness import CONFIG, decode_manifest, service, slice
 from tests.support.knft_command import knft
 from tests.support.kube_objects import port_name
 from tests.support.lab.namespace import Namespace
-from tests.support.library_version import CAN_READ_NEWER_SETS
+from tests.support.nft_library_version import CAN_READ_NEWER_SETS
 
 pytestmark = pytest.mark.kernel
 

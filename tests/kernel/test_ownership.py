@@ -22,7 +22,7 @@ from knft.sync.daemon import Daemon
 from tests.support.kernel_harness import KernelHarness
 from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
-from tests.support.library_version import CAN_OWN_TABLES
+from tests.support.nft_library_version import CAN_OWN_TABLES
 
 pytestmark = pytest.mark.kernel
 

@@ -20,7 +20,7 @@ from tests.serve.fake_clock import FakeClock
 from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
 from tests.support.kernel_harness import CONFIG, KernelHarness
 from tests.support.lab.namespace import Namespace
-from tests.support.library_process import library_in
+from tests.support.nft_library_process import library_in
 from tests.support.refused_services import ManualClock
 
 HEALTH, METRICS = 10256, 10249
