@@ -18,7 +18,7 @@ settings.register_profile("explore", deadline=None, print_blob=True, suppress_he
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 _WITH_LIBRARY = """
-A test loaded libnftables into pytest's process: use tests.support.nft_library_process. The library waits with
+A test loaded libnftables into pytest's process: use tests.support.nft_process. The library waits with
 select(), and aborts a process in which its socket is the 1024th open file or later.
 """
 

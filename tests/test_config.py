@@ -16,7 +16,7 @@ from knft.config import (
 from knft.durations import parse_seconds
 from knft.errors import UsageError
 from knft.families import Family
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 Parser = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
@@ -118,9 +118,9 @@ VALID = {
 }
 
 
-@parametrize_rows(VALID)
-def test_lists_are_canonical_and_keep_their_order(row: ValidCase) -> None:
-    assert row.expected == row.parse("--flag", row.given)
+@parametrize_cases(VALID)
+def test_lists_are_canonical_and_keep_their_order(case: ValidCase) -> None:
+    assert case.expected == case.parse("--flag", case.given)
 
 
 class InvalidCase(NamedTuple):
@@ -180,10 +180,10 @@ INVALID = {
 }
 
 
-@parametrize_rows(INVALID)
-def test_invalid_value_error_names_flag_and_text(row: InvalidCase) -> None:
-    with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {row.message}")):
-        row.parse("--some-flag", row.given)
+@parametrize_cases(INVALID)
+def test_invalid_value_error_names_flag_and_text(case: InvalidCase) -> None:
+    with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {case.message}")):
+        case.parse("--some-flag", case.given)
 
 
 class NodePorts(NamedTuple):
@@ -214,11 +214,11 @@ NODE_PORTS = {
 }
 
 
-@parametrize_rows(NODE_PORTS)
-def test_nodeport_addresses_by_family(row: NodePorts) -> None:
-    config = Config("node-1", nodeport_addresses=row.given)
+@parametrize_cases(NODE_PORTS)
+def test_nodeport_addresses_by_family(case: NodePorts) -> None:
+    config = Config("node-1", nodeport_addresses=case.given)
     by_family = [(config.nodeport_cidrs(family), config.nodeports_on_all_addresses(family)) for family in Family]
-    assert [row.ipv4, row.ipv6] == by_family
+    assert [case.ipv4, case.ipv6] == by_family
 
 
 def test_cluster_cidr_by_family() -> None:

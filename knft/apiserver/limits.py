@@ -73,32 +73,34 @@ class IdleTimeout:
     """Decides how long a watch may be silent before it counts as hung.
 
     An API server sends a bookmark about once a minute, so its silence is noticed early. Other servers send none, and
-    may have no events for a long time. A server is regular if it sends data steadily, without long gaps.
+    may have no events for a long time. A server sends steadily if there are no long gaps between its data.
     """
 
     def __init__(self, max_gap: float) -> None:
-        """Count a server as regular once it has sent data for ``max_gap`` seconds without a longer gap."""
+        """Count a server as sending steadily after ``max_gap`` seconds without a longer gap between its data."""
         self._max_gap = max_gap
-        self._regular_since: float | None = None
+        self._steady_since: float | None = None
         self._last_data = 0.0
-        self.is_regular = False
+        self.sends_steadily = False
 
     def watch_started(self, now: float) -> None:
-        """Record that a new watch starts; ``is_regular`` stays as it is."""
-        self._regular_since, self._last_data = now, now
+        """Record that a new watch starts; ``sends_steadily`` stays as it is."""
+        self._steady_since, self._last_data = now, now
 
     def data_received(self, now: float) -> bool:
-        """Record that data arrived; return whether the server has just become regular."""
-        if self._regular_since is None or now - self._last_data > self._max_gap:
-            self._regular_since = now
+        """Record that data arrived; return whether the server sends steadily only since now."""
+        if self._steady_since is None or now - self._last_data > self._max_gap:
+            self._steady_since = now
         self._last_data = now
-        was_regular, self.is_regular = self.is_regular, self.is_regular or now - self._regular_since >= self._max_gap
-        return self.is_regular and not was_regular
+        if self.sends_steadily or now - self._steady_since < self._max_gap:
+            return False
+        self.sends_steadily = True
+        return True
 
     def forget(self) -> None:
-        """Record that a watch hung, or seemed to: the server is not regular any more."""
-        self._regular_since, self.is_regular = None, False
+        """Record that a watch hung, or seemed to: the server does not send steadily any more."""
+        self._steady_since, self.sends_steadily = None, False
 
     def seconds(self, default: float) -> float:
-        """Return how long a watch may be silent: ``default`` unless the server is regular."""
-        return min(self._max_gap, default) if self.is_regular else default
+        """Return how long a watch may be silent: ``default`` unless the server sends steadily."""
+        return min(self._max_gap, default) if self.sends_steadily else default

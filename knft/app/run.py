@@ -19,7 +19,7 @@ from knft.kernel.notifications import ForeignChangeMonitor
 from knft.kernel.oom import set_oom_score_adj
 from knft.kernel.privileges import drop_privileges
 from knft.kernel.probe import probe, require_privilege
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.kernel.sysctls import set_conntrack
 from knft.render.names import TABLE
 from knft.serve.monitoring import Monitoring
@@ -64,7 +64,7 @@ def run(settings: Settings, options: RunOptions) -> None:
         _set_oom_score_adj(settings.oom_score_adj)
     warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child()
     foreign_changes = ForeignChangeMonitor(TABLE)
-    with LibraryProcess(foreign_changes.set_own_port_ids) as library:
+    with WorkerProcess(foreign_changes.set_own_port_ids) as library:
         probe(library)
         if configures_host:
             # The NAT rule of the probe made the kernel load conntrack, so that its sysctls exist.
@@ -84,7 +84,7 @@ def _set_oom_score_adj(oom_score_adj: int | None) -> None:
         log.debug("%s", error)
 
 
-def _sync_once(settings: Settings, source: ManifestFeed, library: LibraryProcess) -> None:
+def _sync_once(settings: Settings, source: ManifestFeed, library: WorkerProcess) -> None:
     daemon = live_daemon(settings.config, library)
     daemon.update_local_addresses(local_addresses())
     source.handle_initial_objects(daemon)
@@ -97,7 +97,7 @@ def _run_until_stopped(
     settings: Settings,
     options: RunOptions,
     source: ObjectFeed,
-    library: LibraryProcess,
+    library: WorkerProcess,
     foreign_changes: ForeignChangeMonitor,
     *,
     warning_process: int | None,
@@ -138,7 +138,7 @@ def _run_until_stopped(
 
 def _start_threads(
     daemon: Daemon,
-    library: LibraryProcess,
+    library: WorkerProcess,
     foreign_changes: ForeignChangeMonitor,
     flow_cleaner: FlowCleaner,
     shutdown: Shutdown,
@@ -147,5 +147,5 @@ def _start_threads(
     stop = shutdown.stop
     shutdown.start_thread("addresses", lambda: AddressMonitor().run(stop, daemon.update_local_addresses))
     shutdown.start_thread("foreign-changes", lambda: daemon.watch_foreign_changes(foreign_changes, stop))
-    shutdown.start_thread("library-watch", lambda: daemon.watch_library_process(library, stop))
+    shutdown.start_thread("worker-watch", lambda: daemon.watch_worker_process(library, stop))
     shutdown.start_thread("conntrack", lambda: flow_cleaner.run(stop))

@@ -11,7 +11,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel import ipvs, xtables
 from knft.kernel.probe import require_privilege
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.leftovers.messages import describe_removed_chains, format_count
 from knft.leftovers.names import DEVICE
@@ -125,7 +125,7 @@ class _Cleanup:
             click.echo(f"ipset {name}: kept, since a rule of another program uses it")
 
     def _remove_tables(self) -> None:
-        library = LibraryProcess()
+        library = WorkerProcess()
         for family in Family:
             table = KernelTable(library, family, KUBE_PROXY_TABLE)
             try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from knft.interpret.trace import Trace, TracedAlternative, TracedOutcome, TracedRule
+from knft.interpret.trace import Trace, TracedCase, TracedOutcome, TracedRule
 from knft.present.formatting import escape_invisible
 
 _DISPOSITION_TEXTS = {
@@ -25,7 +25,7 @@ def _lines(trace: Trace) -> Iterator[str]:
         if alternative.when:
             yield f"If {escape_invisible(' and '.join(alternative.when))}:"
             yield ""
-        yield from _alternative(alternative)
+        yield from _case(alternative)
 
 
 def _header(trace: Trace) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _header(trace: Trace) -> Iterator[str]:
         yield f"warning  {escape_invisible(warning)}"
 
 
-def _alternative(alternative: TracedAlternative) -> Iterator[str]:
+def _case(alternative: TracedCase) -> Iterator[str]:
     if alternative.rules:
         yield "The packet hits"
         yield from _rules(alternative.rules, "  ")

@@ -19,7 +19,7 @@ from knft.interpret.compare.foreign import foreign_rules, is_owned_chain
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import RuleSet
 from knft.kernel.probe import require_privilege
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import ObjectChange
 
 ManifestReader = Callable[[], tuple[ObjectChange, ...]]
@@ -40,7 +40,7 @@ class LiveKnft(Struct, frozen=True):
 def read_live_knft() -> LiveKnft:
     """Return knft's tables in the kernel; raise UnsupportedError without root, or CaptureError."""
     require_privilege()
-    with LibraryProcess() as library:
+    with WorkerProcess() as library:
         texts, addresses = read_knft_tables(library)
     return LiveKnft(_read_nft_tables(texts), addresses)
 
@@ -53,7 +53,7 @@ class LiveSides:
         require_privilege()
         self._config = config
         self._read_manifests = read_manifests
-        self._library = LibraryProcess()
+        self._library = WorkerProcess()
         self._changes: tuple[ObjectChange, ...] = ()
         self.reload_manifests()
 

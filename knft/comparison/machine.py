@@ -11,7 +11,7 @@ from knft.kernel import ipvs, xtables
 from knft.kernel.addresses import local_addresses
 from knft.kernel.features import may_have_nf_tables
 from knft.kernel.listings import list_table_json
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.kernel.table_flags import table_flags
 from knft.leftovers.names import DEVICE, DEVICE_KIND, TABLES
 from knft.render.names import TABLE
@@ -27,7 +27,7 @@ _XTABLES_TABLES = frozenset(
 )
 """nftables tables that iptables-nft creates; iptables-save prints them."""
 _COUNTERS = re.compile(r"\[\d+:\d+\]|^#.*$", re.MULTILINE)
-_CONNECTIONS = re.compile(r" +\d+ +\d+ *$", re.MULTILINE)
+_CONNECTIONS = re.compile(r"(?<! ) ++\d++ ++\d++ *+$", re.MULTILINE)
 """The connection counts at the end of a real server's line in /proc/net/ip_vs."""
 _JSON_COUNTERS = re.compile(r'"(?:packets|bytes|expires)": ?\d+')
 
@@ -72,7 +72,7 @@ def _strip_counters(counted: re.Pattern[str], texts: dict[Key, str]) -> dict[Key
     return {key: counted.sub("", text) for key, text in texts.items()}
 
 
-def read_machine(library: LibraryProcess) -> MachineState:
+def read_machine(library: WorkerProcess) -> MachineState:
     """Return the kernel's rules, sets, virtual servers and addresses; raise CaptureError."""
     try:
         return _read_all(library)
@@ -96,7 +96,7 @@ def read_polled_state(*, with_sets: bool) -> tuple[str, ...]:
         raise CaptureError(msg) from error
 
 
-def read_knft_tables(library: LibraryProcess) -> tuple[dict[IpVersion, str], frozenset[str]]:
+def read_knft_tables(library: WorkerProcess) -> tuple[dict[IpVersion, str], frozenset[str]]:
     """Return knft's tables as JSON, and the machine's addresses; raise CaptureError."""
     try:
         return (_tables(library, TABLE) if may_have_nf_tables() else {}), local_addresses()
@@ -105,7 +105,7 @@ def read_knft_tables(library: LibraryProcess) -> tuple[dict[IpVersion, str], fro
         raise CaptureError(msg) from error
 
 
-def _read_all(library: LibraryProcess) -> MachineState:
+def _read_all(library: WorkerProcess) -> MachineState:
     nf_tables = may_have_nf_tables()
     missing: list[str] = []
     saved = _saved(missing, nf_tables=nf_tables)
@@ -151,7 +151,7 @@ def _servers(missing: list[str]) -> str:
     return found or ""
 
 
-def _tables(library: LibraryProcess, name: str) -> dict[IpVersion, str]:
+def _tables(library: WorkerProcess, name: str) -> dict[IpVersion, str]:
     found = {family.version: list_table_json(library, family, name) for family in Family}
     return {version: text for version, text in found.items() if text is not None}
 

@@ -51,7 +51,7 @@ class TracedOutcome(Struct, frozen=True):
     rules: tuple[TracedRule, ...]
 
 
-class TracedAlternative(Struct, frozen=True):
+class TracedCase(Struct, frozen=True):
     """The outcomes under the conditions ``when``; their shares sum to one.
 
     ``when`` lists the values that the command line leaves open and that affect the outcome: an interface, a source
@@ -83,7 +83,7 @@ class Trace(Struct, frozen=True):
     destination: str
     service: str | None
     client: str
-    ways: tuple[TracedAlternative, ...]
+    ways: tuple[TracedCase, ...]
     remarks: tuple[str, ...] = ()
     version: int = 1
 
@@ -107,13 +107,11 @@ class Tracer:
         self._version = rules.version
         self._walker = RecordingWalker(rules, node_addresses)
 
-    def alternatives(
-        self, packets: PacketClass, client: TracedClient = NEW_TRACED_CLIENT
-    ) -> tuple[TracedAlternative, ...]:
+    def alternatives(self, packets: PacketClass, client: TracedClient = NEW_TRACED_CLIENT) -> tuple[TracedCase, ...]:
         """Return the alternatives for a packet: several if open values of its fields affect the outcome."""
         is_cluster_ip = reasons.is_cluster_ip(self._rules, packets.destination)
         pieces = partition(self._walker.paths(packets, client.entries), ())
-        return tuple(self._alternative(packets.fields, piece, to_cluster_ip=is_cluster_ip) for piece in pieces)
+        return tuple(self._case(packets.fields, piece, to_cluster_ip=is_cluster_ip) for piece in pieces)
 
     def client_sent_to(self, packets: PacketClass, address: int, port: int) -> TracedClient | None:
         """Return a client that was sent to an endpoint, None if the rules add no affinity entry for that."""
@@ -131,7 +129,7 @@ class Tracer:
         read = frozenset[AffinityEntry]().union(*(path.read_entries for path in self._walker.paths(packets)))
         return TracedClient("is remembered", present & read) if present & read else NEW_TRACED_CLIENT
 
-    def _alternative(self, given: PacketFields, piece: Piece, *, to_cluster_ip: bool) -> TracedAlternative:
+    def _case(self, given: PacketFields, piece: Piece, *, to_cluster_ip: bool) -> TracedCase:
         trails = [rule_hits(path.trail) for path in piece.left]
         first = _common_prefix_length(trails)
         last = _common_prefix_length([trail[first:][::-1] for trail in trails]) if len(trails) > 1 else 0
@@ -141,7 +139,7 @@ class Tracer:
             end = path.outcome, reason, tuple(map(self._traced_rule, trail[first : len(trail) - last]))
             shares[end] = shares.get(end, Fraction()) + path.share
         ends = sorted(shares.items(), key=lambda item: repr(item[0]))
-        return TracedAlternative(
+        return TracedCase(
             when=tuple(_conditions(given, piece.fields)),
             rules=tuple(map(self._traced_rule, trails[0][:first])),
             ends=tuple(self._traced_outcome(*end, share) for end, share in ends),

@@ -15,7 +15,7 @@ _MISSING = (
 
 
 class CommandRunner(Protocol):
-    """Something that runs nft commands: Library or LibraryProcess."""
+    """Something that runs nft commands: Library or WorkerProcess."""
 
     def run(self, commands: str) -> str:
         """Run ``commands`` as one transaction and return the output; raise KernelError if they are refused."""

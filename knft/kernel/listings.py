@@ -14,7 +14,7 @@ _NO_SUCH_TABLE = "No such file or directory"
 def list_table_json(library: CommandRunner, family: Family, name: str) -> str | None:
     """Return a table as JSON, or None if it does not exist; raise KernelError.
 
-    Pass a LibraryProcess as ``library``: libnftables 1.0.6 crashes on sets made by a newer libnftables.
+    Pass a WorkerProcess as ``library``: libnftables 1.0.6 crashes on sets made by a newer libnftables.
     """
     try:
         return library.run(f"list table {family.nft} {name}")

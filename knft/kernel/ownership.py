@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from knft.errors import KernelError
 from knft.families import Family
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.kernel.table_flags import flags_of
 
 _PROBE = "table ip knft-probe {\nflags owner,persist\n}\ndelete table ip knft-probe\n"
@@ -19,7 +19,7 @@ _PROBE = "table ip knft-probe {\nflags owner,persist\n}\ndelete table ip knft-pr
 class Ownership:
     """Keeps the tables of ``families`` owned by the current worker process of ``library``."""
 
-    def __init__(self, library: LibraryProcess, name: str, families: Sequence[Family]) -> None:
+    def __init__(self, library: WorkerProcess, name: str, families: Sequence[Family]) -> None:
         """Probe whether libnftables and the kernel support owned tables; raise UnsupportedError without libnftables."""
         self._library = library
         self._name = name

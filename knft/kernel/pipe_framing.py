@@ -1,4 +1,4 @@
-"""Messages over a pipe, each prefixed with its length: between LibraryProcess and its worker."""
+"""Messages over a pipe, each prefixed with its length: between WorkerProcess and its worker."""
 
 import os
 import select

@@ -1,6 +1,6 @@
-"""LibraryProcess: runs libnftables in a worker process, so that a crash of libnftables does not stop knft.
+"""WorkerProcess: runs libnftables in a worker process, so that a crash of libnftables does not stop knft.
 
-See docs/design/library-process.md.
+See docs/design/worker-process.md.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ RECYCLE_BYTES = 1 << 20
 in memory."""
 
 
-class LibraryProcess:
+class WorkerProcess:
     """Runs nft commands like Library, for one caller at a time; other callers wait.
 
     If a worker dies during a call, that call raises LibraryDiedError, and the next call uses a new worker.
@@ -115,7 +115,7 @@ class LibraryProcess:
             self._worker = None
 
     def __enter__(self) -> Self:
-        """Return the LibraryProcess."""
+        """Return the WorkerProcess."""
         return self
 
     def __exit__(self, *_: object) -> None:

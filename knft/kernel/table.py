@@ -29,7 +29,7 @@ class KernelTable:
     """
 
     def __init__(self, library: CommandRunner, family: Family, name: str, ownership: Ownership | None = None) -> None:
-        """Use ``library``, which should be a LibraryProcess unless a crash may end the caller.
+        """Use ``library``, which should be a WorkerProcess unless a crash may end the caller.
 
         If ``ownership`` is given and supported, the table is created such that only this process may change it.
         """

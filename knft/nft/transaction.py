@@ -11,24 +11,24 @@ from knft.nft.objects import Chain, Key, Value
 class Transaction(Struct, frozen=True):
     """Changes of one table, in the order in which they are applied if they are sent as a whole.
 
-    1. ``prepared_chains``: new chains that must have their rules before an element or a rule refers to them.
+    1. ``new_chains``: new chains that must have their rules before an element or a rule refers to them.
     2. ``chains``: created or rewritten; afterwards they contain exactly these rules.
     3. ``removed`` elements, then ``added`` ones. A verdict needs its chain, and an element's value is replaced by
        removing and adding its key.
     4. ``deferred_removals``: elements that packets in flight may still look up after the change.
     5. ``deleted_chains``, which nothing may refer to any more.
 
-    knft can send the changes as a whole, or in up to three phases: the prepare phase (1), the main phase (2, 3 and 5),
-    and then the cleanup phase (4). Each phase is a Transaction too, and the kernel applies each atomically. But a
-    packet that is processed during a commit may read one map before it and another map after it. The phases reduce what
-    such a packet can miss: a new verdict refers to a chain that already has its rules, and an element of
+    knft can send the changes as a whole, or in up to three phases: the new-chains phase (1), the main phase (2, 3 and
+    5), and then the cleanup phase (4). Each phase is a Transaction too, and the kernel applies each atomically. But a
+    packet that is processed during a commit may read one map before it and another map after it. The phases reduce
+    what such a packet can miss: a new verdict refers to a chain that already has its rules, and an element of
     ``deferred_removals`` stays until the main phase is in force. docs/design/transaction-phases.md lists what remains.
     """
 
     family: NftFamily
     table: str
     chains: tuple[Chain, ...] = ()
-    prepared_chains: tuple[Chain, ...] = ()
+    new_chains: tuple[Chain, ...] = ()
     removed: Mapping[str, tuple[Key, ...]] = {}
     added: Mapping[str, Mapping[Key, Value]] = {}
     deferred_removals: Mapping[str, tuple[Key, ...]] = {}
@@ -38,7 +38,7 @@ class Transaction(Struct, frozen=True):
     def is_empty(self) -> bool:
         """Whether the transaction changes nothing."""
         return not (
-            self.prepared_chains
+            self.new_chains
             or self.chains
             or self.removed
             or self.added
@@ -46,13 +46,13 @@ class Transaction(Struct, frozen=True):
             or self.deleted_chains
         )
 
-    def prepare_phase(self) -> "Transaction":
-        """Return the prepare phase, which is the first: new chains, which no packet can reach yet."""
-        return Transaction(self.family, self.table, prepared_chains=self.prepared_chains)
+    def new_chains_phase(self) -> "Transaction":
+        """Return the first phase: new chains, which no packet can reach yet."""
+        return Transaction(self.family, self.table, new_chains=self.new_chains)
 
     def main_phase(self) -> "Transaction":
-        """Return the second phase: everything but ``prepared_chains`` and ``deferred_removals``."""
-        return structs.replace(self, prepared_chains=(), deferred_removals={})
+        """Return the second phase: everything but ``new_chains`` and ``deferred_removals``."""
+        return structs.replace(self, new_chains=(), deferred_removals={})
 
     def cleanup_phase(self) -> "Transaction":
         """Return the last phase: the deferred removals."""

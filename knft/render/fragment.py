@@ -20,7 +20,7 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
 from knft.render.numbering import StickyPort
 from knft.render.order import stable_order
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain
+from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, PoolKind, SharedChain
 from knft.render.sticky import sticky_chains, sticky_verdict
 
 EndpointOrders = Mapping[ArrayName, Array]
@@ -106,12 +106,12 @@ def _add_rejection_and_source_ranges(plan: ServicePlan, frontend: Frontend, cont
         )
 
 
-def _pools(chains: Iterable[SharedChain]) -> list[Pool]:
-    return [chain for chain in chains if isinstance(chain, Pool)]
+def _pools(chains: Iterable[SharedChain]) -> list[PoolChain]:
+    return [chain for chain in chains if isinstance(chain, PoolChain)]
 
 
 def _add_endpoints(
-    pools: Iterable[Pool], plan: ServicePlan, frontend: Frontend, previous: EndpointOrders, contents: Contents
+    pools: Iterable[PoolChain], plan: ServicePlan, frontend: Frontend, previous: EndpointOrders, contents: Contents
 ) -> None:
     """Add the endpoints of a frontend's pools."""
     for pool in pools:
@@ -127,26 +127,23 @@ def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
     """Return the shared chains that a frontend needs without affinity; its packets go to the first one.
 
-    A new TrafficAction needs a case here and in ``frontends.filter_verdict``; without one, its frontends get no chains.
+    mypy reports a new TrafficAction that has no case here or in ``frontends.filter_verdict``.
     """
     protocol, nodeport = NFT_PROTOCOLS[frontend.protocol], frontend.address is None
     cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
     local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))
-    match frontends.is_internal(frontend), frontends.traffic_action(plan, frontend):
-        case True, TrafficAction.CLUSTER:
-            return (cluster,)
-        case True, TrafficAction.LOCAL:
-            return (local,)
-        case False, TrafficAction.CLUSTER:
-            return (ClusterPolicy(cluster), cluster)
-        case False, TrafficAction.LOCAL:
-            return (LocalPolicy(cluster, local), cluster, local)
-        case False, TrafficAction.DROP:
-            return (LocalPolicy(cluster, local), cluster)
-        case _:
+    is_internal = frontends.is_internal(frontend)
+    match frontends.traffic_action(plan, frontend):
+        case TrafficAction.CLUSTER:
+            return (cluster,) if is_internal else (ExternalClusterChain(cluster), cluster)
+        case TrafficAction.LOCAL:
+            return (local,) if is_internal else (ExternalLocalChain(cluster, local), cluster, local)
+        case TrafficAction.DROP:
+            return () if is_internal else (ExternalLocalChain(cluster, local), cluster)
+        case TrafficAction.REJECT:
             return ()
 
 
 @lru_cache(maxsize=1 << 12)
-def _pool(kind: PoolKind, size: int) -> Pool:
-    return Pool(kind, size)
+def _pool(kind: PoolKind, size: int) -> PoolChain:
+    return PoolChain(kind, size)

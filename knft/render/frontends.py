@@ -51,5 +51,5 @@ def filter_verdict(traffic: TrafficAction) -> Goto | Drop | None:
             return Goto(names.REJECT_CHAIN)
         case TrafficAction.DROP:
             return Drop()
-        case _:
+        case TrafficAction.CLUSTER | TrafficAction.LOCAL:
             return None

@@ -22,9 +22,9 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
 from knft.render.names import REJECT_CHAIN
 from knft.render.pools import (
-    ClusterPolicy,
-    LocalPolicy,
-    Pool,
+    ExternalClusterChain,
+    ExternalLocalChain,
+    PoolChain,
     PoolKind,
     SharedChain,
     dnat_to_endpoint,
@@ -238,13 +238,13 @@ def _shared_chain_samples() -> Iterator[SharedChain]:
     """Yield one shared chain of each form: rules depend on the kind, and on whether the pool has several endpoints."""
     for kind in pool_kinds():
         for size in (1, 2):
-            yield Pool(kind, size)
+            yield PoolChain(kind, size)
             if not kind.local:
-                yield ClusterPolicy(Pool(kind, size))
+                yield ExternalClusterChain(PoolChain(kind, size))
         if kind.local:
-            cluster = Pool(structs.replace(kind, local=False), 2)
-            yield LocalPolicy(cluster, Pool(kind, 0))
-            yield LocalPolicy(cluster, Pool(kind, 1))
+            cluster = PoolChain(structs.replace(kind, local=False), 2)
+            yield ExternalLocalChain(cluster, PoolChain(kind, 0))
+            yield ExternalLocalChain(cluster, PoolChain(kind, 1))
 
 
 def _digest(described: object) -> str:
@@ -271,7 +271,7 @@ def whole_table(
     """Return the table that the declarations and a first transaction create together."""
     elements = {name: dict(sorted(added.items())) for name, added in first.added.items()}
     return structs.replace(
-        declarations, chains=(*first.prepared_chains, *first.chains), elements={**dynamic_elements, **elements}
+        declarations, chains=(*first.new_chains, *first.chains), elements={**dynamic_elements, **elements}
     )
 
 

@@ -206,19 +206,19 @@ class Numbering:
         return number
 
 
-def merge_remembered(found: Mapping[str, StickyPort], remembered: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
-    """Return the sticky ports ``found`` in the kernel, by hash ID, with the more precise times of ``remembered``.
+def prefer_in_memory(found: Mapping[str, StickyPort], in_memory: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
+    """Return the sticky ports ``found`` in the kernel, by hash ID, with the more precise times of ``in_memory``.
 
-    ``remembered`` are the ports in this process's memory, with a time for each reserved index; the kernel stores one
+    ``in_memory`` are the ports in this process's memory, with a time for each reserved index; the kernel stores one
     time for all. If the stored fields of a port are equal, the port in memory replaces the one found.
     """
-    return {hash_id: _prefer_remembered(port, remembered.get(hash_id)) for hash_id, port in found.items()}
+    return {hash_id: _prefer_in_memory(port, in_memory.get(hash_id)) for hash_id, port in found.items()}
 
 
-def _prefer_remembered(found: StickyPort, remembered: StickyPort | None) -> StickyPort:
-    if remembered is None or _stored_fields(found) != _stored_fields(remembered):
+def _prefer_in_memory(found: StickyPort, in_memory: StickyPort | None) -> StickyPort:
+    if in_memory is None or _stored_fields(found) != _stored_fields(in_memory):
         return found
-    return remembered
+    return in_memory
 
 
 def _stored_fields(port: StickyPort) -> tuple[object, ...]:

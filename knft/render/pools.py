@@ -1,12 +1,12 @@
 """Shared chains: pool chains and policy chains, which all Services with the same number of endpoints share.
 
-A pool chain (``Pool``) picks one of n endpoints at random from an endpoint map. The key contains the frontend to which
-the packet was sent, so no chain belongs to a Service, and scaling a Service only changes the chain of its frontends'
-verdicts.
+A pool chain (``PoolChain``) picks one of n endpoints at random from an endpoint map. The key contains the frontend to
+which the packet was sent, so no chain belongs to a Service, and scaling a Service only changes the chain of its
+frontends' verdicts.
 
-A policy chain handles external traffic before it continues in a pool chain: ``ClusterPolicy`` with
-externalTrafficPolicy Cluster, ``LocalPolicy`` with Local. Traffic to cluster IPs needs none. The policies of a Service
-are in ``knft.model.service_port``; ``knft.decide`` applies them.
+A policy chain handles external traffic before it continues in a pool chain: ``ExternalClusterChain`` with
+externalTrafficPolicy Cluster, ``ExternalLocalChain`` with Local. Traffic to cluster IPs needs none. The policies of a
+Service are in ``knft.model.service_port``; ``knft.decide`` applies them.
 """
 
 import re
@@ -54,7 +54,7 @@ class PoolKind(Struct, frozen=True, gc=False):
         return f"{self._prefix}pool-{self.protocol}-"
 
 
-class Pool(Struct, frozen=True, gc=False):
+class PoolChain(Struct, frozen=True, gc=False):
     """The pool chain that picks one of ``size`` endpoints."""
 
     kind: PoolKind
@@ -66,10 +66,10 @@ class Pool(Struct, frozen=True, gc=False):
         return f"{self.kind.chain_prefix}{self.size}"
 
 
-class ClusterPolicy(Struct, frozen=True, gc=False):
+class ExternalClusterChain(Struct, frozen=True, gc=False):
     """The policy chain for external traffic with policy Cluster: it masquerades, then continues in ``pool``."""
 
-    pool: Pool
+    pool: PoolChain
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class ClusterPolicy(Struct, frozen=True, gc=False):
         return f"external-{self.pool.name}"
 
 
-class LocalPolicy(Struct, frozen=True, gc=False):
+class ExternalLocalChain(Struct, frozen=True, gc=False):
     """The policy chain for external traffic with policy Local (docs/behaviour/nftables.md#service-ports).
 
     Traffic from pods and from the node continues in ``cluster``, all other traffic in ``local``. If ``local`` is empty,
@@ -85,8 +85,8 @@ class LocalPolicy(Struct, frozen=True, gc=False):
     ``no-endpoint-nodeports``).
     """
 
-    cluster: Pool
-    local: Pool
+    cluster: PoolChain
+    local: PoolChain
 
     @property
     def name(self) -> str:
@@ -94,24 +94,24 @@ class LocalPolicy(Struct, frozen=True, gc=False):
         return f"external-{self.local.name}-of-{self.cluster.size}"
 
 
-SharedChain = Pool | ClusterPolicy | LocalPolicy
+SharedChain = PoolChain | ExternalClusterChain | ExternalLocalChain
 """A description of a pool chain or policy chain, without its rules."""
 
 
 @lru_cache(maxsize=1 << 12)
-def shared_chain(spec: SharedChain, family: Family, config: Config) -> Chain:
-    """Return the chain that ``spec`` describes, with its rules."""
-    match spec:
-        case Pool():
-            return Chain(spec.name, _pool_rules(spec, family))
-        case ClusterPolicy(pool):
+def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
+    """Return the chain that ``chain`` describes, with its rules."""
+    match chain:
+        case PoolChain():
+            return Chain(chain.name, _pool_rules(chain, family))
+        case ExternalClusterChain(pool):
             mark = nft.SetMark(config.masquerade_mark)
-            return Chain(spec.name, (nft.Rule((mark, nft.Goto(pool.name)), "masquerade"),))
-        case LocalPolicy():
-            return Chain(spec.name, tuple(_local_policy_rules(spec, family, config)))
+            return Chain(chain.name, (nft.Rule((mark, nft.Goto(pool.name)), "masquerade"),))
+        case ExternalLocalChain():
+            return Chain(chain.name, tuple(_local_policy_rules(chain, family, config)))
 
 
-def _pool_rules(pool: Pool, family: Family) -> tuple[nft.Rule, ...]:
+def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
     # The second rule serves a packet that looked up its verdict before a commit and its endpoint after it: index 0
     # exists as long as the pool is not empty.
     moduli = (pool.size, 1) if pool.size > 1 else (1,)
@@ -129,7 +129,7 @@ def dnat_to_endpoint(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFr
     return nft.DnatFromMap(protocol, nft.Concat((*frontend, number)), kind.map)
 
 
-def _local_policy_rules(policy: LocalPolicy, family: Family, config: Config) -> Iterable[nft.Rule]:
+def _local_policy_rules(policy: ExternalLocalChain, family: Family, config: Config) -> Iterable[nft.Rule]:
     to_cluster = nft.Goto(policy.cluster.name)
     yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
     from_node = nft.Match(nft.FibType("saddr"), "local")
@@ -152,14 +152,14 @@ def parse_shared_chain(name: str) -> SharedChain | None:
     if found is None:
         return None
     nodeport = found["nodeport"] is not None
-    pool = Pool(PoolKind(found["protocol"], nodeport, found["local"] is not None), int(found["size"]))
+    pool = PoolChain(PoolKind(found["protocol"], nodeport, found["local"] is not None), int(found["size"]))
     match found["external"], found["cluster"]:
         case None, None:
             return pool
         case str(), None:
-            return ClusterPolicy(pool)
+            return ExternalClusterChain(pool)
         case str(), str(size) if pool.kind.local:
-            return LocalPolicy(Pool(PoolKind(found["protocol"], nodeport), int(size)), pool)
+            return ExternalLocalChain(PoolChain(PoolKind(found["protocol"], nodeport), int(size)), pool)
         case _:
             return None
 
@@ -187,15 +187,15 @@ def _match_operand(family: Family, config: Config, container: str) -> nft.Networ
     return nft.Network(cidr) if cidr is not None else nft.Reference(container)
 
 
-def with_target_pools(spec: SharedChain) -> tuple[SharedChain, ...]:
+def with_target_pools(chain: SharedChain) -> tuple[SharedChain, ...]:
     """Return a shared chain and the pools that its rules go to."""
-    match spec:
-        case ClusterPolicy(pool):
-            return (spec, pool)
-        case LocalPolicy(cluster, local):
-            return (spec, cluster, local) if local.size else (spec, cluster)
+    match chain:
+        case ExternalClusterChain(pool):
+            return (chain, pool)
+        case ExternalLocalChain(cluster, local):
+            return (chain, cluster, local) if local.size else (chain, cluster)
         case _:
-            return (spec,)
+            return (chain,)
 
 
 def with_common_sizes(needed: Iterable[SharedChain], existing: Collection[str]) -> list[SharedChain]:
@@ -203,9 +203,9 @@ def with_common_sizes(needed: Iterable[SharedChain], existing: Collection[str]) 
 
     None of ``needed`` exists yet; ``existing`` are the names of the chains that do.
     """
-    missing = {spec.name: spec for spec in needed}
-    for kind in {spec.kind for spec in missing.values() if isinstance(spec, Pool)}:
+    missing = {chain.name: chain for chain in needed}
+    for kind in {chain.kind for chain in missing.values() if isinstance(chain, PoolChain)}:
         if not any(f"{kind.chain_prefix}{size}" in existing for size in COMMON_SIZES):
-            common = (Pool(kind, size) for size in COMMON_SIZES)
+            common = (PoolChain(kind, size) for size in COMMON_SIZES)
             missing |= {pool.name: pool for pool in common}
     return [missing[name] for name in sorted(missing)]

@@ -33,7 +33,7 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import NUMBERS, Slot, StickyPort
-from knft.render.pools import Pool, match_pod_source
+from knft.render.pools import PoolChain, match_pod_source
 
 AFFINITY_SIZE = 1 << 22
 """The size of the affinity set, in pairs of client and sticky port. New clients have no affinity while it is full."""
@@ -75,7 +75,7 @@ def _is_affinity_key(key: Key) -> bool:
 
 
 def sticky_chains(
-    plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
+    plan: ServicePlan, sticky: StickyPort, pools: Collection[PoolChain], family: Family, config: Config
 ) -> dict[str, Chain]:
     """Return the chains of a sticky port, by name; ``pools`` are its frontends' pools."""
     return {chain.name: chain for chain in _chains(plan, sticky, pools, family, config)}
@@ -142,7 +142,7 @@ def _chain_name(sticky: StickyPort, traffic_class: str) -> str:
 
 
 def _chains(
-    plan: ServicePlan, sticky: StickyPort, pools: Collection[Pool], family: Family, config: Config
+    plan: ServicePlan, sticky: StickyPort, pools: Collection[PoolChain], family: Family, config: Config
 ) -> Iterator[Chain]:
     """Yield the chains of a sticky port: two for each traffic class (cluster, local), and one for external traffic."""
     for traffic_class, endpoints in (("cluster", plan.endpoints.cluster), ("local", plan.endpoints.local)):

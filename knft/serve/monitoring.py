@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from knft.configuration.settings import Settings
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.serve.events import EventReporter, OnEvent, node_event
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
@@ -73,7 +73,7 @@ class Monitoring:
                 retries = not settings.bind_address_hard_fail
                 self._servers.append(HttpServer(thread, name, address, router, on_failure=on_failure, retries=retries))
 
-    def register_counters(self, daemon: Daemon, library: LibraryProcess) -> None:
+    def register_counters(self, daemon: Daemon, library: WorkerProcess) -> None:
         """Add the counters that ``daemon`` and ``library`` keep to the metrics."""
         collector = ScrapeCollector(lambda: read_scrape_values(daemon, self.service_health, library.start_count))
         self.metrics.register(collector)

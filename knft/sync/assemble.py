@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from knft.config import Config
 from knft.families import Family
 from knft.kernel.ownership import Ownership
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.model.objects import ObjectChange
 from knft.render.names import TABLE
@@ -21,7 +21,7 @@ from knft.sync.state import ServiceState
 from knft.sync.table_interface import TransactionRecorder
 
 
-def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[SyncObserver] = ()) -> Daemon:
+def live_daemon(config: Config, library: WorkerProcess, observers: Sequence[SyncObserver] = ()) -> Daemon:
     """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables."""
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
@@ -40,7 +40,7 @@ def live_daemon(config: Config, library: LibraryProcess, observers: Sequence[Syn
 
 @contextmanager
 def _open_audit_table(family: Family) -> Iterator[KernelTable]:
-    with LibraryProcess() as library:
+    with WorkerProcess() as library:
         yield KernelTable(library, family, TABLE)
 
 

@@ -36,7 +36,7 @@ def changed_positions(transaction: Transaction) -> set[TablePosition]:
         (name, ())
         for name in (
             *transaction.deleted_chains,
-            *(chain.name for chain in (*transaction.prepared_chains, *transaction.chains)),
+            *(chain.name for chain in (*transaction.new_chains, *transaction.chains)),
         )
     }
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import ObjectChange
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
@@ -182,7 +182,7 @@ class Daemon:
             self._runner.request()
             return
 
-    def watch_library_process(self, library: LibraryProcess, stop: threading.Event) -> None:
+    def watch_worker_process(self, library: WorkerProcess, stop: threading.Event) -> None:
         """Queue a sync if the idle libnftables worker process dies, until ``stop`` is set. Needs its own thread.
 
         Until that sync, the table has no owner, and any process may change it.

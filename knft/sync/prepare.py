@@ -1,6 +1,6 @@
 """Computes the transaction of a sync, which turns the known table into the desired one. No I/O.
 
-The prepare phase of a transaction is a different matter: see ``knft.nft.transaction``.
+``knft.nft.transaction`` describes the phases in which it is sent.
 """
 
 import itertools
@@ -64,7 +64,7 @@ def prepare_transaction(
     transaction = Transaction(
         family.nft,
         names.TABLE,
-        prepared_chains=(
+        new_chains=(
             *(shared_chain(spec, family, config) for spec in missing_shared),
             *(chain for chain in diff.new_chains if chain.name in goto_targets),
         ),

@@ -246,7 +246,7 @@ class Proxier:
             snapshot,
             owners=snapshot.owners - set(names),
             preserved=snapshot.preserved | set(names),
-            scope=SyncScope.BASE_ONLY,
+            scope=SyncScope.KEEP_UNCLAIMED,
         )
         try:
             self._commit(base, previous, now)
@@ -274,7 +274,7 @@ class Proxier:
         """Remove orphans (``SpecialOwner.UNCLAIMED``); if the kernel refuses that, retry with backoff."""
         cleanup = structs.replace(
             self._partial_snapshot(frozenset()),
-            scope=SyncScope.ORPHANS_ONLY,
+            scope=SyncScope.UNCLAIMED_ONLY,
             preserved=self._quarantine.names(),
             last_known=Contents.merged(self._last_known.values()),
         )

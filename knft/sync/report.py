@@ -26,7 +26,7 @@ class SyncCounters:
         self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.desired)
         self.elements_added += prepared.transaction.added_count
         self.elements_removed += prepared.transaction.removed_count
-        self.chains_written += len(prepared.transaction.prepared_chains) + len(prepared.transaction.chains)
+        self.chains_written += len(prepared.transaction.new_chains) + len(prepared.transaction.chains)
         self.kernel_seconds += kernel_seconds
         self.without_affinity += prepared.without_affinity
 

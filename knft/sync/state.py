@@ -84,7 +84,7 @@ class ServiceState:
     def handle_service(self, previous: Service | None, current: Service | None) -> bool:
         """Record a changed Service; return whether a sync is due: if a change of any Service is pending."""
         with self._lock:
-            return self._service_tracker.update(previous, current)
+            return self._service_tracker.record_service(previous, current)
 
     def handle_slice(self, previous: EndpointSlice | None, current: EndpointSlice | None) -> bool:
         """Record a changed EndpointSlice; return whether a sync is due: if this change has an effect."""

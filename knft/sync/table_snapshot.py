@@ -64,11 +64,11 @@ class SyncScope(enum.Enum):
     FULL = "full"
     """It writes missing constant chains, retires the records of removed sticky Service ports, and removes unclaimed
     contents."""
-    BASE_ONLY = "base only"
+    KEEP_UNCLAIMED = "keep unclaimed"
     """It writes missing constant chains, which all Service ports need, and retires records; unclaimed contents stay."""
     PARTIAL = "partial"
     """Nothing in addition."""
-    ORPHANS_ONLY = "cleanup"
+    UNCLAIMED_ONLY = "unclaimed only"
     """It removes unclaimed contents, and nothing else in addition."""
 
 
@@ -101,12 +101,12 @@ class TableSnapshot(Struct, frozen=True):
     @property
     def is_full(self) -> bool:
         """Whether the table was read back, so that the constant chains are compared too."""
-        return self.scope in (SyncScope.FULL, SyncScope.BASE_ONLY)
+        return self.scope in (SyncScope.FULL, SyncScope.KEEP_UNCLAIMED)
 
     @property
     def removes_unclaimed(self) -> bool:
         """Whether unclaimed contents are removed."""
-        return self.scope in (SyncScope.FULL, SyncScope.ORPHANS_ONLY)
+        return self.scope in (SyncScope.FULL, SyncScope.UNCLAIMED_ONLY)
 
     def affinity_entries(self) -> dict[str, dict[Key, Value]]:
         """Return the affinity entries of the table, by the set that is to contain them."""

@@ -11,7 +11,7 @@ from knft.errors import KernelError, UnavailableError
 from knft.nft.objects import Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.numbering import StickyPort, merge_remembered
+from knft.render.numbering import StickyPort, prefer_in_memory
 from knft.sync.audit import ExpectedContents, TablePosition, changed_positions, find_differences
 from knft.sync.prepare import PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
@@ -49,16 +49,16 @@ class TableWriter:
 
     def current_sticky_ports(self, found: dict[str, StickyPort]) -> dict[str, StickyPort]:
         """Return the recorded sticky Service ports; merged with ``found`` if a commit may have changed them."""
-        return dict(self.sticky) if self._sticky_is_current else merge_remembered(found, self.sticky)
+        return dict(self.sticky) if self._sticky_is_current else prefer_in_memory(found, self.sticky)
 
     def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
 
-        Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains of a prepare phase that
-        was committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown whether it was
-        committed: ``programmed`` is then as before, too, and the caller must read the table back. Raises KernelError
-        also if only the deferred removals are refused: the rest is then in force and recorded, and the elements that
-        they should have removed become orphans.
+        Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains of a new-chains phase
+        that was committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown whether it
+        was committed: ``programmed`` is then as before, too, and the caller must read the table back. Raises
+        KernelError also if only the deferred removals are refused: the rest is then in force and recorded, and the
+        elements that they should have removed become orphans.
         """
         prepared = prepare_transaction(snapshot, self._state, self._config, now)
         started = self._clock()
@@ -87,10 +87,10 @@ class TableWriter:
         family, transaction = self._state.node.family, prepared.transaction
         match snapshot.table:
             case TableState.READY:
-                if transaction.prepared_chains:
+                if transaction.new_chains:
                     # A packet that entered the base chain before a commit sees new map elements but old rules. If a
                     # chain were created in the same commit as the element that leads to it, it would have none (6.18).
-                    self._table.commit(transaction.prepare_phase())
+                    self._table.commit(transaction.new_chains_phase())
                 self._table.commit(transaction.main_phase())
             case TableState.MISSING:
                 self._table.declare(layout.declarations(family))
@@ -107,7 +107,7 @@ class TableWriter:
             prepared.removes_unclaimed or nothing_left or (self.orphans_removed and not snapshot.is_full)
         )
         programmed.record_chain_changes(prepared.diff, now)
-        changes, sent = prepared.diff, (*transaction.prepared_chains, *transaction.chains)
+        changes, sent = prepared.diff, (*transaction.new_chains, *transaction.chains)
         owned = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)} | set(changes.emptied_chains)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
         declared = layout.declarations(self._state.node.family)

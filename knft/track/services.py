@@ -33,7 +33,7 @@ class ServiceChangeTracker:
         """How many Services differ from the last ``drain``."""
         return len(self._changes)
 
-    def update(self, previous: Service | None, current: Service | None) -> bool:
+    def record_service(self, previous: Service | None, current: Service | None) -> bool:
         """Record a changed Service; return whether a change of any Service is pending.
 
         kube-proxy's ServiceChangeTracker returns that, too. EndpointsChangeTracker returns whether this change is one.

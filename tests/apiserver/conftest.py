@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.apiserver.api_server_knft import NODE, ApiServerKnft
 from tests.apiserver.certificates import CertificateAuthority
-from tests.apiserver.knft_process import NODE, KnftProcess
 from tests.support.fake_api.cluster import endpoint_slice, node, service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.links import netlink
@@ -50,5 +50,5 @@ def server(namespace: Namespace) -> Iterator[FakeApiServer]:
 
 
 @pytest.fixture
-def knft(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> KnftProcess:
-    return KnftProcess(namespace, server, tmp_path, "--min-sync-period=0")
+def knft(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> ApiServerKnft:
+    return ApiServerKnft(namespace, server, tmp_path, "--min-sync-period=0")

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.apiserver.knft_process import NODE, KnftProcess
+from tests.apiserver.api_server_knft import NODE, ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice, node, service
 from tests.support.fake_api.responses import ReceivedRequest, never_respond, respond_status
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.namespace import Namespace
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
 
 
-def test_running_knft_serves_rules_probes_metrics_and_events(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_running_knft_serves_rules_probes_metrics_and_events(knft: ApiServerKnft, server: FakeApiServer) -> None:
     knft.wait_until_programmed()
     assert knft.table_contains("10.96.0.7")
     assert knft.table_contains("10.244.1.5")
@@ -48,7 +48,7 @@ def test_running_knft_serves_rules_probes_metrics_and_events(knft: KnftProcess, 
     assert knft.table_contains("10.244.1.6")
 
 
-def test_requests_need_only_the_cluster_role(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_requests_need_only_the_cluster_role(knft: ApiServerKnft, server: FakeApiServer) -> None:
     """Each rule of the role is used, too; ``make test-cluster`` checks the same with a real API server."""
     manifest = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
     (role,) = (item for item in yaml.safe_load_all(manifest.read_text()) if item["kind"] == "ClusterRole")
@@ -74,7 +74,7 @@ def _rbac_attributes(request: ReceivedRequest) -> tuple[str, str, str]:
     return group, "/".join(rest[2:] if rest[0] == "namespaces" else rest), verb
 
 
-def test_udp_entry_of_a_removed_endpoint_is_deleted(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_udp_entry_of_a_removed_endpoint_is_deleted(knft: ApiServerKnft, server: FakeApiServer) -> None:
     """The deletion is counted in a metric, and entries of other endpoints are kept."""
     server.cluster.put("services", service("dns", 8, ports=[{"name": "dns", "port": 53, "protocol": "UDP"}]))
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
@@ -97,7 +97,7 @@ def _add_flow(namespace: Namespace, client: str, cluster_ip: str, endpoint: str)
     namespace.run(["conntrack", *arguments.split(), "--reply-port-src", "53", "--reply-port-dst", "5353", "-t", "120"])
 
 
-def test_deleted_node_ends_the_process(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_deleted_node_ends_the_process(knft: ApiServerKnft, server: FakeApiServer) -> None:
     """The rules stay, and the supervisor starts a new process (docs/behaviour/node.md#node)."""
     server.cluster.put("services", service("later", 9))
     knft.wait_until_programmed()
@@ -108,7 +108,7 @@ def test_deleted_node_ends_the_process(knft: KnftProcess, server: FakeApiServer)
     assert knft.table_contains("192.0.2.11")
 
 
-def test_changed_node_address_ends_the_process(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_changed_node_address_ends_the_process(knft: ApiServerKnft, server: FakeApiServer) -> None:
     knft.wait_until_programmed()
     server.cluster.put("nodes", node(NODE, "192.0.2.12"))
     assert knft.wait_exit() == 1
@@ -118,7 +118,7 @@ def test_changed_node_address_ends_the_process(knft: KnftProcess, server: FakeAp
 def test_knft_waits_for_pod_cidrs_and_exits_when_they_change(
     namespace: Namespace, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    knft = KnftProcess(namespace, server, tmp_path, "--detect-local-mode=NodeCIDR")
+    knft = ApiServerKnft(namespace, server, tmp_path, "--detect-local-mode=NodeCIDR")
     knft.wait_until(lambda: "waiting: Node 'node-1' has no podCIDRs" in knft.log_text())
     server.cluster.put("nodes", node(NODE, "192.0.2.11", podCIDRs=["10.244.1.0/24"]))
     knft.wait_until_programmed()
@@ -129,7 +129,7 @@ def test_knft_waits_for_pod_cidrs_and_exits_when_they_change(
     assert not knft.table_contains("10.244.9.0/24")
 
 
-def test_changed_zone_is_applied(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_changed_zone_is_applied(knft: ApiServerKnft, server: FakeApiServer) -> None:
     """The same process applies it: topology hints depend on the zone."""
     found = endpoint_slice("web-1", "web", "10.244.1.5", "10.244.1.6")
     for endpoint, zone in zip(found["endpoints"], ("a", "b"), strict=True):
@@ -144,7 +144,7 @@ def test_changed_zone_is_applied(knft: KnftProcess, server: FakeApiServer) -> No
 
 def test_start_waits_for_the_node(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     server.cluster.remove("nodes", NODE, "")
-    knft = KnftProcess(namespace, server, tmp_path)
+    knft = ApiServerKnft(namespace, server, tmp_path)
     knft.wait_until(lambda: "waiting: Node 'node-1' not found" in knft.log_text())
     assert "full sync" not in knft.log_text()
     server.cluster.put("nodes", node(NODE, "192.0.2.11"))
@@ -156,7 +156,7 @@ def test_start_waits_for_the_node(namespace: Namespace, server: FakeApiServer, t
 def test_hanging_server_is_not_a_missing_node(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     """The log does not report a wrong node name, and the five-minute limit for the Node does not begin."""
     server.respond_next("nodes", never_respond)
-    knft = KnftProcess(namespace, server, tmp_path)
+    knft = ApiServerKnft(namespace, server, tmp_path)
     knft.wait_until(lambda: "waiting: " in knft.log_text())
     assert "waiting: the API server has not answered yet" in knft.log_text()
     assert "not found" not in knft.log_text()
@@ -170,7 +170,7 @@ def test_no_rules_before_all_resources_are_listed(
 ) -> None:
     """Before its EndpointSlices are listed, a Service looks like one without endpoints."""
     server.respond_next(resource, respond_status(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
-    knft = KnftProcess(namespace, server, tmp_path)
+    knft = ApiServerKnft(namespace, server, tmp_path)
     text = f"WARNING not allowed to watch {resource}: {resource} is forbidden; apply deploy/rbac.yaml"
     knft.wait_until(lambda: text in knft.log_text())
     knft.wait_until(lambda: resource != "nodes" or "waiting: not allowed to watch nodes" in knft.log_text())
@@ -183,7 +183,7 @@ def test_no_rules_before_all_resources_are_listed(
     assert knft.wait_exit() == 0
 
 
-def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: FakeApiServer) -> None:
+def test_rules_stay_while_the_api_server_is_away(knft: ApiServerKnft, server: FakeApiServer) -> None:
     """They are updated when it is back, without a new table."""
     knft.wait_until_programmed()
     before = knft.namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
@@ -202,7 +202,7 @@ def test_rules_stay_while_the_api_server_is_away(knft: KnftProcess, server: Fake
 
 def test_init_only_sets_sysctls_and_exits(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     """A later unprivileged process needs the sysctls. ``--init-only`` makes no rules and sends no requests."""
-    knft = KnftProcess(
+    knft = ApiServerKnft(
         namespace,
         server,
         tmp_path,
@@ -217,10 +217,10 @@ def test_init_only_sets_sysctls_and_exits(namespace: Namespace, server: FakeApiS
     assert server.requests == []
 
 
-def test_oom_score_applies_to_the_library_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    knft = KnftProcess(namespace, server, tmp_path, "--oom-score-adj=321")
+def test_oom_score_applies_to_the_worker_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    knft = ApiServerKnft(namespace, server, tmp_path, "--oom-score-adj=321")
     knft.wait_until_programmed()
-    processes = [knft.process.pid, *library_processes(knft.process.pid)]
+    processes = [knft.process.pid, *worker_processes(knft.process.pid)]
     assert [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in processes] == ["321\n", "321\n"]
     knft.process.terminate()
     assert knft.wait_exit() == 0
@@ -228,7 +228,7 @@ def test_oom_score_applies_to_the_library_process(namespace: Namespace, server: 
 
 def test_every_log_line_is_json(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
     """This includes the last line, with the reason for the exit."""
-    knft = KnftProcess(namespace, server, tmp_path, "--logging-format=json", "-v=2")
+    knft = ApiServerKnft(namespace, server, tmp_path, "--logging-format=json", "-v=2")
     knft.wait_until_programmed()
     server.cluster.remove("nodes", NODE, "")
     assert knft.wait_exit() == 1
@@ -241,7 +241,7 @@ def test_knft_waits_for_a_missing_api_server(namespace: Namespace, tmp_path: Pat
     with namespace.entered():
         server = FakeApiServer()
     server.close()
-    knft = KnftProcess(namespace, server, tmp_path)
+    knft = ApiServerKnft(namespace, server, tmp_path)
     # Other warnings come earlier, while a signal still ends the process with its number.
     knft.wait_until(lambda: "connection refused" in knft.log_text())
     time.sleep(2)

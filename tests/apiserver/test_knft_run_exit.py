@@ -14,19 +14,19 @@ from knft.apiserver.source import ApiServerSource
 from knft.app.run import SHUTDOWN_GRACE_SECONDS
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import ClientSettings
-from tests.apiserver.knft_process import NODE, KnftProcess, kubeconfig_for
+from tests.apiserver.api_server_knft import NODE, ApiServerKnft, kubeconfig_for
 from tests.support.fake_api.cluster import service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
 
 
 def test_bind_address_hard_fail_ends_the_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    knft = KnftProcess(
+    knft = ApiServerKnft(
         namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
     )
     assert knft.wait_exit() == 1
@@ -50,7 +50,7 @@ def test_invalid_client_configuration_is_one_line(namespace: Namespace, flags: l
 
 
 def test_event_of_a_hard_failure_is_sent(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    knft = KnftProcess(
+    knft = ApiServerKnft(
         namespace, server, tmp_path, "--healthz-bind-address=192.0.2.99:10256", "--bind-address-hard-fail"
     )
     assert knft.wait_exit() == 1
@@ -86,9 +86,9 @@ def test_exit_while_libnftables_hangs(namespace: Namespace, server: FakeApiServe
     """The kernel carries out a commit as a whole or not at all, whether or not knft waits for it."""
     # The exit may take 1 s; the other half is for the interpreter's shutdown and the kernel's release of memory.
     assert SHUTDOWN_GRACE_SECONDS <= 0.5
-    knft = KnftProcess(namespace, server, tmp_path, "--min-sync-period=0")
+    knft = ApiServerKnft(namespace, server, tmp_path, "--min-sync-period=0")
     knft.wait_until_programmed()
-    (worker,) = library_processes(knft.process.pid)
+    (worker,) = worker_processes(knft.process.pid)
     before = _changes(knft)
     os.kill(worker, signal.SIGSTOP)
     server.cluster.put("services", service("another", 10))
@@ -104,7 +104,7 @@ def test_exit_while_libnftables_hangs(namespace: Namespace, server: FakeApiServe
         assert "was deleted" in knft.log_text()
 
 
-def _changes(knft: KnftProcess) -> float:
+def _changes(knft: ApiServerKnft) -> float:
     name = "kubeproxy_sync_proxy_rules_service_changes_total "
     lines = knft.http_get(10249, "/metrics")[1].splitlines()
     return next(float(line.removeprefix(name)) for line in lines if line.startswith(name))

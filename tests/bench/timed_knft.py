@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from knft.config import Config
 from knft.families import Family
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import ObjectChange
 from knft.nft.codec.tables import declarations_text, transaction_json
 from knft.sync.assemble import live_daemon, rendering_daemon
@@ -34,7 +34,7 @@ class SyncTimes(Struct, frozen=True):
     cpu: float
 
 
-class TimedLibrary(LibraryProcess):
+class TimedLibrary(WorkerProcess):
     """libnftables in its own process; measures the seconds of its calls, and the time of the last answer."""
 
     def __init__(self) -> None:

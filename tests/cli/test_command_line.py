@@ -13,7 +13,7 @@ from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_in
+from tests.support.nft_process import library_in
 
 NODE = ("--node", "node-1")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.cluster.applier import Applier
 from tests.cluster.cluster import API_SERVER_CIDRS, Cluster
+from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.desired import desired_objects
-from tests.cluster.knft_process import KnftProcess
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
 from tests.packets.modes import Nftables
@@ -22,7 +22,7 @@ class ApiServerMode(Nftables):
     def __init__(self, cluster: Cluster, account: ServiceAccount, folder: Path) -> None:
         """Start nothing yet; knft starts with the first scenario."""
         self.applier = Applier(cluster)
-        self.daemon = KnftProcess(cluster, account, folder)
+        self.daemon = ClusterKnft(cluster, account, folder)
         self._marker = Marker(cluster.api, cluster.namespace)
         self._process_inputs: list[Any] = []
         self.starts = 0

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tests.cluster.applier import Applier
 from tests.cluster.background_changes import BackgroundChanges
 from tests.cluster.cluster import API_SERVER_CIDRS, Cluster
+from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.expected_tables import table_differences
-from tests.cluster.knft_process import KnftProcess
 from tests.cluster.marker import Marker
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
 from tests.packets.connection_checks import ConnectionChecker
@@ -43,7 +43,7 @@ class FaultResult(NamedTuple):
 class FaultTestNode:
     """The lab, a cluster, and one knft process that watches it during all tests."""
 
-    def __init__(self, lab: Lab, cluster: Cluster, daemon: KnftProcess) -> None:
+    def __init__(self, lab: Lab, cluster: Cluster, daemon: ClusterKnft) -> None:
         """Make the API server hold the Node only, and start knft."""
         self.lab, self.cluster, self.daemon = lab, cluster, daemon
         self.node = lab.host("node").namespace

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
+from tests.cluster.cluster_knft import ClusterKnft, KnftInPod
 from tests.cluster.fault_test_node import FLAGS, RANGES, ZONE
-from tests.cluster.knft_process import KnftInPod, KnftProcess
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
 from tests.support.knft_command import knft
@@ -31,8 +31,8 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("kind", [KnftInPod, KnftProcess])
-def test_knft_uses_a_replaced_ca_and_token(own_cluster: Cluster, tmp_path: Path, kind: type[KnftProcess]) -> None:
+@pytest.mark.parametrize("kind", [KnftInPod, ClusterKnft])
+def test_knft_uses_a_replaced_ca_and_token(own_cluster: Cluster, tmp_path: Path, kind: type[ClusterKnft]) -> None:
     """The API server gets a certificate of another CA, and the old token expires; later changes are programmed."""
     account = ServiceAccount(own_cluster)
     marker = Marker(own_cluster.api, own_cluster.namespace)
@@ -63,7 +63,7 @@ def test_knft_recovers_when_an_expired_token_is_replaced(own_cluster: Cluster, t
     """The token expires before and after the first list. knft logs it without the token."""
     account = ServiceAccount(own_cluster)
     marker = Marker(own_cluster.api, own_cluster.namespace)
-    daemon = KnftProcess(own_cluster, account, tmp_path, *KNFT_FLAGS)
+    daemon = ClusterKnft(own_cluster, account, tmp_path, *KNFT_FLAGS)
     expired = account.short_lived_token(-1)
     daemon.volume.replace(expired)
     with closing(daemon):
@@ -84,7 +84,7 @@ def test_knft_recovers_when_an_expired_token_is_replaced(own_cluster: Cluster, t
 
 def test_stop_while_the_api_server_hangs(own_cluster: Cluster, tmp_path: Path) -> None:
     """knft exits although the API server does not answer; the rules stay."""
-    daemon = KnftProcess(own_cluster, ServiceAccount(own_cluster), tmp_path, *KNFT_FLAGS)
+    daemon = ClusterKnft(own_cluster, ServiceAccount(own_cluster), tmp_path, *KNFT_FLAGS)
     with closing(daemon):
         marker = Marker(own_cluster.api, own_cluster.namespace)
         daemon.start()
@@ -95,6 +95,6 @@ def test_stop_while_the_api_server_hangs(own_cluster: Cluster, tmp_path: Path) -
     knft(own_cluster.namespace, "cleanup")
 
 
-def _expect_programmed(marker: Marker, daemon: KnftProcess) -> None:
+def _expect_programmed(marker: Marker, daemon: ClusterKnft) -> None:
     marker.write(ZONE, RANGES)
     marker.wait(daemon.check)

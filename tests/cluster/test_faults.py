@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.fault_test_node import FaultTestNode
-from tests.cluster.knft_process import KnftProcess
 from tests.cluster.server_process import ServerProcess
 from tests.cluster.service_account import ServiceAccount
 from tests.packets.many_clients import add_client_addresses
@@ -32,7 +32,7 @@ def fault_node(
     lab: Lab, cluster: Cluster, service_account: ServiceAccount, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[FaultTestNode]:
     add_client_addresses(lab)
-    daemon = KnftProcess(cluster, service_account, tmp_path_factory.mktemp("faults"))
+    daemon = ClusterKnft(cluster, service_account, tmp_path_factory.mktemp("faults"))
     try:
         yield FaultTestNode(lab, cluster, daemon)
     finally:

@@ -11,8 +11,8 @@ import pytest
 from tests.cluster.api import Api
 from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
+from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.fault_test_node import FLAGS
-from tests.cluster.knft_process import KnftProcess
 from tests.cluster.service_account import ServiceAccount, manifest_objects
 from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
@@ -96,7 +96,7 @@ def test_each_verb_is_needed(old_cluster: Cluster, tmp_path: Path, rule: dict[st
 def _expect_forbidden_and_recovery(
     cluster: Cluster, service_account: ServiceAccount, folder: Path, resource: str, rules: list[dict[str, Any]]
 ) -> None:
-    daemon = KnftProcess(cluster, service_account, folder, *FLAGS)
+    daemon = ClusterKnft(cluster, service_account, folder, *FLAGS)
     cluster.api.ensure({**ROLE, "rules": rules})
     Applier(cluster).apply(Scenario("", [], ()).manifests())
     try:
@@ -110,7 +110,7 @@ def _expect_forbidden_and_recovery(
         knft(cluster.namespace, "cleanup")
 
 
-def _logs_forbidden(daemon: KnftProcess, resource: str) -> bool:
+def _logs_forbidden(daemon: ClusterKnft, resource: str) -> bool:
     lines = daemon.log.read_text().splitlines()
     return any(resource in line and "forbidden" in line for line in lines)
 

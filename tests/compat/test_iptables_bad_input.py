@@ -7,7 +7,7 @@ import pytest
 
 from tests.compat.iptables_render import NODE, endpoints, manifest_list, service
 from tests.support.knft_command import KNFT
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 
 def refused(*flags: str, objects: str = "") -> str:
@@ -31,9 +31,9 @@ OTHER_KINDS = {
 }  # fmt: skip
 
 
-@parametrize_rows(OTHER_KINDS)
-def test_existing_file_of_another_format_is_refused(tmp_path: Path, row: tuple[str, str]) -> None:
-    text, problem = row
+@parametrize_cases(OTHER_KINDS)
+def test_existing_file_of_another_format_is_refused(tmp_path: Path, case: tuple[str, str]) -> None:
+    text, problem = case
     path = tmp_path / "saved.txt"
     path.write_text(text)
     assert refused("--existing", str(path)) == f"--existing: {path}: {problem}"

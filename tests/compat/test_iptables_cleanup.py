@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.compat.iptables_render import endpoints, render, service, table
 from tests.compat.test_iptables_output import JUMPS
-from tests.support.kube_objects import parametrize_rows as rows
+from tests.support.kube_objects import parametrize_cases as cases
 
 OBJECTS = [service(), endpoints("ns1/svc1", "10.180.0.1")]
 SVC, SEP, STALE_CHAIN = "KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SEP-SXIVWICOYRO3J4NJ", "KUBE-EXT-AAAAAAAAAAAAAAAA"
@@ -25,9 +25,9 @@ def removed(*flags: str) -> str:
     return "".join(render(OBJECTS, "--cleanup", "--part", part, *flags) for part in parts)
 
 
-@rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
-def test_cleanup_keeps_kubelet_jumps(row: tuple[str, str]) -> None:
-    family, program = row
+@cases({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
+def test_cleanup_keeps_kubelet_jumps(case: tuple[str, str]) -> None:
+    family, program = case
     assert render(OBJECTS, "--cleanup", "--part", "jumps-removed", "--family", family).splitlines() == [
         f"{program} -w 5 -W 100000 -D {source} -t {name} {match}-j {target} 2>/dev/null || true"
         for name, source, target, match in JUMPS

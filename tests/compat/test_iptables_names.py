@@ -4,7 +4,7 @@ import pytest
 
 from knft.model.names import ServicePortName
 from knft_compat.iptables.names import endpoint_chain, is_service_port_chain, port_chains
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 SERVICE_PORTS = {
     "XPGD46QRK7WJZT7O": ServicePortName("ns1", "svc1", "p80", "TCP"),
@@ -24,14 +24,14 @@ def test_chains_of_one_service_port_share_its_hash(hashed: str) -> None:
     assert chains.firewall == f"KUBE-FW-{hashed}"
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "first": ("XPGD46QRK7WJZT7O", "10.180.0.1:80", "KUBE-SEP-SXIVWICOYRO3J4NJ"),
         "second": ("GNZBNJ2PO5MGZ6GT", "10.180.0.2:80", "KUBE-SEP-RS4RBKLTHTF2IUXJ"),
     }
 )
-def test_each_endpoint_has_its_own_hash(row: tuple[str, str, str]) -> None:
-    hashed, key, expected = row
+def test_each_endpoint_has_its_own_hash(case: tuple[str, str, str]) -> None:
+    hashed, key, expected = case
     assert endpoint_chain(SERVICE_PORTS[hashed], key) == expected
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.compat.iptables_render import chains, endpoints, render, restore_input, rules, service
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 JUMP_COMMENT = '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain"'
 NODE = ("--node-ip", "192.0.2.11,2001:db8:1::11", "--local-address", "198.51.100.7,192.0.2.200")
@@ -56,9 +56,9 @@ JUMP_CONDITIONS = {
 }
 
 
-@parametrize_rows(JUMP_CONDITIONS)
-def test_nodeport_addresses_determine_the_jump_conditions(row: tuple[list[str], list[str]]) -> None:
-    flags, expected = row
+@parametrize_cases(JUMP_CONDITIONS)
+def test_nodeport_addresses_determine_the_jump_conditions(case: tuple[list[str], list[str]]) -> None:
+    flags, expected = case
     assert jumps(*flags) == expected
 
 
@@ -76,10 +76,10 @@ LOOPBACK = {
 }
 
 
-@parametrize_rows(LOOPBACK)
-def test_localhost_node_ports_need_sysctl_and_localnet_rule(row: tuple[list[str], bool]) -> None:
+@parametrize_cases(LOOPBACK)
+def test_localhost_node_ports_need_sysctl_and_localnet_rule(case: tuple[list[str], bool]) -> None:
     """They need the sysctl route_localnet and the rule that drops packets from other hosts; a counter counts them."""
-    flags, expected = row
+    flags, expected = case
     text = restore_input(OBJECTS, *NODE, *flags)
     assert (render(OBJECTS, *NODE, *flags, "--part", "sysctls") != "") is expected
     assert ("KUBE-FIREWALL" in chains(text, "filter")) is expected

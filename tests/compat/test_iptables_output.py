@@ -20,7 +20,7 @@ from tests.compat.iptables_render import (
     table,
 )
 from tests.support.knft_command import KNFT
-from tests.support.kube_objects import parametrize_rows as rows
+from tests.support.kube_objects import parametrize_cases as cases
 
 MARK = "0x00004000"
 NEW = "-m conntrack --ctstate NEW "
@@ -54,9 +54,9 @@ def jump_commands(program: str) -> list[str]:
     return commands
 
 
-@rows({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
-def test_jumps_are_inserted_unless_they_exist(row: tuple[str, str]) -> None:
-    family, program = row
+@cases({"ipv4": ("ipv4", "iptables"), "ipv6": ("ipv6", "ip6tables")})
+def test_jumps_are_inserted_unless_they_exist(case: tuple[str, str]) -> None:
+    family, program = case
     assert render([], "--part", "jumps", "--family", family).splitlines() == jump_commands(program)
 
 
@@ -85,9 +85,9 @@ def test_json_equals_text() -> None:
     assert lines == restore_input(objects).splitlines()
 
 
-@rows({"one family": (["--family", "ipv6"], ["IPv6"]), "both": ([], ["IPv4", "IPv6"])})
-def test_part_flag_prints_one_part_as_json(row: tuple[list[str], list[str]]) -> None:
-    flags, families = row
+@cases({"one family": (["--family", "ipv6"], ["IPv6"]), "both": ([], ["IPv4", "IPv6"])})
+def test_part_flag_prints_one_part_as_json(case: tuple[list[str], list[str]]) -> None:
+    flags, families = case
     command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, "-o", "json", "--part", "iptables-restore"]
     done = CliRunner().invoke(cli, [*command, *flags], input=manifest_list())
     outputs = [json.loads(line) for line in done.stdout.splitlines()]

@@ -6,7 +6,7 @@ from knft.model.endpoint import endpoint_key
 from knft.model.names import ServicePortName
 from knft_compat.iptables.names import endpoint_chain
 from tests.compat.iptables_render import PODS, chains, endpoints, render, restore_input, rules, service
-from tests.support.kube_objects import parametrize_rows as rows
+from tests.support.kube_objects import parametrize_cases as cases
 
 HASH = "XPGD46QRK7WJZT7O"
 SVC, SVL, EXT, FW = (f"KUBE-{kind}-{HASH}" for kind in ("SVC", "SVL", "EXT", "FW"))
@@ -48,7 +48,7 @@ def test_cluster_ip_rules_lead_to_the_chain_of_the_endpoint() -> None:
     assert rules(text, "KUBE-SERVICES", "filter") == []
 
 
-@rows(
+@cases(
     {
         "cidr": (["--cluster-cidr", PODS], ["! -s 10.244.0.0/16 "]),
         "bridge": (["--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "br0"], ["! -i br0 "]),
@@ -61,8 +61,8 @@ def test_cluster_ip_rules_lead_to_the_chain_of_the_endpoint() -> None:
         "masquerade all and cidr": (["--masquerade-all", "--cluster-cidr", PODS], [""]),
     }
 )
-def test_masquerading_at_cluster_ips_depends_on_the_flags(row: tuple[list[str], list[str]]) -> None:
-    flags, conditions = row
+def test_masquerading_at_cluster_ips_depends_on_the_flags(case: tuple[list[str], list[str]]) -> None:
+    flags, conditions = case
     text = restore_input([service(), endpoints("ns1/svc1", "10.180.0.1")], *flags)
     match = f'-m comment --comment "ns1/svc1:p80 cluster IP" {TCP} -d 10.96.0.1 --dport 80'
     assert [line for line in rules(text, SVC) if "MARK" in line] == [
@@ -214,15 +214,15 @@ def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
     assert [line.split()[-1] for line in rules(text, SVL)] == [sep("10.180.0.2")]
 
 
-@rows(
+@cases(
     {
         "node inside": (["--node-ip", "192.0.2.7"], ["203.0.113.1", "203.0.113.2"]),
         "node outside": (["--node-ip", "192.0.3.7"], []),
         "node without an address": ([], []),
     }
 )
-def test_source_ranges_have_a_firewall_chain(row: tuple[list[str], list[str]]) -> None:
-    flags, vip_sources = row
+def test_source_ranges_have_a_firewall_chain(case: tuple[list[str], list[str]]) -> None:
+    flags, vip_sources = case
     ranges = ["192.0.2.0/24", "198.18.0.0/15"]
     item = full_service(loadBalancerSourceRanges=[" 192.0.2.0/24", ranges[1], "2001:db8::/32"])
     text = restore_input([item, endpoints("ns1/svc1", "10.180.0.1")], *flags)
@@ -259,10 +259,10 @@ def test_load_balancer_ip_mode_proxy_is_ignored() -> None:
     assert "203.0.113.2" in text
 
 
-@rows({"with endpoints": ["10.180.0.1"], "without": []})
-def test_health_check_port_is_accepted(row: list[str]) -> None:
+@cases({"with endpoints": ["10.180.0.1"], "without": []})
+def test_health_check_port_is_accepted(case: list[str]) -> None:
     item = full_service(externalTrafficPolicy="Local", healthCheckNodePort=32000)
-    text = restore_input([item, endpoints("ns1/svc1", *row)])
+    text = restore_input([item, endpoints("ns1/svc1", *case)])
     assert rules(text, "KUBE-NODEPORTS", "filter") == [
         f'-m comment --comment "ns1/svc1:p80 health check node port" {TCP} --dport 32000 -j ACCEPT'
     ]
@@ -283,12 +283,12 @@ def test_ipv6_rules_have_ipv6_addresses_and_options() -> None:
     ]
 
 
-@rows({"UDP": "udp", "SCTP": "sctp"})
-def test_each_protocol_uses_its_own_match(row: str) -> None:
-    port = {"name": "", "protocol": row.upper()}
+@cases({"UDP": "udp", "SCTP": "sctp"})
+def test_each_protocol_uses_its_own_match(case: str) -> None:
+    port = {"name": "", "protocol": case.upper()}
     text = restore_input([service(port=port), endpoints("ns1/svc1", "10.180.0.1", port=port)])
     assert service_rules(text)[0].startswith(
-        f'-m comment --comment "ns1/svc1 cluster IP" -m {row} -p {row} -d 10.96.0.1 '
+        f'-m comment --comment "ns1/svc1 cluster IP" -m {case} -p {case} -d 10.96.0.1 '
     )
 
 

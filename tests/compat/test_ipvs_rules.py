@@ -7,7 +7,7 @@ from knft.protocols import Protocol
 from knft_compat.ipvs import RuleVersion
 from knft_compat.sync_input import Masquerade, Node
 from tests.compat.ipvs_render import NODE6, declared_chains, part_lines, rules, service_port, sync_input
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 SET = "-m set --match-set"
 LOAD_BALANCER: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
@@ -82,15 +82,15 @@ def test_masquerade_rules_follow_the_mark_and_random_fully_flags() -> None:
     ]
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "all packets": ({"masquerade": Masquerade(masquerade_all=True)}, "dst,dst"),
         "packets not sent by pods": ({}, "dst,dst ! -s 10.244.0.0/16"),
         "packets from a cluster IP, if local traffic cannot be detected": ({"pods": None}, "src,dst"),
     }
 )
-def test_masquerading_at_cluster_ips_depends_on_the_flags(row: Any) -> None:
-    options, expected = row
+def test_masquerading_at_cluster_ips_depends_on_the_flags(case: Any) -> None:
+    options, expected = case
     assert rules(sync_input(service_port(), **options), "KUBE-SERVICES")[1:] == [
         f"{CLUSTER_IP} {SET} KUBE-CLUSTER-IP {expected} -j KUBE-MARK-MASQ",
         "-m addrtype --dst-type LOCAL -j KUBE-NODE-PORT",
@@ -98,14 +98,14 @@ def test_masquerading_at_cluster_ips_depends_on_the_flags(row: Any) -> None:
     ]
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "policy Cluster": ({}, "KUBE-EXTERNAL-IP", "for masquerade and filter purpose"),
         "policy Local": (LOCAL, "KUBE-EXTERNAL-IP-LOCAL", "with externalTrafficPolicy=local"),
     }
 )
-def test_external_ips_are_masqueraded_unless_policy_local(row: Any) -> None:
-    fields, name, suffix = row
+def test_external_ips_are_masqueraded_unless_policy_local(case: Any) -> None:
+    fields, name, suffix = case
     match = f"{comment_match(f'Kubernetes service external ip + port {suffix}')} {SET} {name} dst,dst"
     expected = [
         *([] if fields else [f"{match} -j KUBE-MARK-MASQ"]),
@@ -148,14 +148,14 @@ def test_node_outside_source_ranges_is_denied() -> None:
     ]
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "IPv4": (Node(Family.IPV4), "203.0.113.9", "127.0.0.0/8"),
         "IPv6": (Node(Family.IPV6), "2001:db8::9", "::/1"),
     }
 )
-def test_node_without_an_address_uses_loopback(row: Any) -> None:
-    node, vip, cidr = row
+def test_node_without_an_address_uses_loopback(case: Any) -> None:
+    node, vip, cidr = case
     ip = "10.96.0.1" if node.family is Family.IPV4 else "fd00:96::1"
     port = service_port(ip=ip, load_balancer_vips=(vip,), load_balancer_source_ranges=(cidr,))
     assert rules(sync_input(port, node=node), "KUBE-IPVS-OUT-FILTER", table="filter") == []

@@ -10,7 +10,7 @@ from knft_compat.ipvs import RuleVersion, Settings, sync
 from knft_compat.ipvs.existing import ExistingRealServer, ExistingServer
 from knft_compat.sync_input import Node
 from tests.compat.ipvs_render import NODE, NODE6, addresses_to_bind, part_lines, service_port, sync_input
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 NEWER, OLDER = (RuleVersion.NEWEST, RuleVersion.V1_29), (RuleVersion.V1_26, RuleVersion.V1_23)
 
@@ -27,7 +27,7 @@ def real_server(last_octet: int, weight: int = 1, connections: int = 0) -> Exist
     return ExistingRealServer(f"10.244.1.{last_octet}", 8080, weight, connections)
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "TCP": (
             service_port("10.244.1.1"),
@@ -54,8 +54,8 @@ def real_server(last_octet: int, weight: int = 1, connections: int = 0) -> Exist
         ),
     }
 )
-def test_service_port_has_a_virtual_server_for_each_address(row: Any) -> None:
-    port, expected = row
+def test_service_port_has_a_virtual_server_for_each_address(case: Any) -> None:
+    port, expected = case
     assert part_lines(sync_input(port), "ipvsadm") == expected
 
 
@@ -105,7 +105,7 @@ def _node_ports(node: Node) -> list[str]:
     return [line.split()[2] for line in text[1:]]
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "policy Cluster: all endpoints": ({}, ["1.1", "2.1"], ["1.1", "2.1"]),
         "external policy Local: local endpoints at external addresses": (
@@ -120,8 +120,8 @@ def _node_ports(node: Node) -> list[str]:
         ),
     }
 )
-def test_traffic_policies_select_endpoints(row: Any) -> None:
-    fields, internal, external = row
+def test_traffic_policies_select_endpoints(case: Any) -> None:
+    fields, internal, external = case
     text = part_lines(
         sync_input(service_port("L10.244.1.1", "10.244.2.1", external_ips=("198.51.100.1",), **fields)), "ipvsadm"
     )
@@ -146,7 +146,7 @@ def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
     ]
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "no difference": ({}, []),
         "another scheduler": ({"scheduler": "lc"}, ["-E -t 10.96.0.1:80 -s rr"]),
@@ -155,8 +155,8 @@ def test_terminating_endpoints_serve_if_there_are_no_others() -> None:
         "flag that kube-proxy does not use": ({"has_other_flags": True}, ["-E -t 10.96.0.1:80 -s rr"]),
     }
 )
-def test_existing_virtual_server_is_edited_if_it_differs(row: Any) -> None:
-    fields, expected = row
+def test_existing_virtual_server_is_edited_if_it_differs(case: Any) -> None:
+    fields, expected = case
     assert part_lines(sync_input(service_port()), "ipvsadm", existing_servers=existing_server(**fields)) == expected
 
 

@@ -12,7 +12,7 @@ from knft_compat.ipvs.rule_versions import FEATURES
 from knft_compat.ipvs.sets import SETS
 from knft_compat.sync_input import Node
 from tests.compat.ipvs_render import NODE, NODE6, all_entries, nonempty_sets, part_lines, service_port, sync_input
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 TYPES = """
 KUBE-LOOP-BACK hash:ip,port,ip
@@ -65,7 +65,7 @@ RANGES: dict[str, Any] = {"load_balancer_source_ranges": ("203.0.113.0/24", "198
 VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "local endpoints, whatever their conditions, for hairpin": (
             service_port("L10.244.1.1", "LN10.244.1.2", "10.244.2.1"),
@@ -117,8 +117,8 @@ VIP: dict[str, Any] = {"load_balancer_vips": ("203.0.113.9",)}
         ),
     }
 )
-def test_entries_of_a_tcp_service_port(row: Any) -> None:
-    port, expected = row
+def test_entries_of_a_tcp_service_port(case: Any) -> None:
+    port, expected = case
     sets = nonempty_sets(sync_input(port))
     assert sets.pop("KUBE-CLUSTER-IP") == ("10.96.0.1,tcp:80",)
     assert {"KUBE-IPVS-IPS": ("10.96.0.1",), **expected} == sets

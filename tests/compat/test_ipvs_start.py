@@ -14,12 +14,12 @@ from knft_compat.ipvs.preconditions import Preconditions, preconditions
 from knft_compat.ipvs.rule_versions import FEATURES
 from knft_compat.sync_output import SyncOutput
 from tests.compat.ipvs_render import part_lines, sync_input
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 PROBE = "ipvsadm -A -t 198.51.100.0:20000 -s "
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "4.0 cannot reuse connections": ((4, 0), False),
         "4.1 can reuse connections": ((4, 1), True),
@@ -28,8 +28,8 @@ PROBE = "ipvsadm -A -t 198.51.100.0:20000 -s "
         "6.1": ((6, 1), False),
     }
 )
-def test_connection_reuse_depends_on_the_kernel(row: Any) -> None:
-    kernel, expected = row
+def test_connection_reuse_depends_on_the_kernel(case: Any) -> None:
+    kernel, expected = case
     assert part_lines(sync_input(), "sysctls", kernel=kernel) == [
         "net/ipv4/vs/conntrack = 1",
         *(["net/ipv4/vs/conn_reuse_mode = 0"] if expected else []),
@@ -70,14 +70,14 @@ def test_scheduler_is_tested_unless_a_virtual_server_uses_it(rule_version: RuleV
     assert other[1].startswith(f"{PROBE}lc ")
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "4.18": ((4, 18), "nf_conntrack_ipv4"),
         "4.19": ((4, 19), "nf_conntrack"),
     }
 )
-def test_old_versions_load_modules(row: Any) -> None:
-    kernel, conntrack = row
+def test_old_versions_load_modules(case: Any) -> None:
+    kernel, conntrack = case
     for rule_version in (RuleVersion.V1_26, RuleVersion.V1_23):
         result = preconditions(
             Settings(rule_version=rule_version, kernel=kernel, scheduler="lc"), FEATURES[rule_version]
@@ -116,9 +116,9 @@ class SecondFakePart(FakePart, frozen=True, tag="second"):
     pass
 
 
-@parametrize_rows({"successful command": ("true", "later\n", 0), "failing command": ("exit 1", "", 1)})
-def test_script_stops_at_the_first_failing_part(row: tuple[str, str, int]) -> None:
-    command, output, status = row
+@parametrize_cases({"successful command": ("true", "later\n", 0), "failing command": ("exit 1", "", 1)})
+def test_script_stops_at_the_first_failing_part(case: tuple[str, str, int]) -> None:
+    command, output, status = case
     script = SyncOutput("ipvs", Family.IPV4, (FirstFakePart(command), SecondFakePart("echo later"))).script()
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (output, status)

@@ -4,7 +4,7 @@ import pytest
 
 from knft.families import Family
 from tests.compat.parsed_rules import parse_rule, parse_tables, split_words
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 EQUAL = {
     "order of options": (
@@ -77,25 +77,25 @@ UNKNOWN = {
 }
 
 
-@parametrize_rows(EQUAL)
-def test_inputs_of_equal_rules_parse_equal(row: tuple[str, str]) -> None:
-    first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
+@parametrize_cases(EQUAL)
+def test_inputs_of_equal_rules_parse_equal(case: tuple[str, str]) -> None:
+    first, second = (parse_rule(split_words(text), Family.IPV4) for text in case)
     assert first == second
 
 
-@parametrize_rows(DIFFERENT)
-def test_inputs_of_different_rules_parse_different(row: tuple[str, str]) -> None:
-    first, second = (parse_rule(split_words(text), Family.IPV4) for text in row)
+@parametrize_cases(DIFFERENT)
+def test_inputs_of_different_rules_parse_different(case: tuple[str, str]) -> None:
+    first, second = (parse_rule(split_words(text), Family.IPV4) for text in case)
     assert first != second
 
 
-@parametrize_rows(UNKNOWN)
-def test_unknown_syntax_is_an_error(row: str) -> None:
+@parametrize_cases(UNKNOWN)
+def test_unknown_syntax_is_an_error(case: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        parse_rule(split_words(row), Family.IPV4)
+        parse_rule(split_words(case), Family.IPV4)
 
 
-@parametrize_rows(
+@parametrize_cases(
     {
         "unclosed quote": '-j "X',
         "quote within a word": 'a"b" -j X',
@@ -103,9 +103,9 @@ def test_unknown_syntax_is_an_error(row: str) -> None:
         "escaped quote": '"a\\"',
     }
 )
-def test_invalid_quotes_are_an_error(row: str) -> None:
+def test_invalid_quotes_are_an_error(case: str) -> None:
     with pytest.raises(ValueError, match="invalid quotes"):
-        split_words(row)
+        split_words(case)
 
 
 def test_chain_line_flushes_the_chain() -> None:
@@ -121,9 +121,9 @@ def test_concatenated_inputs_accumulate() -> None:
     assert parse_tables(first + second, Family.IPV4) == parse_tables(in_filter + in_nat, Family.IPV4)
 
 
-@parametrize_rows(
+@parametrize_cases(
     {"rule": "-A B -j A", "insertion": "-I A -j RETURN", "chain with rules": "-A A -j RETURN\n-X A", "junk": "x"}
 )
-def test_invalid_lines_are_an_error(row: str) -> None:
+def test_invalid_lines_are_an_error(case: str) -> None:
     with pytest.raises((ValueError, KeyError)):
-        parse_tables(f"*nat\n:A - [0:0]\n{row}\nCOMMIT\n", Family.IPV4)
+        parse_tables(f"*nat\n:A - [0:0]\n{case}\nCOMMIT\n", Family.IPV4)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.compat.parsed_sets import parse_ipsets
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 CREATE = "create A hash:ip,port,net family inet hashsize 1024 maxelem 65536\n"
 EQUAL = {
@@ -44,19 +44,19 @@ UNKNOWN = {
 }
 
 
-@parametrize_rows(EQUAL)
-def test_equal_inputs(row: tuple[str, str]) -> None:
-    first, second = map(parse_ipsets, row)
+@parametrize_cases(EQUAL)
+def test_equal_inputs(case: tuple[str, str]) -> None:
+    first, second = map(parse_ipsets, case)
     assert first == second
 
 
-@parametrize_rows(DIFFERENT)
-def test_different_inputs(row: tuple[str, str]) -> None:
-    first, second = map(parse_ipsets, row)
+@parametrize_cases(DIFFERENT)
+def test_different_inputs(case: tuple[str, str]) -> None:
+    first, second = map(parse_ipsets, case)
     assert first != second
 
 
-@parametrize_rows(UNKNOWN)
-def test_unknown_syntax_is_an_error(row: str) -> None:
+@parametrize_cases(UNKNOWN)
+def test_unknown_syntax_is_an_error(case: str) -> None:
     with pytest.raises((ValueError, KeyError)):
-        parse_ipsets(row)
+        parse_ipsets(case)

@@ -15,7 +15,7 @@ from tests.support import special_files
 from tests.support.bad_manifests import service, text
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_in
+from tests.support.nft_process import library_in
 
 TIMEOUT = 60.0
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -12,7 +12,7 @@ from knft.configuration.document import split_host_port, with_port
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings
 from knft.errors import KnftError
 from tests.configuration.loading import HOSTNAME, KUBEADM, PRIMARY_FLAG, config_text, config_with_fields, load
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 
 def test_kubeadm_file_gives_kube_proxys_defaults() -> None:
@@ -68,10 +68,10 @@ SECTIONS = {
 }
 
 
-@parametrize_rows(SECTIONS)
-def test_mode_selects_the_section(row: Section) -> None:
-    found = load(text=config_text(row.fields).replace("minSyncPeriod: 0}", "minSyncPeriod: '0'}")).config
-    assert (found.min_sync_period, found.sync_period, found.masquerade_bit, found.masquerade_all) == row.expected
+@parametrize_cases(SECTIONS)
+def test_mode_selects_the_section(case: Section) -> None:
+    found = load(text=config_text(case.fields).replace("minSyncPeriod: 0}", "minSyncPeriod: '0'}")).config
+    assert (found.min_sync_period, found.sync_period, found.masquerade_bit, found.masquerade_all) == case.expected
 
 
 def test_fields_of_another_mode_give_warnings() -> None:
@@ -158,12 +158,12 @@ PERIODS = {
 }
 
 
-@parametrize_rows(PERIODS)
-def test_period_flags_depend_on_the_mode(row: PeriodFlags) -> None:
-    settings = load(*row.flags.split())
-    assert (settings.config.min_sync_period, settings.config.sync_period) == row.expected
+@parametrize_cases(PERIODS)
+def test_period_flags_depend_on_the_mode(case: PeriodFlags) -> None:
+    settings = load(*case.flags.split())
+    assert (settings.config.min_sync_period, settings.config.sync_period) == case.expected
     ignored = {warning.partition(":")[0] for warning in settings.warnings if "has no effect in mode" in warning}
-    assert ignored == set(row.ignored_flags)
+    assert ignored == set(case.ignored_flags)
 
 
 @pytest.mark.parametrize("mode", ["", "iptables", "ipvs", "nftables"])
@@ -273,17 +273,17 @@ NODE_NAMES = {
 }
 
 
-@parametrize_rows(NODE_NAMES)
-def test_node_name_comes_from_flags_file_or_hostname(row: NodeNameCase) -> None:
-    text = None if row.in_file is None else config_with_fields(hostnameOverride=row.in_file)
-    if row.error:
-        with pytest.raises(KnftError, match=f"^{re.escape(row.error)}$"):
-            load(*row.flags, text=text)
+@parametrize_cases(NODE_NAMES)
+def test_node_name_comes_from_flags_file_or_hostname(case: NodeNameCase) -> None:
+    text = None if case.in_file is None else config_with_fields(hostnameOverride=case.in_file)
+    if case.error:
+        with pytest.raises(KnftError, match=f"^{re.escape(case.error)}$"):
+            load(*case.flags, text=text)
     else:
-        settings = load(*row.flags, text=text)
-        assert settings.config.node_name == row.name
-        is_overridden = row.name != HOSTNAME.lower()
-        assert (settings.document["hostnameOverride"].strip().lower() == row.name) is is_overridden
+        settings = load(*case.flags, text=text)
+        assert settings.config.node_name == case.name
+        is_overridden = case.name != HOSTNAME.lower()
+        assert (settings.document["hostnameOverride"].strip().lower() == case.name) is is_overridden
 
 
 class BindAddressCase(NamedTuple):
@@ -331,11 +331,11 @@ BIND_ADDRESSES = {
 }
 
 
-@parametrize_rows(BIND_ADDRESSES)
-def test_bind_addresses_of_health_and_metrics(row: BindAddressCase) -> None:
-    text = None if row.fields is None else config_text() + row.fields.strip("{}").replace(", ", "\n")
-    settings = load(*row.flags.split(), text=text)
-    assert (settings.healthz_bind_address, settings.metrics_bind_address) == row.expected
+@parametrize_cases(BIND_ADDRESSES)
+def test_bind_addresses_of_health_and_metrics(case: BindAddressCase) -> None:
+    text = None if case.fields is None else config_text() + case.fields.strip("{}").replace(", ", "\n")
+    settings = load(*case.flags.split(), text=text)
+    assert (settings.healthz_bind_address, settings.metrics_bind_address) == case.expected
 
 
 @pytest.mark.parametrize(
@@ -382,9 +382,9 @@ NODE_IPS = {
 }
 
 
-@parametrize_rows(NODE_IPS)
-def test_bind_address_is_a_node_ip(row: NodeIpCase) -> None:
-    assert load(*row.flags.split()).config.node_ips == row.expected
+@parametrize_cases(NODE_IPS)
+def test_bind_address_is_a_node_ip(case: NodeIpCase) -> None:
+    assert load(*case.flags.split()).config.node_ips == case.expected
 
 
 def test_cluster_cidr_applies_only_in_mode_cluster_cidr() -> None:

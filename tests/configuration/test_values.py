@@ -6,7 +6,7 @@ import pytest
 
 from knft.errors import ConfigurationError, KnftError
 from tests.configuration.loading import config_text, config_with_paths, load
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 LOCALHOST = (
     "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
@@ -146,12 +146,12 @@ INVALID_FIELDS = {
 IN_FILE = "config.conf: KubeProxyConfiguration."
 
 
-@parametrize_rows(INVALID_FIELDS)
-def test_invalid_field_is_an_error(row: InvalidField) -> None:
-    text = config_with_paths(row.fields)
+@parametrize_cases(INVALID_FIELDS)
+def test_invalid_field_is_an_error(case: InvalidField) -> None:
+    text = config_with_paths(case.fields)
     with pytest.raises(ConfigurationError) as raised:
         load(text=text)
-    assert str(raised.value) == f"{IN_FILE}{row.path}: {row.message.format('KubeProxyConfiguration.')}"
+    assert str(raised.value) == f"{IN_FILE}{case.path}: {case.message.format('KubeProxyConfiguration.')}"
 
 
 UNUSED_FIELDS: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import pytest
 from knft.decide.endpoints import categorize_endpoints
 from knft.model.plan import CategorizedEndpoints
 from knft.model.service_port import ServicePort
-from tests.support.kube_objects import NODE, endpoints, parametrize_rows
+from tests.support.kube_objects import NODE, endpoints, parametrize_cases
 
 CLUSTER = ServicePort("10.96.0.1", 80, "TCP")
 NODE_PORT = ServicePort("10.96.0.1", 80, "TCP", node_port=30080)
@@ -140,29 +140,29 @@ def _octets(categorized: CategorizedEndpoints) -> tuple[str, str, str, bool]:
     return cluster, local, reachable, categorized.has_any_endpoints
 
 
-def _check(row: SelectionCase) -> None:
-    categorized = categorize_endpoints(endpoints(row.given), row.port, NODE, row.zone)
-    assert (row.cluster, row.local, row.reachable, row.has_any) == _octets(categorized)
+def _check(case: SelectionCase) -> None:
+    categorized = categorize_endpoints(endpoints(case.given), case.port, NODE, case.zone)
+    assert (case.cluster, case.local, case.reachable, case.has_any) == _octets(categorized)
 
 
-@parametrize_rows(HINTS)
-def test_complete_zone_hints_select_endpoints_of_the_zone(row: SelectionCase) -> None:
-    _check(row)
+@parametrize_cases(HINTS)
+def test_complete_zone_hints_select_endpoints_of_the_zone(case: SelectionCase) -> None:
+    _check(case)
 
 
-@parametrize_rows(POLICIES)
-def test_policies_select_cluster_or_local_endpoints(row: SelectionCase) -> None:
-    _check(row)
+@parametrize_cases(POLICIES)
+def test_policies_select_cluster_or_local_endpoints(case: SelectionCase) -> None:
+    _check(case)
 
 
-@parametrize_rows(NODE_HINTS)
-def test_node_hints_take_precedence_over_zone_hints(row: SelectionCase) -> None:
-    _check(row)
+@parametrize_cases(NODE_HINTS)
+def test_node_hints_take_precedence_over_zone_hints(case: SelectionCase) -> None:
+    _check(case)
 
 
-@parametrize_rows(FALLBACKS)
-def test_terminating_endpoints_serve_if_none_is_ready(row: SelectionCase) -> None:
-    _check(row)
+@parametrize_cases(FALLBACKS)
+def test_terminating_endpoints_serve_if_none_is_ready(case: SelectionCase) -> None:
+    _check(case)
 
 
 @pytest.mark.parametrize("zone", ["", "zone-a"], ids=["no zone", "zone-a"])

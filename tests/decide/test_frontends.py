@@ -11,7 +11,7 @@ from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.model.service_port import ServicePort
 from knft.protocols import Protocol
-from tests.support.kube_objects import parametrize_rows, port_name, without_deadline
+from tests.support.kube_objects import parametrize_cases, port_name, without_deadline
 
 VIP, SHARED = "192.0.2.1", "203.0.113.9"
 OLD, YOUNG = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
@@ -68,9 +68,9 @@ CLAIMS = {
 }
 
 
-@parametrize_rows(CLAIMS)
-def test_duplicate_claims_keep_the_strongest_kind(row: ClaimsCase) -> None:
-    assert row.expected == claimed_frontends(row.port)
+@parametrize_cases(CLAIMS)
+def test_duplicate_claims_keep_the_strongest_kind(case: ClaimsCase) -> None:
+    assert case.expected == claimed_frontends(case.port)
 
 
 class ContestCase(NamedTuple):
@@ -136,15 +136,15 @@ CONTESTS = {
 }
 
 
-@parametrize_rows(CONTESTS)
-def test_owner_is_chosen_by_kind_then_age_then_name(row: ContestCase) -> None:
+@parametrize_cases(CONTESTS)
+def test_owner_is_chosen_by_kind_then_age_then_name(case: ContestCase) -> None:
     """The other Service port keeps its uncontested frontends; the order of the claims does not matter."""
-    ports = {A: row.a, B: row.b}
+    ports = {A: case.a, B: case.b}
     claims = {name: claimed_frontends(port) for name, port in ports.items()}
     contested = {frontend.key for frontend in claims[A]} & {frontend.key for frontend in claims[B]}
-    assert (row.owner is None) == (not contested)
+    assert (case.owner is None) == (not contested)
     expected = {
-        name: tuple(frontend for frontend in claims[name] if name == row.owner or frontend.key not in contested)
+        name: tuple(frontend for frontend in claims[name] if name == case.owner or frontend.key not in contested)
         for name in ports
     }
     for order in ((A, B), (B, A)):
@@ -220,12 +220,12 @@ AFFECTED = {
 }
 
 
-@parametrize_rows(AFFECTED)
-def test_claim_returns_service_ports_that_gain_or_lose(row: AffectedCase) -> None:
+@parametrize_cases(AFFECTED)
+def test_claim_returns_service_ports_that_gain_or_lose(case: AffectedCase) -> None:
     frontend_claims = FrontendClaims()
-    frontend_claims.claim(A, row.a)
-    frontend_claims.claim(B, row.b)
-    assert row.expected == frontend_claims.claim(A, row.new_a)
+    frontend_claims.claim(A, case.a)
+    frontend_claims.claim(B, case.b)
+    assert case.expected == frontend_claims.claim(A, case.new_a)
 
 
 def test_ports_of_one_service_do_not_contest_a_frontend() -> None:

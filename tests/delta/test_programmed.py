@@ -11,7 +11,7 @@ from knft.delta.diff import ContentsDiff, diff_contents
 from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS, EmptiedChain, ProgrammedContents
 from knft.nft.expressions import Drop, Goto, Rule
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
-from tests.support.kube_objects import parametrize_rows, without_deadline
+from tests.support.kube_objects import parametrize_cases, without_deadline
 
 Elements = dict[str, dict[Key, Value]]
 OwnerContents = dict[str, Contents | None]
@@ -131,9 +131,9 @@ DIFFS = {
 }
 
 
-@parametrize_rows(DIFFS)
-def test_diff_contains_each_changed_element(row: DiffCase) -> None:
-    assert ContentsDiff(row.removed, row.added) == diff_contents(row.old, row.new)
+@parametrize_cases(DIFFS)
+def test_diff_contains_each_changed_element(case: DiffCase) -> None:
+    assert ContentsDiff(case.removed, case.added) == diff_contents(case.old, case.new)
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 5000])
@@ -177,11 +177,11 @@ SHARINGS = {
 }
 
 
-@parametrize_rows(SHARINGS)
-def test_shared_member_is_removed_with_its_last_owner(row: SharingCase) -> None:
+@parametrize_cases(SHARINGS)
+def test_shared_member_is_removed_with_its_last_owner(case: SharingCase) -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.apply(dict.fromkeys(row.owners, SHARED))
-    assert row.expected == programmed.diff(row.desired)
+    programmed.apply(dict.fromkeys(case.owners, SHARED))
+    assert case.expected == programmed.diff(case.desired)
 
 
 def test_entry_that_changes_owner_is_not_sent_again() -> None:

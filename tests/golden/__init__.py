@@ -13,7 +13,7 @@ from knft.nft.codec.tables import table_text
 from knft.nft.objects import Chain, Table
 from knft.render import layout
 from knft.render.names import TABLE
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, PoolKind, SharedChain, shared_chain
+from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, PoolKind, SharedChain, shared_chain
 
 FOLDER = Path(__file__).parent
 PODS = ("10.244.0.0/16", "fd00:10:244::/48")
@@ -27,19 +27,19 @@ OTHERS = {
 
 def _shared() -> tuple[SharedChain, ...]:
     """Return one shared chain of each kind, and of each size with rules of its own form."""
-    three, one = Pool(PoolKind("tcp"), 3), Pool(PoolKind("tcp"), 1)
-    local = Pool(PoolKind("tcp", local=True), 2)
-    nodeport = Pool(PoolKind("udp", nodeport=True), 2)
+    three, one = PoolChain(PoolKind("tcp"), 3), PoolChain(PoolKind("tcp"), 1)
+    local = PoolChain(PoolKind("tcp", local=True), 2)
+    nodeport = PoolChain(PoolKind("udp", nodeport=True), 2)
     return (
         one,
         three,
         local,
         nodeport,
-        Pool(PoolKind("sctp", nodeport=True, local=True), 2),
-        ClusterPolicy(three),
-        ClusterPolicy(nodeport),
-        LocalPolicy(three, local),
-        LocalPolicy(one, Pool(local.kind, 0)),
+        PoolChain(PoolKind("sctp", nodeport=True, local=True), 2),
+        ExternalClusterChain(three),
+        ExternalClusterChain(nodeport),
+        ExternalLocalChain(three, local),
+        ExternalLocalChain(one, PoolChain(local.kind, 0)),
     )
 
 

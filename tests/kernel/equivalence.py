@@ -54,7 +54,7 @@ def rendered(
         declared, sent = recorder.first_sync()
         containers = frozenset(container.name for container in declared.containers)
         found[family] = TableListing(
-            {chain.name: len(chain.rules) for chain in (*sent.prepared_chains, *sent.chains)},
+            {chain.name: len(chain.rules) for chain in (*sent.new_chains, *sent.chains)},
             containers,
             _contents(sent),
         )

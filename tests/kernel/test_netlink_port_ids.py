@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_in
+from tests.support.nft_process import library_in
 
 pytestmark = pytest.mark.kernel
 

@@ -11,7 +11,7 @@ import pytest
 
 from knft.errors import LibraryDiedError
 from knft.kernel.newer_sets import named_sets
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import ObjectChange
 from knft.sync.assemble import live_daemon
 from knft.sync.invalidation import Invalidation
@@ -41,9 +41,9 @@ OWN = """
 
 
 @pytest.fixture
-def library(namespace: Namespace) -> Iterator[LibraryProcess]:
+def library(namespace: Namespace) -> Iterator[WorkerProcess]:
     del namespace  # The fixture has moved this thread into the namespace.
-    with LibraryProcess() as started:
+    with WorkerProcess() as started:
         yield started
 
 
@@ -70,7 +70,7 @@ def test_start_names_sets_and_remedy(namespace: Namespace, tmp_path: Path) -> No
 
 
 def test_newer_set_created_after_the_start_quarantines_no_service_port(
-    namespace: Namespace, library: LibraryProcess, caplog: pytest.LogCaptureFixture
+    namespace: Namespace, library: WorkerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """knft does not bisect, and recovers once the set is gone."""
     del namespace
@@ -96,7 +96,7 @@ def test_newer_set_created_after_the_start_quarantines_no_service_port(
 
 
 def test_newer_set_in_own_table_is_named(
-    namespace: Namespace, library: LibraryProcess, caplog: pytest.LogCaptureFixture
+    namespace: Namespace, library: WorkerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     del namespace
     daemon = live_daemon(CONFIG, library)

@@ -20,7 +20,7 @@ from knft.kernel import nftables_messages, notifications
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from tests.support.lab import links
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_and_ports
+from tests.support.nft_process import library_and_ports
 
 pytestmark = pytest.mark.kernel
 

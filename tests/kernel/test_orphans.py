@@ -10,9 +10,10 @@ from knft.render import fragment
 from knft.render.names import STICKY_PREFIX
 from knft.sync import prepare
 from knft.sync.invalidation import Invalidation
+from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, restarted, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.support.refused_services import ManualClock, apply_many_services, refuse_address
+from tests.support.refused_services import apply_many_services, refuse_address
 
 pytestmark = pytest.mark.kernel
 V4 = Family.IPV4
@@ -31,7 +32,7 @@ def _elements(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]
 @pytest.mark.parametrize("others", [True, False], ids=["among others", "the last one"])
 def test_refused_removal_of_service_is_retried(namespace: Namespace, *, others: bool) -> None:
     """A deleted Service must not stay in the table because the kernel refused its removal once."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     if others:
         apply_many_services(harness)
@@ -52,7 +53,7 @@ def test_refused_removal_of_service_is_retried(namespace: Namespace, *, others: 
 
 
 def test_orphans_are_logged_once(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("gone", 77), *slices("gone", [11]))
     harness.daemon.sync()
@@ -66,7 +67,7 @@ def test_orphans_are_logged_once(namespace: Namespace, caplog: pytest.LogCapture
 
 
 def test_audit_reports_orphans(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     apply_many_services(harness)
     harness.sync()
     harness.delete("Service", "web-7")
@@ -80,7 +81,7 @@ def test_audit_reports_orphans(namespace: Namespace) -> None:
 
 
 def test_audit_accepts_elements_of_quarantined_service_port(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     apply_many_services(harness)
     harness.sync()
     harness.apply(*slices("web-7", [51]))
@@ -110,7 +111,7 @@ def test_service_port_with_rendering_error_keeps_its_elements(
     after_restart: bool,
 ) -> None:
     """It keeps all elements, also after full syncs; other Services' stale elements are removed meanwhile."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(SERVICE_KINDS[kind], *slices("web", endpoint_numbers, local=endpoint_numbers[:1]))
     harness.apply(service("gone", 77), *slices("gone", [21]), service("plain", 8), *slices("plain", [22]))

@@ -14,7 +14,7 @@ from knft.config import Config
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.ownership import Ownership
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.kernel.table_flags import flags_of
 from knft.render.names import TABLE
 from knft.sync.assemble import live_daemon
@@ -30,14 +30,14 @@ TIMEOUT = 30.0
 
 
 @pytest.fixture
-def library(namespace: Namespace) -> Iterator[LibraryProcess]:
+def library(namespace: Namespace) -> Iterator[WorkerProcess]:
     del namespace  # The fixture has moved this thread into the namespace.
-    with LibraryProcess() as started:
+    with WorkerProcess() as started:
         yield started
 
 
 @pytest.fixture
-def daemon(library: LibraryProcess) -> Daemon:
+def daemon(library: WorkerProcess) -> Daemon:
     started = live_daemon(Config("node-1"), library)
     assert started.sync()
     return started
@@ -51,7 +51,7 @@ def _expected_flags() -> set[frozenset[str]]:
     return {frozenset({"owner", "persist"})} if CAN_OWN_TABLES else {frozenset()}
 
 
-def test_probe_detects_support(library: LibraryProcess) -> None:
+def test_probe_detects_support(library: WorkerProcess) -> None:
     assert Ownership(library, TABLE, tuple(Family)).is_supported is CAN_OWN_TABLES
     assert "knft-probe" not in library.run("list tables")
 
@@ -78,7 +78,7 @@ def test_second_knft_and_cleanup_report_owned_tables(
         return
     message = "table ip knft is owned by another process: stop the other knft instance first"
     assert (cleanup.returncode, cleanup.stderr) == (1, f"knft: {message}\n")
-    with LibraryProcess() as library:
+    with WorkerProcess() as library:
         second = live_daemon(Config("node-1", service_cidrs=("10.96.0.0/16",)), library)
         assert not second.sync()
     assert f"IPv4: sync failed: {message}" in caplog.messages
@@ -93,7 +93,7 @@ def test_audit_can_read_owned_tables(daemon: Daemon, caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("cause", ["killed", "replaced after a large answer"])
 def test_next_worker_takes_ownership_of_the_tables(
-    daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, cause: str
+    daemon: Daemon, library: WorkerProcess, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
     if cause == "killed":
         assert library.pid is not None
@@ -109,12 +109,12 @@ def test_next_worker_takes_ownership_of_the_tables(
 
 
 def test_new_worker_takes_ownership_when_an_idle_worker_dies(
-    daemon: Daemon, library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon, library: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """knft does this although there is nothing to sync, so that no other program can take the tables."""
     woken, stop = threading.Event(), threading.Event()
     monkeypatch.setattr(daemon._runner, "request", woken.set)
-    guard = threading.Thread(target=daemon.watch_library_process, args=[library, stop])
+    guard = threading.Thread(target=daemon.watch_worker_process, args=[library, stop])
     guard.start()
     before = library.pid
     assert before is not None
@@ -129,17 +129,17 @@ def test_new_worker_takes_ownership_when_an_idle_worker_dies(
     assert not guard.is_alive()
 
 
-def test_daemon_takes_ownership_of_a_killed_daemons_tables(daemon: Daemon, library: LibraryProcess) -> None:
+def test_daemon_takes_ownership_of_a_killed_daemons_tables(daemon: Daemon, library: WorkerProcess) -> None:
     """The second daemon sends nothing else if nothing has changed."""
     del daemon  # It has created the tables.
     library.close()
-    with LibraryProcess() as another:
+    with WorkerProcess() as another:
         second = live_daemon(Config("node-1"), another)
         assert second.sync()
         assert _flags() == _expected_flags()
 
 
-def test_tables_without_owner_are_replaced(harness: KernelHarness, library: LibraryProcess) -> None:
+def test_tables_without_owner_are_replaced(harness: KernelHarness, library: WorkerProcess) -> None:
     """The harness creates tables without an owner."""
     harness.sync()
     assert _flags() == {frozenset()}

@@ -12,7 +12,7 @@ import pytest
 from knft.kernel.privileges import CAP_NET_ADMIN
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
 NET_ADMIN_ONLY = f"{1 << CAP_NET_ADMIN:016x}"
@@ -30,7 +30,7 @@ COMMANDS_BY_USER = {
 def _statuses(daemon: KnftRun) -> dict[str, dict[str, str]]:
     """Return the /proc status of each thread and of the libnftables process."""
     tasks = {f"thread {task.name}": task for task in Path(f"/proc/{daemon.process.pid}/task").iterdir()}
-    tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in library_processes(daemon.process.pid)}
+    tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in worker_processes(daemon.process.pid)}
     return {name: _status(task / "status") for name, task in tasks.items()}
 
 
@@ -57,14 +57,14 @@ def _assert_only_net_admin(daemon: KnftRun) -> None:
 
 def test_daemon_works_with_one_capability(daemon: KnftRun) -> None:
     """Including a libnftables process that is started later."""
-    daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
+    daemon.wait_until(lambda: len(worker_processes(daemon.process.pid)) == 1)
     _assert_only_net_admin(daemon)
     daemon.write_service(2)
     daemon.wait_until(lambda: daemon.has_cluster_ip(2))
-    (library,) = library_processes(daemon.process.pid)
+    (library,) = worker_processes(daemon.process.pid)
     os.kill(library, signal.SIGKILL)
     daemon.write_service(3)
-    daemon.wait_until(lambda: daemon.has_cluster_ip(3) and library_processes(daemon.process.pid) not in ([], [library]))
+    daemon.wait_until(lambda: daemon.has_cluster_ip(3) and worker_processes(daemon.process.pid) not in ([], [library]))
     _assert_only_net_admin(daemon)
     assert "failed" not in daemon.log_text()
 

@@ -11,9 +11,10 @@ from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
 from knft.render.names import CLUSTER_IPS, SERVICE_CIDRS, SERVICE_IPS, SOURCE_RANGES, STICKY_ENDPOINTS
 from knft.sync.invalidation import Invalidation
+from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.support.refused_services import SERVICE_COUNT, ManualClock, apply_many_services, refuse_address
+from tests.support.refused_services import SERVICE_COUNT, apply_many_services, refuse_address
 
 pytestmark = pytest.mark.kernel
 PAUSE = 30.0
@@ -85,7 +86,7 @@ def test_repeatedly_refused_service_ports_are_quarantined_alone(namespace: Names
 
 
 def test_quarantined_service_port_is_retried_with_backoff(namespace: Namespace) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     checked = harness.checked_tables[Family.IPV4]
@@ -122,7 +123,7 @@ def test_other_service_ports_are_updated_during_quarantine(namespace: Namespace)
 
 def test_changed_service_port_is_retried_after_first_delay(namespace: Namespace) -> None:
     """The change may have fixed it, but frequent changes must not cause frequent retries."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.checked_tables[Family.IPV4].on_commit = _conflicting_changes(namespace, [_frontend(7)])
@@ -141,7 +142,7 @@ def test_changed_service_port_is_retried_after_first_delay(namespace: Namespace)
 
 def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> None:
     """They stay unchanged, also after full syncs, until the Service is deleted."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
@@ -164,7 +165,7 @@ def test_quarantined_service_port_keeps_its_elements(namespace: Namespace) -> No
 
 
 def test_planning_error_quarantines_one_service_port(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     state = harness.proxiers[Family.IPV4].state
     plan = state.plan
@@ -196,7 +197,7 @@ def _elements_of(harness: KernelHarness, address: str) -> tuple[object, object]:
 
 def test_quarantined_service_port_keeps_all_elements_when_it_becomes_sticky(namespace: Namespace) -> None:
     """It also keeps elements that a sticky Service port does not need: a verdict without endpoints would break it."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
@@ -216,7 +217,7 @@ def test_quarantined_service_port_keeps_all_elements_when_it_becomes_sticky(name
 
 
 def test_quarantined_sticky_port_keeps_its_chains(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     apply_many_services(harness)
     harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
     harness.sync()
@@ -238,7 +239,7 @@ def test_quarantined_sticky_port_keeps_its_chains(namespace: Namespace) -> None:
 
 def test_new_table_ends_quarantine(namespace: Namespace) -> None:
     """The objects that caused the conflict are gone with the old table."""
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     apply_many_services(harness)
     checked = harness.checked_tables[Family.IPV4]
     checked.on_commit = refuse_address("10.96.0.7")
@@ -251,7 +252,7 @@ def test_new_table_ends_quarantine(namespace: Namespace) -> None:
 
 
 def test_service_port_that_crashes_the_library_is_quarantined(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     apply_many_services(harness)
     harness.checked_tables[Family.IPV4].on_commit = refuse_address("10.96.0.7", LibraryDiedError)
     assert set(map(str, harness.sync()[Family.IPV4].quarantined)) == {"default/web-7:http"}
@@ -260,7 +261,7 @@ def test_service_port_that_crashes_the_library_is_quarantined(namespace: Namespa
 
 def test_state_is_correct_after_table_replacement(namespace: Namespace) -> None:
     """A Service port is quarantined, then even the base rules are refused: knft replaces the table."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.sync()
@@ -280,7 +281,7 @@ def test_state_is_correct_after_table_replacement(namespace: Namespace) -> None:
 
 def test_overlapping_ranges_are_replaced_during_quarantine(namespace: Namespace) -> None:
     """Source ranges and Service CIDRs: libnftables would merge or refuse overlapping intervals."""
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     apply_many_services(harness)
 
     def with_source_range(source: str) -> dict[str, Any]:

@@ -276,9 +276,9 @@ def test_new_chains_are_sent_before_verdicts(namespace: Namespace) -> None:
         harness.apply(service("web", node_port=30080, **local), *slices("web", numbers, local=here))
         harness.apply(service("sticky", 20, sessionAffinity="ClientIP"), *slices("sticky", numbers))
         harness.sync()
-        assert any(sent.prepared_chains for sent in checked.transactions)
+        assert any(sent.new_chains for sent in checked.transactions)
         for sent in checked.transactions:
-            assert not (sent.prepared_chains and (sent.added or sent.chains))
+            assert not (sent.new_chains and (sent.added or sent.chains))
 
 
 def test_invalidation_survives_failed_sync(namespace: Namespace) -> None:

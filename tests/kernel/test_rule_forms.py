@@ -11,7 +11,7 @@ from knft.nft.objects import Chain
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.names import TABLE
-from knft.render.pools import ClusterPolicy, LocalPolicy, Pool, SharedChain, shared_chain
+from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, SharedChain, shared_chain
 from tests.support.kernel_harness import KernelHarness
 from tests.support.lab.namespace import Namespace
 
@@ -31,9 +31,9 @@ def _shared_specs() -> list[SharedChain]:
     """Return one shared chain of each form, for each kind of pool."""
     specs: list[SharedChain] = []
     for kind in layout.pool_kinds():
-        one, many = Pool(kind, 1), Pool(kind, 65)
-        specs += [one, many, ClusterPolicy(one), ClusterPolicy(many)]
-        specs += [LocalPolicy(many, Pool(kind, 0)), LocalPolicy(many, one)] if kind.local else []
+        one, many = PoolChain(kind, 1), PoolChain(kind, 65)
+        specs += [one, many, ExternalClusterChain(one), ExternalClusterChain(many)]
+        specs += [ExternalLocalChain(many, PoolChain(kind, 0)), ExternalLocalChain(many, one)] if kind.local else []
     return specs
 
 

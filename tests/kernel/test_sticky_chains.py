@@ -11,9 +11,9 @@ from knft.families import Family
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
 from knft.render.numbering import MAX_RESERVED_INDEXES_PER_ENDPOINT
 from knft.sync.invalidation import Invalidation
+from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.support.refused_services import ManualClock
 
 pytestmark = pytest.mark.kernel
 
@@ -27,7 +27,7 @@ def _sticky_chains(harness: KernelHarness) -> dict[str, int]:
     return {name.split("-", 2)[2]: count for name, count in chains.items() if name.startswith("sticky-")}
 
 
-def _restart(harness: KernelHarness, clock: ManualClock) -> KernelHarness:
+def _restart(harness: KernelHarness, clock: FakeClock) -> KernelHarness:
     """Return a new process on the same kernel with the same objects, before its first sync."""
     second = KernelHarness(harness.namespace, clock=clock)
     second.change((kind, name, item) for (kind, name), item in harness.objects.items())
@@ -60,7 +60,7 @@ def _slots(harness: KernelHarness) -> int:
 
 
 def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namespace) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", node_port=30080, **STICKY), *slices("web", [11, 12, 13]))
     harness.sync()
@@ -86,7 +86,7 @@ def test_chains_are_emptied_at_once_and_deleted_a_second_later(namespace: Namesp
 
 
 def test_reused_chain_is_not_deleted(namespace: Namespace) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     for numbers in ([11, 12], [], [11, 12]):
         harness.apply(service("web", **STICKY), *slices("web", numbers))
@@ -104,7 +104,7 @@ def test_port_that_becomes_sticky_again_gets_new_indexes(
     namespace: Namespace, interlude: str, *, restarted: bool
 ) -> None:
     """The kernel still holds affinity entries with the old indexes, so these stay reserved."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     sticky = [service("web", **STICKY), *slices("web", [11, 12])]
     harness.apply(*sticky)
@@ -126,7 +126,7 @@ def test_port_that_becomes_sticky_again_gets_new_indexes(
 
 def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) -> None:
     """The first full sync afterwards does this; until then the record stays, also after a restart."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11, 12]))
     harness.sync()
@@ -147,7 +147,7 @@ def test_number_is_released_when_all_clients_have_expired(namespace: Namespace) 
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "restarted"])
 def test_repeated_rollouts_reuse_indexes(namespace: Namespace, *, restarted: bool) -> None:
     """Hourly full syncs and restarts do not prolong the reservation of an index."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     for rollout in range(8):
         harness.apply(service("web", **STICKY), *slices("web", [2 * rollout + 1, 2 * rollout + 2]))
@@ -169,7 +169,7 @@ def test_new_chains_are_sent_first_if_goto_verdicts_lead_to_them(
     namespace: Namespace, external: dict[str, Any], prepared: set[str]
 ) -> None:
     """Chains that only jumps lead to need no transaction of their own, which would double the time."""
-    harness = KernelHarness(namespace, clock=ManualClock())
+    harness = KernelHarness(namespace, clock=FakeClock())
     harness.apply(service("plain", 20, node_port=30020), *slices("plain", [12]))
     harness.sync()
     sent = harness.checked_tables[Family.IPV4].transactions
@@ -177,13 +177,13 @@ def test_new_chains_are_sent_first_if_goto_verdicts_lead_to_them(
     harness.apply(service("web", **STICKY, **external), *slices("web", [11, 12]))
     harness.sync()
     assert len(sent) == (2 if prepared else 1)
-    assert {chain.name.split("-", 2)[2] for chain in sent[0].prepared_chains} == prepared
-    new = {chain.name.split("-", 2)[2] for part in sent for chain in (*part.prepared_chains, *part.chains)}
+    assert {chain.name.split("-", 2)[2] for chain in sent[0].new_chains} == prepared
+    new = {chain.name.split("-", 2)[2] for part in sent for chain in (*part.new_chains, *part.chains)}
     assert new == prepared | {"cluster", "cluster-known"}
 
 
 def test_flapping_endpoint_gets_an_old_index_back(namespace: Namespace) -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY))
     for _ in range(100):
@@ -196,7 +196,7 @@ def test_flapping_endpoint_gets_an_old_index_back(namespace: Namespace) -> None:
 
 def test_index_is_free_when_all_clients_have_expired(namespace: Namespace) -> None:
     """Earlier, the new endpoint would inherit clients of the removed one."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     short = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
     harness.apply(service("web", **short), *slices("web", [11, 12]))
@@ -229,7 +229,7 @@ def test_restart_restores_numbers_and_indexes(namespace: Namespace, family: Fami
     second.apply(*slices("web", [11, 12, 14]))
     second.sync()
     sent = second.last_transaction(family)
-    assert not sent.prepared_chains
+    assert not sent.new_chains
     assert [chain.name.split("-", 2)[2] for chain in sent.chains] == ["cluster-known", "cluster"]
     ((_, index),) = sent.added[STICKY_ENDPOINTS]
     assert index == 3
@@ -238,7 +238,7 @@ def test_restart_restores_numbers_and_indexes(namespace: Namespace, family: Fami
 @pytest.mark.parametrize("how", ["notified", "found at a restart"])
 def test_affinity_set_of_wrong_type_is_replaced_with_the_table(namespace: Namespace, how: str) -> None:
     """The other program had to empty the chains that use the set."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     harness.apply(service("web", **STICKY), *slices("web", [11]), service("plain", 20), *slices("plain", [12]))
     harness.sync()
@@ -261,7 +261,7 @@ def test_affinity_set_of_wrong_type_is_replaced_with_the_table(namespace: Namesp
 
 def test_chain_used_by_a_foreign_rule_is_kept_without_comparison(namespace: Namespace) -> None:
     """Its deletion is retried with backoff; other chains are deleted."""
-    clock = ManualClock()
+    clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     local: dict[str, Any] = {"externalTrafficPolicy": "Local", "node_port": 30080}
     harness.apply(service("web", **STICKY, **local), *slices("web", [11, 12]))

@@ -13,7 +13,7 @@ import pytest
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
@@ -39,8 +39,8 @@ def test_idle_daemon_stops_with_a_log_line(daemon: KnftRun, signal_number: signa
 @pytest.mark.parametrize("signal_number", SIGNALS)
 def test_daemon_stops_during_a_commit(daemon: KnftRun, signal_number: signal.Signals) -> None:
     """The worker may take five minutes to answer; it is killed with the daemon."""
-    daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
-    (library,) = library_processes(daemon.process.pid)
+    daemon.wait_until(lambda: len(worker_processes(daemon.process.pid)) == 1)
+    (library,) = worker_processes(daemon.process.pid)
     os.kill(library, signal.SIGSTOP)
     daemon.write_service(2)
     # The commands are in the pipe, which the worker does not read.
@@ -50,7 +50,7 @@ def test_daemon_stops_during_a_commit(daemon: KnftRun, signal_number: signal.Sig
     assert daemon.has_cluster_ip(1)
     assert not daemon.has_cluster_ip(2)
     # A zombie has no arguments any more.
-    wait_until(lambda: library not in library_processes(daemon.process.pid), "the libnftables process outlives knft")
+    wait_until(lambda: library not in worker_processes(daemon.process.pid), "the libnftables process outlives knft")
 
 
 def _has_pending_request(library: int) -> bool:
@@ -65,8 +65,8 @@ def _has_pending_request(library: int) -> bool:
 
 
 def test_second_signal_kills_the_daemon(daemon: KnftRun) -> None:
-    daemon.wait_until(lambda: len(library_processes(daemon.process.pid)) == 1)
-    (library,) = library_processes(daemon.process.pid)
+    daemon.wait_until(lambda: len(worker_processes(daemon.process.pid)) == 1)
+    (library,) = worker_processes(daemon.process.pid)
     os.kill(library, signal.SIGSTOP)
     daemon.write_service(2)
     daemon.wait_until(lambda: _has_pending_request(library))

@@ -10,7 +10,7 @@ from knft.proxy_mode import Mode
 from tests.leftovers.conftest import OldNode
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -39,7 +39,7 @@ def test_daemon_without_net_raw_finds_iptables_legacy_rules(old_node: OldNode, t
     old_node.add_iptables_mode("legacy")
     with KnftRun(old_node.namespace, tmp_path) as daemon:
         daemon.wait_until(lambda: "WARNING" in daemon.log_text())
-        daemon.wait_until(lambda: _children(daemon.process.pid) == set(library_processes(daemon.process.pid)))
+        daemon.wait_until(lambda: _children(daemon.process.pid) == set(worker_processes(daemon.process.pid)))
         assert _warnings(daemon.log_text()) == [
             leftover_warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])
         ]

@@ -6,7 +6,7 @@ It syncs when the test asks for it.
 from collections.abc import Sequence
 from typing import Any, Self
 
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import KubeObject, ObjectChange
 from knft.sync.assemble import live_daemon
 from tests.support.kernel_harness import CONFIG, decode_manifest
@@ -31,7 +31,7 @@ class InProcessNode:
         """Start without Services."""
         flush_conntrack(self.namespace)
         with self.namespace.entered():
-            self._library = LibraryProcess()
+            self._library = WorkerProcess()
         self._daemon = live_daemon(CONFIG, self._library)
         return self
 

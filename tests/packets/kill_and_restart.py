@@ -11,7 +11,7 @@ from tests.packets.changing_manifests import ChangingManifests
 from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
 from tests.packets.connection_checks import ConnectionChecker
 from tests.packets.frontends import CLIENTS, frontends
-from tests.packets.knft_process import FLAGS, KnftProcess, NftMonitor
+from tests.packets.manifest_knft import FLAGS, ManifestKnft, NftMonitor
 from tests.packets.table_facts import differences, table_facts
 from tests.packets.untranslated_counter import UntranslatedCounter
 from tests.support.knft_command import knft, sync_once
@@ -105,7 +105,7 @@ class RestartedKnft:
 
     def start(self) -> None:
         """Start a new process."""
-        self.process = KnftProcess(self._node, self._manifests, self._folder / "log")
+        self.process = ManifestKnft(self._node, self._manifests, self._folder / "log")
 
     def kill_at_random_times(self, kills: int, rng: Random) -> int:
         """Kill and restart ``kills`` processes; return the number of full syncs of the killed ones."""
@@ -118,7 +118,7 @@ class RestartedKnft:
         return full_syncs
 
 
-def _settle(process: KnftProcess, manifests: ChangingManifests) -> None:
+def _settle(process: ManifestKnft, manifests: ChangingManifests) -> None:
     """Sync until nothing is left to delete: emptied chains are deleted with a sync at least a second later."""
     process.wait_for_full_syncs()
     for number in (90, 91):

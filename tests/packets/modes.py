@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from knft.cli.main import cli
 from knft.kernel.addresses import local_addresses
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from knft.source.directory import read_paths
 from knft.sync.assemble import live_daemon
 from tests.configuration.loading import load
@@ -66,7 +66,7 @@ class NftablesInProcess(Nftables):
 
     def __init__(self, node: Namespace) -> None:
         with node.entered():
-            self._library = LibraryProcess()
+            self._library = WorkerProcess()
 
     def apply(self, node: Namespace, folder: Path, scenario: Scenario, *, earlier: bool) -> None:
         write_scenario(folder, scenario, earlier=earlier)

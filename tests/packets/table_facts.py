@@ -14,7 +14,7 @@ from knft.nft.objects import Key
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_in
+from tests.support.nft_process import library_in
 
 Facts = dict[tuple[str, object], Any]
 

@@ -73,18 +73,18 @@ class WatchedKnft(LoggedProcess):
         """Return the words of both tables, sorted, because the order of chains and elements may differ."""
         return sorted(self.namespace.run(["nft", "list", "ruleset"]).stdout.replace(",", " ").split())
 
-    def library_process(self) -> int:
+    def worker_process(self) -> int:
         """Return the process of libnftables, waiting until there is one."""
         found: list[int] = []
 
         def find() -> bool:
-            found[:] = self._library_processes()
+            found[:] = self._worker_processes()
             return bool(found)
 
         self.wait_until(find)
         return found[0]
 
-    def _library_processes(self) -> list[int]:
+    def _worker_processes(self) -> list[int]:
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
         return [pid for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -154,7 +154,7 @@ def test_changes_to_other_tables_are_ignored(running: WatchedKnft) -> None:
 def test_libnftables_process_is_replaced_when_it_dies(running: WatchedKnft, number: signal.Signals) -> None:
     """A foreign change at the same time is repaired."""
     for _ in range(5):
-        os.kill(running.library_process(), number)
+        os.kill(running.worker_process(), number)
         running.nft("delete element ip knft cluster-ips { 10.96.0.2 }")
         running.wait_until(lambda: running.ruleset_after_start == running.ruleset_words())
 
@@ -172,7 +172,7 @@ def test_commit_is_repeated_when_the_libnftables_process_dies(running: WatchedKn
     ]
     (tmp_path / "many.json").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": services}))
     for _ in range(5):
-        library = running.library_process()
+        library = running.worker_process()
         before = _ticks(library)
         running.wait_until(lambda before=before, library=library: _ticks(library) > before)  # type: ignore[misc]
         with suppress(ProcessLookupError):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.packets.kill_and_restart import run_kills
-from tests.packets.knft_process import IDLE
+from tests.packets.manifest_knft import IDLE
 from tests.support.lab.topology import Lab
 
 KILLS = 20

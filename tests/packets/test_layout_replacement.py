@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.packets.kill_and_restart import ENDLESS, RestartedKnft
-from tests.packets.knft_process import NftMonitor
+from tests.packets.manifest_knft import NftMonitor
 from tests.packets.many_clients import HTTP, PODS, STICKY, clients
 from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.knft_command import knft, write_manifests

@@ -14,7 +14,7 @@ from knft.render.numbering import (
     StickyPort,
     assign,
     free_number,
-    merge_remembered,
+    prefer_in_memory,
     retire,
     sticky_hash_id,
 )
@@ -133,10 +133,10 @@ def test_remembered_port_is_preferred_if_the_kernel_has_the_same() -> None:
     port = assign(port, [C], TIMEOUT, 30)
     found = read_sticky_ports(sticky_port_record(port, {}), 31)
     assert [slot.free_at for slot in found["WEB"].slots] == [90, 90, None]
-    assert merge_remembered(found, {"WEB": port}) == {"WEB": port}
+    assert prefer_in_memory(found, {"WEB": port}) == {"WEB": port}
     older = assign(port, [B, C], TIMEOUT, 20)
-    assert merge_remembered(found, {"WEB": older}) == found
-    assert merge_remembered(found, {}) == found
+    assert prefer_in_memory(found, {"WEB": older}) == found
+    assert prefer_in_memory(found, {}) == found
 
 
 def test_remove_expired_removes_retired_ports_only() -> None:

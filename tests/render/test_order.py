@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from knft.nft.objects import Array, Target
 from knft.render.order import stable_order
-from tests.support.kube_objects import parametrize_rows, without_deadline
+from tests.support.kube_objects import parametrize_cases, without_deadline
 
 
 def _array(text: str) -> Array:
@@ -55,9 +55,9 @@ EXAMPLES = {
 }
 
 
-@parametrize_rows(EXAMPLES)
-def test_targets_keep_indexes_and_the_last_ones_fill_gaps(row: OrderCase) -> None:
-    assert _targets(row.expected) == stable_order(_array(row.previous), _targets(row.targets))
+@parametrize_cases(EXAMPLES)
+def test_targets_keep_indexes_and_the_last_ones_fill_gaps(case: OrderCase) -> None:
+    assert _targets(case.expected) == stable_order(_array(case.previous), _targets(case.targets))
 
 
 _LIMIT = 60

@@ -12,7 +12,7 @@ from knft.model.service_port import ServicePort
 from knft.nft.expressions import Chance, Concat, RandomNumber, Rule, Update
 from knft.nft.objects import ElementTimeout, Key, Target, Value
 from knft.render.numbering import Slot, StickyPort
-from knft.render.pools import Pool, PoolKind
+from knft.render.pools import PoolChain, PoolKind
 from knft.render.sticky import migrate_affinity, sticky_chains
 from tests.support.kube_objects import port_name
 
@@ -31,7 +31,7 @@ def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
     plan = ServicePlan(port_name(), port, endpoints, (frontend,), TrafficAction.CLUSTER, TrafficAction.CLUSTER)
     slots = tuple(Slot(_target(index), None if index in indexes else LEFT) for index in range(size))
     sticky = StickyPort("WEB", "default/web:http", 7, slots, 60)
-    pool = Pool(PoolKind("tcp"), len(indexes))
+    pool = PoolChain(PoolKind("tcp"), len(indexes))
     return sticky_chains(plan, sticky, [pool], Family.IPV4, Config("node-1"))["sticky-7-cluster"].rules
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import MonotonicClock
-from tests.runner.fake_clock import THREAD_TIMEOUT, RunnerThread
-from tests.support.kube_objects import parametrize_rows
+from tests.runner.runner_thread import THREAD_TIMEOUT, RunnerThread
+from tests.support.kube_objects import parametrize_cases
 
 DEFAULT = Intervals(minimum=1, retry=5, maximum=10)
 RETRY_SHORTER = Intervals(minimum=2, retry=1, maximum=10)
@@ -67,23 +67,23 @@ RETRIES = {
 }
 
 
-def _starts(row: RunsCase) -> tuple[float, ...]:
-    runner_thread = RunnerThread(row.intervals, failing=row.failing, duration=row.duration)
+def _starts(case: RunsCase) -> tuple[float, ...]:
+    runner_thread = RunnerThread(case.intervals, failing=case.failing, duration=case.duration)
     runner_thread.start()
-    runner_thread.request_at(*row.requests)
-    runner_thread.clock.advance_to(row.until)
+    runner_thread.request_at(*case.requests)
+    runner_thread.clock.advance_to(case.until)
     runner_thread.stop()
     return tuple(runner_thread.starts)
 
 
-@parametrize_rows(SCHEDULES)
-def test_runs_respect_minimum_and_maximum_intervals(row: RunsCase) -> None:
-    assert row.starts == _starts(row)
+@parametrize_cases(SCHEDULES)
+def test_runs_respect_minimum_and_maximum_intervals(case: RunsCase) -> None:
+    assert case.starts == _starts(case)
 
 
-@parametrize_rows(RETRIES)
-def test_failed_run_is_retried(row: RunsCase) -> None:
-    assert row.starts == _starts(row)
+@parametrize_cases(RETRIES)
+def test_failed_run_is_retried(case: RunsCase) -> None:
+    assert case.starts == _starts(case)
 
 
 @pytest.mark.parametrize("requests", [1, 3], ids=["one", "three"])
@@ -151,15 +151,15 @@ STOPS = {
 }
 
 
-@parametrize_rows(STOPS)
-def test_stop_ends_the_loop_without_another_run(row: StopCase) -> None:
+@parametrize_cases(STOPS)
+def test_stop_ends_the_loop_without_another_run(case: StopCase) -> None:
     runner_thread = RunnerThread(DEFAULT)
     runner_thread.start()
-    runner_thread.request_at(*row.requests)
-    runner_thread.clock.advance_to(row.stop_at)
+    runner_thread.request_at(*case.requests)
+    runner_thread.clock.advance_to(case.stop_at)
     runner_thread.stop()
     runner_thread.runner.request()
-    assert row.starts == tuple(runner_thread.starts)
+    assert case.starts == tuple(runner_thread.starts)
 
 
 def test_stop_during_a_run_lets_it_finish() -> None:
@@ -228,30 +228,30 @@ MONOTONIC = {
 }
 
 
-@parametrize_rows(MONOTONIC)
-def test_runs_follow_each_other_on_the_monotonic_clock(row: MonotonicCase) -> None:
+@parametrize_cases(MONOTONIC)
+def test_runs_follow_each_other_on_the_monotonic_clock(case: MonotonicCase) -> None:
     """Checks only the order and number of runs, since timing depends on the machine."""
     events: list[str] = []
-    results = iter(row.results)
+    results = iter(case.results)
 
     def run() -> bool:
         number = sum(entry.startswith("begin") for entry in events)
         events.append(f"begin {number}")
-        if number + 1 < row.requests:
+        if number + 1 < case.requests:
             runner.request()
-        if number + 1 == len(row.results):
+        if number + 1 == len(case.results):
             runner.stop()
         events.append(f"end {number}")
         return next(results)
 
-    runner = BoundedFrequencyRunner(run, row.intervals, MonotonicClock())
-    if row.requests:
+    runner = BoundedFrequencyRunner(run, case.intervals, MonotonicClock())
+    if case.requests:
         runner.request()
     thread = threading.Thread(target=runner.loop, daemon=True)
     thread.start()
     thread.join(THREAD_TIMEOUT)
     assert not thread.is_alive()
-    assert [f"{event} {number}" for number in range(len(row.results)) for event in ("begin", "end")] == events
+    assert [f"{event} {number}" for number in range(len(case.results)) for event in ("begin", "end")] == events
 
 
 class _RecordingEvent(threading.Event):

@@ -16,12 +16,12 @@ from knft.model.objects import KubeObject, ObjectChange
 from knft.runner.bounded import Intervals
 from knft.serve.monitoring import Monitoring
 from knft.sync.daemon import Daemon
-from tests.serve.fake_clock import FakeClock
+from tests.serve.fake_timestamps import FakeTimestamps
 from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
+from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import CONFIG, KernelHarness
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_in
-from tests.support.refused_services import ManualClock
+from tests.support.nft_process import library_in
 
 HEALTH, METRICS = 10256, 10249
 LOOPBACK = "127.0.0.1"
@@ -39,9 +39,9 @@ class MonitoredNode(KernelHarness):
     """A Daemon with the Proxiers of both families, and the observers and servers of a process; a context manager."""
 
     def __init__(self, namespace: Namespace, config: Config = CONFIG, **settings: Any) -> None:
-        self.sync_clock = ManualClock()
+        self.sync_clock = FakeClock()
         super().__init__(namespace, config, clock=self.sync_clock)
-        self.clock = FakeClock()
+        self.clock = FakeTimestamps()
         self.events: list[Event] = []
         self.eligible = True
         self.monitoring = Monitoring(

@@ -9,7 +9,7 @@ from knft.config import Config
 from knft.configuration.settings import Settings
 from knft.model.events import Event
 from knft.serve.monitoring import Monitoring
-from tests.serve.fake_clock import FakeClock
+from tests.serve.fake_timestamps import FakeTimestamps
 from tests.serve.http_client import refuses_connections
 from tests.serve.node import LOOPBACK, wait_until
 
@@ -18,7 +18,7 @@ class StandaloneServers:
     """The HTTP servers of a process, and the events and failures that they report."""
 
     def __init__(self, **settings: Any) -> None:
-        self.clock = FakeClock()
+        self.clock = FakeTimestamps()
         self.events: list[Event] = []
         self.failures: list[str] = []
         self.failed = threading.Event()

@@ -137,7 +137,7 @@ def test_audit_differences_are_counted(node: MonitoredNode) -> None:
 
 @changes_metrics("knft_libnftables_starts_total")
 def test_starts_of_the_libnftables_process_are_counted(node: MonitoredNode) -> None:
-    from tests.support.nft_library_process import library_in
+    from tests.support.nft_process import library_in
 
     node.apply_and_sync()
     before = value(node, "knft_libnftables_starts_total")

@@ -11,7 +11,7 @@ from knft.model.objects import Node, NodeSpec, ObjectMeta, Taint
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.timestamp import Timestamp
 from knft.sync.observer import SyncObserver
-from tests.serve.fake_clock import FakeClock
+from tests.serve.fake_timestamps import FakeTimestamps
 
 V4, V6 = Family.IPV4, Family.IPV6
 TIMEOUT = 10.0
@@ -21,7 +21,7 @@ class _Health:
     """A ProxyHealth whose syncs the test reports."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = FakeTimestamps()
         self.health = ProxyHealth(TIMEOUT / 2, self.clock)
         self.eligible = True
 
@@ -211,4 +211,4 @@ def test_timestamp_format(nanoseconds: int, text: str) -> None:
 
 def test_proxy_health_is_an_observer() -> None:
     check: Callable[[SyncObserver], None] = lambda _: None  # noqa: E731 - checked by mypy
-    check(ProxyHealth(30, FakeClock()))
+    check(ProxyHealth(30, FakeTimestamps()))

@@ -12,7 +12,7 @@ from tests.support.bad_manifests import (
     service,
     text,
 )
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 SERVED = frozenset({"10.96.0.9"})
 
@@ -131,31 +131,31 @@ SKIPPED = {
 }
 
 
-@parametrize_rows(DOCUMENTS)
-def test_invalid_documents_are_reported(tmp_path: Path, row: ManifestCase) -> None:
-    check_problems(tmp_path, row)
+@parametrize_cases(DOCUMENTS)
+def test_invalid_documents_are_reported(tmp_path: Path, case: ManifestCase) -> None:
+    check_problems(tmp_path, case)
 
 
-@parametrize_rows(LISTS)
-def test_invalid_lists_and_items_are_reported(tmp_path: Path, row: ManifestCase) -> None:
-    check_problems(tmp_path, row)
+@parametrize_cases(LISTS)
+def test_invalid_lists_and_items_are_reported(tmp_path: Path, case: ManifestCase) -> None:
+    check_problems(tmp_path, case)
 
 
-@parametrize_rows(SKIPPED)
-def test_unsupported_kind_is_counted_as_skipped(tmp_path: Path, row: ManifestCase) -> None:
+@parametrize_cases(SKIPPED)
+def test_unsupported_kind_is_counted_as_skipped(tmp_path: Path, case: ManifestCase) -> None:
     """The number is reported as a notice, not as a problem."""
-    result = check_problems(tmp_path, ManifestCase(row.text, ()))
-    assert result.notices == tuple(f"{tmp_path}/bad.yaml: {message}" for message in row.problems)
+    result = check_problems(tmp_path, ManifestCase(case.text, ()))
+    assert result.notices == tuple(f"{tmp_path}/bad.yaml: {message}" for message in case.problems)
 
 
 def test_first_of_two_definitions_in_a_file_is_used(tmp_path: Path) -> None:
     """Only a document that differs from the first is reported."""
-    row = ManifestCase(
+    case = ManifestCase(
         text(service("web"), service("web", 8), service("web")),
         ("Service default/web: document 3 and document 2 of this file differ; using document 2",),
         SERVED,
     )
-    check_problems(tmp_path, row)
+    check_problems(tmp_path, case)
 
 
 def test_first_of_two_definitions_in_two_files_is_used(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.support.bad_manifests import ManifestCase, check_problems, service, service_text, text
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 PORT_NAME_RULE = "is not the name of a port: letters, digits and '-', with a letter or a digit first and last"
 
@@ -125,6 +125,6 @@ PORTS = {
 }
 
 
-@parametrize_rows(PORTS)
-def test_invalid_service_port_is_reported(tmp_path: Path, row: ManifestCase) -> None:
-    check_problems(tmp_path, row)
+@parametrize_cases(PORTS)
+def test_invalid_service_port_is_reported(tmp_path: Path, case: ManifestCase) -> None:
+    check_problems(tmp_path, case)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.support.bad_manifests import ManifestCase, check_problems, service, service_text, text
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 NAME_RULE = "is not a name: lower case letters, digits, '-' and '.', with a letter or a digit first and last"
 NAMESPACE_RULE = (
@@ -247,14 +247,14 @@ FIELDS = {
 }
 
 
-@parametrize_rows(ADDRESSES)
-def test_invalid_address_is_reported(tmp_path: Path, row: ManifestCase) -> None:
-    check_problems(tmp_path, row)
+@parametrize_cases(ADDRESSES)
+def test_invalid_address_is_reported(tmp_path: Path, case: ManifestCase) -> None:
+    check_problems(tmp_path, case)
 
 
-@parametrize_rows(FIELDS)
-def test_invalid_field_is_reported(tmp_path: Path, row: ManifestCase) -> None:
-    check_problems(tmp_path, row)
+@parametrize_cases(FIELDS)
+def test_invalid_field_is_reported(tmp_path: Path, case: ManifestCase) -> None:
+    check_problems(tmp_path, case)
 
 
 def test_port_010_is_octal(tmp_path: Path) -> None:
@@ -286,5 +286,5 @@ def test_number_of_reported_problems_is_limited(tmp_path: Path) -> None:
     reported = tuple(
         f"Service bad: spec.externalIPs[{index}]: 'x{index}' is not an IP address; ignored" for index in range(10)
     )
-    row = ManifestCase(text(bad), (*reported, "Service bad: 990 more problems"), SERVED)
-    check_problems(tmp_path, row)
+    case = ManifestCase(text(bad), (*reported, "Service bad: 990 more problems"), SERVED)
+    check_problems(tmp_path, case)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.bad_manifests import ManifestCase, check_problems, endpoint_slice, text
-from tests.support.kube_objects import parametrize_rows
+from tests.support.kube_objects import parametrize_cases
 
 VALID_ENDPOINT = {"addresses": ["10.244.2.7"]}
 IGNORED = "the endpoint is ignored"
@@ -184,26 +184,26 @@ NODES = {
 }
 
 
-@parametrize_rows(SKIPPED)
-def test_invalid_slice_is_skipped(tmp_path: Path, row: ManifestCase) -> None:
-    result = check_problems(tmp_path, row)
+@parametrize_cases(SKIPPED)
+def test_invalid_slice_is_skipped(tmp_path: Path, case: ManifestCase) -> None:
+    result = check_problems(tmp_path, case)
     assert "10.244.2." not in result.elements
 
 
-@parametrize_rows(UNUSABLE)
-def test_slice_without_usable_endpoints_is_reported(tmp_path: Path, row: ManifestCase) -> None:
-    result = check_problems(tmp_path, row)
+@parametrize_cases(UNUSABLE)
+def test_slice_without_usable_endpoints_is_reported(tmp_path: Path, case: ManifestCase) -> None:
+    result = check_problems(tmp_path, case)
     assert "10.244.2." not in result.elements
 
 
-@parametrize_rows(ENDPOINTS)
-def test_invalid_endpoint_is_ignored(tmp_path: Path, row: ManifestCase) -> None:
+@parametrize_cases(ENDPOINTS)
+def test_invalid_endpoint_is_ignored(tmp_path: Path, case: ManifestCase) -> None:
     """The valid endpoint of the same slice is used."""
-    result = check_problems(tmp_path, row)
+    result = check_problems(tmp_path, case)
     assert '"10.244.2.7"' in result.elements
     assert '"127.0.0.1"' not in result.elements
 
 
-@parametrize_rows(NODES)
-def test_invalid_node_or_service_cidr_is_reported(tmp_path: Path, row: ManifestCase) -> None:
-    check_problems(tmp_path, row)
+@parametrize_cases(NODES)
+def test_invalid_node_or_service_cidr_is_reported(tmp_path: Path, case: ManifestCase) -> None:
+    check_problems(tmp_path, case)

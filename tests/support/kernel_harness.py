@@ -31,7 +31,7 @@ from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_process import library_in
+from tests.support.nft_process import library_in
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), service_cidrs=("10.96.0.0/16",))
 _SCHEMA = json.loads(Path(knft.nft.codec.__path__[0], "transaction.schema.json").read_text())

@@ -34,9 +34,9 @@ without_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.to
 """Disables Hypothesis' deadline and its check for slow data, because a machine may be slow."""
 
 
-def parametrize_rows(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
-    """Run a test once for each row; the row's key is the id of the test."""
-    return pytest.mark.parametrize("row", list(rows.values()), ids=list(rows))
+def parametrize_cases(cases: Mapping[str, Any]) -> pytest.MarkDecorator:
+    """Run a test once for each case; its key is the id of the test."""
+    return pytest.mark.parametrize("case", list(cases.values()), ids=list(cases))
 
 
 def port_name(port: str = "http", protocol: Protocol = "TCP", *, service: str = "web") -> ServicePortName:

@@ -13,7 +13,7 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def library_processes(parent: int) -> list[int]:
+def worker_processes(parent: int) -> list[int]:
     """Return the processes of libnftables that knft with this process id has started, also after it has ended."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Helpers for tests of refused transactions: many Services, a refusal for one address, and a manual clock."""
+"""Helpers for tests of refused transactions: many Services, and a refusal for one address."""
 
 from collections.abc import Callable
 
@@ -7,16 +7,6 @@ from knft.nft.transaction import Transaction
 from tests.support.kernel_harness import KernelHarness, service, slices
 
 SERVICE_COUNT = 40
-
-
-class ManualClock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def apply_many_services(harness: KernelHarness) -> None:

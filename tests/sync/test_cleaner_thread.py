@@ -15,6 +15,7 @@ from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable
 from knft.sync import flow_cleaner
 from knft.sync.flow_cleaner import FlowCleaner
 from tests.support.conntrack_entries import add_entries, add_many_entries, listed_entries
+from tests.support.fake_clock import FakeClock
 from tests.support.lab.namespace import Namespace
 from tests.sync.recording_cleaner import NetlinkCounter, RecordingCleaner, count_netlink_requests
 from tests.sync.udp_services import ENDPOINTS, TIMEOUT, VIPS, flows_of, is_stale, run_before_settling, slice_of
@@ -91,20 +92,10 @@ def test_refused_dump_is_logged_once_and_retried(
     assert listed_entries(4) == {entry for entry in flows if not is_stale(4, entry)}
 
 
-class Clock:
-    """A clock that a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """Replace the cleaner's clock."""
-    fake_clock = Clock()
+    fake_clock = FakeClock(0.0)
     monkeypatch.setattr(recording_cleaner.cleaner, "_clock", fake_clock)
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
     return fake_clock
@@ -140,7 +131,7 @@ FAILURES: dict[str, tuple[Any, str, Any]] = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_incomplete_check_is_repeated(
-    recording_cleaner: RecordingCleaner, clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str
+    recording_cleaner: RecordingCleaner, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """After a second, without any change; a complete check is not repeated."""
     flows = flows_of(4)
@@ -164,7 +155,7 @@ def test_incomplete_check_is_repeated(
 
 
 def test_failing_checks_are_retried_with_backoff(
-    recording_cleaner: RecordingCleaner, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    recording_cleaner: RecordingCleaner, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The delay grows to a minute. A sync triggers a check anyway, and a successful check resets the delay."""
     add_entries(flows_of(4))
@@ -212,7 +203,7 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
 ) -> None:
     """Time spent waiting for work or for a sync does not count."""
     monkeypatch.setattr(flow_cleaner, "POLL_SECONDS", 0.001)
-    cpu_clock, stop, checks = Clock(), RecordingEvent(), list[None]()
+    cpu_clock, stop, checks = FakeClock(0.0), RecordingEvent(), list[None]()
     start_due_passes, original_run_pass = (
         recording_cleaner.cleaner._start_due_passes,
         recording_cleaner.cleaner.run_pass,

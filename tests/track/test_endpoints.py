@@ -15,7 +15,7 @@ from tests.support.kube_objects import (
     OTHER_NODE,
     endpoint,
     endpoint_slice,
-    parametrize_rows,
+    parametrize_cases,
     port_name,
     slice_port,
     tracked_endpoint,
@@ -88,12 +88,12 @@ UPDATES = {
 }
 
 
-@parametrize_rows(UPDATES)
-def test_update_returns_whether_the_slice_changes_anything(row: UpdateCase) -> None:
-    tracked = TrackedEndpoints(*row.merged)
-    assert [row.is_change] == (tracked.remove(row.update) if row.remove else tracked.add(row.update))
+@parametrize_cases(UPDATES)
+def test_update_returns_whether_the_slice_changes_anything(case: UpdateCase) -> None:
+    tracked = TrackedEndpoints(*case.merged)
+    assert [case.is_change] == (tracked.remove(case.update) if case.remove else tracked.add(case.update))
     changes, _ = tracked.tracker.drain()
-    assert row.is_change == bool(changes)
+    assert case.is_change == bool(changes)
 
 
 def test_update_ignores_other_pending_slices() -> None:
@@ -216,13 +216,13 @@ MERGES = {
 }
 
 
-@parametrize_rows(MERGES)
-def test_merge_updates_endpoints_and_returns_changed_ports(row: MergeCase) -> None:
-    tracked = TrackedEndpoints(*row.before)
-    tracked.add(*row.added)
-    tracked.remove(*row.removed)
-    assert EndpointsUpdate(row.changed, row.requires_cleanup, {}) == tracked.sync()
-    assert row.expected == dict(tracked.endpoints)
+@parametrize_cases(MERGES)
+def test_merge_updates_endpoints_and_returns_changed_ports(case: MergeCase) -> None:
+    tracked = TrackedEndpoints(*case.before)
+    tracked.add(*case.added)
+    tracked.remove(*case.removed)
+    assert EndpointsUpdate(case.changed, case.requires_cleanup, {}) == tracked.sync()
+    assert case.expected == dict(tracked.endpoints)
     assert tracked.sync() == NO_UPDATE
 
 
@@ -264,11 +264,11 @@ TIMES = {
 }
 
 
-@parametrize_rows(TIMES)
-def test_trigger_times_before_start_are_ignored(row: TriggerTimesCase) -> None:
+@parametrize_cases(TIMES)
+def test_trigger_times_before_start_are_ignored(case: TriggerTimesCase) -> None:
     tracked = TrackedEndpoints()
-    tracked.add(*(endpoint_slice(f"s{index}", "10.244.0.1", trigger=text) for index, text in enumerate(row.given)))
-    expected = {WEB: tuple(START + timedelta(seconds=seconds) for seconds in row.expected)} if row.expected else {}
+    tracked.add(*(endpoint_slice(f"s{index}", "10.244.0.1", trigger=text) for index, text in enumerate(case.given)))
+    expected = {WEB: tuple(START + timedelta(seconds=seconds) for seconds in case.expected)} if case.expected else {}
     assert expected == tracked.sync().trigger_times
     assert tracked.sync().trigger_times == {}
 
@@ -336,11 +336,11 @@ LOCAL_COUNTS = {
 }
 
 
-@parametrize_rows(LOCAL_COUNTS)
-def test_local_ready_endpoints_counts_distinct_addresses(row: LocalCountCase) -> None:
-    tracker = TrackedEndpoints(*row.slices).tracker
+@parametrize_cases(LOCAL_COUNTS)
+def test_local_ready_endpoints_counts_distinct_addresses(case: LocalCountCase) -> None:
+    tracker = TrackedEndpoints(*case.slices).tracker
     counts = {service: tracker.local_ready_endpoints(service) for service in (WEB, API)}
-    assert row.expected == {service: count for service, count in counts.items() if count}
+    assert case.expected == {service: count for service, count in counts.items() if count}
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "2024-13-01T00:00:00Z", "12:00:00Z"])

@@ -10,7 +10,7 @@ from knft.model.names import ServicePortName
 from knft.model.objects import ClientIPConfig, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
 from knft.track.expand import expand_service
-from tests.support.kube_objects import ingress, parametrize_rows, port_name, service, service_port
+from tests.support.kube_objects import ingress, parametrize_cases, port_name, service, service_port
 
 V4, V6 = "10.96.0.1", "fd00:96::1"
 PLAIN = {family: ServicePort(cluster_ip, 80, "TCP") for family, cluster_ip in zip(Family, (V4, V6), strict=True)}
@@ -155,55 +155,55 @@ POLICIES = {
 }
 
 
-def _check(row: ExpansionCase, family: Family) -> None:
-    expanded = expand_service(service(**{**DUAL_STACK, **row.fields}), family)
+def _check(case: ExpansionCase, family: Family) -> None:
+    expanded = expand_service(service(**{**DUAL_STACK, **case.fields}), family)
     [(name, _)] = (expanded or {}).items()
-    assert {port_name("http", name.protocol): row.service_port(family)} == expanded
+    assert {port_name("http", name.protocol): case.service_port(family)} == expanded
 
 
 both_families = pytest.mark.parametrize("family", list(Family), ids=[family.value for family in Family])
 
 
 @both_families
-@parametrize_rows(PORTS)
-def test_port_node_port_and_protocol_are_copied(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(PORTS)
+def test_port_node_port_and_protocol_are_copied(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 @both_families
-@parametrize_rows(AFFINITY)
-def test_affinity_timeout_defaults_to_three_hours(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(AFFINITY)
+def test_affinity_timeout_defaults_to_three_hours(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 @both_families
-@parametrize_rows(EXTERNAL_IPS)
-def test_external_ips_are_filtered_by_family(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(EXTERNAL_IPS)
+def test_external_ips_are_filtered_by_family(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 @both_families
-@parametrize_rows(SOURCE_RANGES)
-def test_source_ranges_are_trimmed_and_filtered_by_family(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(SOURCE_RANGES)
+def test_source_ranges_are_trimmed_and_filtered_by_family(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 @both_families
-@parametrize_rows(LOAD_BALANCER)
-def test_load_balancer_vips_are_filtered_by_family(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(LOAD_BALANCER)
+def test_load_balancer_vips_are_filtered_by_family(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 @both_families
-@parametrize_rows(HEALTH_CHECK)
-def test_health_check_requires_load_balancer_and_policy_local(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(HEALTH_CHECK)
+def test_health_check_requires_load_balancer_and_policy_local(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 @both_families
-@parametrize_rows(POLICIES)
-def test_external_policy_requires_external_access(row: ExpansionCase, family: Family) -> None:
-    _check(row, family)
+@parametrize_cases(POLICIES)
+def test_external_policy_requires_external_access(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
 
 
 class ClusterIpCase(NamedTuple):
@@ -241,11 +241,11 @@ CLUSTER_IPS = {
 }
 
 
-@parametrize_rows(CLUSTER_IPS)
-def test_cluster_ip_is_selected_by_position_in_ip_families(row: ClusterIpCase) -> None:
-    expanded = [expand_service(service(**row.fields), family) for family in Family]
+@parametrize_cases(CLUSTER_IPS)
+def test_cluster_ip_is_selected_by_position_in_ip_families(case: ClusterIpCase) -> None:
+    expanded = [expand_service(service(**case.fields), family) for family in Family]
     cluster_ips = [None if ports is None else [port.cluster_ip for port in ports.values()] for ports in expanded]
-    assert [None if address is None else [address] for address in (row.ipv4, row.ipv6)] == cluster_ips
+    assert [None if address is None else [address] for address in (case.ipv4, case.ipv6)] == cluster_ips
 
 
 def test_deleted_service_expands_to_none() -> None:
@@ -311,8 +311,8 @@ PREDICATES = {
 }
 
 
-@parametrize_rows(PREDICATES)
-def test_used_endpoints_depend_on_policies_and_addresses(row: UsedEndpointsCase) -> None:
-    port = structs.replace(PLAIN[Family.IPV4], **row.fields)
+@parametrize_cases(PREDICATES)
+def test_used_endpoints_depend_on_policies_and_addresses(case: UsedEndpointsCase) -> None:
+    port = structs.replace(PLAIN[Family.IPV4], **case.fields)
     properties = (port.is_externally_accessible, port.uses_cluster_endpoints, port.uses_local_endpoints)
-    assert (row.accessible, row.cluster, row.local) == properties
+    assert (case.accessible, case.cluster, case.local) == properties

@@ -10,7 +10,7 @@ from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import ClientIPConfig, Labels, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
 from knft.track.services import ServiceChangeTracker, ServicePortMap
-from tests.support.kube_objects import ingress, parametrize_rows, port_name, service, service_port
+from tests.support.kube_objects import ingress, parametrize_cases, port_name, service, service_port
 
 WEB = NamespacedName("default", "web")
 PORT = ServicePort("10.96.0.1", 80, "TCP")
@@ -26,12 +26,12 @@ class TrackedServices:
         self.tracker = ServiceChangeTracker(Family.IPV4)
         self.ports = ServicePortMap()
         for item in merged:
-            self.tracker.update(None, item)
+            self.tracker.record_service(None, item)
         self.ports.update(self.tracker)
 
     def update(self, *changes: tuple[Service | None, Service | None]) -> list[bool]:
         """Pass (previous, current) pairs to the tracker; return whether any Service was pending after each."""
-        return [self.tracker.update(previous, current) for previous, current in changes]
+        return [self.tracker.record_service(previous, current) for previous, current in changes]
 
     def sync(self) -> frozenset[ServicePortName]:
         """Merge the pending changes."""
@@ -120,10 +120,10 @@ IGNORED = {
 }
 
 
-@parametrize_rows(IGNORED)
-def test_ignored_service_is_never_pending(row: IgnoredCase) -> None:
+@parametrize_cases(IGNORED)
+def test_ignored_service_is_never_pending(case: IgnoredCase) -> None:
     tracked = TrackedServices()
-    item = service(**row.fields)
+    item = service(**case.fields)
     assert tracked.update((None, item), (item, None)) == [False, False]
     assert tracked.sync() == NO_CHANGES
 
@@ -254,14 +254,14 @@ MERGES = {
 }
 
 
-@parametrize_rows(MERGES)
-def test_merge_updates_service_ports_and_returns_changed_ones(row: MergeCase) -> None:
-    before, after = (None if fields is None else service(**fields) for fields in (row.before, row.after))
+@parametrize_cases(MERGES)
+def test_merge_updates_service_ports_and_returns_changed_ones(case: MergeCase) -> None:
+    before, after = (None if fields is None else service(**fields) for fields in (case.before, case.after))
     tracked = TrackedServices(*[before] if before else [])
     tracked.update((before, after))
-    changed = frozenset(port_name(port, protocol) for port, protocol in row.changed)  # type: ignore[arg-type]
+    changed = frozenset(port_name(port, protocol) for port, protocol in case.changed)  # type: ignore[arg-type]
     assert changed == tracked.sync()
-    assert row.expected == {(name.port, name.protocol): port for name, port in tracked.ports.items()}
+    assert case.expected == {(name.port, name.protocol): port for name, port in tracked.ports.items()}
 
 
 def test_merge_does_not_affect_other_services() -> None:

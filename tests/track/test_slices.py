@@ -14,7 +14,7 @@ from tests.support.kube_objects import (
     OTHER_NODE,
     endpoint,
     endpoint_slice,
-    parametrize_rows,
+    parametrize_cases,
     slice_port,
     tracked_endpoint,
 )
@@ -83,10 +83,10 @@ ENDPOINTS = {
 }
 
 
-@parametrize_rows(ENDPOINTS)
-def test_endpoint_is_expanded_from_its_slice(row: EndpointCase) -> None:
-    expected: EndpointsByPort = {} if row.expected is None else {HTTP: (row.expected,)}
-    assert expected == _endpoints(endpoint_slice("web-1", row.given), node=row.node)
+@parametrize_cases(ENDPOINTS)
+def test_endpoint_is_expanded_from_its_slice(case: EndpointCase) -> None:
+    expected: EndpointsByPort = {} if case.expected is None else {HTTP: (case.expected,)}
+    assert expected == _endpoints(endpoint_slice("web-1", case.given), node=case.node)
 
 
 def test_ipv6_endpoint_key_is_canonical_with_brackets() -> None:
@@ -125,9 +125,9 @@ PORTS = {
 }
 
 
-@parametrize_rows(PORTS)
-def test_port_without_name_or_number_is_ignored(row: PortsCase) -> None:
-    assert row.expected == _endpoints(endpoint_slice("web-1", "10.244.0.1", ports=row.given))
+@parametrize_cases(PORTS)
+def test_port_without_name_or_number_is_ignored(case: PortsCase) -> None:
+    assert case.expected == _endpoints(endpoint_slice("web-1", "10.244.0.1", ports=case.given))
 
 
 def test_slice_without_endpoints_has_no_ports() -> None:
@@ -212,10 +212,10 @@ MERGES = {
 }
 
 
-@parametrize_rows(MERGES)
-def test_slices_are_merged_in_any_order_of_arrival(row: MergeCase) -> None:
-    results = [_endpoints(*order) for order in itertools.permutations(row.slices)]
-    assert [row.expected] * len(results) == results
+@parametrize_cases(MERGES)
+def test_slices_are_merged_in_any_order_of_arrival(case: MergeCase) -> None:
+    results = [_endpoints(*order) for order in itertools.permutations(case.slices)]
+    assert [case.expected] * len(results) == results
 
 
 class UpdateCase(NamedTuple):
@@ -261,15 +261,15 @@ UPDATES = {
 }
 
 
-@parametrize_rows(UPDATES)
-def test_update_is_compared_with_pending_or_applied_slice(row: UpdateCase) -> None:
+@parametrize_cases(UPDATES)
+def test_update_is_compared_with_pending_or_applied_slice(case: UpdateCase) -> None:
     cache = EndpointSliceCache(NODE)
-    if row.applied is not None:
-        cache.update_pending(WEB, row.applied, remove=False)
+    if case.applied is not None:
+        cache.update_pending(WEB, case.applied, remove=False)
         cache.drain()
-    if row.pending is not None:
-        cache.update_pending(WEB, row.pending[0], remove=row.pending[1])
-    assert row.is_change == cache.update_pending(WEB, row.update[0], remove=row.update[1])
+    if case.pending is not None:
+        cache.update_pending(WEB, case.pending[0], remove=case.pending[1])
+    assert case.is_change == cache.update_pending(WEB, case.update[0], remove=case.update[1])
 
 
 class DrainCase(NamedTuple):
@@ -303,19 +303,19 @@ DRAINS = {
 }  # fmt: skip
 
 
-@parametrize_rows(DRAINS)
-def test_drain_returns_each_changed_service_before_and_after(row: DrainCase) -> None:
+@parametrize_cases(DRAINS)
+def test_drain_returns_each_changed_service_before_and_after(case: DrainCase) -> None:
     cache = EndpointSliceCache(NODE)
-    for applied in row.applied:
+    for applied in case.applied:
         cache.update_pending(WEB, applied, remove=False)
     cache.drain()
-    for update, remove in row.updates:
+    for update, remove in case.updates:
         cache.update_pending(WEB, update, remove=remove)
     changes = cache.drain()
     drained = {
         service: (change.previous.get(HTTP, ()), change.current.get(HTTP, ())) for service, change in changes.items()
     }
-    assert ({} if row.expected is None else {WEB: row.expected}) == drained
+    assert ({} if case.expected is None else {WEB: case.expected}) == drained
     assert cache.drain() == {}
 
 

@@ -21,7 +21,7 @@ def transaction_json(transaction: Transaction) -> bytes:
 
 def _commands(transaction: Transaction) -> Iterator[Json]:
     where = {"family": transaction.family, "table": transaction.table}
-    chains = (*transaction.prepared_chains, *transaction.chains)
+    chains = (*transaction.new_chains, *transaction.chains)
     for chain in chains:
         yield {"add": {"chain": where | chain_json(chain)}}
     for chain in chains:

@@ -18,13 +18,13 @@ from tests.cluster.churn.histogram import scrape_histogram
 from tests.cluster.churn.numbered_endpoints import address, service
 from tests.cluster.churn.writer import WriterPlan, WriterResult
 from tests.cluster.cluster import Cluster
+from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.expected_tables import table_differences
 from tests.cluster.fault_test_node import FLAGS, RANGES, ZONE
-from tests.cluster.knft_process import KnftProcess
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
 from tests.support.lab.namespace import Namespace
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 from tests.support.scenario import Scenario
 
 _EACH_WRITER = 1 << 20
@@ -81,7 +81,7 @@ class ChurnRun:
                 cluster.api.create(service(index))
             self._marker = Marker(cluster.api, node)
             flags = (*FLAGS, f"--min-sync-period={self._interval}", "-v=0")
-            self._daemon = KnftProcess(cluster, ServiceAccount(cluster), self._folder / "knft", *flags)
+            self._daemon = ClusterKnft(cluster, ServiceAccount(cluster), self._folder / "knft", *flags)
             stack.callback(self._daemon.close)
             self._daemon.start()
             self._writers = [self._writer(number) for number in range(self._parameters.writers)]
@@ -151,7 +151,7 @@ class ChurnRun:
     def _cpu(self) -> dict[str, float]:
         knft = self._daemon.process.pid
         servers = {"kube-apiserver": self._cluster.apiserver, "etcd": self._cluster.etcd_process}
-        own = _cpu_seconds(knft) + sum(map(_cpu_seconds, library_processes(knft)))
+        own = _cpu_seconds(knft) + sum(map(_cpu_seconds, worker_processes(knft)))
         return {"knft": own} | {name: _cpu_seconds(one.process.pid) for name, one in servers.items()}
 
     def _writer(self, number: int) -> "subprocess.Popen[bytes]":

@@ -8,7 +8,7 @@ START = 1_780_000_000
 """2026-05-28T20:26:40Z, in seconds since 1970."""
 
 
-class FakeClock:
+class FakeTimestamps:
     """``pass_time`` advances the wall clock and the monotonic clock; ``set_wall`` sets the wall clock alone."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ NODE = "node-1"
 KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-close-wait=0s")
 
 
-class KnftProcess(LoggedProcess):
+class ApiServerKnft(LoggedProcess):
     """One ``knft run``, in the network namespace of its API server."""
 
     def __init__(self, namespace: Namespace, server: FakeApiServer, folder: Path, *flags: str) -> None:

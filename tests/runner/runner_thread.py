@@ -9,7 +9,7 @@ THREAD_TIMEOUT = 10.0
 """Seconds of real time until a test fails because a thread hangs; everything else uses the fake clock."""
 
 
-class FakeClock:
+class FakeRunnerClock:
     """A ``Clock`` that the test advances."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class RunnerThread:
         jitter: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Each run takes ``duration``, calls ``during`` with its number, and fails if the number is in ``failing``."""
-        self.clock = FakeClock()
+        self.clock = FakeRunnerClock()
         self.starts: list[float] = []
         self.runner = BoundedFrequencyRunner(self._run, intervals, self.clock, jitter)
         self._failing, self._duration, self._during = frozenset(failing), duration, during

@@ -1,4 +1,4 @@
-"""LibraryProcess: libnftables may crash, hang or be killed without harm to the daemon."""
+"""WorkerProcess: libnftables may crash, hang or be killed without harm to the daemon."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ import pytest
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import process
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -22,13 +22,13 @@ TIMEOUT = 30.0
 
 
 @pytest.fixture
-def library(namespace: Namespace) -> Iterator[LibraryProcess]:
+def library(namespace: Namespace) -> Iterator[WorkerProcess]:
     del namespace  # The fixture has moved this thread into the namespace.
-    with LibraryProcess() as started:
+    with WorkerProcess() as started:
         yield started
 
 
-def test_answers_equal_those_of_the_library(library: LibraryProcess) -> None:
+def test_answers_equal_those_of_the_library(library: WorkerProcess) -> None:
     assert library.run("add table ip t") == ""
     assert '"name": "t"' in library.run("list tables")
     with pytest.raises(KernelError, match="No such file or directory") as refused:
@@ -37,7 +37,7 @@ def test_answers_equal_those_of_the_library(library: LibraryProcess) -> None:
     assert '"name": "t"' in library.run("list tables")
 
 
-def test_killed_worker_is_reported_once_and_replaced(library: LibraryProcess) -> None:
+def test_killed_worker_is_reported_once_and_replaced(library: WorkerProcess) -> None:
     library.run("add table ip t")
     pid = library.pid
     assert pid is not None
@@ -47,7 +47,7 @@ def test_killed_worker_is_reported_once_and_replaced(library: LibraryProcess) ->
     assert '"name": "t"' in library.run("list tables")
 
 
-def test_crashed_worker_is_replaced(library: LibraryProcess) -> None:
+def test_crashed_worker_is_replaced(library: WorkerProcess) -> None:
     """libnftables 1.0.6 creates this map as a set and crashes on the rule that uses it; 1.1 refuses or accepts it."""
     library.run("add table ip t\nadd chain ip t c")
     container = {"family": "ip", "table": "t", "name": "m", "type": "ipv4_addr", "map": ["ipv4_addr", "inet_service"]}
@@ -65,7 +65,7 @@ def test_crashed_worker_is_replaced(library: LibraryProcess) -> None:
     assert died is version.startswith("1.0.")
 
 
-def test_hung_worker_is_killed(library: LibraryProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_worker_is_killed(library: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     library.run("add table ip t")
     pid = library.pid
     assert pid is not None
@@ -79,7 +79,7 @@ def test_hung_worker_is_killed(library: LibraryProcess, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("large", ["commands", "answer"])
 def test_worker_is_replaced_after_large_transaction(
-    library: LibraryProcess, monkeypatch: pytest.MonkeyPatch, large: str
+    library: WorkerProcess, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
     """The replacement frees the memory that the worker used for the transaction."""
     addresses = ", ".join(f"10.0.{b}.{c}" for b in range(10) for c in range(100))
@@ -102,7 +102,7 @@ def _open_files() -> int:
 
 
 def test_failed_start_of_next_worker_does_not_fail_the_current_call(
-    library: LibraryProcess, monkeypatch: pytest.MonkeyPatch
+    library: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next call reports the failure, and no file descriptor leaks."""
     library.run("add table ip t")
@@ -135,17 +135,17 @@ def test_failed_pipe_leaks_no_file_descriptors(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(os, "pipe", pipe_once)
     with pytest.raises(UnavailableError, match=r"cannot start the libnftables worker process: .* Too many open files"):
-        LibraryProcess()
+        WorkerProcess()
     assert _open_files() == before
 
 
 def test_library_works_if_the_daemon_has_many_open_files(namespace: Namespace) -> None:
     """In the daemon's own process it would abort, since it uses select()."""
     code = (
-        "import os, resource; from knft.kernel.process import LibraryProcess\n"
+        "import os, resource; from knft.kernel.process import WorkerProcess\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))\n"
         "kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]\n"
-        "with LibraryProcess() as library: library.run('add table ip knft')"
+        "with WorkerProcess() as library: library.run('add table ip knft')"
     )
     namespace.run([sys.executable, "-c", code])
     assert namespace.run(["nft", "list", "tables"]).stdout == "table ip knft\n"
@@ -155,7 +155,7 @@ def test_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['nftables'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with (
-        LibraryProcess() as library,
+        WorkerProcess() as library,
         pytest.raises(UnsupportedError, match="cannot import the Python module 'nftables'"),
     ):
         library.run("list tables")
@@ -164,8 +164,8 @@ def test_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_worker_dies_with_killed_daemon(namespace: Namespace) -> None:
     """So that it makes no change after the next daemon has read the table."""
     code = (
-        "from knft.kernel.process import LibraryProcess; import time\n"
-        "library = LibraryProcess(); library.run('list tables'); print(library.pid, flush=True); time.sleep(60)"
+        "from knft.kernel.process import WorkerProcess; import time\n"
+        "library = WorkerProcess(); library.run('list tables'); print(library.pid, flush=True); time.sleep(60)"
     )
     daemon = namespace.popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert daemon.stdout is not None

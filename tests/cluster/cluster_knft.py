@@ -1,4 +1,4 @@
-"""KnftProcess: ``knft run`` as in a DaemonSet, which watches the API server as its ServiceAccount."""
+"""ManifestKnft: ``knft run`` as in a DaemonSet, which watches the API server as its ServiceAccount."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.lab import plan
 _KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-min=0")
 
 
-class KnftProcess(ServerProcess):
+class ClusterKnft(ServerProcess):
     """The process on the node; tests may replace its credential files."""
 
     def __init__(self, cluster: Cluster, account: ServiceAccount, folder: Path, *flags: str) -> None:
@@ -40,8 +40,8 @@ exec "$@"
 """
 
 
-class KnftInPod(KnftProcess):
-    """A KnftProcess with the configuration of a pod: the ServiceAccount volume instead of a kubeconfig."""
+class KnftInPod(ClusterKnft):
+    """A ManifestKnft with the configuration of a pod: the ServiceAccount volume instead of a kubeconfig."""
 
     def set_flags(self, *flags: str) -> None:
         """Use other flags from the next start on."""

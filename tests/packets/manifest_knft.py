@@ -8,7 +8,7 @@ from typing import Self
 
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
-from tests.support.processes import library_processes
+from tests.support.processes import worker_processes
 from tests.support.scenario import Scenario
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -17,7 +17,7 @@ FLAGS = (*NODE_FLAG, *Scenario("", [], ()).arguments())
 IDLE = "0 elements added, 0 removed, 0 chains written"
 
 
-class KnftProcess:
+class ManifestKnft:
     """``knft run`` with its log in a file; it is killed, never stopped by a signal that it handles."""
 
     def __init__(self, namespace: Namespace, manifests: Path, log: Path) -> None:
@@ -35,7 +35,7 @@ class KnftProcess:
         """Kill the process, and return when its process of libnftables has ended too."""
         self._process.kill()
         self._process.wait()
-        wait_until(lambda: not library_processes(self._process.pid), "the process of libnftables outlives knft")
+        wait_until(lambda: not worker_processes(self._process.pid), "the process of libnftables outlives knft")
 
     def wait_for_full_syncs(self) -> list[str]:
         """Return when both families were compared with the kernel, with the log lines of these full syncs."""

@@ -4,7 +4,7 @@ It uses select(), so a context whose socket is file descriptor 1024 or later abo
 change. knft's worker has a few open files; the test process has had a thousand.
 """
 
-from knft.kernel.process import LibraryProcess
+from knft.kernel.process import WorkerProcess
 from tests.support.lab.namespace import Namespace
 
 
@@ -15,11 +15,11 @@ class NamespacedLibrary:
         """Start the process. It ends with the namespace, which it would keep alive."""
         self._namespace = namespace
         with namespace.entered():
-            self._process = LibraryProcess()
+            self._process = WorkerProcess()
         namespace.call_at_close(self._process.close)
 
     def run(self, commands: str) -> str:
-        """Run commands as LibraryProcess does."""
+        """Run commands as WorkerProcess does."""
         # The call may start a new process in place of a large or dead one.
         with self._namespace.entered():
             return self._process.run(commands)
@@ -36,9 +36,9 @@ def library_in(namespace: Namespace) -> NamespacedLibrary:
     return _libraries[namespace]
 
 
-def library_and_ports() -> tuple[LibraryProcess, frozenset[int]]:
+def library_and_ports() -> tuple[WorkerProcess, frozenset[int]]:
     """Return a new process in the thread's namespace and the port ids of its sockets; the caller closes it."""
     ports: list[frozenset[int]] = []
-    library = LibraryProcess(ports.append)
+    library = WorkerProcess(ports.append)
     library.run("list tables")
     return library, ports[0]
