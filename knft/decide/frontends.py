@@ -5,13 +5,14 @@ external IP must not capture a cluster IP. If both claims are of the same kind, 
 both are of the same age, the one whose name sorts first.
 """
 
+from collections.abc import Iterable, Iterator
+
 from msgspec import Struct
 
+from knft.decide.contest import Claim, Contest
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKey, FrontendKind
 from knft.model.service_port import ServicePort
-
-_Rank = tuple[int, bool, str, ServicePortName]
 
 
 class LosingClaim(Struct, frozen=True):
@@ -25,12 +26,7 @@ class LosingClaim(Struct, frozen=True):
         """Return a log message."""
         frontend = self.frontend
         where = f"{frontend.address or 'NodePort'} {frontend.port}/{frontend.protocol}"
-        return f"Service port {self.loser} does not get frontend {where}: Service port {self.owner} owns it"
-
-
-class _Claim(Struct, frozen=True):
-    frontend: Frontend
-    rank: _Rank
+        return f"Service port {self.loser} does not get frontend {where}, which Service port {self.owner} owns"
 
 
 def claimed_frontends(port: ServicePort) -> tuple[Frontend, ...]:
@@ -52,72 +48,120 @@ def claimed_frontends(port: ServicePort) -> tuple[Frontend, ...]:
 
 
 class FrontendClaims:
-    """All claims to the frontends of one family, and the owner of each."""
+    """All claims to the frontends of one family, and the owner of each.
+
+    A change of one claim takes logarithmic time, however many Service ports claim the same frontend.
+    """
 
     def __init__(self) -> None:
         """Start without claims."""
-        self._claims: dict[FrontendKey, dict[ServicePortName, _Claim]] = {}
-        self._keys: dict[ServicePortName, tuple[FrontendKey, ...]] = {}
-        self._contested: set[FrontendKey] = set()
+        self._claims: dict[ServicePortName, tuple[Claim, ...]] = {}
+        self._owning: dict[FrontendKey, Claim] = {}
+        """The claim that owns each frontend."""
+        self._contests: dict[FrontendKey, Contest] = {}
+        """All claims to each frontend that has more than one."""
+        self._newly_losing: dict[tuple[FrontendKey, ServicePortName], None] = {}
+        self.losing_count = 0
+        """How many claims are to a frontend that another Service owns."""
 
     def claim(self, name: ServicePortName, port: ServicePort | None) -> set[ServicePortName]:
         """Replace the claims of ``name`` (None: no claims); return the Service ports that gain or lose a frontend."""
-        previous_owners: dict[FrontendKey, ServicePortName | None] = {}
-        for key in self._keys.pop(name, ()):
-            previous_owners[key] = self._owner(key)
-            self._remove_claim(key, name)
-        for frontend in claimed_frontends(port) if port is not None else ():
-            previous_owners.setdefault(frontend.key, self._owner(frontend.key))
-            self._add_claim(name, frontend, port)
+        previous = {claim.frontend.key: claim for claim in self._claims.pop(name, ())}
+        current = {claim.frontend.key: claim for claim in _claims(name, port)}
+        if current:
+            self._claims[name] = tuple(current.values())
         affected: set[ServicePortName] = set()
-        for key, previous_owner in previous_owners.items():
-            owner = self._owner(key)
-            if previous_owner != owner:
-                affected |= {each for each in (previous_owner, owner) if each is not None}
+        for key in previous | current:
+            if previous.get(key) != current.get(key):
+                affected |= self._replace(key, name, previous.get(key), current.get(key))
         return affected
+
+    def _replace(
+        self, key: FrontendKey, name: ServicePortName, previous: Claim | None, current: Claim | None
+    ) -> set[ServicePortName]:
+        """Replace the claim of ``name`` to one frontend; return the Service ports that gain or lose it."""
+        owner, losing_count = self._owning.get(key), self._losing_count(key)
+        if current is not None:
+            self._put(key, current)
+        else:
+            self._remove(key, name)
+        self.losing_count += self._losing_count(key) - losing_count
+        new_owner = self._owning.get(key)
+        if current is not None and _loses(current, new_owner) and not (previous and _loses(previous, owner)):
+            self._newly_losing[key, name] = None
+        if owner is not None and _loses(owner, new_owner):
+            self._newly_losing[key, owner.name] = None
+        names = {claim.name if claim is not None else None for claim in (owner, new_owner)}
+        return {each for each in names if each is not None} if len(names) > 1 else set()
+
+    def _put(self, key: FrontendKey, claim: Claim) -> None:
+        owner, contest = self._owning.get(key), self._contests.get(key)
+        if contest is None:
+            if owner is None or owner.name == claim.name:
+                self._owning[key] = claim
+                return
+            contest = self._contests[key] = Contest((owner,))
+        contest.put(claim)
+        self._owning[key] = contest.owner
+
+    def _remove(self, key: FrontendKey, name: ServicePortName) -> None:
+        contest = self._contests.get(key)
+        if contest is None:
+            del self._owning[key]
+            return
+        contest.remove(name)
+        self._owning[key] = contest.owner
+        if len(contest) == 1:
+            del self._contests[key]
+
+    def _losing_count(self, key: FrontendKey) -> int:
+        contest = self._contests.get(key)
+        return contest.losing_count if contest is not None else 0
 
     def owned_by(self, name: ServicePortName) -> tuple[Frontend, ...]:
         """Return the frontends that ``name`` owns, in the order of its claims."""
-        return tuple(
-            self._claims[key][name].frontend
-            for key in self._keys.get(name, ())
-            if key not in self._contested or self._owner(key) == name
-        )
+        claims = self._claims.get(name, ())
+        if not self._contests:
+            return tuple(claim.frontend for claim in claims)
+        return tuple(claim.frontend for claim in claims if self._owning[claim.frontend.key].name == name)
 
     def losing_claims(self) -> tuple[LosingClaim, ...]:
         """Return all claims to frontends that another Service owns, sorted.
 
         A claim that loses to another port of the same Service is not returned.
         """
-        losing = []
-        for key in self._contested:
-            owner = self._owner(key)
-            for name, claim in self._claims[key].items():
-                if owner is not None and name.service != owner.service:
-                    losing.append(LosingClaim(claim.frontend, name, owner))
-        return tuple(sorted(losing, key=lambda claim: (claim.loser, str(claim.frontend.key))))
+        return _sorted(
+            LosingClaim(claim.frontend, claim.name, self._owning[key].name)
+            for key, contest in self._contests.items()
+            for claim in contest
+            if _loses(claim, self._owning[key])
+        )
 
-    def _owner(self, key: FrontendKey) -> ServicePortName | None:
-        claims = self._claims.get(key)
-        if not claims:
-            return None
-        if len(claims) == 1:
-            return next(iter(claims))
-        return min(claims, key=lambda name: claims[name].rank)
+    def take_newly_losing_claims(self) -> tuple[LosingClaim, ...]:
+        """Return the claims that began to lose since the last call and still lose, sorted.
 
-    def _add_claim(self, name: ServicePortName, frontend: Frontend, port: ServicePort | None) -> None:
-        created = port.creation_timestamp if port is not None else ""
-        claims = self._claims.setdefault(frontend.key, {})
-        # A Service without a timestamp is not in an API server yet: it counts as the youngest.
-        claims[name] = _Claim(frontend, (frontend.kind, not created, created, name))
-        self._keys[name] = (*self._keys.get(name, ()), frontend.key)
-        if len(claims) > 1:
-            self._contested.add(frontend.key)
+        If another Service takes a frontend from several ports of one Service, only the port that owned it is returned.
+        """
+        taken, self._newly_losing = self._newly_losing, {}
+        found = ((self._contests.get(key), self._owning.get(key), name) for key, name in taken)
+        return _sorted(
+            LosingClaim(claim.frontend, name, owner.name)
+            for contest, owner, name in found
+            if contest is not None and owner is not None
+            if (claim := contest.get(name)) is not None and _loses(claim, owner)
+        )
 
-    def _remove_claim(self, key: FrontendKey, name: ServicePortName) -> None:
-        claims = self._claims[key]
-        del claims[name]
-        if len(claims) < 2:  # noqa: PLR2004 - a single claim is not contested
-            self._contested.discard(key)
-        if not claims:
-            del self._claims[key]
+
+def _claims(name: ServicePortName, port: ServicePort | None) -> Iterator[Claim]:
+    if port is not None:
+        for frontend in claimed_frontends(port):
+            yield Claim(frontend, name, port.creation_timestamp)
+
+
+def _loses(claim: Claim, owner: Claim | None) -> bool:
+    """Tell whether a port of another Service owns the frontend."""
+    return owner is not None and claim.name.service != owner.name.service
+
+
+def _sorted(losing: Iterable[LosingClaim]) -> tuple[LosingClaim, ...]:
+    return tuple(sorted(losing, key=lambda claim: (claim.loser, str(claim.frontend.key))))

@@ -70,18 +70,25 @@ class UdpFrontends:
             self._remove_key(key, name)
         if current is not None:
             for key in current[0]:
-                self._node_ports += _is_node_port(key) and key not in self._by_key
-                # Replaced and never modified: another thread may be reading it.
-                self._by_key[key] = {**self._by_key.get(key, {}), name: current[1]}
+                self._add_key(key, name, current[1])
         return True
 
-    def _remove_key(self, key: bytes, name: ServicePortName) -> None:
-        remaining = {other: serving for other, serving in self._by_key[key].items() if other != name}
-        if remaining:
-            self._by_key[key] = remaining
+    def _add_key(self, key: bytes, name: ServicePortName, serving: frozenset[PackedSocket]) -> None:
+        by_port = self._by_key.get(key)
+        if by_port is None:
+            # Never empty: another thread may read it, and would take every entry for stale.
+            self._by_key[key] = {name: serving}
+            self._node_ports += _is_node_port(key)
         else:
+            by_port[name] = serving
+
+    def _remove_key(self, key: bytes, name: ServicePortName) -> None:
+        by_port = self._by_key[key]
+        if len(by_port) == 1:
             del self._by_key[key]
             self._node_ports -= _is_node_port(key)
+        else:
+            del by_port[name]
 
     def is_stale(
         self, original_destination: PackedSocket, reply_source: PackedSocket, node_port_addresses: Collection[bytes]
@@ -97,9 +104,10 @@ class UdpFrontends:
         endpoints_by_port = self._by_key.get(original_destination)
         if endpoints_by_port is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
             endpoints_by_port = self._by_key.get(original_destination[-_PORT_BYTES:])
-        return endpoints_by_port is not None and not any(
-            reply_source in serving for serving in endpoints_by_port.values()
-        )
+        if endpoints_by_port is None:
+            return False
+        # A copy, which the interpreter makes in one step: another thread may be adding or removing a Service port.
+        return not any(reply_source in serving for serving in endpoints_by_port.copy().values())
 
     @property
     def has_node_ports(self) -> bool:

@@ -74,7 +74,7 @@ class MetricsObserver(SyncObserver):
         metrics.elements(family, "remove").inc(report.elements_removed)
         metrics.chains_written(family).inc(report.chains_written)
         metrics.quarantined(family).set(len(report.quarantined))
-        metrics.contested(family).set(len(report.losing_claims))
+        metrics.contested(family).set(report.losing_claim_count)
         metrics.removal_refused(family).set(bool(report.orphan_error))
         self._set_no_local_endpoints(report, state)
 
@@ -101,7 +101,9 @@ class MetricsObserver(SyncObserver):
         self._metrics.full_duration(family.value).observe(seconds)
 
 
-def read_scrape_values(daemon: Daemon, service_health: ServiceHealth, libnftables_starts: int) -> ScrapeValues:
+def read_scrape_values(
+    daemon: Daemon, service_health: ServiceHealth, libnftables_starts: int, dropped_log_lines: int
+) -> ScrapeValues:
     """Return the current values of the counters that other objects keep."""
     tracked = [state.tracker_counts() for state in daemon.states.values()]
     return ScrapeValues(
@@ -115,4 +117,5 @@ def read_scrape_values(daemon: Daemon, service_health: ServiceHealth, libnftable
         health_check_services={family: servers.service_count for family, servers in service_health.servers.items()},
         listen_failures={family: servers.listen_failures for family, servers in service_health.servers.items()},
         libnftables_starts=libnftables_starts,
+        dropped_log_lines=dropped_log_lines,
     )

@@ -18,6 +18,7 @@ from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.invalidation import Invalidation
+from knft.sync.log_summary import summarize
 from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -141,8 +142,10 @@ class Daemon:
 
     def _log_new_problems(self, report: SyncReport) -> None:
         """Log the problems in a report that are not in the previous report."""
-        problems = {str(claim) for claim in report.losing_claims}
-        problems |= {
+        if report.newly_losing_claims:
+            summary = summarize(report.newly_losing_claims, "claims to frontends lose")
+            log.warning("%s: %s", report.family.value, summary)
+        problems = {
             f"Service port {name} is quarantined; knft retries it: {why}" for name, why in report.quarantined.items()
         }
         problems |= {

@@ -48,8 +48,10 @@ class SyncReport(Struct, frozen=True):
     """The part of ``seconds`` that was spent in libnftables and the kernel."""
     changed_service_ports: frozenset[ServicePortName]
     """The Service ports that changed since the last successful sync, including deleted ones."""
-    losing_claims: tuple[LosingClaim, ...]
-    """The claims to contested frontends that lose."""
+    losing_claim_count: int
+    """How many claims are to frontends that another Service owns."""
+    newly_losing_claims: tuple[LosingClaim, ...]
+    """Those of them that did not lose at the last successful sync."""
     without_affinity: tuple[ServicePortName, ...]
     """The Service ports of this sync that get no session affinity, because all numbers are in use."""
     quarantined: dict[ServicePortName, str]

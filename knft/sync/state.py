@@ -170,6 +170,14 @@ class ServiceState:
         """Return the claims to frontends that another Service owns."""
         return self._frontends.losing_claims()
 
+    def losing_claim_count(self) -> int:
+        """Return how many claims are to frontends that another Service owns."""
+        return self._frontends.losing_count
+
+    def take_newly_losing_claims(self) -> tuple[LosingClaim, ...]:
+        """Return the claims to frontends that another Service owns, without those of earlier calls."""
+        return self._frontends.take_newly_losing_claims()
+
 
 def _plans_differ(before: NodeView, after: NodeView) -> bool:
     """Tell whether the change of the node may affect plans: hints depend on the zone, source ranges on the address."""
