@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 
 from knft.app.leftovers import KubeProxyLeftovers
+from knft.app.log_writer import LogWriter
 from knft.errors import KernelError
 from knft.kernel.privileges import die_with_parent
 from knft.kernel.table_flags import table_flags
@@ -16,6 +17,8 @@ log = logging.getLogger("knft")
 
 READ_TIMEOUT_SECONDS = 10.0
 """Time limit of each program."""
+LOG_SECONDS = 10.0
+"""How long the child process waits until its warnings are written."""
 
 
 def warn_of_leftovers() -> None:
@@ -35,7 +38,7 @@ def warn_of_leftovers() -> None:
             log.warning("%s", leftover_warning(mode, found))
 
 
-def warn_of_leftovers_in_child() -> int:
+def warn_of_leftovers_in_child(log_writer: LogWriter) -> int:
     """Log the warnings in a child process, so that the start does not wait for them; return its process ID.
 
     Call it while the process has one thread and all its capabilities: iptables-legacy-save needs CAP_NET_RAW.
@@ -45,10 +48,12 @@ def warn_of_leftovers_in_child() -> int:
         return process
     try:
         die_with_parent()
+        log_writer.discard()
         warn_of_leftovers()
     except BaseException:
         log.exception("unexpected error while looking for kube-proxy's leftovers; please report this")
     finally:
+        log_writer.flush(LOG_SECONDS)
         os._exit(0)
 
 

@@ -8,6 +8,7 @@ import threading
 from msgspec import Struct
 
 from knft.app.leftover_warnings import warn_of_leftovers, warn_of_leftovers_in_child
+from knft.app.log_writer import LogWriter
 from knft.app.object_feeds import ApiServerFeed, ManifestFeed, ObjectFeed
 from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
@@ -37,6 +38,8 @@ With 100 000 endpoints the exiting thread may also wait for the GIL, twice for 0
 """
 EVENT_DELIVERY_SECONDS = 0.5
 """How long to wait for the delivery of the event with the reason of a shutdown."""
+LOG_SECONDS = 0.2
+"""How long to wait for the log lines with the reason of a shutdown, if standard error blocks."""
 
 
 class RunOptions(Struct, frozen=True):
@@ -53,8 +56,11 @@ class RunOptions(Struct, frozen=True):
     flags: dict[str, str] = {}
 
 
-def run(settings: Settings, options: RunOptions) -> None:
-    """Set up the host and sync: once if ``options.once`` is set, otherwise until SIGTERM or SIGINT."""
+def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
+    """Set up the host and sync: once if ``options.once`` is set, otherwise until SIGTERM or SIGINT.
+
+    ``log_writer`` writes the log.
+    """
     tune_garbage_collector()
     source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
@@ -62,7 +68,7 @@ def run(settings: Settings, options: RunOptions) -> None:
     if configures_host:
         # Before the worker process of libnftables starts: a child inherits the OOM score adjustment.
         _set_oom_score_adj(settings.oom_score_adj)
-    warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child()
+    warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child(log_writer)
     foreign_changes = ForeignChangeMonitor(TABLE)
     with WorkerProcess(foreign_changes.set_own_port_ids) as library:
         probe(library)
@@ -75,7 +81,15 @@ def run(settings: Settings, options: RunOptions) -> None:
         elif options.once and isinstance(source, ManifestFeed):
             _sync_once(settings, source, library)
         else:
-            _run_until_stopped(settings, options, source, library, foreign_changes, warning_process=warning_process)
+            _run_until_stopped(
+                settings,
+                options,
+                source,
+                library,
+                foreign_changes,
+                log_writer=log_writer,
+                warning_process=warning_process,
+            )
 
 
 def _set_oom_score_adj(oom_score_adj: int | None) -> None:
@@ -100,11 +114,13 @@ def _run_until_stopped(
     library: WorkerProcess,
     foreign_changes: ForeignChangeMonitor,
     *,
+    log_writer: LogWriter,
     warning_process: int | None,
 ) -> None:
     # Capabilities are dropped per thread, so before other threads start.
     drop_privileges()
-    shutdown = Shutdown(stop_on_signals(grace_seconds=SHUTDOWN_GRACE_SECONDS), SHUTDOWN_GRACE_SECONDS)
+    shutdown = _prepare_shutdown(log_writer)
+    log_writer.start()
     if warning_process is not None:
         threading.Thread(target=os.waitpid, args=[warning_process, 0], name="leftovers", daemon=True).start()
     config = settings.config
@@ -118,7 +134,7 @@ def _run_until_stopped(
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
     daemon = live_daemon(config, library, (*monitoring.observers, flow_cleaner))
     daemon.update_local_addresses(local_addresses())
-    monitoring.register_counters(daemon, library)
+    monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.set_request_metrics(monitoring.metrics)
     monitoring.start()
     if options.config_path is not None:
@@ -134,6 +150,16 @@ def _run_until_stopped(
         monitoring.stop()
     shutdown.raise_failure()
     log.info("knft stopped; its rules stay in the kernel")
+
+
+def _prepare_shutdown(log_writer: LogWriter) -> Shutdown:
+    """Return the Shutdown that signals start; after an error it exits when the log has the error."""
+
+    def exit_process(status: int) -> None:
+        log_writer.flush(LOG_SECONDS)
+        os._exit(status)
+
+    return Shutdown(stop_on_signals(grace_seconds=SHUTDOWN_GRACE_SECONDS), SHUTDOWN_GRACE_SECONDS, exit_process)
 
 
 def _start_threads(

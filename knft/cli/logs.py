@@ -1,30 +1,26 @@
 """Sets up logging: lines of text, or one JSON object per line as Kubernetes components write them.
 
-Credentials are never logged: the formatters replace everything that looks like a bearer token.
+Credentials are never logged: the formatters replace everything that looks like a bearer token. A blocked standard
+error delays nothing: see LogWriter.
 """
 
 import json
 import logging
-import re
 import sys
 import threading
 from types import TracebackType
 from typing import Any
 
+from knft.app.log_writer import LogWriter
+from knft.cli.log_handler import LogHandler
 from knft.configuration.settings import LoggingSettings
+from knft.redaction import hide_credentials
 
 VERBOSITY_OF_SYNCS, VERBOSITY_OF_REQUESTS = 2, 4
 """The verbosities that log every sync, and API requests and programming latencies.
 
 See docs/behaviour/tracking.md#programming-latency.
 """
-
-HIDDEN = "[hidden]"
-_CREDENTIAL = re.compile(
-    r"(?i)(\bbearer[ \t]+|\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:basic|bearer)?[ \t]*)[A-Za-z0-9._~+/=-]{8,}"
-    # A JSON Web Token, such as a service account's: three parts; the first begins like a JSON object.
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
-)
 
 _HTTP = "urllib3.connectionpool"
 """This logger logs method, path and status of each request, without headers and bodies."""
@@ -35,10 +31,9 @@ _INFO, _DEBUG = 0, 4
 """The klog verbosity of info, warning and debug lines: 0 for all but debug lines."""
 
 
-def set_up_logging(settings: LoggingSettings) -> None:
+def set_up_logging(settings: LoggingSettings) -> LogWriter:
     """Log to standard error, including warnings and uncaught exceptions. Call it once."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
+    handler = LogHandler(JsonLines() if settings.format == "json" else TextLines())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -49,16 +44,21 @@ def set_up_logging(settings: LoggingSettings) -> None:
     # Python's own hook would print credentials, and no JSON.
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_of_thread
+    sys.unraisablehook = _log_unraisable
+    return handler.writer
 
 
-def writes_json() -> bool:
-    """Return whether the log is JSON."""
-    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
-
-
-def hide_credentials(text: str) -> str:
-    """Return a text with everything that looks like a token replaced."""
-    return _CREDENTIAL.sub(lambda found: (found[1] or "") + HIDDEN, text)
+def print_error(message: str) -> bool:
+    """Print an error of a command after the log lines, as JSON if the log is JSON; False before ``set_up_logging``."""
+    for handler in logging.getLogger().handlers:
+        if not isinstance(handler, LogHandler):
+            continue
+        if isinstance(handler.formatter, JsonLines):
+            logging.getLogger("knft").error("%s", message)
+        else:
+            handler.writer.write(f"knft: {hide_credentials(message)}")
+        return True
+    return False
 
 
 class TextLines(logging.Formatter):
@@ -108,3 +108,11 @@ def _log_uncaught_of_thread(arguments: threading.ExceptHookArgs) -> None:
         name = arguments.thread.name if arguments.thread is not None else "unknown"
         exc_info = (type(error), error, arguments.exc_traceback)
         logging.getLogger("knft").error("unexpected error in thread %s; please report this", name, exc_info=exc_info)
+
+
+def _log_unraisable(error: "sys.UnraisableHookArgs") -> None:
+    """Log an exception that Python cannot raise, such as one of a destructor."""
+    exc_info = (error.exc_type, error.exc_value, error.exc_traceback)
+    name = getattr(error.object, "__qualname__", type(error.object).__name__)
+    log = logging.getLogger("knft")
+    log.error("unexpected error in %s; please report this", name, exc_info=exc_info)  # type: ignore[arg-type]

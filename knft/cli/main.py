@@ -191,9 +191,7 @@ def _print_version() -> None:
 def _print_error(message: str) -> None:
     """Print an error to standard error, as JSON if the log is JSON."""
     logs = sys.modules.get("knft.cli.logs")
-    if logs is not None and logs.writes_json():
-        logging.getLogger("knft").error("%s", message)
-    else:
+    if logs is None or not logs.print_error(message):
         click.echo(f"knft: {message if logs is None else logs.hide_credentials(message)}", err=True)
 
 

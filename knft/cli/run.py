@@ -5,10 +5,10 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-import click
 from msgspec.structs import replace
 
-from knft.cli.logs import set_up_logging
+from knft.app.log_writer import LogWriter
+from knft.cli.logs import print_error, set_up_logging
 from knft.configuration.file_content import read_configuration
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
@@ -30,7 +30,7 @@ def run(given: Mapping[str, Any]) -> None:
         return contents[path]
 
     settings = load_settings(given, socket.gethostname(), read)
-    set_up_logging(settings.logging)
+    log_writer = set_up_logging(settings.logging)
     for warning in settings.warnings:
         log.warning("%s", warning)
     if path := given.get("--write-config-to"):
@@ -41,10 +41,10 @@ def run(given: Mapping[str, Any]) -> None:
     elif given.get("--cleanup"):
         _remove_all()
     else:
-        _run(settings, given, contents)
+        _run(settings, given, contents, log_writer)
 
 
-def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, bytes]) -> None:
+def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, bytes], log_writer: LogWriter) -> None:
     from knft.app.run import RunOptions, run  # noqa: PLC0415 - loads the kernel's libraries
 
     config = given.get("--config") or None
@@ -56,7 +56,7 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         config_content=contents.get(config or "", b""),
         flags={flag.lstrip("-"): _flag_text(value) for flag, value in given.items()},
     )
-    run(settings if options.manifests is None else _without_servers(settings, given), options)
+    run(settings if options.manifests is None else _without_servers(settings, given), options, log_writer)
 
 
 def _without_servers(settings: Settings, given: Mapping[str, Any]) -> Settings:
@@ -88,7 +88,7 @@ def _remove_all() -> None:
     try:
         cleanup()
     except KernelError as error:
-        click.echo(f"knft: {error}", err=True)
+        print_error(str(error))
         failure = error
     remove_leftovers("all")
     if failure is not None:

@@ -4,6 +4,7 @@ See docs/design/worker-process.md.
 """
 
 import contextlib
+import logging
 import os
 import select
 import signal
@@ -20,6 +21,8 @@ from knft.errors import KernelError, LibraryDiedError, UnavailableError, Unsuppo
 from knft.kernel import pipe_framing
 from knft.kernel.worker import Answer, Hello
 
+log = logging.getLogger("knft")
+
 ANSWER_TIMEOUT_SECONDS = 300.0
 """After this time without an answer the worker is considered hung. 100 000 endpoints take a second or two."""
 
@@ -29,6 +32,10 @@ EXIT_TIMEOUT_SECONDS = 10.0
 RECYCLE_BYTES = 1 << 20
 """A worker is replaced after commands or answers of this size, since libnftables 1.0.6 keeps fifty times their size
 in memory."""
+
+MAX_LOGGED_CHARACTERS = 4000
+"""How much of what a worker writes to its standard error, such as a traceback, is logged at once."""
+_MAX_READ_BYTES = 1 << 16
 
 
 class WorkerProcess:
@@ -132,15 +139,23 @@ class _Worker:
             try:
                 requests, self._requests = _pipe(worker_ends, daemon_ends)
                 self._answers, answers = _pipe(daemon_ends, worker_ends)
+                # Not the daemon's standard error, whose reader could block the worker. When this pipe is full, the
+                # worker's output is lost instead.
+                self._output, output = _pipe(daemon_ends, worker_ends)
+                os.set_blocking(self._output, False)
+                os.set_blocking(output, False)
                 arguments = [str(number) for number in (requests, answers, os.getpid())]
                 command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(requests, answers)
+                )
             except OSError as error:
                 msg = f"cannot start the libnftables worker process: {error}"
                 raise UnavailableError(msg) from error
             daemon_ends.pop_all()
         os.set_blocking(self._requests, False)
-        self._finalizer = weakref.finalize(self, _shut_down, self._process, self._requests, self._answers)
+        pipes = (self._requests, self._answers, self._output)
+        self._finalizer = weakref.finalize(self, _shut_down, self._process, *pipes)
         self._has_hello = False
 
     @property
@@ -153,7 +168,9 @@ class _Worker:
             if not self._has_hello:
                 self._receive_hello()
             pipe_framing.send(self._requests, commands.encode(), ANSWER_TIMEOUT_SECONDS)
-            return msgspec.msgpack.decode(pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS), type=Answer)
+            answer = pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS)
+            self._log_output()
+            return msgspec.msgpack.decode(answer, type=Answer)
         except TimeoutError as error:
             self._kill()
             msg = f"libnftables did not answer within {ANSWER_TIMEOUT_SECONDS:g} s and was killed"
@@ -192,8 +209,19 @@ class _Worker:
         finally:
             os.close(process)
 
+    def _log_output(self) -> None:
+        """Log what the worker has written to its standard error."""
+        try:
+            output = os.read(self._output, _MAX_READ_BYTES)
+        except BlockingIOError:
+            return
+        if output:
+            log.warning("the libnftables worker process printed: %s", _printable(output))
+
     def close(self) -> None:
         """Stop the worker and wait for its exit."""
+        if self._finalizer.alive:
+            self._log_output()
         self._finalizer()
 
 
@@ -219,3 +247,8 @@ def _exit_text(status: int) -> str:
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
     return f"exited with status {status}"
+
+
+def _printable(output: bytes) -> str:
+    text = output.decode(errors="replace").strip()[:MAX_LOGGED_CHARACTERS]
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)

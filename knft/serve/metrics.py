@@ -56,6 +56,7 @@ class ScrapeValues(Struct, frozen=True):
     health_check_services: dict[Family, int] = {}
     listen_failures: dict[Family, int] = {}
     libnftables_starts: int = 0
+    dropped_log_lines: int = 0
 
 
 class Metrics:
@@ -240,6 +241,11 @@ def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "knft_libnftables_starts_total", "Started worker processes of libnftables", value=values.libnftables_starts
+    )
+    yield CounterMetricFamily(
+        "knft_log_lines_dropped_total",
+        "Log lines that were dropped because standard error was blocked",
+        value=values.dropped_log_lines,
     )
     for kind, name, text, read in _FAMILY_METRICS:
         metric = kind(name, text, labels=_FAMILY_LABEL)

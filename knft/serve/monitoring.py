@@ -73,9 +73,13 @@ class Monitoring:
                 retries = not settings.bind_address_hard_fail
                 self._servers.append(HttpServer(thread, name, address, router, on_failure=on_failure, retries=retries))
 
-    def register_counters(self, daemon: Daemon, library: WorkerProcess) -> None:
-        """Add the counters that ``daemon`` and ``library`` keep to the metrics."""
-        collector = ScrapeCollector(lambda: read_scrape_values(daemon, self.service_health, library.start_count))
+    def register_counters(
+        self, daemon: Daemon, library: WorkerProcess, dropped_log_lines: Callable[[], int] = lambda: 0
+    ) -> None:
+        """Add the counters that ``daemon`` and ``library`` keep to the metrics, and the number of dropped log lines."""
+        collector = ScrapeCollector(
+            lambda: read_scrape_values(daemon, self.service_health, library.start_count, dropped_log_lines())
+        )
         self.metrics.register(collector)
 
     def start(self) -> None:

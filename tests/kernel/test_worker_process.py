@@ -101,6 +101,23 @@ def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def test_output_of_the_worker_is_logged_and_never_blocks(
+    library: WorkerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The worker does not have the daemon's standard error; a flood is lost when the pipe to the daemon is full."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, contextlib\nwith contextlib.suppress(BlockingIOError):\n"
+        "    while True:\n        os.write(2, b'flood\\x1b[2J')\n"
+    )
+    library.close()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert library.run("add table ip t") == ""
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert text.startswith("the libnftables worker process printed: flood\N{REPLACEMENT CHARACTER}[2Jflood")
+    assert len(text) < 2 * process.MAX_LOGGED_CHARACTERS
+
+
 def test_failed_start_of_next_worker_does_not_fail_the_current_call(
     library: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +135,7 @@ def test_failed_start_of_next_worker_does_not_fail_the_current_call(
         UnavailableError, match=r"cannot start the libnftables worker process: .* Resource temporarily unavailable"
     ):
         library.run("list tables")
-    assert _open_files() == before - 2  # The pipes of the replaced worker.
+    assert _open_files() == before - 3  # The pipes of the replaced worker.
     monkeypatch.undo()
     assert '"name": "u"' in library.run("list tables")
 

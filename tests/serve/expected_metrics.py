@@ -69,6 +69,7 @@ KNFT_METRICS = {
     "knft_foreign_changes_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_audit_differences_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_libnftables_starts_total": ExpectedMetric("counter"),
+    "knft_log_lines_dropped_total": ExpectedMetric("counter"),
     "knft_health_check_services": ExpectedMetric("gauge", BY_FAMILY),
     "knft_health_check_listen_failures_total": ExpectedMetric("counter", BY_FAMILY),
 }

@@ -57,7 +57,8 @@ class MonitoredNode(KernelHarness):
         self.daemon = Daemon(
             proxiers, self.dispatcher, self._auditor, self.monitoring.observers, intervals=Intervals(0, 0.02, 3600)
         )
-        self.monitoring.register_counters(self.daemon, library_in(namespace)._process)
+        self.dropped_log_lines = 0
+        self.monitoring.register_counters(self.daemon, library_in(namespace)._process, lambda: self.dropped_log_lines)
 
     @contextmanager
     def _auditor(self, family: Family) -> Iterator[KernelTable]:

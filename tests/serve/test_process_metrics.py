@@ -149,6 +149,12 @@ def test_starts_of_the_libnftables_process_are_counted(node: MonitoredNode) -> N
     assert value(node, "knft_libnftables_starts_total") == before + 1
 
 
+@changes_metrics("knft_log_lines_dropped_total")
+def test_dropped_log_lines_are_counted(node: MonitoredNode) -> None:
+    node.dropped_log_lines = 2
+    assert value(node, "knft_log_lines_dropped_total") == 2
+
+
 @changes_metrics("kubernetes_healthcheck", "kubernetes_healthchecks_total")
 def test_health_checks_are_service_level_indicators(node: MonitoredNode) -> None:
     """They are on the page /metrics/slis."""

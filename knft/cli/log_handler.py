@@ -1,0 +1,43 @@
+"""LogHandler: passes the records of the logging module to a LogWriter."""
+
+import logging
+import os
+import sys
+import traceback
+
+from knft.app.log_writer import LogWriter
+from knft.redaction import hide_credentials
+
+EXIT_SECONDS = 5.0
+"""How long the process waits at its end until its log lines are written. After a signal it exits sooner."""
+
+
+class LogHandler(logging.Handler):
+    """Formats each record in the thread that logs, and passes its line to a LogWriter for standard error."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        """Write nowhere if standard error was closed when the process started."""
+        super().__init__()
+        self.setFormatter(formatter)
+        descriptor = sys.stderr.fileno() if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
+        self.writer = LogWriter(descriptor, self._format_report)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass on the line of a record."""
+        try:
+            self.writer.write(self.format(record))
+        except Exception:  # noqa: BLE001 - as in the handlers of the standard library
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Write why a record could not be formatted; logging's own method could block."""
+        where = f"{record.filename}:{record.lineno}"
+        self.writer.write(hide_credentials(f"cannot format the log line of {where}\n{traceback.format_exc()}"))
+
+    def flush(self) -> None:
+        """Write all lines, with a timeout; the logging module calls this when the process exits."""
+        self.writer.flush(EXIT_SECONDS)
+
+    def _format_report(self, dropped: int) -> str:
+        text = "dropped %d log lines because standard error was blocked"
+        return self.format(logging.LogRecord("knft", logging.WARNING, __file__, 0, text, (dropped,), None))

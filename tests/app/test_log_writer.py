@@ -1,0 +1,201 @@
+"""LogWriter: a standard error that blocks delays no thread, and no line is lost silently."""
+
+import os
+import pty
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from knft.app import log_writer
+from knft.app.log_writer import LogWriter
+from tests.support.waiting import wait_until
+
+LONG = 60.0
+"""Seconds after which a test gives up."""
+
+
+class Pipe:
+    """A pipe; the test reads its one end."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        self._received = b""
+
+    def fill(self) -> int:
+        """Write zero bytes until the pipe is full; return how many."""
+        count = 0
+        os.set_blocking(self.writer, False)
+        with suppress(BlockingIOError):
+            while True:
+                count += os.write(self.writer, bytes(os.sysconf("SC_PAGESIZE")))
+        os.set_blocking(self.writer, True)
+        return count
+
+    def lines(self) -> list[str]:
+        """Return all lines that have arrived so far."""
+        with suppress(BlockingIOError):
+            while piece := os.read(self.reader, 1 << 16):
+                self._received += piece
+        return self._received.replace(b"\0", b"").decode().splitlines()
+
+    def close(self) -> None:
+        for descriptor in (self.reader, self.writer):
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    opened = Pipe()
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def running_writer(descriptor: int) -> Iterator[LogWriter]:
+    """Yield a writer with a thread; at the end the thread has written everything."""
+    writer = LogWriter(descriptor, "dropped {} lines".format)
+    writer.start()
+    yield writer
+    assert writer.flush(LONG)
+
+
+@pytest.mark.parametrize("mode", ["thread", "no thread"])
+def test_lines_arrive_in_their_order(pipe: Pipe, mode: str) -> None:
+    writer = LogWriter(pipe.writer, str)
+    if mode == "thread":
+        writer.start()
+    texts = [f"line {number}" for number in range(100)] + ["x" * 10_000, "surrogate \udc80", "last"]
+    for text in texts:
+        writer.write(text)
+    assert writer.flush(LONG)
+    assert pipe.lines() == [*texts[:-2], r"surrogate \udc80", "last"]
+    assert writer.dropped_lines == 0
+
+
+@pytest.mark.parametrize("mode", ["thread", "no thread"])
+def test_full_pipe_drops_and_reports_lines(pipe: Pipe, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``write`` returns although nobody reads; the queued lines come first, then the report, then later lines."""
+    monkeypatch.setattr(log_writer, "MAX_QUEUED_BYTES", 1000)
+    pipe.fill()
+    writer = LogWriter(pipe.writer, "dropped {} lines".format)
+    if mode == "thread":
+        writer.start()
+    for number in range(500):
+        writer.write(f"{number:09}")
+    assert not writer.flush(0)
+    assert writer.dropped_lines == 400
+    expected = [f"{number:09}" for number in range(100)] + ["dropped 400 lines", "later"]
+
+    def is_flushed() -> bool:
+        pipe.lines()
+        return writer.flush(0.01)
+
+    wait_until(is_flushed, "all lines are written")
+    writer.write("later")
+    assert writer.flush(LONG)
+    assert pipe.lines() == expected
+    assert writer.dropped_lines == 400
+
+
+def test_slow_reader_gets_one_report(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first drop no line is accepted until the queue is empty, or every second line would be a report."""
+    monkeypatch.setattr(log_writer, "MAX_QUEUED_BYTES", 10_000)
+    filled = pipe.fill()
+    writer = LogWriter(pipe.writer, "dropped {} lines".format)
+    for _ in range(11):
+        writer.write("x" * 999)
+    for _ in range(2):
+        before = len(writer._queue)
+        os.read(pipe.reader, os.sysconf("SC_PAGESIZE"))
+        writer.write("too early")
+        assert 0 < len(writer._queue) < before
+    os.read(pipe.reader, filled)
+    assert writer.flush(LONG)
+    assert pipe.lines()[-1] == "dropped 3 lines"
+    assert writer.dropped_lines == 3
+
+
+def test_a_line_that_is_longer_than_the_queue_is_written(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "MAX_QUEUED_BYTES", 1000)
+    writer = LogWriter(pipe.writer, str)
+    writer.write("x" * 5000)
+    assert pipe.lines() == ["x" * 5000]
+
+
+def test_reader_that_is_gone_costs_no_more_than_the_lines(pipe: Pipe) -> None:
+    """Python ignores SIGPIPE. The writer tries every line once, and does not retry its report for ever."""
+    os.close(pipe.reader)
+    with running_writer(pipe.writer) as writer:
+        for _ in range(10):
+            writer.write("lost")
+        assert writer.flush(LONG)
+        assert writer.dropped_lines == 10
+        assert not writer._queue
+
+
+def test_closed_descriptor_loses_lines_only() -> None:
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.close(descriptor)
+    writer = LogWriter(descriptor, str)
+    writer.write("lost")
+    assert writer.dropped_lines == 1
+
+
+def test_report_follows_when_a_full_disk_has_space_again(pipe: Pipe) -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    writer = LogWriter(descriptor, "dropped {} lines".format)
+    writer.write("lost")
+    writer.write("lost as well")
+    os.dup2(pipe.writer, descriptor)
+    writer.write("written")
+    os.close(descriptor)
+    assert pipe.lines() == ["written", "dropped 2 lines"]
+
+
+def test_stopped_terminal_blocks_nothing() -> None:
+    """Ctrl-S, XOFF."""
+    controller, terminal = pty.openpty()
+    termios.tcflow(terminal, termios.TCOOFF)
+    writer = LogWriter(terminal, str)
+    writer.write("without a thread")
+    writer.start()
+    writer.write("with a thread")
+    assert not writer.flush(0)
+    termios.tcflow(terminal, termios.TCOON)
+    assert writer.flush(LONG)
+    received = b""
+    while b"with a thread" not in received:
+        received += os.read(controller, 1000)
+    assert received.replace(b"\r", b"") == b"without a thread\nwith a thread\n"
+    os.close(controller)
+    os.close(terminal)
+
+
+def test_non_blocking_descriptor(pipe: Pipe) -> None:
+    """The shell may have made standard error non-blocking."""
+    pipe.fill()
+    os.set_blocking(pipe.writer, False)
+    writer = LogWriter(pipe.writer, str)
+    writer.start()
+    writer.write("line")
+    assert not writer.flush(0)
+    wait_until(lambda: "line" in pipe.lines(), "the line has arrived")
+
+
+def test_child_process_writes_only_its_own_lines(pipe: Pipe) -> None:
+    pipe.fill()
+    writer = LogWriter(pipe.writer, str)
+    writer.write("of the parent")
+    child = os.fork()
+    if not child:
+        writer.discard()
+        writer.write("of the child")
+        os._exit(0 if writer.flush(LONG) else 1)
+    wait_until(lambda: "of the child" in pipe.lines(), "the child has written")
+    assert os.waitpid(child, 0)[1] == 0
+    assert writer.flush(LONG)
+    assert pipe.lines() == ["of the child", "of the parent"]
