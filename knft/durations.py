@@ -12,7 +12,7 @@ MAX_NANOSECONDS = (1 << 63) - 1
 
 _SECOND, _MINUTE, _HOUR = 10**9, 60 * 10**9, 3600 * 10**9
 _UNITS = {"h": _HOUR, "m": _MINUTE, "s": _SECOND, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|μs|ns)")
+_PART = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|μs|ns)")
 _MAX_TEXT = 100
 
 

@@ -1,14 +1,19 @@
 """Texts for errors between knft and the API server: one line, of limited length, without secrets."""
 
+import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import urllib3
 from urllib3 import exceptions
 
+from knft.redaction import hide_secrets
+
 MAX_CHARACTERS = 300
 """How much of a text of the server is shown."""
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?|[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)?|[ -/]*+.?)")
+"""A terminal's: CSI such as colours, OSC such as the window's title, and others."""
 
 
 def one_line(text: str, max_characters: int = MAX_CHARACTERS) -> str:
@@ -16,6 +21,15 @@ def one_line(text: str, max_characters: int = MAX_CHARACTERS) -> str:
     line = " ".join(text.split())
     line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
     return line if len(line) <= max_characters else f"{line[:max_characters]}..."
+
+
+def program_output(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return what a program printed as a message may show it: as ``one_line``, and without credentials.
+
+    ``secrets`` are texts that the program knows and that must not be shown.
+    """
+    line = one_line(_ESCAPE_SEQUENCE.sub("", text), len(text))
+    return one_line(hide_secrets(line, secrets))
 
 
 def describe_error(error: Exception) -> str:

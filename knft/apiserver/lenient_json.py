@@ -6,8 +6,12 @@ It uses no recursion, so any nesting is possible. It is much slower than a decod
 import re
 from collections.abc import Iterator
 
-_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
-"""Whole strings, so that their contents are skipped, and the characters of JSON's structure."""
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\],:]', re.DOTALL)
+"""Whole strings, so that their contents are skipped, and the characters of JSON's structure.
+
+A string without an end extends to the end of the data: otherwise each of its escaped quotes would be tried as the
+beginning of another string.
+"""
 _OPENS, _CLOSES = frozenset({b"{", b"["}), frozenset({b"}", b"]"})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from knft.errors import CaptureError
 
 _QUOTE = '"'
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
+_WORD = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<end>"?)|(?P<word>[^\s"]+)')
 
 
 def split_words(line: str) -> list[str]:
@@ -35,9 +35,9 @@ def _split_escaped(line: str) -> list[str]:
     words = []
     at = 0
     for found in _WORD.finditer(line):
-        if line[at : found.start()].strip():
+        quoted, end, word = found.groups()
+        if line[at : found.start()].strip() or not (word or end):
             break
-        quoted, word = found.groups()
         words.append(word or _QUOTE + re.sub(r"\\(.)", r"\1", quoted))
         at = found.end()
     if line[at:].strip():

@@ -13,7 +13,7 @@ _TYPES: dict[str | None, Literal["filter", "nat", "route"]] = {"filter": "filter
 _POLICIES: dict[str | None, Literal["accept", "drop"]] = {None: "accept", "accept": "accept", "drop": "drop"}
 # NF_IP_PRI_* of linux/netfilter_ipv4.h, by the names in nft(8).
 _PRIORITIES = {"raw": -300, "mangle": -150, "dstnat": -100, "filter": 0, "security": 50, "srcnat": 100}
-_PRIORITY = re.compile(r"(?P<name>[a-z]+)?\s*(?:(?P<sign>[+-])?\s*(?P<number>[0-9]{1,10}))?")
+_PRIORITY = re.compile(r"(?P<name>[a-z]+)?\s*+(?:(?P<sign>[+-])?\s*+(?P<number>[0-9]{1,10}))?")
 
 
 def read_base_chain(chain: ListedChain) -> BaseChain | None:
