@@ -1,13 +1,11 @@
 """Runs a credential plugin (``user.exec`` of a kubeconfig) and reads the ExecCredential that it prints.
 
 The plugin gets the request in ``KUBERNETES_EXEC_INFO``. It answers with a bearer token, or with a client certificate
-and its key.
+and its key. See docs/behaviour/api-server.md#plugins.
 """
 
 import json
 import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,12 +13,15 @@ import msgspec
 from msgspec import Struct
 
 from knft.apiserver.client_config import ExecPlugin, PemSource
-from knft.apiserver.error_text import one_line
+from knft.apiserver.error_text import program_output
+from knft.apiserver.plugin_process import run_process
 from knft.errors import UsageError
 
 _EXPIRY_MARGIN = timedelta(minutes=5)
 """A token is renewed before it expires, because clocks differ."""
 _CONFIG_EXTENSION = "client.authentication.k8s.io/exec"
+_MIN_SECRET = 8
+"""Shorter values of the plugin's environment are not hidden in its messages: they are words such as ``true``."""
 
 
 class PluginCredentials(Struct, frozen=True):
@@ -34,6 +35,10 @@ class PluginCredentials(Struct, frozen=True):
     def has_expired(self, now: datetime) -> bool:
         """Tell whether the token has to be renewed at ``now``; a certificate is renewed when the server refuses it."""
         return bool(self.token) and self.expires is not None and self.expires - _EXPIRY_MARGIN <= now
+
+    def is_valid(self, now: datetime) -> bool:
+        """Tell whether a server should still accept the credentials at ``now``."""
+        return not self.token or self.expires is None or now < self.expires
 
     def __repr__(self) -> str:
         """Hide the credentials."""
@@ -58,32 +63,26 @@ def run_plugin(plugin: ExecPlugin, label: str) -> PluginCredentials:
     try:
         return _credentials(_run(plugin), plugin, label)
     except (OSError, ValueError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        msg = f"{label} gives no credentials: {one_line(str(error)) or type(error).__name__}"
+        secrets = [value for _, value in plugin.env if len(value) >= _MIN_SECRET]
+        msg = f"{label} gives no credentials: {program_output(str(error), secrets) or type(error).__name__}"
         # The cause may quote what the plugin printed.
         raise UsageError(msg) from None
 
 
 def _run(plugin: ExecPlugin) -> bytes:
     """Return what the plugin prints; raise ValueError if it fails."""
-    interactive = sys.stdout is not None and sys.stdout.isatty()
     info = {
         "apiVersion": plugin.api_version,
         "kind": "ExecCredential",
-        "spec": {"interactive": interactive, **({"cluster": _cluster_info(plugin.cluster)} if plugin.cluster else {})},
+        "spec": {"interactive": False, **({"cluster": _cluster_info(plugin.cluster)} if plugin.cluster else {})},
     }
-    process = subprocess.run(  # the kubeconfig names the program
-        [plugin.command, *plugin.args],
-        stdout=subprocess.PIPE,
-        stderr=None if interactive else subprocess.PIPE,
-        cwd=plugin.folder or None,
-        env={**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": json.dumps(info)},
-        check=False,
-    )
-    if process.returncode:
-        stderr = (process.stderr or b"").decode(errors="replace").strip()
-        msg = f"exit status {process.returncode}{': ' + stderr if stderr else ''}"
+    environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    done = run_process([plugin.command, *plugin.args], plugin.folder, environment)
+    if done.status:
+        errors = done.errors.decode(errors="replace").strip()
+        msg = f"exit status {done.status}{': ' + errors if errors else ''}"
         raise ValueError(msg)
-    return process.stdout
+    return done.output
 
 
 def _cluster_info(cluster: dict[str, Any]) -> dict[str, Any]:

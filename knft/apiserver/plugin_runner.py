@@ -1,20 +1,28 @@
-"""Runs credential plugins with a timeout."""
+"""Runs credential plugins without capabilities and with a timeout."""
 
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from knft.apiserver.descendants import kill_descendants
+from knft.apiserver.descendants import end_descendants
 from knft.errors import ApiServerError, UsageError
+from knft.kernel.privileges import drop_all_in_thread
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.05
+_started_threads: "set[threading.Thread]" = set()
+
+
+def end_plugins() -> None:
+    """End all plugins that run, because the process is about to exit; also safe in a signal handler."""
+    for thread in list(_started_threads):
+        _end_processes(thread)
 
 
 class PluginRunner:
-    """Runs one plugin at a time, in a thread of its own.
+    """Runs one plugin at a time, in a thread of its own, which has no capabilities.
 
-    After a timeout the thread is abandoned, but the processes that it started are killed: nothing else would end them.
+    After a timeout the thread is abandoned, but the processes that it started are ended: nothing else would end them.
     """
 
     def __init__(self, timeout: float, closed: threading.Event) -> None:
@@ -34,25 +42,32 @@ class PluginRunner:
             raise UsageError(msg)
         outcome: _Outcome[Result] = _Outcome()
         self._running = thread = threading.Thread(target=outcome.fill, args=[work], name="plugin", daemon=True)
+        _started_threads.add(thread)
         thread.start()
+        try:
+            return self._wait(outcome, thread, msg)
+        finally:
+            _started_threads.discard(thread)
+
+    def _wait(self, outcome: "_Outcome[Result]", thread: threading.Thread, timeout_message: str) -> "Result":
         waited = 0.0
         while not outcome.filled.wait(_POLL_SECONDS):
             waited += _POLL_SECONDS
             if self._closed.is_set():
-                _kill_processes(thread)
+                _end_processes(thread)
                 closing = "knft is shutting down"
                 raise ApiServerError(closing)
             if waited >= self._timeout:
-                _kill_processes(thread)
-                raise UsageError(msg)
+                _end_processes(thread)
+                raise UsageError(timeout_message)
         if outcome.error is not None:
             raise outcome.error
         return outcome.results[0]
 
 
-def _kill_processes(thread: threading.Thread) -> None:
+def _end_processes(thread: threading.Thread) -> None:
     if thread.native_id is not None:
-        kill_descendants(thread.native_id)
+        end_descendants(thread.native_id)
 
 
 class _Outcome(Generic[Result]):
@@ -65,6 +80,8 @@ class _Outcome(Generic[Result]):
 
     def fill(self, work: Callable[[], Result]) -> None:
         try:
+            # Capabilities belong to threads, and a process inherits those of the thread that starts it.
+            drop_all_in_thread()
             self.results.append(work())
         except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
             self.error = error

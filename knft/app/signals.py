@@ -9,13 +9,14 @@ from types import FrameType
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
-def exit_on_signals() -> None:
-    """Exit at once on a signal, until ``stop_on_signals`` is called.
+def exit_on_signals(before_exit: Callable[[], None] = lambda: None) -> None:
+    """Exit at once on a signal, after a call of ``before_exit``, until ``stop_on_signals`` is called.
 
     A container's first process ignores signals without a handler.
     """
 
     def end(number: int, _: FrameType | None) -> None:
+        before_exit()
         os._exit(128 + number)
 
     for number in _STOP_SIGNALS:

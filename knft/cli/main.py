@@ -46,10 +46,17 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     from knft.app.signals import exit_on_signals  # noqa: PLC0415
 
     # A container's first process ignores signals without a handler, and the imports below take a while.
-    exit_on_signals()
+    exit_on_signals(_end_plugins)
     from knft.cli.run import run as run_command  # noqa: PLC0415
 
     run_command(given)
+
+
+def _end_plugins() -> None:
+    """End credential plugins, if any run: they would outlive this process."""
+    plugin_runner = sys.modules.get("knft.apiserver.plugin_runner")
+    if plugin_runner is not None:
+        plugin_runner.end_plugins()
 
 
 @cli.command(short_help="Print the rule set, without reading or changing this machine.")

@@ -52,9 +52,9 @@ def keep_net_admin() -> None:
     """Keep only CAP_NET_ADMIN in the calling thread, as in drop_privileges; raise UnsupportedError if it is missing."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        _reduce_bounding_set(libc)
+        _reduce_bounding_set(libc, CAP_NET_ADMIN)
         # Inheritable and ambient, because child processes of a user other than root would have none otherwise.
-        _set_capabilities(libc)
+        _set_capabilities(libc, 1 << CAP_NET_ADMIN)
         _prctl(libc, _PR_CAP_AMBIENT, _AMBIENT_CLEAR)
         with suppress(PermissionError):  # SECBIT_NO_CAP_AMBIENT_RAISE; root needs none.
             _prctl(libc, _PR_CAP_AMBIENT, _AMBIENT_RAISE, CAP_NET_ADMIN)
@@ -67,11 +67,25 @@ def keep_net_admin() -> None:
         raise UnsupportedError(msg) from error
 
 
-def _reduce_bounding_set(libc: ctypes.CDLL) -> None:
+def drop_all_in_thread() -> None:
+    """Drop all capabilities of the calling thread, and those of the programs that it starts; other threads keep theirs.
+
+    Works with any user. Without CAP_SETPCAP the bounding set stays unchanged, but no executed program regains
+    capabilities: with no_new_privs even one of root gets no more than the thread that starts it. Raises OSError if a
+    security module forbids it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
+    _reduce_bounding_set(libc, keep=None)
+    _prctl(libc, _PR_CAP_AMBIENT, _AMBIENT_CLEAR)
+    _set_capabilities(libc, 0)
+
+
+def _reduce_bounding_set(libc: ctypes.CDLL, keep: int | None) -> None:
     """Remove all other capabilities from the bounding set, if that is permitted."""
     with suppress(PermissionError):
         for capability in range(_last_capability() + 1):
-            if capability != CAP_NET_ADMIN:
+            if capability != keep:
                 _prctl(libc, _PR_CAPBSET_DROP, capability)
 
 
@@ -82,8 +96,7 @@ def _last_capability() -> int:
         return _LAST_KNOWN_CAPABILITY
 
 
-def _set_capabilities(libc: ctypes.CDLL) -> None:
-    only = 1 << CAP_NET_ADMIN
+def _set_capabilities(libc: ctypes.CDLL, only: int) -> None:
     data = (_Data * _WORDS)(_Data(only, only, only), _Data(0, 0, 0))
     _raise_on_error(libc.capset(ctypes.byref(_Header(_VERSION, 0)), ctypes.byref(data)))
 

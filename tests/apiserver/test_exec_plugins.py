@@ -1,8 +1,10 @@
-"""Credential plugins: how often they run, their timeout, and their end."""
+"""Credential plugins: how often they run, their privileges, their output, their timeout, and their end."""
 
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -73,6 +75,88 @@ def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
             "Bearer t2"
         ] * 4
         client.close()
+
+
+CREDENTIAL = json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
+
+
+def shell_plugin(folder: Path, script: str, env: tuple[tuple[str, str], ...] = ()) -> Path:
+    """Write a kubeconfig whose plugin is a shell script that runs in ``folder``."""
+    variables = [{"name": name, "value": value} for name, value in env]
+    plugin = {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", script], "env": variables}
+    return write_kubeconfig(folder, user={"exec": plugin})
+
+
+def test_plugin_has_no_capabilities(tmp_path: Path) -> None:
+    """Also the first, which runs before knft drops its own; these tests run as root."""
+    path = shell_plugin(tmp_path, f"cat /proc/self/status > status; printf '%s' '{CREDENTIAL}'")
+    ApiClient(ClientSettings(kubeconfig=str(path))).close()
+    status = status_fields(tmp_path / "status")
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == "1"
+    own = status_fields(Path("/proc/self/status"))
+    assert own["CapEff"] == own["CapBnd"] != "0" * 16
+
+
+@pytest.mark.parametrize("before", [(), ("setpriv", "--bounding-set=-setpcap", "--inh-caps=-setpcap")])
+def test_later_plugin_has_no_capabilities(tmp_path: Path, before: tuple[str, ...]) -> None:
+    """When knft has CAP_NET_ADMIN only, or cannot change the bounding set, a plugin does not regain capabilities."""
+    path = shell_plugin(tmp_path, f"cat /proc/self/status > status; printf '%s' '{CREDENTIAL}'")
+    code = (
+        "from knft.apiserver.api_client import ApiClient\n"
+        "from knft.configuration.settings import ClientSettings\n"
+        "from knft.kernel.privileges import drop_privileges\n"
+        f"drop_privileges()\nApiClient(ClientSettings(kubeconfig={str(path)!r})).close()"
+    )
+    subprocess.run([*before, sys.executable, "-c", code], check=True)
+    status = status_fields(tmp_path / "status")
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == "1"
+
+
+def status_fields(file: Path) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in file.read_text().splitlines() if ":\t" in line)
+
+
+def test_plugin_has_a_session_and_no_terminal(tmp_path: Path) -> None:
+    path = shell_plugin(tmp_path, f"cat > input; read -r line < /proc/$$/stat; echo $line > stat; echo '{CREDENTIAL}'")
+    ApiClient(ClientSettings(kubeconfig=str(path))).close()
+    process, after_name = (tmp_path / "stat").read_text().split(" ", 1)
+    _state, _parent, group, session = after_name.rpartition(")")[2].split()[:4]
+    assert group == session == process
+    assert (tmp_path / "input").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        (r"printf '\033[31mred\033[0m \033]0;title\007\r\bbell\n' >&2; exit 1", "exit status 1: red \ufffdbell"),
+        ("echo 'login of admin failed: password=hunter2' >&2; exit 1", "login of admin failed: password=[hidden]"),
+        ("""echo '{"client_secret": "hunter 2", "code": 3}' >&2; exit 1""", '{"client_secret": [hidden], "code": 3}'),
+        ("echo get https://me:hunter2@example.com >&2; exit 1", "get https://[hidden]@example.com"),
+        ("echo $SECRET >&2; exit 1", "exit status 1: [hidden]"),
+        ("printf -- '-----BEGIN RSA PRIVATE KEY-----\nMIIhunter2\n' >&2; exit 1", "exit status 1: [hidden]"),
+        ("head -c 5000000 /dev/zero | tr '\\0' x >&2; exit 1", f"exit status 1: {'x' * 285}..."),
+        ("head -c 5000000 /dev/zero", "it printed more than 1048576 bytes"),
+        ("echo no JSON", "JSON is malformed: invalid character (byte 4)"),
+    ],
+)
+def test_output_of_a_failed_plugin_is_sanitized(tmp_path: Path, script: str, shown: str) -> None:
+    path = shell_plugin(tmp_path, script, env=(("SECRET", "hunter2-hunter2"), ("MODE", "red")))
+    with pytest.raises(UsageError) as raised:
+        ApiClient(ClientSettings(kubeconfig=str(path)))
+    text = str(raised.value)
+    assert text.endswith(shown)
+    assert text.isprintable()
+    assert "hunter" not in text
+
+
+def test_plugin_can_remove_its_files_before_it_is_killed(tmp_path: Path) -> None:
+    script = "touch temporary; trap 'rm temporary; exit' TERM; while :; do sleep 0.01; done"
+    path = shell_plugin(tmp_path, script)
+    with pytest.raises(UsageError, match=r"did not finish within 0\.5 s"):
+        ApiClient(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=0.5))
+    assert not (tmp_path / "temporary").exists()
 
 
 def slow_plugin(folder: Path, url: str) -> Path:
