@@ -210,7 +210,7 @@ NO_PACKET = {
     "nftables.md#unchanged-service-ports": NoPacket(
         "unchanged Service ports are not written again",
         "packets do not show whether rules are written again",
-        "tests/kernel/test_transactions.py::test_a_sync_without_changes_sends_nothing",
+        "tests/sync/test_transactions.py::test_a_sync_without_changes_sends_nothing",
     ),
     "nftables.md#affinity-timeout": NoPacket(
         "the affinity timeout counts from a client's last connection",
@@ -220,7 +220,7 @@ NO_PACKET = {
     "nftables.md#after-a-sync": NoPacket(
         "stale chains are emptied at once and deleted with a later sync",
         "no packet enters a stale chain",
-        "tests/kernel/test_sticky_chains.py::test_chains_are_emptied_at_once_and_deleted_a_second_later",
+        "tests/sync/test_sticky_chains.py::test_chains_are_emptied_at_once_and_deleted_a_second_later",
     ),
     "nftables.md#table": NoPacket(
         "the table, its chains, maps and sets",
@@ -235,12 +235,12 @@ NO_PACKET = {
     "nftables.md#existing-table": NoPacket(
         "a table that an earlier process left is read and completed",
         "scenarios begin without a table",
-        "tests/kernel/test_transactions.py::test_restart_repairs_missing_and_superfluous_elements",
+        "tests/sync/test_transactions.py::test_restart_repairs_missing_and_superfluous_elements",
     ),
     "upstream-tests.md#nftables-startup": NoPacket(
         "a start on an unchanged cluster changes nothing",
         "packets do not show whether rules are written again",
-        "tests/kernel/test_transactions.py::test_a_restart_on_an_unchanged_cluster_sends_nothing",
+        "tests/sync/test_transactions.py::test_a_restart_on_an_unchanged_cluster_sends_nothing",
     ),
     "upstream-tests.md#nftables-changing-node-addresses": NoPacket(
         "NodePorts are served on addresses that are added, until they are removed",
@@ -255,7 +255,7 @@ NO_PACKET = {
     "upstream-tests.md#nftables-failed-transaction": NoPacket(
         "a change that the kernel refuses is tried again, in full",
         "the outcome of packets is the same",
-        "tests/kernel/test_recovery.py::test_refused_change_is_made_by_a_full_sync",
+        "tests/sync/test_recovery.py::test_refused_change_is_made_by_a_full_sync",
     ),
     "upstream-tests.md#nftables-loopback-nodeport-reject-set": NoPacket(
         "NodePorts on loopback are rejected by a set, behind a feature gate",

@@ -30,7 +30,7 @@ def start(namespace: Namespace) -> Iterator[StartServers]:  # noqa: ARG001 - its
 
 @pytest.fixture(autouse=True)
 def _skip_schema_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the slow schema validation of transactions, which tests/kernel does."""
+    """Skip the slow schema validation of transactions, which tests/sync does."""
     monkeypatch.setattr(tests.support.kernel_harness, "check_schema", lambda _document: None)
 
 

@@ -1,14 +1,14 @@
 """One long random history: a single process syncs all the time, and rarely restarts.
 
-The table is compared after every sync as in ``tests/kernel/test_histories.py``, and the rules too at each report.
+The table is compared after every sync as in ``tests/sync/test_histories.py``, and the rules too at each report.
 """
 
 import sys
 from collections.abc import Callable
 from random import Random
 
-from tests.kernel.failing_history import FailingHistory
 from tests.soak.memory import ALLOWED, MemoryWatch
+from tests.sync.failing_history import FailingHistory
 
 REPORTS = 40
 

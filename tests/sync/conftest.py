@@ -1,4 +1,4 @@
-"""A network namespace whose conntrack table a test can fill, and a FlowCleaner on it."""
+"""Fixtures: a network namespace, a KernelHarness in it, and a FlowCleaner on its conntrack table."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,16 @@ from tests.sync.udp_services import VERSIONS, node_object, service, slice_of
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """Create a network namespace and put the calling thread into it."""
-    namespace = Namespace.create("conntrack")
+    namespace = Namespace.create("sync")
     with namespace.entered():
         yield namespace
     namespace.close()
+
+
+@pytest.fixture
+def harness(namespace: Namespace) -> KernelHarness:
+    """Return a KernelHarness with both families, before its first object and first sync."""
+    return KernelHarness(namespace)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.trixie.errors import TrixieError
 from tests.trixie.host import environment, shared_paths
 
 CHECKOUT = Path(__file__).parent.parent.parent
-TESTS = ("tests/packets/test_scenarios.py", "tests/kernel", "tests/cli")
+TESTS = ("tests/packets/test_scenarios.py", "tests/kernel", "tests/sync", "tests/cli")
 PYTHON = ".venv/bin/python"
 _ENTER = Path(__file__).with_name("enter.sh")
 _UNUSED_DAYS = 30

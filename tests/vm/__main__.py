@@ -13,7 +13,7 @@ TESTS = (
     "tests/vm/test_old_kernel_packets.py",
     "tests/vm/test_ipvs_packets.py",
     "tests/vm/test_ipvs_takeover.py",
-    "tests/kernel/test_sticky_chains.py",
+    "tests/sync/test_sticky_chains.py",
 )
 """The tests that run in the guest, all in one boot. The kernel loads the modules that they need."""
 TIME_LIMIT = 3000.0
