@@ -1,6 +1,6 @@
 """KernelTable: reads, declares, replaces, changes and deletes the table of one family in the kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import structs
@@ -11,10 +11,12 @@ from knft.kernel.libnftables import CommandRunner
 from knft.kernel.newer_sets import library_death_error
 from knft.kernel.ownership import Ownership
 from knft.kernel.probe import require_working_library
+from knft.kernel.set_reader import SetReader
 from knft.kernel.table_flags import flags_of
+from knft.nft.codec.deletions import deletion_commands
 from knft.nft.codec.listing import TableListing, parse_listing
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
-from knft.nft.objects import Table
+from knft.nft.objects import Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
 
 _NO_SUCH_TABLE = "No such file or directory"
@@ -42,7 +44,7 @@ class KernelTable:
         """Return the table's contents, or None if the table does not exist."""
         flags = flags_of(self._family.nft, self._name)
         try:
-            listed = self._library.run(f"list table {self._family.nft} {self._name}")
+            listed = self._library.run(f"list table {self._family.nft} {self._name}", terse=True)
         except LibraryDiedError:
             self.ensure_working()
             raise
@@ -58,8 +60,24 @@ class KernelTable:
                 raise self._owned_by_another() from error  # libnftables 1.0.6 truncates its listing.
             msg = f"cannot parse table {self._family.nft} {self._name}: {error!r}"
             raise KernelError(msg) from error
+        unreadable = set()
+        for name in sorted(listing.containers - listing.dynamic):
+            if not self._read_set(name).add_to(listing.contents):
+                unreadable.add(name)
         not_owned = self._ownership is not None and "persist" not in flags
-        return structs.replace(listing, must_be_replaced=not_owned or "dormant" in flags)
+        return structs.replace(
+            listing, unreadable=frozenset(unreadable), must_be_replaced=not_owned or "dormant" in flags
+        )
+
+    def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
+        """Return the elements that rules have added to dynamic sets, by set; none if there is no table."""
+        listing = self._list()
+        return {name: dict(self._read_set(name).timeouts()) for name in sorted(listing.dynamic)} if listing else {}
+
+    def _read_set(self, name: str) -> SetReader:
+        reader = SetReader(name)
+        self._library.dump_elements(self._family.number, self._name, name, reader.receive)
+        return reader
 
     def ensure_working(self) -> None:
         """Raise UnavailableError if the library crashes even on a harmless command."""
@@ -89,6 +107,15 @@ class KernelTable:
         with self._keeping_ownership():
             if not transaction.is_empty:
                 self._library.run(transaction_json(transaction).decode())
+
+    def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
+        """Remove all rules of some chains, then delete ``objects``, in one transaction."""
+        try:
+            commands = deletion_commands(self._family.nft, self._name, objects, flushed_chains)
+        except ValueError as error:
+            raise KernelError(str(error)) from error
+        with self._keeping_ownership():
+            self._library.run(commands)
 
     def remove(self) -> bool:
         """Delete the table; return whether it existed."""

@@ -170,6 +170,17 @@ class Contents(Struct):
         return {name: dict(sorted(found[name].items())) for name in sorted(found)}
 
 
+class NamedObject(Struct, frozen=True, order=True):
+    """An object of a table that is not a rule or an element: its kind in nft's words (``ct helper``), and its name."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return both as text for a log; other programs choose names, so unprintable characters are replaced."""
+        return f"{self.kind} {''.join(letter if letter.isprintable() else '?' for letter in self.name)}"
+
+
 class Table(Struct, frozen=True):
     """A whole table, as it is created.
 

@@ -8,12 +8,13 @@ from msgspec import Struct, structs
 from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.model.names import ServicePortName
+from knft.nft.objects import NamedObject
 
 MAX_LIBRARY_DEATHS = 50
 """How often libnftables may crash or hang in one search: enough to find 3 refused names of 30 000 (15 steps each)."""
 
 
-Name = TypeVar("Name", ServicePortName, str)
+Name = TypeVar("Name", ServicePortName, NamedObject, str)
 
 
 def bisect(names: Sequence[Name], commit: Callable[[Sequence[Name]], None]) -> dict[Name, KernelError]:

@@ -1,9 +1,10 @@
 """TableInterface: the operations on the kernel's table that a sync needs."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from knft.nft.codec.listing import TableListing
-from knft.nft.objects import Table
+from knft.nft.objects import Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
 
 
@@ -18,6 +19,9 @@ class TableInterface(Protocol):
     def read(self) -> TableListing | None:
         """Return the contents of the table, or None if there is no table."""
 
+    def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
+        """Return the elements that rules have added to dynamic sets, by set; none if there is no table."""
+
     def ensure_working(self) -> None:
         """Raise UnavailableError if libnftables crashes even on a harmless request."""
 
@@ -29,6 +33,9 @@ class TableInterface(Protocol):
 
     def commit(self, transaction: Transaction) -> None:
         """Send a transaction."""
+
+    def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
+        """Remove all rules of some chains, then delete ``objects``, in one transaction."""
 
 
 class TransactionRecorder:
@@ -42,6 +49,10 @@ class TransactionRecorder:
     def read(self) -> TableListing | None:
         """Return None: there is no table."""
         return None
+
+    def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
+        """Return nothing: there is no table."""
+        return {}
 
     def ensure_working(self) -> None:
         """Do nothing."""
@@ -57,6 +68,10 @@ class TransactionRecorder:
     def commit(self, transaction: Transaction) -> None:
         """Record the transaction."""
         self.transactions.append(transaction)
+
+    def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
+        """Raise NotImplementedError: there is no table with foreign objects."""
+        raise NotImplementedError
 
     def first_sync(self) -> tuple[Table, Transaction]:
         """Return the declarations and the transaction of the first sync; raise LookupError if there was none."""

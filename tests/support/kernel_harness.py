@@ -3,7 +3,7 @@
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from knft.kernel.table import KernelTable
 from knft.model.objects import KubeObject, ObjectChange
 from knft.nft.codec.listing import TableListing
 from knft.nft.codec.tables import transaction_json
-from knft.nft.objects import Contents, Table
+from knft.nft.objects import Contents, NamedObject, Table
 from knft.nft.transaction import Transaction
 from knft.render.names import TABLE
 from knft.source.decode import KINDS
@@ -66,7 +66,7 @@ class CheckedTable:
     It can also fail: it refuses commits (``refused_commits``), carries them out and reports a failure
     (``misreported_commits``), refuses reads (``refused_reads``), or raises LibraryDiedError before or after a commit
     (``crashes_before_commit``, ``crashes_after_commit``), each that many times. ``on_commit`` is called with each
-    transaction before it is passed on.
+    transaction, and ``on_delete`` with objects to delete, before they are passed on.
     """
 
     def __init__(self, inner: TableInterface) -> None:
@@ -80,13 +80,14 @@ class CheckedTable:
         self.crashes_before_commit = 0
         self.crashes_after_commit = 0
         self.on_commit: Callable[[Transaction], None] = lambda _: None
+        self.on_delete: Callable[[Sequence[NamedObject]], None] = lambda _: None
 
     def stop_failing(self) -> None:
         """Stop all failures."""
         self.refused_commits = self.misreported_commits = self.refused_reads = self.crashes_before_commit = (
             self.crashes_after_commit
         ) = 0
-        self.on_commit = lambda _: None
+        self.on_commit = self.on_delete = lambda _: None
 
     def read(self) -> TableListing | None:
         self.reads += 1
@@ -95,6 +96,9 @@ class CheckedTable:
             msg = "read refused for the test"
             raise KernelError(msg)
         return self._inner.read()
+
+    def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
+        return self._inner.dynamic_elements()
 
     def ensure_working(self) -> None:
         self._inner.ensure_working()
@@ -111,6 +115,10 @@ class CheckedTable:
             self.refused_commits -= 1
             msg = "refused for the test"
             raise KernelError(msg)
+
+    def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
+        self.on_delete(objects)
+        self._inner.delete(objects, flushed_chains)
 
     def commit(self, transaction: Transaction) -> None:
         check_schema(transaction_json(transaction))

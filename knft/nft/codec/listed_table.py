@@ -61,3 +61,24 @@ def _type(part: str) -> str:
     if words[0] == "numgen":
         return "integer"
     return _TYPES.get(words[0], "inet_service")
+
+
+def is_declared_as(listed: Json, container: Container) -> bool:
+    """Tell whether a listed set or map has the types and flags of ``container``.
+
+    Types that a newer libnftables lists as expressions count as equal; since Linux 6.2, the kernel compares them when
+    the container is declared again. The size of a dynamic set may differ.
+    """
+    declared = _declaration(container)
+    if any(_differ(listed.get(part), declared.get(part)) for part in ("type", "map")):
+        return False
+    flags = listed.get("flags", [])
+    listed_flags = {flags} if isinstance(flags, str) else set(flags)
+    size_is_right = ("size" in listed) <= bool(container.dynamic_size)
+    return size_is_right and listed_flags - {"dynamic"} == set(declared.get("flags", []))
+
+
+def _differ(listed: Any, declared: Any) -> bool:  # noqa: ANN401 - JSON has every type
+    if isinstance(listed, dict) or (isinstance(listed, list) and isinstance(declared, str)):
+        return False
+    return bool(listed != declared)

@@ -5,20 +5,22 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from knft.nft.codec.elements import dynamic_element_from_json, entry_from_json, key_from_json
+from knft.nft.codec.elements import entry_from_json, key_from_json
 from knft.nft.codec.rule_digests import listed_digest
-from knft.nft.objects import Array, ArrayName, Contents, Hook, Key, Target, Value
+from knft.nft.objects import Array, ArrayName, Contents, Hook, Key, NamedObject, Target, Value
 
 Json = dict[str, Any]
 
 
 class TableListing(Struct, frozen=True):
-    """The contents of a table in the kernel; elements that rules have added are in ``dynamic`` only.
+    """The contents of a table in the kernel; without the elements that rules have added.
 
     ``rule_counts`` maps each chain to its number of rules, ``rule_digests`` to the digest of its rules. ``unreadable``
-    are containers with elements that knft never writes. ``dynamic`` are the dynamic sets as they were listed. ``hooks``
-    are the hooks of base chains, None if knft never writes such a hook. ``must_be_replaced`` is set for a table that no
-    transaction can repair, such as a dormant one.
+    are containers with elements that knft never writes. ``dynamic`` are the dynamic sets. ``hooks``
+    are the hooks of base chains, None if knft never writes such a hook. ``declarations`` are the sets and maps without
+    their elements, as they were listed. ``other_objects`` are flowtables and stateful objects (counters, for example),
+    which knft never creates. ``must_be_replaced`` is set for a table that no transaction can repair, such as a dormant
+    one.
     """
 
     rule_counts: dict[str, int]
@@ -26,17 +28,11 @@ class TableListing(Struct, frozen=True):
     contents: Contents
     rule_digests: dict[str, str] = {}
     unreadable: frozenset[str] = frozenset()
-    dynamic: dict[str, Json] = {}
+    dynamic: frozenset[str] = frozenset()
     hooks: dict[str, Hook | None] = {}
+    declarations: dict[NamedObject, Json] = {}
+    other_objects: frozenset[NamedObject] = frozenset()
     must_be_replaced: bool = False
-
-    def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
-        """Return the elements that rules have added to dynamic sets, by set."""
-        found: dict[str, dict[Key, Value]] = {}
-        for name, container in self.dynamic.items():
-            read = (dynamic_element_from_json(written, _types(container)) for written in container.get("elem", ()))
-            found[name] = dict(element for element in read if element is not None)
-        return found
 
 
 def parse_listing(text: str | bytes) -> TableListing:
@@ -51,8 +47,10 @@ def parse_listing(text: str | bytes) -> TableListing:
         reader.contents,
         {name: listed_digest(rules) for name, rules in reader.chains.items()},
         frozenset(reader.unreadable),
-        reader.dynamic,
+        frozenset(reader.dynamic),
         reader.hooks,
+        reader.declarations,
+        frozenset(reader.other_objects),
     )
 
 
@@ -64,8 +62,10 @@ class _ListingReader:
         self.containers: set[str] = set()
         self.contents = Contents.empty()
         self.unreadable: set[str] = set()
-        self.dynamic: dict[str, Json] = {}
+        self.dynamic: set[str] = set()
         self.hooks: dict[str, Hook | None] = {}
+        self.declarations: dict[NamedObject, Json] = {}
+        self.other_objects: set[NamedObject] = set()
 
     def add_object(self, kind: str, found: Json) -> None:
         """Add one object."""
@@ -77,13 +77,19 @@ class _ListingReader:
             case "rule":
                 self.chains.setdefault(found["chain"], []).append(found)
             case "set" | "map":
-                self._add_container(found)
+                self._add_container(kind, found)
+            case "metainfo" | "table":
+                pass
+            case _:
+                self.other_objects.add(NamedObject(kind, found["name"]))
 
-    def _add_container(self, found: Json) -> None:
+    def _add_container(self, kind: str, found: Json) -> None:
         name = found["name"]
         self.containers.add(name)
+        declared = {field: value for field, value in found.items() if field != "elem"}
+        self.declarations[NamedObject(kind, name)] = declared
         if "timeout" in found.get("flags", ()):
-            self.dynamic[name] = found  # Traffic adds its elements.
+            self.dynamic.add(name)  # Traffic adds its elements.
             return
         try:
             (_read_map if "map" in found else _read_set)(found, self.contents)
