@@ -21,7 +21,7 @@ from knft.render.names import STICKY_PREFIX, TABLE
 from knft.render.pools import parse_shared_chain
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
-from tests.kernel import equivalence
+from tests.sync import equivalence
 from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
 from tests.support.lab.namespace import Namespace
 from tests.support.random_objects import (
