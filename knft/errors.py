@@ -11,6 +11,7 @@
     ├── ServingError          an HTTP server cannot listen, and --bind-address-hard-fail makes that fatal
     ├── UnsupportedError      a privilege, library or kernel feature is missing
     └── KernelError           the kernel or libnftables rejected a request
+        ├── InstanceLockedError   another knft process runs in this network namespace
         └── UnavailableError  the table cannot be used now: a smaller request would not help
             ├── LibraryDiedError  libnftables crashed or hung: it is unknown whether the request was executed
             └── TableOwnedError   another process owns the table
@@ -80,6 +81,10 @@ class KernelError(KnftError):
         """Store the library's messages apart from the text."""
         super().__init__(message)
         self.detail = detail
+
+
+class InstanceLockedError(KernelError):
+    """Another knft process holds the lock of this network namespace; the text names it."""
 
 
 class UnavailableError(KernelError):

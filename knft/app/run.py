@@ -4,9 +4,11 @@ import logging
 import os
 import sys
 import threading
+from contextlib import AbstractContextManager
 
 from msgspec import Struct
 
+from knft.app.instance_lock import take_instance_lock
 from knft.app.leftover_warnings import warn_of_leftovers, warn_of_leftovers_in_child
 from knft.app.log_writer import LogWriter
 from knft.app.object_feeds import ApiServerFeed, ManifestFeed, ObjectFeed
@@ -14,7 +16,7 @@ from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
-from knft.errors import ServingError
+from knft.errors import InstanceLockedError, ServingError
 from knft.kernel.addresses import AddressMonitor, local_addresses
 from knft.kernel.notifications import ForeignChangeMonitor
 from knft.kernel.oom import set_oom_score_adj
@@ -51,6 +53,7 @@ class RunOptions(Struct, frozen=True):
     manifests: str | None = None
     once: bool = False
     init_only: bool = False
+    wait_for_lock: bool = False
     config_path: str | None = None
     config_content: bytes = b""
     flags: dict[str, str] = {}
@@ -64,6 +67,20 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     tune_garbage_collector()
     source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
+    with _take_instance_lock(options):
+        _run_locked(settings, options, source, log_writer)
+
+
+def _take_instance_lock(options: RunOptions) -> AbstractContextManager[object]:
+    try:
+        return take_instance_lock(wait=options.wait_for_lock)
+    except InstanceLockedError as error:
+        msg = f"{error}; stop it first, or wait until it exits with --wait-for-lock"
+        raise InstanceLockedError(msg) from error
+
+
+def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log_writer: LogWriter) -> None:
+    """Run while no other knft process changes this network namespace."""
     configures_host = source.configures_host or options.init_only
     if configures_host:
         # Before the worker process of libnftables starts: a child inherits the OOM score adjustment.

@@ -1,17 +1,44 @@
 """``knft cleanup``: removes knft's tables."""
 
+import logging
+from contextlib import AbstractContextManager, nullcontext
+
 import click
 
+from knft.app.instance_lock import take_instance_lock
+from knft.errors import InstanceLockedError
 from knft.families import Family
 from knft.kernel.libnftables import Library
 from knft.kernel.probe import require_privilege
 from knft.kernel.table import KernelTable
 from knft.render.names import TABLE
 
+log = logging.getLogger("knft")
 
-def cleanup() -> None:
-    """Remove the tables of both families, and print which of them existed."""
+
+def cleanup(*, wait_for_lock: bool = False, force: bool = False) -> None:
+    """Remove the tables of both families, and print which of them existed.
+
+    If another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit first if
+    ``wait_for_lock`` is set, or remove the tables nevertheless if ``force`` is set.
+    """
     require_privilege()
+    try:
+        lock: AbstractContextManager[object] = take_instance_lock(wait=wait_for_lock and not force)
+    except InstanceLockedError as error:
+        if not force:
+            msg = (
+                f"{error}; stop it first, because it would create the tables again (`knft cleanup --force` removes "
+                "them nevertheless)"
+            )
+            raise InstanceLockedError(msg) from error
+        log.warning("%s; it will create the tables again", error)
+        lock = nullcontext()
+    with lock:
+        _remove_tables()
+
+
+def _remove_tables() -> None:
     library = Library()
     for family in Family:
         removed = KernelTable(library, family, TABLE).remove()

@@ -168,8 +168,14 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
 @cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
               help="Remove kube-proxy's leftovers of this mode instead of knft's tables.")  # fmt: skip
-def cleanup(kube_proxy: str | None) -> None:
+@click.option("--wait-for-lock", is_flag=True,
+              help="If another knft process runs in this network namespace, wait until it exits.")  # fmt: skip
+@click.option("--force", is_flag=True,
+              help="Remove the tables although another knft process runs, which will create them again.")  # fmt: skip
+def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None:
     """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
+
+    If another knft process runs in this network namespace, remove nothing and exit with status 1.
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
     """
@@ -180,7 +186,7 @@ def cleanup(kube_proxy: str | None) -> None:
         return
     from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
 
-    cleanup_command()
+    cleanup_command(wait_for_lock=wait_for_lock, force=force)
 
 
 @cli.command(short_help="Print the version.")

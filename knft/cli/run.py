@@ -39,7 +39,7 @@ def run(given: Mapping[str, Any]) -> None:
         write_document(settings.document, path)
         log.info("wrote the configuration to %s", path)
     elif given.get("--cleanup"):
-        _remove_all()
+        _remove_all(wait_for_lock=given.get("--wait-for-lock", False))
     else:
         _run(settings, given, contents, log_writer)
 
@@ -52,6 +52,7 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         manifests=given.get("--manifests") or None,
         once=given.get("--once", False),
         init_only=given.get("--init-only", False),
+        wait_for_lock=given.get("--wait-for-lock", False),
         config_path=config,
         config_content=contents.get(config or "", b""),
         flags={flag.lstrip("-"): _flag_text(value) for flag, value in given.items()},
@@ -79,14 +80,14 @@ def _reject_conflicting_flags(given: Mapping[str, Any]) -> None:
         raise UsageError(msg)
 
 
-def _remove_all() -> None:
+def _remove_all(*, wait_for_lock: bool) -> None:
     """Remove knft's tables and kube-proxy's leftovers of every mode. After a failure, continue with the rest."""
     from knft.cli.cleanup import cleanup  # noqa: PLC0415 - loads libnftables
     from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
     failure: KernelError | None = None
     try:
-        cleanup()
+        cleanup(wait_for_lock=wait_for_lock)
     except KernelError as error:
         print_error(str(error))
         failure = error

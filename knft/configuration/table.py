@@ -31,6 +31,8 @@ KNFT_OPTIONS = (
            "given", is_knft_only=True, applies_with_file=True, metavar="DIR"),
     Option("", ("--once",), BOOL, SUPPORTED, "sync once and exit; needs --manifests", is_knft_only=True,
            applies_with_file=True),
+    Option("", ("--wait-for-lock",), BOOL, SUPPORTED, "if another knft process runs in this network namespace, wait "
+           "until it exits; otherwise knft exits with an error", is_knft_only=True, applies_with_file=True),
     Option("", ("--node",), STRING, SUPPORTED, "name of this node, as in nodeName of EndpointSlices; same as "
            "--hostname-override",
            is_knft_only=True, applies_with_file=True, metavar="NAME"),

@@ -18,6 +18,7 @@ from msgspec import Struct
 from knft.errors import KernelError
 from knft.families import FAMILY_OF_NUMBER, Family
 from knft.kernel import netlink_filter, nftables_messages
+from knft.kernel.process_names import describe_process
 
 BUFFER_BYTES = 16 * 1024 * 1024
 """The receive buffer's limit, enough for notifications of about 200 000 elements. Unused space costs no memory."""
@@ -204,8 +205,7 @@ class _Transaction:
 
 def _process_text(generation: nftables_messages.Message) -> str:
     name = nftables_messages.printable_name(generation.attribute(nftables_messages.PROCESS_NAME))
-    number = int.from_bytes(generation.attribute(nftables_messages.PROCESS_ID), "big")
-    return f"{name} (pid {number})" if number else name
+    return describe_process(int.from_bytes(generation.attribute(nftables_messages.PROCESS_ID), "big"), name)
 
 
 def _printable_names(names: Iterable[bytes]) -> frozenset[str]:

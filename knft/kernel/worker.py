@@ -18,6 +18,7 @@ from knft.kernel import pipe_framing
 from knft.kernel.libnftables import Library
 from knft.kernel.netlink_port_ids import netlink_port_ids
 from knft.kernel.privileges import die_with_parent, keep_net_admin
+from knft.kernel.process_names import set_process_name
 
 
 class Hello(Struct):
@@ -41,6 +42,8 @@ def main(requests: int, answers: int, parent: int) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent()
+    # Notifications of nf_tables carry the name: without this, another program would see "python".
+    set_process_name("knft")
     if os.getppid() != parent:
         return 1
     # A child process of root gets all capabilities of the bounding set. libnftables itself reports a missing

@@ -74,7 +74,16 @@ FLAG_EXAMPLES: dict[str, str] = {
     "--service-cidr": "10.96.0.0/16",
     "--min-sync-period": "4s",
 }
-ACTION_FLAGS = {"--manifests", "--once", "--config", "--write-config-to", "--cleanup", "--init-only", "--version"}
+ACTION_FLAGS = {
+    "--manifests",
+    "--once",
+    "--config",
+    "--write-config-to",
+    "--cleanup",
+    "--init-only",
+    "--version",
+    "--wait-for-lock",
+}
 """Flags that select an action and do not change Settings; see tests/configuration/test_command.py."""
 
 

@@ -3,6 +3,7 @@
 The kernel queues notifications before the commit returns, so a missing one does not arrive later.
 """
 
+import os
 import re
 import socket
 import struct
@@ -16,7 +17,7 @@ from typing import Self
 import pytest
 
 from knft.families import Family
-from knft.kernel import nftables_messages, notifications
+from knft.kernel import nftables_messages, notifications, process_names
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from tests.support.lab import links
 from tests.support.lab.namespace import Namespace
@@ -167,8 +168,12 @@ def test_transactions_are_reported_separately(node: Node) -> None:
     assert node.next_changes() == ()
 
 
-def test_changing_process_is_named(node: Node) -> None:
-    """The id is that of the host, which differs from the id in a container."""
+@pytest.mark.parametrize("in_container", [False, True])
+def test_changing_process_is_named(node: Node, monkeypatch: pytest.MonkeyPatch, *, in_container: bool) -> None:
+    """For another knft, the id of the process itself if /proc shows it, otherwise of its worker process."""
+    if in_container:
+        monkeypatch.setattr(process_names, "sees_host_processes", lambda: False)
+    sees_host = process_names.sees_host_processes()
     node.nft("flush chain ip knft services")
     node.libnftables.run("add table ip foreign")
     node.changes.set_own_port_ids(frozenset())
@@ -176,8 +181,9 @@ def test_changing_process_is_named(node: Node) -> None:
     processes = [change.process for _ in range(2) for change in node.changes.receive(TIMEOUT)]
     assert [re.sub(r"\(pid [1-9][0-9]*\)", "(pid N)", process) for process in processes] == [
         "nft (pid N)",
-        f"{Path(f'/proc/{node.libnftables.pid}/comm').read_text().strip()} (pid N)",
+        "knft (pid N)",
     ]
+    assert (processes[1] == f"knft (pid {os.getpid()})") == sees_host
 
 
 def test_change_of_knft_table_in_a_transaction_with_another_table_is_reported(node: Node) -> None:

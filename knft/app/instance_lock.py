@@ -1,0 +1,39 @@
+"""Holds the instance lock while a command changes this network namespace; see docs/design/instance-lock.md."""
+
+import logging
+import time
+from contextlib import AbstractContextManager, nullcontext
+
+from knft.errors import InstanceLockedError, KernelError
+from knft.kernel.instance_lock import InstanceLock
+
+log = logging.getLogger("knft")
+
+POLL_SECONDS = 1.0
+"""Time between two attempts to take the lock: the kernel does not report its release."""
+
+
+def take_instance_lock(*, wait: bool) -> AbstractContextManager[object]:
+    """Return the lock, which the caller closes; without it, after a warning, if the kernel has no such lock.
+
+    If another process holds it, ``wait`` until that process exits, or raise InstanceLockedError. Raises
+    UnsupportedError without CAP_NET_ADMIN.
+    """
+    holder = ""
+    while True:
+        try:
+            lock = InstanceLock()
+        except InstanceLockedError as error:
+            if not wait:
+                raise
+            if str(error) != holder:
+                holder = str(error)
+                log.warning("%s; waiting until it exits (--wait-for-lock)", holder)
+            time.sleep(POLL_SECONDS)
+        except KernelError as error:
+            log.warning("%s: knft cannot notice another knft process in this network namespace", error)
+            return nullcontext()
+        else:
+            if holder:
+                log.info("the other process has exited; starting")
+            return lock

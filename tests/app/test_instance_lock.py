@@ -1,0 +1,88 @@
+"""Commands that change the network namespace beside a running ``knft run``."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.knft_command import KNFT, NODE_FLAG, knft
+from tests.support.knft_run import KnftRun
+from tests.support.lab.namespace import Namespace
+from tests.support.logged_process import LoggedProcess
+
+pytestmark = pytest.mark.kernel
+
+
+@contextmanager
+def _running_knft(folder: Path) -> Iterator[KnftRun]:
+    """Yield ``knft run`` after its first sync."""
+    namespace = Namespace.create("locked")
+    with KnftRun(namespace, folder) as started:
+        yield started
+    namespace.close()
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnftRun]:
+    """Return a process that no test stops."""
+    with _running_knft(tmp_path_factory.mktemp("daemon")) as started:
+        yield started
+
+
+@pytest.mark.parametrize("flags", [[], ["--once"], ["--init-only"]], ids=str)
+def test_second_run_exits_and_names_the_first(daemon: KnftRun, tmp_path: Path, flags: list[str]) -> None:
+    done = knft(daemon.namespace, "run", "--manifests", str(tmp_path), *NODE_FLAG, *flags, check=False)
+    assert done.returncode == 1
+    assert f"another knft process runs in this network namespace: pid {daemon.process.pid}, '{sys.executable}" in (
+        done.stderr
+    )
+    assert done.stderr.endswith("; stop it first, or wait until it exits with --wait-for-lock\n")
+
+
+def test_process_in_another_pid_namespace_is_named_by_its_host_id(daemon: KnftRun) -> None:
+    """A container does not see the command line of the process."""
+    in_container = ["unshare", "--pid", "--fork", "--mount-proc", *KNFT, "cleanup"]
+    done = daemon.namespace.run(in_container, check=False)
+    assert done.returncode == 1
+    assert f"network namespace: pid {daemon.process.pid} on the host; stop it first" in done.stderr
+
+
+def test_waiting_process_continues_when_the_first_is_killed(tmp_path: Path) -> None:
+    with _running_knft(tmp_path) as first:
+        command = [*KNFT, "run", "--manifests", str(tmp_path / "manifests"), *NODE_FLAG, "--wait-for-lock", "-v2"]
+        second = LoggedProcess(first.namespace, command, tmp_path / "second-log")
+        second.wait_until(lambda: "waiting until it exits" in second.log_text())
+        assert "full sync" not in second.log_text()
+        first.process.kill()
+        second.wait_until(lambda: second.log_text().count("full sync") == 2)
+        assert second.log_text().count("another knft process") == 1
+        second.process.send_signal(signal.SIGTERM)
+        assert second.process.wait() == 0
+
+
+def test_waiting_process_exits_on_sigterm(daemon: KnftRun, tmp_path: Path) -> None:
+    second = LoggedProcess(daemon.namespace, [*KNFT, "cleanup", "--wait-for-lock"], tmp_path / "second-log")
+    second.wait_until(lambda: "waiting until it exits" in second.log_text())
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait() == -signal.SIGTERM
+    assert daemon.has_cluster_ip(1)
+
+
+@pytest.mark.parametrize("command", [["cleanup"], ["run", "--cleanup"]], ids=str)
+def test_cleanup_removes_nothing_while_knft_runs(daemon: KnftRun, command: list[str]) -> None:
+    done = knft(daemon.namespace, *command, check=False)
+    assert done.returncode == 1
+    assert f": pid {daemon.process.pid}, " in done.stderr
+    assert "table ip knft" not in done.stdout
+    assert daemon.has_cluster_ip(1)
+    assert "changed the table" not in daemon.log_text()
+
+
+def test_forced_cleanup_removes_the_tables_with_a_warning(daemon: KnftRun) -> None:
+    done = knft(daemon.namespace, "cleanup", "--force")
+    assert done.stdout == "table ip knft: removed\ntable ip6 knft: removed\n"
+    assert done.stderr.endswith("; it will create the tables again\n")
+    daemon.wait_until(lambda: daemon.has_cluster_ip(1))
