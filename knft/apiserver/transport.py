@@ -29,6 +29,8 @@ from knft.source.formatting import format_value
 
 log = logging.getLogger("knft")
 
+RENEWAL_SECONDS = 2.0
+"""How long a request waits for a plugin while the previous credentials are still valid."""
 _POOL_SIZE = 8
 """The number of idle connections that are kept: one for each watched resource, for events, and some more."""
 
@@ -63,29 +65,57 @@ class Transport:
         self._timeouts = timeouts or Timeouts()
         self._in_cluster = in_cluster or PodEnvironment()
         self._lock = threading.Lock()
+        """Held while the configuration is read, and so while a plugin runs."""
+        self._renewal_lock = threading.Lock()
+        self._renewal: threading.Thread | None = None
         self._plugin_runner = PluginRunner(self._timeouts.plugin, sockets.closed)
         # A runner of its own: a token can be renewed while a plugin of a reload still hangs.
         self._refresh_runner = PluginRunner(self._timeouts.plugin, sockets.closed)
         self._last_warning = ""
-        self._generation = 0
-        self._loaded = self._load()
-        self._pool_manager = self._make_pool_manager(self._loaded)
+        loaded = self._load()
+        self._current = _Current(loaded, self._make_pool_manager(loaded), 0)
 
     @property
     def server(self) -> str:
         """The server's URL."""
-        return self._loaded.server
+        return self._current.loaded.server
 
     def request_target(self) -> RequestTarget:
         """Return the target of the next request; read files that were replaced.
 
-        Raises ApiServerError if a plugin gives a token that cannot be sent, or takes too long.
+        If a plugin has to run, requests use the previous credentials until it ends, as long as these are valid.
+        Otherwise this raises ApiServerError if the plugin gives a token that cannot be sent, or takes too long.
         """
+        loaded, now = self._current.loaded, datetime.now(UTC)
+        if loaded.has_replaced_files() or loaded.needs_token(now):
+            if loaded.config.plugin is not None and loaded.is_valid(now):
+                self._renew_in_background()
+            else:
+                self._renew()
+        current = self._current
+        return RequestTarget(current.loaded.server, current.loaded.headers, current.pool_manager, current.generation)
+
+    def _renew_in_background(self) -> None:
+        """Renew the credentials in a thread, unless one does so; wait for it if it is quick, as most plugins are."""
+        with self._renewal_lock:
+            if self._renewal is not None and self._renewal.is_alive():
+                return
+            self._renewal = renewal = threading.Thread(target=self._try_to_renew, name="credentials", daemon=True)
+            renewal.start()
+        renewal.join(RENEWAL_SECONDS)
+
+    def _try_to_renew(self) -> None:
+        try:
+            self._renew()
+        except ApiServerError as error:
+            if not self._sockets.closed.is_set():
+                self._warn_once(f"{error}; the previous credentials stay in use until they expire")
+
+    def _renew(self) -> None:
         with self._lock:
-            if self._loaded.config.file_signatures != _signatures(self._loaded.config.file_signatures):
+            if self._current.loaded.has_replaced_files():
                 self._reload()
             self._refresh_token()
-            return RequestTarget(self._loaded.server, self._loaded.headers, self._pool_manager, self._generation)
 
     def reload(self, refused: RequestTarget) -> None:
         """Read the configuration again because the server refused the credentials of ``refused``.
@@ -93,20 +123,21 @@ class Transport:
         Does nothing if another thread has done so since ``refused`` was made.
         """
         with self._lock:
-            if refused.generation == self._generation:
+            if refused.generation == self._current.generation:
                 self._reload()
 
     def _reload(self) -> None:
-        self._generation += 1
+        current = self._current
+        self._current = current._replace(generation=current.generation + 1)
         try:
             loaded = self._load()
-            same_pools = loaded.pool_key == self._loaded.pool_key
-            pool_manager = self._pool_manager if same_pools else self._make_pool_manager(loaded)
+            same_pools = loaded.pool_key == current.loaded.pool_key
+            pool_manager = current.pool_manager if same_pools else self._make_pool_manager(loaded)
         except UsageError as error:
             self._warn_once(f"{error}; the previous configuration stays in use")
             return
         self._last_warning = ""
-        self._loaded, self._pool_manager = loaded, pool_manager
+        self._current = _Current(loaded, pool_manager, current.generation + 1)
 
     def _warn_once(self, text: str) -> None:
         if text != self._last_warning:
@@ -115,8 +146,8 @@ class Transport:
 
     def _refresh_token(self) -> None:
         """Run the plugin again if its token has expired."""
-        loaded = self._loaded
-        if loaded.credentials is None or not loaded.credentials.has_expired(datetime.now(UTC)):
+        loaded = self._current.loaded
+        if not loaded.needs_token(datetime.now(UTC)):
             return
 
         def run() -> PluginCredentials | None:
@@ -137,7 +168,7 @@ class Transport:
         if problem:
             msg = f"{loaded.config.credentials_source}: {problem}"
             raise ApiServerError(msg)
-        self._loaded = refreshed
+        self._current = self._current._replace(loaded=refreshed)
 
     def _make_pool_manager(self, loaded: "_Loaded") -> urllib3.PoolManager:
         config = loaded.config
@@ -223,6 +254,18 @@ class _Loaded(NamedTuple):
     proxy: str
     pool_key: tuple[object, ...]
 
+    def has_replaced_files(self) -> bool:
+        """Tell whether a file of the configuration has changed since it was read."""
+        return self.config.file_signatures != _signatures(self.config.file_signatures)
+
+    def needs_token(self, now: datetime) -> bool:
+        """Tell whether the plugin has to run again at ``now``."""
+        return self.credentials is not None and self.credentials.has_expired(now)
+
+    def is_valid(self, now: datetime) -> bool:
+        """Tell whether a server should still accept the plugin's credentials at ``now``."""
+        return self.credentials is None or self.credentials.is_valid(now)
+
     @property
     def authorization(self) -> str:
         """The value of the Authorization header, "" for none."""
@@ -234,6 +277,17 @@ class _Loaded(NamedTuple):
     def headers(self) -> dict[str, str]:
         """The headers that authenticate a request."""
         return {"Authorization": self.authorization} if self.authorization else {}
+
+
+class _Current(NamedTuple):
+    """What requests use; replaced as a whole, so that a request needs no lock to read it.
+
+    ``generation`` counts how often the configuration was read again.
+    """
+
+    loaded: _Loaded
+    pool_manager: urllib3.PoolManager
+    generation: int
 
 
 def _run_configured_plugin(config: ClientConfig) -> PluginCredentials | None:
