@@ -58,7 +58,9 @@ _BLOCKING_RULES = (
 
 _TO_ENDPOINTS = re.compile(r"(service|nodeport)-endpoints-check")
 _MARKING = re.compile(r"KUBE-MARK-MASQ|mark-for-masquerade")
-_EXTERNAL = re.compile(r"(\S+-)?external-\S*|sticky-\d+-external|KUBE-(EXT|XLB)-\S+|KUBE-NODE-PORT|KUBE-LOAD-BALANCER")
+_EXTERNAL = re.compile(
+    r"(\S+-)?external-\S*|(sticky|wide)-\d+-external|KUBE-(EXT|XLB)-\S+|KUBE-NODE-PORT|KUBE-LOAD-BALANCER"
+)
 _FROM_OUTSIDE = "from outside the pod range"
 _HAIRPIN = "hairpin: the endpoint connects to its own Service"
 

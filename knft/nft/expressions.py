@@ -127,6 +127,10 @@ class Drop(Struct, frozen=True, tag=True):
     """Drop the packet."""
 
 
+class Return(Struct, frozen=True, tag=True):
+    """End the chain, and continue where it was jumped to from."""
+
+
 class Reject(Struct, frozen=True, tag=True):
     """Reject the packet with the family's "port unreachable"."""
 
@@ -177,6 +181,7 @@ Statement = (
     | Jump
     | Goto
     | Drop
+    | Return
     | Reject
     | Masquerade
     | VerdictMap

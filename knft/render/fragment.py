@@ -3,7 +3,7 @@
 See docs/behaviour/nftables.md#service-ports.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -18,10 +18,20 @@ from knft.nft.expressions import Goto, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
+from knft.render.frontends import TrafficClass
 from knft.render.numbering import StickyPort
 from knft.render.order import stable_order
 from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, PoolKind, SharedChain
 from knft.render.sticky import sticky_chains, sticky_verdict
+from knft.render.wide import (
+    WidePort,
+    endpoints_of,
+    wide_array,
+    wide_chain_name,
+    wide_chains,
+    wide_classes,
+    wide_verdict,
+)
 
 EndpointOrders = Mapping[ArrayName, Array]
 """The arrays of the previous sync; an array has the elements of one frontend or sticky port in one endpoint map.
@@ -41,31 +51,65 @@ class Fragment(Struct, frozen=True):
     sticky: StickyPort | None = None
 
 
+class PortNumbers(Struct, frozen=True):
+    """The numbers of a Service port that has chains of its own, because it is sticky, wide, or both."""
+
+    sticky: StickyPort | None = None
+    wide: WidePort | None = None
+
+
 def render_plan(
-    plan: ServicePlan, previous: EndpointOrders, sticky: StickyPort | None, family: Family, config: Config
+    plan: ServicePlan, previous: EndpointOrders, numbers: PortNumbers, family: Family, config: Config
 ) -> Fragment:
-    """Return the fragment of one Service port; ``sticky`` is None without session affinity."""
+    """Return the fragment of one Service port."""
+    sticky, wide = numbers.sticky, numbers.wide
     contents = Contents.empty()
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
     chains: dict[SharedChain, None] = {}
-    verdict: Verdict | None
+    comment = str(plan.name)
     for frontend in plan.frontends:
-        _add_rejection_and_source_ranges(plan, frontend, contents)
-        needed = _shared_chains(plan, frontend)
+        _add_rejection(plan, frontend, comment, contents)
+        _add_source_ranges(plan, frontend, wide, comment, contents)
+        needed = () if wide is not None and wide.endpoints else _shared_chains(plan, frontend)
         _add_endpoints(_pools(needed), plan, frontend, previous, contents)
-        if sticky is None:
-            chains.update(dict.fromkeys(needed))
-            verdict = Goto(needed[0].name) if needed else None
-        else:
-            # The pools serve clients that do not fit into the affinity set.
-            chains.update(dict.fromkeys(_pools(needed)))
-            verdict = sticky_verdict(plan, frontend, sticky)
+        # With affinity, the pools serve clients that do not fit into the affinity set.
+        chains.update(dict.fromkeys(needed if sticky is None else _pools(needed)))
+        verdict = _verdict(plan, frontend, needed, sticky, wide)
         if verdict is not None:
-            contents.entries[frontends.service_element(frontend)] = Entry(verdict, str(plan.name))
+            contents.entries[frontends.service_element(frontend)] = Entry(verdict, comment)
+    if wide is not None:
+        _add_wide_contents(plan, wide, previous, contents)
+        found = wide_chains(plan, wide, family, config, is_sticky=sticky is not None)
+        contents.chains.update((chain.name, chain) for chain in found)
     if sticky is not None:
-        contents.chains.update(sticky_chains(plan, sticky, _pools(chains), family, config))
+        contents.chains.update(sticky_chains(plan, sticky, _fallbacks(plan, chains, wide), family, config))
     return Fragment(contents, tuple(chains), sticky)
+
+
+def _verdict(
+    plan: ServicePlan,
+    frontend: Frontend,
+    needed: Sequence[SharedChain],
+    sticky: StickyPort | None,
+    wide: WidePort | None,
+) -> Verdict | None:
+    """Return the verdict that sends a frontend's packets to a chain; None if no chain serves them."""
+    if sticky is not None:
+        return sticky_verdict(plan, frontend, sticky, wide)
+    if wide is not None and wide.endpoints:
+        return wide_verdict(plan, frontend, wide)
+    return Goto(needed[0].name) if needed else None
+
+
+def _fallbacks(plan: ServicePlan, pools: Iterable[SharedChain], wide: WidePort | None) -> dict[TrafficClass, list[str]]:
+    """Return the chains of each traffic class that pick an endpoint without affinity."""
+    if wide is not None and wide.endpoints:
+        return {traffic_class: [wide_chain_name(wide, traffic_class)] for traffic_class in wide_classes(plan)}
+    found: dict[TrafficClass, list[str]] = {}
+    for pool in _pools(pools):
+        found.setdefault("local" if pool.kind.local else "cluster", []).append(pool.name)
+    return {traffic_class: sorted(found[traffic_class]) for traffic_class in sorted(found)}
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:
@@ -93,17 +137,38 @@ def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
             yield names.HAIRPIN, key
 
 
-def _add_rejection_and_source_ranges(plan: ServicePlan, frontend: Frontend, contents: Contents) -> None:
-    """Add the elements that reject or drop traffic without endpoints, and those for source ranges."""
+def _add_rejection(plan: ServicePlan, frontend: Frontend, comment: str, contents: Contents) -> None:
+    """Add the element that rejects or drops a frontend's traffic if it has no endpoint."""
     verdict = frontends.filter_verdict(frontends.traffic_action(plan, frontend))
     if verdict is not None:
-        contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, str(plan.name))
-    if frontend.kind is FrontendKind.LOAD_BALANCER_VIP and plan.allowed_sources:
-        key = frontends.frontend_key(frontend)
-        contents.members.add((names.SOURCE_RESTRICTED_FRONTENDS, key))
-        contents.members.update(
-            (names.SOURCE_RANGES, (*key, addresses.without_host_length(cidr))) for cidr in plan.allowed_sources
-        )
+        contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, comment)
+
+
+def _add_source_ranges(
+    plan: ServicePlan, frontend: Frontend, wide: WidePort | None, comment: str, contents: Contents
+) -> None:
+    """Add the elements that restrict the clients of a load balancer VIP."""
+    if frontend.kind is not FrontendKind.LOAD_BALANCER_VIP or not plan.allowed_sources:
+        return
+    key = frontends.frontend_key(frontend)
+    if wide is not None and wide.source_ranges:
+        verdict = Goto(wide_chain_name(wide, "sources"))
+        contents.entries[names.SOURCE_RANGE_CHAINS, key] = Entry(verdict, comment)
+        return
+    contents.members.add((names.SOURCE_RESTRICTED_FRONTENDS, key))
+    contents.members.update(
+        (names.SOURCE_RANGES, (*key, addresses.without_host_length(cidr))) for cidr in plan.allowed_sources
+    )
+
+
+def _add_wide_contents(plan: ServicePlan, wide: WidePort, previous: EndpointOrders, contents: Contents) -> None:
+    """Add the endpoints of a wide Service port, once for each traffic class."""
+    if not wide.endpoints:
+        return
+    for traffic_class in wide_classes(plan):
+        array = wide_array(plan, wide, traffic_class)
+        targets = _targets(endpoints_of(plan, traffic_class))
+        contents.arrays[array] = stable_order(previous.get(array, ()), targets)
 
 
 def _pools(chains: Iterable[SharedChain]) -> list[PoolChain]:

@@ -1,5 +1,7 @@
 """The elements of frontends: which maps contain them, and with which keys."""
 
+from typing import Literal
+
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.nft.expressions import Drop, Goto
 from knft.nft.objects import Key
@@ -39,6 +41,24 @@ def is_internal(frontend: Frontend) -> bool:
 def traffic_action(plan: ServicePlan, frontend: Frontend) -> TrafficAction:
     """Return how the traffic policy treats a frontend's traffic."""
     return plan.internal if is_internal(frontend) else plan.external
+
+
+TrafficClass = Literal["cluster", "local"]
+"""Whether traffic may go to the cluster endpoints, or only to those on this node."""
+
+
+def traffic_classes(plan: ServicePlan, frontend: Frontend) -> tuple[TrafficClass, ...]:
+    """Return the classes of a frontend's traffic: with external policy Local, pods and the node reach all endpoints."""
+    is_external = not is_internal(frontend)
+    match traffic_action(plan, frontend):
+        case TrafficAction.CLUSTER:
+            return ("cluster",)
+        case TrafficAction.LOCAL:
+            return ("cluster", "local") if is_external else ("local",)
+        case TrafficAction.DROP:
+            return ("cluster",) if is_external else ()
+        case TrafficAction.REJECT:
+            return ()
 
 
 def filter_verdict(traffic: TrafficAction) -> Goto | Drop | None:

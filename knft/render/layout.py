@@ -1,7 +1,7 @@
 """The layout of the table (its sets, maps and hooks), and the constant chains and rules: those independent of Services.
 
 Terms: ``containers`` are the declarations of sets and maps, ``declarations`` is a Table that contains nothing else, and
-marker chains are empty chains whose names contain a digest of the layout or of the constant rules. See
+marker chains are empty chains: ``LAYOUT_MARKERS``, and one whose name contains a digest of the constant rules. See
 docs/behaviour/nftables.md#base-chains and docs/behaviour/nftables.md#table. The tuple ``_HOOKS`` lists the base chains.
 
 knft's nat chains run before those of kube-proxy (-100), and its masquerading before kube-proxy's
@@ -32,6 +32,7 @@ from knft.render.pools import (
     shared_chain,
 )
 from knft.render.sticky import affinity_set
+from knft.render.wide import wide_containers
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
 """Hook priorities: filter before DNAT, DNAT, filter after DNAT, masquerade."""
@@ -92,7 +93,11 @@ def containers(family: Family) -> tuple[Container, ...]:
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
         Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends without endpoints"),
         Container(names.NO_ENDPOINT_NODEPORTS, nodeport, "verdict", comment="NodePorts without endpoints"),
+        Container(
+            names.SOURCE_RANGE_CHAINS, frontend, "verdict", comment="load balancer VIPs with chains of source ranges"
+        ),
         *(_endpoint_map(kind, family.nft) for kind in pool_kinds()),
+        *wide_containers(family.nft),
     )
 
 
@@ -193,7 +198,10 @@ def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
     source = nft.Payload(family.nft, "saddr")
     source_restricted = nft.Match(nft.Concat(frontend), nft.Reference(names.SOURCE_RESTRICTED_FRONTENDS))
     not_allowed = nft.Match(nft.Concat((*frontend, source)), nft.Reference(names.SOURCE_RANGES), "!=")
-    return (nft.Rule((source_restricted, not_allowed, nft.Drop()), "load balancer source ranges"),)
+    return (
+        nft.Rule((source_restricted, not_allowed, nft.Drop()), "load balancer source ranges"),
+        _on_frontend(family, names.SOURCE_RANGE_CHAINS),
+    )
 
 
 def _cluster_ips_rules(family: Family) -> tuple[nft.Rule, ...]:
@@ -218,20 +226,27 @@ def _masquerading_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     )
 
 
+LAYOUT_MARKERS = {Family.IPV4: "layout-5351d979", Family.IPV6: "layout-b27bf3a2"}
+"""Empty chains that tell old versions of knft that they can adopt the table, because it contains all that theirs does.
+
+Old versions replace a table without this chain, which costs connections. This version compares the sets, maps and hooks
+of the table with those that it needs. See docs/design/table-versions.md.
+"""
+
 RULES_MARKER = "rules-"
+MARKER_PREFIXES = ("layout-", RULES_MARKER)
+"""The beginnings of the names of marker chains, in all versions of knft."""
 
 
 def markers(family: Family, config: Config) -> tuple[str, str]:
-    """Return the names of two empty chains that identify the layout and the rules of a table.
+    """Return the names of two empty chains: one for old versions of knft, and one that identifies the rules.
 
-    A table with another layout (containers, hooks) must be replaced. In a table with other rules, all rules are
-    rewritten. Comments of containers do not count.
+    Comments of containers do not count.
     """
     chains = constant_chains(family, config)
-    hooks = tuple((chain.name, chain.hook) for chain in chains)
     declared = tuple(structs.replace(container, comment="") for container in containers(family))
     shared = tuple(shared_chain(spec, family, config) for spec in _shared_chain_samples())
-    return f"layout-{_digest((declared, hooks))}", f"{RULES_MARKER}{_digest((declared, chains, shared))}"
+    return LAYOUT_MARKERS[family], f"{RULES_MARKER}{_digest((declared, chains, shared))}"
 
 
 def _shared_chain_samples() -> Iterator[SharedChain]:

@@ -26,4 +26,10 @@ STICKY_ENDPOINTS = "sticky-endpoints"
 STICKY_PREFIX = "sticky-"
 AFFINITY = "affinity"
 
+SOURCE_RANGE_CHAINS = "source-range-chains"
+WIDE_PREFIX = "wide-"
+WIDE_MAP_PREFIX = "wide-endpoints-"
+OWNED_CHAIN_PREFIXES = (STICKY_PREFIX, WIDE_PREFIX)
+"""The beginnings of the names of chains that belong to one Service port."""
+
 REJECT_CHAIN = "reject-chain"

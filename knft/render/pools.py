@@ -105,10 +105,10 @@ def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
         case PoolChain():
             return Chain(chain.name, _pool_rules(chain, family))
         case ExternalClusterChain(pool):
-            mark = nft.SetMark(config.masquerade_mark)
-            return Chain(chain.name, (nft.Rule((mark, nft.Goto(pool.name)), "masquerade"),))
-        case ExternalLocalChain():
-            return Chain(chain.name, tuple(_local_policy_rules(chain, family, config)))
+            return Chain(chain.name, external_cluster_rules(pool.name, config))
+        case ExternalLocalChain(cluster, local):
+            local_name = local.name if local.size else None
+            return Chain(chain.name, external_local_rules(cluster.name, local_name, family, config))
 
 
 def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
@@ -129,15 +129,25 @@ def dnat_to_endpoint(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFr
     return nft.DnatFromMap(protocol, nft.Concat((*frontend, number)), kind.map)
 
 
-def _local_policy_rules(policy: ExternalLocalChain, family: Family, config: Config) -> Iterable[nft.Rule]:
-    to_cluster = nft.Goto(policy.cluster.name)
-    yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
+def external_cluster_rules(cluster: str, config: Config) -> tuple[nft.Rule, ...]:
+    """Return the rules for external traffic with policy Cluster, which continues in the chain ``cluster``."""
+    return (nft.Rule((nft.SetMark(config.masquerade_mark), nft.Goto(cluster)), "masquerade"),)
+
+
+def external_local_rules(cluster: str, local: str | None, family: Family, config: Config) -> tuple[nft.Rule, ...]:
+    """Return the rules for external traffic with policy Local.
+
+    Traffic from pods and from the node continues in the chain ``cluster``, all other traffic in ``local``, if any.
+    """
+    to_cluster = nft.Goto(cluster)
     from_node = nft.Match(nft.FibType("saddr"), "local")
     mark = nft.SetMark(config.masquerade_mark)
-    # The rule comments are kube-proxy's; by "local traffic" it means the node's own.
-    yield nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic")
-    if policy.local.size:
-        yield nft.Rule((nft.Goto(policy.local.name),))
+    rules = (
+        nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic"),
+        # The rule comments are kube-proxy's; by "local traffic" it means the node's own.
+        nft.Rule((from_node, mark, to_cluster), "short-circuit local traffic"),
+    )
+    return rules if local is None else (*rules, nft.Rule((nft.Goto(local),)))
 
 
 _NAME = re.compile(

@@ -21,7 +21,7 @@ docs/design/sticky-layout.md.
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from knft.config import Config
 from knft.families import Family
@@ -31,9 +31,11 @@ from knft.nft import expressions as nft
 from knft.nft.objects import ArrayName, Chain, Container, Contents, Entry, Key, Target, Value
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
+from knft.render.frontends import TrafficClass
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import NUMBERS, Slot, StickyPort
-from knft.render.pools import PoolChain, match_pod_source
+from knft.render.pools import external_cluster_rules, external_local_rules
+from knft.render.wide import WidePort, endpoints_of
 
 AFFINITY_SIZE = 1 << 22
 """The size of the affinity set, in pairs of client and sticky port. New clients have no affinity while it is full."""
@@ -75,10 +77,17 @@ def _is_affinity_key(key: Key) -> bool:
 
 
 def sticky_chains(
-    plan: ServicePlan, sticky: StickyPort, pools: Collection[PoolChain], family: Family, config: Config
+    plan: ServicePlan,
+    sticky: StickyPort,
+    fallbacks: Mapping[TrafficClass, Sequence[str]],
+    family: Family,
+    config: Config,
 ) -> dict[str, Chain]:
-    """Return the chains of a sticky port, by name; ``pools`` are its frontends' pools."""
-    return {chain.name: chain for chain in _chains(plan, sticky, pools, family, config)}
+    """Return the chains of a sticky port, by name.
+
+    ``fallbacks`` are the chains, for each traffic class, that serve clients that do not fit into the affinity set.
+    """
+    return {chain.name: chain for chain in _chains(plan, sticky, fallbacks, family, config)}
 
 
 def sticky_port_record(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
@@ -119,18 +128,21 @@ def read_sticky_ports(contents: Contents, now: float) -> dict[str, StickyPort]:
     return found
 
 
-def sticky_verdict(plan: ServicePlan, frontend: Frontend, sticky: StickyPort) -> nft.Goto | nft.Jump | None:
+def sticky_verdict(
+    plan: ServicePlan, frontend: Frontend, sticky: StickyPort, wide: WidePort | None = None
+) -> nft.Goto | nft.Jump | None:
     """Return the verdict for a frontend's packets; None if the traffic is rejected.
 
     Verdicts of cluster IPs jump. A packet that enters the chain while it is empty returns, and chain ``in-flight``
     translates it. So a chain that only verdicts of cluster IPs refer to may be created in the same transaction as the
-    verdict.
+    verdict. The endpoints of a wide Service port are not in the maps that ``in-flight`` uses, so its verdicts go.
     """
+    to_chain = nft.Jump if wide is None or not wide.endpoints else nft.Goto
     match frontends.is_internal(frontend), frontends.traffic_action(plan, frontend):
         case True, TrafficAction.CLUSTER:
-            return nft.Jump(_chain_name(sticky, "cluster"))
+            return to_chain(_chain_name(sticky, "cluster"))
         case True, TrafficAction.LOCAL:
-            return nft.Jump(_chain_name(sticky, "local"))
+            return to_chain(_chain_name(sticky, "local"))
         case False, (TrafficAction.CLUSTER | TrafficAction.LOCAL | TrafficAction.DROP):
             return nft.Goto(_chain_name(sticky, "external"))
         case _:
@@ -142,29 +154,31 @@ def _chain_name(sticky: StickyPort, traffic_class: str) -> str:
 
 
 def _chains(
-    plan: ServicePlan, sticky: StickyPort, pools: Collection[PoolChain], family: Family, config: Config
+    plan: ServicePlan,
+    sticky: StickyPort,
+    fallbacks: Mapping[TrafficClass, Sequence[str]],
+    family: Family,
+    config: Config,
 ) -> Iterator[Chain]:
     """Yield the chains of a sticky port: two for each traffic class (cluster, local), and one for external traffic."""
-    for traffic_class, endpoints in (("cluster", plan.endpoints.cluster), ("local", plan.endpoints.local)):
-        pool_names = sorted(pool.name for pool in pools if pool.kind.local == (traffic_class == "local"))
-        if pool_names:
-            targets = _targets_by_index(sticky, endpoints)
-            known = Chain(
-                _chain_name(sticky, f"{traffic_class}-known"),
-                tuple(_remembered_client_rules(plan, sticky, targets, family)),
-            )
-            yield known
-            to_known = nft.Jump(known.name)
-            yield Chain(
-                _chain_name(sticky, traffic_class),
-                (
-                    nft.Rule((to_known,)),
-                    *(nft.Rule((*pick, to_known)) for pick in _pick_statements(plan, sticky, sorted(targets), family)),
-                    *(nft.Rule((nft.Jump(name),)) for name in pool_names),
-                ),
-            )
+    for traffic_class, chains in fallbacks.items():
+        targets = _targets_by_index(sticky, endpoints_of(plan, traffic_class))
+        known = Chain(
+            _chain_name(sticky, f"{traffic_class}-known"),
+            tuple(_remembered_client_rules(plan, sticky, targets, family)),
+        )
+        yield known
+        to_known = nft.Jump(known.name)
+        yield Chain(
+            _chain_name(sticky, traffic_class),
+            (
+                nft.Rule((to_known,)),
+                *(nft.Rule((*pick, to_known)) for pick in _pick_statements(plan, sticky, sorted(targets), family)),
+                *(nft.Rule((nft.Jump(name),)) for name in chains),
+            ),
+        )
     if plan.external is not TrafficAction.REJECT and not all(map(frontends.is_internal, plan.frontends)):
-        yield Chain(_chain_name(sticky, "external"), tuple(_external_rules(plan, sticky, family, config)))
+        yield Chain(_chain_name(sticky, "external"), _external_rules(plan, sticky, family, config))
 
 
 def _targets_by_index(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
@@ -217,13 +231,9 @@ def _runs(indexes: Sequence[int]) -> list[range]:
     return runs
 
 
-def _external_rules(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> Iterator[nft.Rule]:
-    mark = nft.SetMark(config.masquerade_mark)
-    to_cluster = nft.Goto(_chain_name(sticky, "cluster"))
+def _external_rules(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> tuple[nft.Rule, ...]:
+    cluster = _chain_name(sticky, "cluster")
     if plan.external is TrafficAction.CLUSTER:
-        yield nft.Rule((mark, to_cluster), "masquerade")
-        return
-    yield nft.Rule((match_pod_source(family, config), to_cluster), "short-circuit pod traffic")
-    yield nft.Rule((nft.Match(nft.FibType("saddr"), "local"), mark, to_cluster), "short-circuit local traffic")
-    if plan.external is TrafficAction.LOCAL:
-        yield nft.Rule((nft.Goto(_chain_name(sticky, "local")),))
+        return external_cluster_rules(cluster, config)
+    local = _chain_name(sticky, "local") if plan.external is TrafficAction.LOCAL else None
+    return external_local_rules(cluster, local, family, config)

@@ -3,6 +3,8 @@
 A sync may commit while the table is listed. The comparison ignores the elements and chains that such a sync changes.
 """
 
+from collections.abc import Iterable, Mapping
+
 from msgspec import Struct
 
 from knft.config import Config
@@ -36,6 +38,7 @@ def changed_positions(transaction: Transaction) -> set[TablePosition]:
         (name, ())
         for name in (
             *transaction.deleted_chains,
+            *transaction.deferred_chains,
             *(chain.name for chain in (*transaction.new_chains, *transaction.chains)),
         )
     }
@@ -70,3 +73,17 @@ def find_differences(
     differences |= {(name, ()) for name in expected.chains - up_to_date}
     differences |= {(name, ()) for name, chain in owned.items() if not _rules_match(chain, listing)}
     return differences | {(name, ()) for name in listing.unreadable & declared}
+
+
+def listed_rules(listing: TableListing | None, differences: Iterable[TablePosition]) -> dict[str, str]:
+    """Return the digests of the listed rules of the chains among ``differences``."""
+    return {name: listing.rule_digests.get(name, "") for name, key in differences if not key} if listing else {}
+
+
+def listed_otherwise(listed: Mapping[str, str], before: Mapping[str, str]) -> set[TablePosition]:
+    """Return the chains whose rules are right, although they are not listed as expected.
+
+    They were listed with the same digest ``before`` knft wrote them again, so this version of libnftables lists the
+    rules in another way than the versions that knft knows.
+    """
+    return {(name, ()) for name, digest in listed.items() if digest and before.get(name) == digest}

@@ -16,11 +16,13 @@ from knft.nft.expressions import Goto
 from knft.nft.objects import Chain, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
-from knft.render.fragment import EndpointOrders, Fragment, render_node, render_plan
+from knft.render.fragment import EndpointOrders, Fragment, PortNumbers, render_node, render_plan
 from knft.render.numbering import Numbering, StickyPort, sticky_hash_id
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_target_pools
 from knft.render.sticky import sticky_port_record
+from knft.render.wide import WideNumbers, WidePort, has_wide_endpoints, has_wide_source_ranges
 from knft.sync.state import ServiceState
+from knft.sync.superseded import find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
 
 Fragments = Mapping[Owner, Fragment | None]
@@ -29,16 +31,18 @@ Fragments = Mapping[Owner, Fragment | None]
 class PreparedTransaction(Struct, frozen=True):
     """A transaction, and what it was computed from.
 
-    ``sticky`` are the affected sticky Service ports by hash ID, None if the record is removed. ``without_affinity``
-    are Service ports that get no session affinity, because all numbers are in use; ``render_errors`` those that could
-    not be rendered. ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be
-    deleted in a separate transaction after it, which the kernel refuses if a foreign rule refers to one of them.
+    ``sticky`` are the affected sticky Service ports by hash ID, None if the record is removed; ``wide`` the numbers of
+    the affected wide Service ports, None if the Service port is no longer wide. ``without_affinity`` are Service ports
+    that get no session affinity, because all numbers are in use; ``render_errors`` those that could not be rendered.
+    ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be deleted in a separate
+    transaction after it, which the kernel refuses if a foreign rule refers to one of them.
     """
 
     desired: Fragments
     diff: ContentsDiff
     transaction: Transaction
     sticky: dict[str, StickyPort | None]
+    wide: dict[ServicePortName, int | None]
     without_affinity: tuple[ServicePortName, ...]
     render_errors: dict[ServicePortName, Exception]
     removes_unclaimed: bool
@@ -57,8 +61,11 @@ def prepare_transaction(
     rendering = _Rendering(snapshot, state, config, now)
     desired = rendering.render_all()
     if snapshot.is_full:
-        snapshot.claim_unchanged_sticky_chains(desired)
-    diff = snapshot.programmed.diff(_contents(desired))
+        snapshot.claim_unchanged_chains(desired)
+    contents = _contents(desired)
+    diff = snapshot.programmed.diff(contents)
+    superseded = find_superseded(snapshot.programmed, contents)
+    removed, deferred = superseded.split(diff)
     missing_shared = _missing_shared_chains(snapshot, desired)
     goto_targets = _goto_targets(diff)
     transaction = Transaction(
@@ -72,20 +79,21 @@ def prepare_transaction(
             *_missing_constant_chains(snapshot, state, config),
             *(chain for chain in diff.new_chains if chain.name not in goto_targets),
             *diff.changed_chains,
-            *(Chain(name) for name in diff.emptied_chains),
+            *(Chain(name) for name in diff.emptied_chains if name not in superseded.chains),
         ),
-        removed={name: keys for name, keys in diff.removed.items() if name != names.HAIRPIN},
+        removed=removed,
         added=diff.added,
-        # A packet that got its endpoint before the commit is looked up in this set after it.
-        deferred_removals={name: keys for name, keys in diff.removed.items() if name == names.HAIRPIN},
+        deferred_removals=deferred,
+        deferred_chains=tuple(name for name in diff.emptied_chains if name in superseded.chains),
         deleted_chains=snapshot.outdated_chains,
     )
-    numbering = rendering.numbering
+    numbering = rendering.numbers.sticky
     return PreparedTransaction(
         desired,
         diff,
         transaction,
         numbering.changed,
+        rendering.numbers.wide.changed,
         tuple(numbering.without_number),
         rendering.render_errors,
         rendering.removes_unclaimed,
@@ -97,6 +105,14 @@ def _contents(desired: Fragments) -> dict[Owner, Contents | None]:
     return {owner: fragment.contents if fragment is not None else None for owner, fragment in desired.items()}
 
 
+class _Numbers:
+    """The numbers that a sync assigns to sticky and to wide Service ports."""
+
+    def __init__(self, snapshot: TableSnapshot, now: float) -> None:
+        self.sticky = Numbering(snapshot.sticky, now)
+        self.wide = WideNumbers(snapshot.wide)
+
+
 class _Rendering:
     """Renders the owners of a snapshot."""
 
@@ -106,7 +122,7 @@ class _Rendering:
         self._config = config
         self._now = now
         self._orders = snapshot.programmed.merged_contents(snapshot.owners).arrays
-        self.numbering = Numbering(snapshot.sticky, now)
+        self.numbers = _Numbers(snapshot, now)
         self.render_errors: dict[ServicePortName, Exception] = {}
 
     @property
@@ -116,13 +132,14 @@ class _Rendering:
 
     def render_all(self) -> dict[Owner, Fragment | None]:
         """Return the desired contents of each owner. Owners are sorted: equal objects give equal transactions."""
-        desired = self._render_owners(sorted(self._snapshot.owners, key=_sort_key), self.numbering)
+        desired = self._render_owners(sorted(self._snapshot.owners, key=_sort_key), self.numbers)
         preserved = self._preserved()
-        if self._snapshot.is_full:
-            self.numbering.retire_unassigned(preserved.hash_ids | set(map(sticky_hash_id, self.render_errors)))
+        if self._snapshot.retires_records:
+            self.numbers.sticky.retire_unassigned(preserved.hash_ids | set(map(sticky_hash_id, self.render_errors)))
+            self.numbers.wide.release_unassigned(self._snapshot.preserved | self.render_errors.keys())
         elif self._snapshot.remove_expired_sticky:
-            self.numbering.remove_expired()
-        desired |= _sticky_records(self.numbering, desired)
+            self.numbers.sticky.remove_expired()
+        desired |= _sticky_records(self.numbers.sticky, desired)
         previously_unclaimed = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
         if previously_unclaimed is not None:
             kept = _common(previously_unclaimed, preserved.contents) if self.removes_unclaimed else previously_unclaimed
@@ -132,34 +149,36 @@ class _Rendering:
             desired[SpecialOwner.UNCLAIMED] = Fragment(unclaimed) if unclaimed != Contents.empty() else None
         return desired
 
-    def _render_owners(self, owners: Iterable[Owner], numbering: Numbering) -> dict[Owner, Fragment | None]:
+    def _render_owners(self, owners: Iterable[Owner], numbers: _Numbers) -> dict[Owner, Fragment | None]:
         desired: dict[Owner, Fragment | None] = {}
         for owner in owners:
             match owner:
                 case SpecialOwner.NODE:
                     desired[owner] = render_node(self._state.node, self._config)
                 case ServicePortName():
-                    self._render_service_port(owner, numbering, desired)
+                    self._render_service_port(owner, numbers, desired)
                 case _:
                     desired[owner] = None
         return desired
 
     def _render_service_port(
-        self, name: ServicePortName, numbering: Numbering, desired: dict[Owner, Fragment | None]
+        self, name: ServicePortName, numbers: _Numbers, desired: dict[Owner, Fragment | None]
     ) -> None:
         try:
-            desired[name] = _render_service_port(self._state, name, self._orders, numbering, self._config)
+            desired[name] = _render_service_port(self._state, name, self._orders, numbers, self._config)
         except Exception as error:  # noqa: BLE001 - a bug that affects one Service port must not stop the others
             self.render_errors[name] = error
 
     def _preserved(self) -> "_Preserved":
         """Return the contents of the Service ports that a full sync leaves as they are."""
-        numbering, failed = Numbering(self._snapshot.sticky, self._now), dict(self.render_errors)
-        desired = self._render_owners(sorted(self._snapshot.preserved, key=_sort_key), numbering)
+        numbers, failed = _Numbers(self._snapshot, self._now), dict(self.render_errors)
+        desired = self._render_owners(sorted(self._snapshot.preserved, key=_sort_key), numbers)
         self.render_errors = failed  # Errors of Service ports that this sync does not commit do not count.
-        desired |= _sticky_records(numbering, desired)
+        desired |= _sticky_records(numbers.sticky, desired)
         contents = Contents.merged((_merged(desired), self._snapshot.last_known))
-        return _Preserved(contents, frozenset(numbering.changed) | set(map(sticky_hash_id, self._snapshot.preserved)))
+        return _Preserved(
+            contents, frozenset(numbers.sticky.changed) | set(map(sticky_hash_id, self._snapshot.preserved))
+        )
 
 
 class _Preserved(Struct, frozen=True):
@@ -196,14 +215,25 @@ def _sort_key(owner: Owner) -> tuple[str, ...]:
 
 
 def _render_service_port(
-    state: ServiceState, name: ServicePortName, orders: EndpointOrders, numbering: Numbering, config: Config
+    state: ServiceState, name: ServicePortName, orders: EndpointOrders, numbers: _Numbers, config: Config
 ) -> Fragment | None:
     plan = state.plan(name)
     if plan is None or not plan.port.affinity_seconds:
-        numbering.retire(name)
+        numbers.sticky.retire(name)
     if plan is None:
+        numbers.wide.release(name)
         return None
-    return render_plan(plan, orders, _sticky_port(plan, numbering), state.node.family, config)
+    port_numbers = PortNumbers(_sticky_port(plan, numbers.sticky), _wide_port(plan, numbers.wide))
+    return render_plan(plan, orders, port_numbers, state.node.family, config)
+
+
+def _wide_port(plan: ServicePlan, numbers: WideNumbers) -> WidePort | None:
+    """Return the number of a wide Service port; None if the Service port is not wide."""
+    endpoints, source_ranges = has_wide_endpoints(plan), has_wide_source_ranges(plan)
+    if endpoints or source_ranges:
+        return WidePort(numbers.assign(plan.name), endpoints, source_ranges)
+    numbers.release(plan.name)
+    return None
 
 
 def _sticky_port(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:

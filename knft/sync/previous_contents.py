@@ -1,18 +1,20 @@
 """PreviousContents: the contents of Service ports before a sync; they stay if the kernel refuses new ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
 from knft.delta.programmed import ProgrammedContents
 from knft.model.names import ServicePortName
-from knft.nft.objects import COMMENT_BYTES, Array, ArrayName, Contents, Key
+from knft.nft.expressions import Goto
+from knft.nft.objects import COMMENT_BYTES, Array, ArrayName, Contents, Entry, Key
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
 from knft.render.numbering import sticky_hash_id
+from knft.render.wide import wide_number
 from knft.sync.table_snapshot import Owner, StickyPortRecord
 
-_FRONTENDS = {names.SERVICE_IPS, names.NO_ENDPOINT_SERVICES}
+_FRONTENDS = {names.SERVICE_IPS, names.NO_ENDPOINT_SERVICES, names.SOURCE_RANGE_CHAINS}
 _NODEPORTS = {names.SERVICE_NODEPORTS, names.NO_ENDPOINT_NODEPORTS}
 
 
@@ -51,6 +53,7 @@ def _contents_by_comment(name: ServicePortName, found: Contents) -> Contents:
         if array.prefix in prefixes and array.container.endswith(f"endpoints-{protocol}")
     }
     named = Contents(entries, arrays, set())
+    named.update(_wide_contents(entries.values(), found))
     named.update(_sticky_contents(name, found))
     named.members.update(_members(frontends, named.arrays, protocol, found))
     return named
@@ -70,6 +73,22 @@ def _members(
             or (container == names.HAIRPIN and key[2] == protocol and (key[0], key[3]) in targets)
         ):
             yield container, key
+
+
+def _wide_contents(entries: Iterable[Entry], found: Contents) -> Contents:
+    """Return the endpoints and chains of the wide Service ports to which these entries lead."""
+    verdicts = (entry.verdict for entry in entries)
+    chains = (wide_number(verdict.chain) for verdict in verdicts if isinstance(verdict, Goto))
+    numbers = {number for number in chains if number is not None}
+    contents = Contents.empty()
+    if numbers:
+        contents.arrays.update(
+            (array, targets)
+            for array, targets in found.arrays.items()
+            if array.container.startswith(names.WIDE_MAP_PREFIX) and array.prefix[0] in numbers
+        )
+        contents.chains.update((name, chain) for name, chain in found.chains.items() if wide_number(name) in numbers)
+    return contents
 
 
 def _sticky_contents(name: ServicePortName, found: Contents) -> Contents:

@@ -15,14 +15,17 @@ from knft.delta.programmed import ProgrammedContents
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.model.names import ServicePortName
+from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents
 from knft.render import layout
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.previous_contents import PreviousContents
 from knft.sync.quarantine import Quarantine, RetryState, bisect
+from knft.sync.removal_hold import RemovalHold
 from knft.sync.report import SyncCounters, SyncReport
 from knft.sync.state import PendingChanges, ServiceState
 from knft.sync.table_interface import TableInterface
+from knft.sync.table_repair import RepairReport, TableRepair
 from knft.sync.table_snapshot import Owner, SpecialOwner, SyncScope, TableSnapshot, TableState, snapshot_from_listing
 from knft.sync.table_writer import TableWriter
 
@@ -51,6 +54,7 @@ class Proxier:
         self._table = table
         self._clock = clock
         self._writer = TableWriter(config, state, table, clock)
+        self._repair = TableRepair(family, config, table, self._writer)
         self._last_sticky_removal = clock()
         self._invalidations = PendingInvalidations()
         self._unreported_changes: PendingChanges | None = None
@@ -59,6 +63,7 @@ class Proxier:
         """The last known contents of quarantined Service ports."""
         self._orphan_retry: RetryState | None = None
         """Set while the kernel refuses to remove orphans (``SpecialOwner.UNCLAIMED``)."""
+        self._removal_hold = RemovalHold()
         self._counters = SyncCounters()
         self._removals_reported = 0
         """How many refused removals were in earlier reports."""
@@ -71,11 +76,12 @@ class Proxier:
         """
         started = self._clock()
         self._counters = SyncCounters()
+        self._removal_hold.start_sync()
         try:
             changes = self.state.drain()
             reported = changes if self._unreported_changes is None else self._unreported_changes.merged_with(changes)
             self._unreported_changes = reported
-            full = self._sync_table(changes, started)
+            repair = self._sync_table(changes, started)
         except BaseException as error:
             self._writer.detach_programmed()
             if isinstance(error, LibraryDiedError):
@@ -85,7 +91,7 @@ class Proxier:
         refused_before, self._removals_reported = self._removals_reported, self._writer.refused_removals
         return SyncReport(
             family=self.family,
-            is_full=full,
+            is_full=repair is not None,
             service_ports=self._counters.service_ports,
             elements_added=self._counters.elements_added,
             elements_removed=self._counters.elements_removed,
@@ -102,6 +108,7 @@ class Proxier:
             next_sync_within=self._next_sync_within(),
             trigger_times=reported.trigger_times,
             conntrack_cleanup_required=reported.conntrack_cleanup_required,
+            repair=repair or RepairReport(error=self._repair.error),
         )
 
     def _next_sync_within(self) -> float | None:
@@ -114,22 +121,38 @@ class Proxier:
         )
         times += [due for due in [self._quarantine.seconds_to_next_retry(now)] if due is not None]
         times += [self._orphan_retry.retry_at - now] if self._orphan_retry is not None else []
+        times += [self._repair.retry_at - now] if self._repair.retry_at is not None else []
         return max(0.0, min(times)) if times else None
 
-    def _sync_table(self, changes: PendingChanges, now: float) -> bool:
-        """Commit the changes, or everything that differs; return whether it was a full sync."""
+    def _sync_table(self, changes: PendingChanges, now: float) -> RepairReport | None:
+        """Commit the changes, or everything that differs; return the result of a full sync, None of a partial one."""
         released = self._release_deleted_service_ports()
         self._quarantine.reset_delay(changes.service_ports)
         due = released or self._is_full_sync_due(now)
         programmed = self._writer.detach_programmed()
         if not due and programmed is not None and self._commit_changes(programmed, changes, now):
-            return False
-        self._sync_full(PreviousContents(programmed or ProgrammedContents()), now)
-        return True
+            return None
+        return self._sync_full(PreviousContents(programmed or ProgrammedContents()), now)
+
+    def read_table(self) -> TableListing | None:
+        """Return the table as it is in the kernel, None without one; raise KernelError if it cannot be read."""
+        return self._table.read()
 
     def invalidate(self, invalidation: Invalidation) -> None:
         """Make the next sync a full one; from any thread."""
         self._invalidations.add(invalidation)
+
+    def hold_removals(self) -> None:
+        """Remove nothing that is found in the kernel, until ``release_removals``: not all objects are known yet.
+
+        Call it before the first sync.
+        """
+        self._removal_hold.begin()
+
+    def release_removals(self) -> None:
+        """Have the next sync remove what no object requires; from any thread, after the last objects were passed."""
+        self._removal_hold.end()
+        self.invalidate(Invalidation())
 
     def audit(self, table: TableInterface) -> int | None:
         """Compare what was committed with the table as read through ``table``; from any thread but the sync thread.
@@ -151,6 +174,8 @@ class Proxier:
     def _is_full_sync_due(self, now: float) -> bool:
         """Tell whether a partial sync is not enough: a retry is due, or the kernel's contents are uncertain."""
         orphan_retry_due = self._orphan_retry is not None and self._orphan_retry.retry_at <= now
+        if self._repair.is_due(now):
+            self.invalidate(Invalidation(declarations=True))
         return bool(self._quarantine.due(now) or orphan_retry_due or self._invalidations)
 
     def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
@@ -163,6 +188,7 @@ class Proxier:
             TableState.READY,
             changed | node,
             self._writer.sticky,
+            self._writer.wide,
             SyncScope.PARTIAL,
             remove_expired_sticky=removal_due,
         )
@@ -173,7 +199,7 @@ class Proxier:
             return False
         return True
 
-    def _sync_full(self, previous: PreviousContents, now: float) -> None:
+    def _sync_full(self, previous: PreviousContents, now: float) -> RepairReport:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
         invalidation, quarantined_before = self._invalidations.take_all(), self._quarantine.names()
         try:
@@ -188,10 +214,17 @@ class Proxier:
             else self._quarantine.due(now)
         )
         self._commit_service_ports(retried, previous, now)
-        if retried or not self._writer.orphans_removed:
+        if (retried or not self._writer.orphans_removed) and not self._removal_hold.is_active:
             self._remove_orphans(now)
         else:
             self._orphan_retry = None
+        if self._counters.table_created:
+            self._repair.record_replacement()
+        else:
+            self._repair.delete_others()
+        if invalidation != Invalidation():
+            self._repair.require_verification()
+        return self._repair.verify(now, lambda: bool(self._invalidations))
 
     def _commit_full(self, invalidation: Invalidation, previous: PreviousContents, now: float) -> PreviousContents:
         """Commit the differences to the table as read back; return ``previous`` with what was read."""
@@ -217,23 +250,41 @@ class Proxier:
         """Read the table back and return it as a snapshot."""
         quarantined = self._quarantine.names()
         names = [name for name in self.state.service_ports() if name not in quarantined]
-        snapshot_as_read = snapshot_from_listing(self._table.read(), self.family, self._config, names, now)
+        listing = self._repair.read_without_base_chains()
+        snapshot_as_read = snapshot_from_listing(listing, self.family, self._config, names, now)
         last_known = Contents.merged(self._last_known.values())
         snapshot = structs.replace(
             snapshot_as_read,
             sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky),
+            wide=self._writer.wide,
             preserved=quarantined,
             last_known=last_known,
         )
-        if snapshot.table is not TableState.READY or not invalidation.declarations:
+        if self._removal_hold.is_active:
+            snapshot = self._keeping_found(snapshot)
+        declarations = layout.declarations(self.family)
+        are_declared = all(container.name in snapshot.programmed.containers for container in declarations.containers)
+        if snapshot.table is not TableState.READY or (are_declared and not invalidation.declarations):
             return snapshot.invalidated(invalidation)
         try:
-            self._table.declare(layout.declarations(self.family))
+            self._table.declare(declarations)
         except UnavailableError:
             raise
         except KernelError:
-            return snapshot.for_replacement()  # A set or map has a name of knft's layout and another type.
+            return self._for_replacement(snapshot)  # A set or map has a name of knft's layout and another type.
         return snapshot.invalidated(invalidation)
+
+    def _keeping_found(self, snapshot: TableSnapshot) -> TableSnapshot:
+        without_endpoints = [name for name in self.state.service_ports() if not self.state.endpoints(name)]
+        snapshot = snapshot.keeping_found(
+            without_endpoints, keeps_node=self._removal_hold.keeps_node(self.state.node)
+        )
+        return self._for_replacement(snapshot) if snapshot.table is TableState.INCOMPATIBLE else snapshot
+
+    def _for_replacement(self, snapshot: TableSnapshot) -> TableSnapshot:
+        """Return the snapshot for a sync that replaces the table; raise KernelError while removals are held."""
+        self._removal_hold.check_replacement()
+        return snapshot.for_replacement()
 
     def _commit_with_bisect(
         self, snapshot: TableSnapshot, refusal: KernelError, previous: PreviousContents, now: float
@@ -256,7 +307,7 @@ class Proxier:
         except KernelError:
             # The kernel refuses the base chains and sets: a foreign change that only replacing the table repairs.
             try:
-                self._commit(snapshot.for_replacement(), previous, now)
+                self._commit(self._for_replacement(snapshot), previous, now)
             except KernelError:
                 raise refusal from None
             return
@@ -305,6 +356,7 @@ class Proxier:
             TableState.READY,
             frozenset[Owner](names),
             self._writer.sticky,
+            self._writer.wide,
             SyncScope.PARTIAL,
         )
 
@@ -319,6 +371,7 @@ class Proxier:
         """Commit the owners of a snapshot; raise KernelError if the kernel refuses the transaction."""
         prepared, seconds = self._writer.commit(snapshot, now)
         self._counters.add(prepared, seconds, table_created=snapshot.table is not TableState.READY)
+        self._removal_hold.record_commit()
         self._release_from_quarantine(snapshot.owners - prepared.render_errors.keys())
         for name, error in prepared.render_errors.items():
             self._quarantine_service_port(name, f"rendering failed, please report this: {error!r}", previous, now)

@@ -6,7 +6,7 @@ frontend, and in knft.kernel.ownership a process owns a table.
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field, structs
 
@@ -14,15 +14,16 @@ from knft.config import Config
 from knft.delta.programmed import EmptiedChain, ProgrammedContents
 from knft.families import Family
 from knft.model.names import ServicePortName
+from knft.nft.codec.listed_table import is_declared_as
 from knft.nft.codec.listing import TableListing
 from knft.nft.codec.rule_digests import expected_digest
-from knft.nft.objects import Chain, Contents, Key, Value
-from knft.render import layout
+from knft.nft.objects import Chain, Container, Contents, Key, Value
+from knft.render import layout, names
 from knft.render.fragment import Fragment
-from knft.render.names import NODE_SETS, STICKY_PORTS, STICKY_PREFIX
-from knft.render.numbering import StickyPort
+from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES, STICKY_PORTS
+from knft.render.numbering import StickyPort, sticky_hash_id
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
-from knft.render.sticky import migrate_affinity, read_sticky_ports
+from knft.render.sticky import read_sticky_ports
 from knft.sync.invalidation import Invalidation
 
 
@@ -54,8 +55,8 @@ class TableState(enum.Enum):
     READY = "ready"
     MISSING = "missing"
     INCOMPATIBLE = "incompatible"
-    """It has other containers or hooks (another version of knft), or a foreign change that changing elements and
-    chains cannot repair: it is replaced."""
+    """A container or base chain has another type or hook than it must have, or a foreign change affects the table as a
+    whole: it is replaced."""
 
 
 class SyncScope(enum.Enum):
@@ -82,9 +83,14 @@ class TableSnapshot(Struct, frozen=True):
     """The owners whose contents the sync may change."""
     sticky: dict[str, StickyPort]
     """The sticky Service ports by hash ID."""
+    wide: dict[ServicePortName, int] = {}
+    """The numbers of the wide Service ports, as far as this process has assigned them."""
     scope: SyncScope = SyncScope.FULL
     remove_expired_sticky: bool = False
     """Whether the sync removes expired records of sticky Service ports."""
+    keeps_found: bool = False
+    """Whether contents that no Service port claims, and records of sticky Service ports, stay as they were found: not
+    all objects are known yet."""
     preserved: frozenset[ServicePortName] = frozenset()
     """Service ports whose contents the sync does not remove, because they are quarantined."""
     last_known: Contents = field(default_factory=Contents.empty)
@@ -94,7 +100,7 @@ class TableSnapshot(Struct, frozen=True):
     stale_shared_chains: tuple[SharedChain, ...] = ()
     """Shared chains that were read back and whose rules are not as expected."""
     outdated_chains: tuple[str, ...] = ()
-    """Marker chains of older versions of knft, which the sync deletes."""
+    """Marker chains of other versions of knft, which the sync deletes."""
     listing: TableListing | None = None
     """The table as it was read back; None if it was not read."""
 
@@ -106,16 +112,32 @@ class TableSnapshot(Struct, frozen=True):
     @property
     def removes_unclaimed(self) -> bool:
         """Whether unclaimed contents are removed."""
-        return self.scope in (SyncScope.FULL, SyncScope.UNCLAIMED_ONLY)
+        return self.scope in (SyncScope.FULL, SyncScope.UNCLAIMED_ONLY) and not self.keeps_found
 
-    def affinity_entries(self) -> dict[str, dict[Key, Value]]:
-        """Return the affinity entries of the table, by the set that is to contain them."""
-        return migrate_affinity(self.listing.dynamic_elements()) if self.listing is not None else {}
+    @property
+    def retires_records(self) -> bool:
+        """Whether the records of removed sticky Service ports are retired."""
+        return self.is_full and not self.keeps_found
+
+    def keeping_found(self, without_endpoints: Iterable[ServicePortName], *, keeps_node: bool) -> "TableSnapshot":
+        """Return the snapshot for a full sync with incomplete objects, which removes nothing that was found.
+
+        If the endpoints of a Service port are not known yet, clients still reach those that were found. Of a sticky
+        Service port they would be removed, so its contents do not change. With ``keeps_node``, neither do the node's.
+        """
+        kept: set[Owner] = {name for name in without_endpoints if sticky_hash_id(name) in self.sticky}
+        if keeps_node and self._has_node_contents():
+            kept.add(SpecialOwner.NODE)
+        return structs.replace(self, owners=self.owners - kept, keeps_found=True)
+
+    def _has_node_contents(self) -> bool:
+        node = self.programmed.get(SpecialOwner.NODE)
+        return node is not None and bool(node.members)
 
     def for_replacement(self) -> "TableSnapshot":
         """Return the snapshot for a sync that replaces the whole table; affinity entries are kept."""
         return TableSnapshot(
-            ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.sticky, listing=self.listing
+            ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.sticky, self.wide, listing=self.listing
         )
 
     def invalidated(self, invalidation: Invalidation) -> "TableSnapshot":
@@ -132,18 +154,15 @@ class TableSnapshot(Struct, frozen=True):
             self, rule_digests=rules, stale_shared_chains=tuple(dict.fromkeys((*self.stale_shared_chains, *shared)))
         )
 
-    def claim_unchanged_sticky_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
-        """Treat the chains of a sticky Service port as up to date if its record and their rules are as desired.
+    def claim_unchanged_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
+        """Treat the chains of a Service port as up to date if their rules are as desired.
 
-        The record, in the kernel, contains a digest of the chains. So a restart on an unchanged cluster sends nothing.
+        For a sticky Service port, its record in the kernel, which contains a digest of the chains, must be so too. So a
+        restart on an unchanged cluster sends nothing.
         """
         unclaimed = self.programmed.get(SpecialOwner.UNCLAIMED)
         for fragment in desired.values():
-            if unclaimed is None or fragment is None or fragment.sticky is None:
-                continue
-            record = desired.get(StickyPortRecord(fragment.sticky.hash_id))
-            position = (STICKY_PORTS, (fragment.sticky.number,))
-            if record is not None and unclaimed.entries.get(position) == record.contents.entries[position]:
+            if unclaimed is not None and fragment is not None and _record_is_found(fragment, desired, unclaimed):
                 chains = fragment.contents.chains
                 unclaimed.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
 
@@ -151,32 +170,38 @@ class TableSnapshot(Struct, frozen=True):
         return self.rule_digests.get(chain.name) == expected_digest(chain.rules)
 
 
+def _record_is_found(fragment: Fragment, desired: Mapping[Owner, Fragment | None], found: Contents) -> bool:
+    """Tell whether the record of a fragment's sticky Service port is as desired, if the fragment has one."""
+    if fragment.sticky is None:
+        return True
+    record = desired.get(StickyPortRecord(fragment.sticky.hash_id))
+    position = (STICKY_PORTS, (fragment.sticky.number,))
+    return record is not None and found.entries.get(position) == record.contents.entries[position]
+
+
 def snapshot_from_listing(
     listing: TableListing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
 ) -> TableSnapshot:
     """Return the snapshot for a full sync of all Service ports; ``now`` is in seconds."""
-    layout_marker, rules_marker = layout.markers(family, config)
+    constant_chains = layout.constant_chains_with_markers(family, config)
     owners: frozenset[Owner] = frozenset({SpecialOwner.NODE, SpecialOwner.UNCLAIMED, *service_ports})
     programmed: ProgrammedContents[Owner] = ProgrammedContents()
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners, {})
-    declared = {container.name for container in layout.containers(family)}
-    if layout_marker not in listing.rule_counts or _must_be_replaced(
-        listing, declared, layout.constant_chains_with_markers(family, config)
-    ):
+    if _must_be_replaced(listing, layout.containers(family), constant_chains):
         sticky = read_sticky_ports(listing.contents, now)
         return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, sticky, listing=listing)
     discard_foreign_contents(listing.contents, family)
-    owned = [name for name in listing.rule_counts if name.startswith(STICKY_PREFIX)]
+    owned = [name for name in listing.rule_counts if name.startswith(OWNED_CHAIN_PREFIXES)]
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.rule_counts[name])
     # A previous knft process emptied these chains and did not delete them yet.
     programmed.emptied_chains.update((name, EmptiedChain(now)) for name in owned if not listing.rule_counts[name])
-    if rules_marker in listing.rule_counts:
-        programmed.chains.update(up_to_date_chains(listing, family, config))
+    programmed.chains.update(up_to_date_chains(listing, family, config))
     programmed.containers.update(listing.containers)
     programmed.apply(_by_owner(listing.contents))
     shared = (parse_shared_chain(name) for name in sorted(listing.rule_counts.keys() - programmed.chains))
-    outdated = (name for name in listing.rule_counts if name.startswith(layout.RULES_MARKER) and name != rules_marker)
+    markers = {name for name in listing.rule_counts if name.startswith(layout.MARKER_PREFIXES)}
+    outdated = markers - {chain.name for chain in constant_chains}
     return TableSnapshot(
         programmed,
         TableState.READY,
@@ -202,16 +227,24 @@ def _by_owner(found: Contents) -> dict[Owner, Contents | None]:
     }
 
 
-def _must_be_replaced(listing: TableListing, declared: Collection[str], constant_chains: Iterable[Chain]) -> bool:
-    """Tell whether a foreign change cannot be repaired by changing elements and chains."""
-    if (
-        listing.must_be_replaced
-        or not listing.containers.issuperset(declared)
-        or not listing.unreadable.isdisjoint(declared)
-    ):
-        return True
-    return any(
-        chain.name in listing.rule_counts and chain.hook != listing.hooks.get(chain.name) for chain in constant_chains
+def _must_be_replaced(
+    listing: TableListing, containers: Sequence[Container], constant_chains: Iterable[Chain]
+) -> bool:
+    """Tell whether elements, rules and missing sets and maps are not all that differs from the table that is needed.
+
+    A table of another version of knft can be adopted if its sets, maps and base chains differ from the needed ones only
+    in that some are missing, or that there are others: those are foreign objects.
+    """
+    if listing.must_be_replaced or names.AFFINITY not in listing.containers:
+        return True  # Affinity entries of early versions of knft are in other sets.
+    listed = {each.name: declared for each, declared in listing.declarations.items()}
+    return (
+        any(each.name in listed and not is_declared_as(listed[each.name], each) for each in containers)
+        or any(each.name in listing.unreadable for each in containers)
+        or any(
+            chain.name in listing.rule_counts and chain.hook != listing.hooks.get(chain.name)
+            for chain in constant_chains
+        )
     )
 
 

@@ -1,18 +1,30 @@
 """TableWriter: owns the known state of one family's table, and is the only writer of the table."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import structs
 
 from knft.config import Config
 from knft.delta.programmed import ProgrammedContents
 from knft.errors import KernelError, UnavailableError
-from knft.nft.objects import Contents
+from knft.families import Family
+from knft.model.names import ServicePortName
+from knft.nft.codec.listing import TableListing
+from knft.nft.objects import ArrayName, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.numbering import StickyPort, prefer_in_memory
-from knft.sync.audit import ExpectedContents, TablePosition, changed_positions, find_differences
+from knft.render.sticky import migrate_affinity
+from knft.sync.audit import (
+    ExpectedContents,
+    TablePosition,
+    changed_positions,
+    find_differences,
+    listed_otherwise,
+    listed_rules,
+)
+from knft.sync.foreign_objects import find_foreign_objects
 from knft.sync.prepare import PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
@@ -31,8 +43,11 @@ class TableWriter:
         self._clock = clock
         self.programmed: ProgrammedContents[Owner] | None = None
         self.sticky: dict[str, StickyPort] = {}
+        self.wide: dict[ServicePortName, int] = {}
+        """The numbers of the wide Service ports."""
         self.orphans_removed = True
-        """Whether all unclaimed contents were removed, except those of preserved (quarantined) Service ports."""
+        """Whether all unclaimed contents were removed, except those that are to stay (of quarantined Service ports, or
+        because not all objects are known)."""
         self.refused_removals = 0
         """How often a removal of orphans, or a deletion of emptied chains, was refused, wholly or in part."""
         self._sticky_is_current = False
@@ -97,14 +112,18 @@ class TableWriter:
                 self._table.commit(transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
-                self._table.replace(layout.whole_table(declared, transaction, snapshot.affinity_entries()))
+                affinity_entries = migrate_affinity(self._table.dynamic_elements())
+                self._table.replace(layout.whole_table(declared, transaction, affinity_entries))
 
     def _record_commit(self, snapshot: TableSnapshot, prepared: PreparedTransaction, now: float) -> None:
         programmed, transaction = snapshot.programmed, prepared.transaction
         programmed.apply(prepared.contents())
         nothing_left = programmed.get(SpecialOwner.UNCLAIMED) is None
         self.orphans_removed = (
-            prepared.removes_unclaimed or nothing_left or (self.orphans_removed and not snapshot.is_full)
+            prepared.removes_unclaimed
+            or nothing_left
+            or snapshot.keeps_found
+            or (self.orphans_removed and not snapshot.is_full)
         )
         programmed.record_chain_changes(prepared.diff, now)
         changes, sent = prepared.diff, (*transaction.new_chains, *transaction.chains)
@@ -118,15 +137,20 @@ class TableWriter:
             else:
                 snapshot.sticky[hash_id] = sticky
         self.sticky, self._sticky_is_current = snapshot.sticky, True
+        for name, number in prepared.wide.items():
+            if number is None:
+                self.wide.pop(name, None)
+            else:
+                self.wide[name] = number
 
     def _remove_deferred(self, snapshot: TableSnapshot, transaction: Transaction) -> None:
-        if not transaction.deferred_removals or snapshot.table is not TableState.READY:
+        cleanup = transaction.cleanup_phase()
+        if cleanup.is_empty or snapshot.table is not TableState.READY:
             return
         try:
-            self._table.commit(transaction.cleanup_phase())
+            self._table.commit(cleanup)
         except KernelError:
-            refused = Contents.empty()
-            refused.members.update((name, key) for name, keys in transaction.deferred_removals.items() for key in keys)
+            refused = _removed_contents(cleanup, self._state.node.family)
             unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
                 {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}
@@ -164,21 +188,24 @@ class TableWriter:
                 changed_meanwhile, self._changed_by_syncs = self._changed_by_syncs, None
         if snapshot is None:
             return None
-        differences = find_differences(listing, snapshot, self._state.node.family, self._config) - (
-            changed_meanwhile or set()
-        )
-        # ``_unexpected_rules`` are the differing rules of the last audit. If a chain was repaired since, and is listed
-        # with the same digest again, then the rules are right, and this version of libnftables lists them differently.
-        listed = (
-            {name: listing.rule_digests.get(name, "") for name, key in differences if not key}
-            if listing is not None
-            else {}
-        )
-        listed_differently = {
-            name for name, rules in listed.items() if rules and self._unexpected_rules.get(name) == rules
-        }
+        family, config = self._state.node.family, self._config
+        differences = find_differences(listing, snapshot, family, config) - (changed_meanwhile or set())
+        listed = listed_rules(listing, differences)
+        differences -= listed_otherwise(listed, self._unexpected_rules)
         self._unexpected_rules = listed
-        return {(name, key) for name, key in differences if key or name not in listed_differently}
+        foreign = find_foreign_objects(listing, family, config).all if listing is not None else frozenset()
+        return differences | {(str(each), ()) for each in foreign}
+
+    def differences(self, listing: TableListing | None, rules_before: Mapping[str, str]) -> set[TablePosition]:
+        """Compare a listing with what the last sync left; only between syncs, in their thread.
+
+        ``rules_before`` are the digests of the rules that the sync found, by chain. Foreign objects do not count.
+        """
+        expected = self._expected_contents()
+        if expected is None:
+            return set()
+        differences = find_differences(listing, expected, self._state.node.family, self._config)
+        return differences - listed_otherwise(listed_rules(listing, differences), rules_before)
 
     def _has_known_contents(self) -> bool:
         return self.programmed is not None
@@ -190,3 +217,23 @@ class TableWriter:
         # Unclaimed contents are expected in the kernel only if they are preserved and not orphaned.
         excluded = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
         return ExpectedContents(programmed.all_contents(excluded), frozenset(programmed.chains))
+
+
+def _removed_contents(cleanup: Transaction, family: Family) -> Contents:
+    """Return what a cleanup phase removes: the elements, and the chains that it empties.
+
+    The values of map elements are unknown, since a removal needs only keys.
+    """
+    contents = Contents.empty()
+    maps = {container.name for container in layout.containers(family) if container.is_map}
+    arrays: dict[ArrayName, set[int]] = {}
+    for container, keys in cleanup.removed.items():
+        for key in keys:
+            if container in maps:
+                arrays.setdefault(ArrayName(container, key[:-1]), set()).add(int(key[-1]))
+            else:
+                contents.members.add((container, key))
+    for name, indexes in arrays.items():
+        contents.arrays[name] = tuple(("", 0) if index in indexes else None for index in range(max(indexes) + 1))
+    contents.chains.update((chain.name, chain) for chain in cleanup.chains)
+    return contents

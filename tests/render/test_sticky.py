@@ -32,7 +32,9 @@ def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
     slots = tuple(Slot(_target(index), None if index in indexes else LEFT) for index in range(size))
     sticky = StickyPort("WEB", "default/web:http", 7, slots, 60)
     pool = PoolChain(PoolKind("tcp"), len(indexes))
-    return sticky_chains(plan, sticky, [pool], Family.IPV4, Config("node-1"))["sticky-7-cluster"].rules
+    return sticky_chains(plan, sticky, {"cluster": [pool.name]}, Family.IPV4, Config("node-1"))[
+        "sticky-7-cluster"
+    ].rules
 
 
 def _probabilities(rules: tuple[Rule, ...]) -> dict[int, Fraction]:

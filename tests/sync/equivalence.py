@@ -20,8 +20,9 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, Entry, Target
 from knft.nft.transaction import Transaction
-from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS
+from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, WIDE_MAP_PREFIX
 from knft.render.pools import parse_shared_chain, shared_chain, with_target_pools
+from knft.render.wide import wide_number
 from knft.sync.assemble import rendering_daemon
 from knft.sync.state import ServiceState
 
@@ -148,6 +149,9 @@ def _chains(
             # Unused chains may be needed later, so they must be complete, too.
             if name in needed or count != len(shared_chain(shared, family, config).rules):
                 yield f"chain {name}", count
+        elif wide_number(name) is not None:
+            if count:  # An empty one waits to be deleted.
+                yield f"chain {name}", count
         elif sticky is None or (count and int(sticky[1]) not in numbers.hash_ids):
             yield f"chain {name}", count
 
@@ -159,7 +163,7 @@ def _needed(contents: Contents) -> set[str]:
     pools = {
         f"{name.container.replace('endpoints', 'pool')}-{len(array)}"
         for name, array in contents.arrays.items()
-        if name.container != STICKY_ENDPOINTS
+        if name.container != STICKY_ENDPOINTS and not name.container.startswith(WIDE_MAP_PREFIX)
     }
     return pools | {part.name for spec in specs for part in with_target_pools(spec)}
 
@@ -257,10 +261,14 @@ def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[in
 
 
 def stale_chains(listing: TableListing, sticky_now: frozenset[str]) -> list[str]:
-    """Return the chains of retired sticky ports; knft deletes them a second after it has emptied them."""
+    """Return the chains of retired sticky ports and empty ones of wide Service ports.
+
+    knft deletes them a second after it has emptied them.
+    """
+    empty = [name for name, count in listing.rule_counts.items() if wide_number(name) is not None and not count]
     numbers = _StickyNumbers(listing, sticky_now).hash_ids
     sticky = (found for found in map(_STICKY_CHAIN.fullmatch, listing.rule_counts) if found is not None)
-    return [found[0] for found in sticky if int(found[1]) not in numbers]
+    return [*empty, *(found[0] for found in sticky if int(found[1]) not in numbers)]
 
 
 def difference_except_quarantined(

@@ -17,11 +17,10 @@ from knft.model.names import ServicePortName
 from knft.model.objects import KubeObject
 from knft.nft.codec.listing import TableListing, parse_listing
 from knft.render import layout
-from knft.render.names import STICKY_PREFIX, TABLE
+from knft.render.names import OWNED_CHAIN_PREFIXES, TABLE
 from knft.render.pools import parse_shared_chain
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
-from tests.sync import equivalence
 from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
 from tests.support.lab.namespace import Namespace
 from tests.support.random_objects import (
@@ -35,6 +34,7 @@ from tests.support.random_objects import (
     manifest,
     random_traits,
 )
+from tests.sync import equivalence
 
 CONFIGS = (
     CONFIG,
@@ -308,11 +308,11 @@ def _is_degraded(report: SyncReport) -> bool:
 
 def flushable_objects(listing: TableListing) -> list[list[str]]:
     """Return what can be flushed, in groups that are equally likely."""
-    sticky = [f"chain {name}" for name in sorted(listing.rule_counts) if name.startswith(STICKY_PREFIX)]
+    owned = [f"chain {name}" for name in sorted(listing.rule_counts) if name.startswith(OWNED_CHAIN_PREFIXES)]
     shared = [f"chain {name}" for name in sorted(listing.rule_counts) if parse_shared_chain(name)]
     skeleton = [f"chain {name}" for name in sorted(listing.rule_counts)]
     containers = [f"{_kind_of(name)} {name}" for name in sorted(listing.containers)]
-    return [group for group in (skeleton, shared, sticky, containers) if group]
+    return [group for group in (skeleton, shared, owned, containers) if group]
 
 
 _MAPS = frozenset(container.name for container in layout.containers(Family.IPV4) if container.is_map)

@@ -84,6 +84,8 @@ def statement_json(statement: nft.Statement) -> Json:
             return {"goto": {"target": chain}}
         case nft.Drop():
             return {"drop": None}
+        case nft.Return():
+            return {"return": None}
         case nft.Reject():
             return {"reject": None}
         case nft.Masquerade():
@@ -126,6 +128,8 @@ def statement_text(statement: nft.Statement) -> str:
             return f"goto {chain}"
         case nft.Drop():
             return "drop"
+        case nft.Return():
+            return "return"
         case nft.Reject():
             return "reject"
         case nft.Masquerade():

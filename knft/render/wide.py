@@ -1,0 +1,220 @@
+"""The wide layout: a Service port with many frontends stores each endpoint once, and not once for each frontend.
+
+The other layout, in ``knft.render.fragment``, has a copy of the endpoints for each frontend. It needs no chain of its
+own, but a Service port with 50 frontends and 200 endpoints would need 10 000 elements. Such a *wide* Service port has a
+number K and chains of its own:
+
+    wide-K-cluster   picks one of the cluster endpoints from a map that is keyed by K, traffic class and index
+    wide-K-local     does the same with the endpoints on this node
+    wide-K-external  applies the external traffic policy, then continues in one of the two
+    wide-K-sources   drops clients outside loadBalancerSourceRanges; it has one rule for each range
+
+See docs/design/wide-layout.md. The number is derived from the Service port's name, so it is the same after a restart.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from knft.config import Config
+from knft.families import Family, NftFamily
+from knft.model.endpoint import Endpoint
+from knft.model.names import ServicePortName
+from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
+from knft.nft import expressions as nft
+from knft.nft.objects import ArrayName, Chain, Container
+from knft.protocols import NFT_PROTOCOLS
+from knft.render import frontends
+from knft.render.frontends import TrafficClass
+from knft.render.names import WIDE_MAP_PREFIX, WIDE_PREFIX
+from knft.render.pools import external_cluster_rules, external_local_rules
+
+COPIES_FACTOR = 8
+"""A Service port is wide if its copies are more than this times the number of things that are copied."""
+
+MAPS = 8
+"""The number of maps for each protocol, over which Service ports are spread by number.
+
+A new rule that uses a map makes the kernel walk the whole map: 13 ms for 100 000 endpoints on Linux 6.18.
+"""
+
+NUMBERS = 1 << 31
+"""libnftables 1.0.6 lists larger constants as negative numbers."""
+
+_CLASS_NUMBERS: dict[TrafficClass, int] = {"cluster": 0, "local": 1}
+
+
+class WidePort(Struct, frozen=True, gc=False):
+    """The number of a wide Service port, and what it stores by number: its endpoints, its source ranges, or both."""
+
+    number: int
+    endpoints: bool
+    source_ranges: bool
+
+
+def has_wide_endpoints(plan: ServicePlan) -> bool:
+    """Return whether a copy of the endpoints for each frontend would cost too many elements."""
+    copies = sum(
+        len(endpoints_of(plan, traffic_class))
+        for frontend in plan.frontends
+        for traffic_class in frontends.traffic_classes(plan, frontend)
+    )
+    return copies > COPIES_FACTOR * (len(plan.frontends) + len(plan.endpoints.all_reachable))
+
+
+def has_wide_source_ranges(plan: ServicePlan) -> bool:
+    """Return whether a copy of the source ranges for each load balancer VIP would cost too many elements."""
+    vips = sum(frontend.kind is FrontendKind.LOAD_BALANCER_VIP for frontend in plan.frontends)
+    ranges = len(plan.allowed_sources)
+    return vips * ranges > COPIES_FACTOR * (vips + ranges)
+
+
+def endpoints_of(plan: ServicePlan, traffic_class: TrafficClass) -> tuple[Endpoint, ...]:
+    """Return the endpoints for one class of traffic."""
+    return plan.endpoints.local if traffic_class == "local" else plan.endpoints.cluster
+
+
+class WideNumbers:
+    """Assigns numbers to wide Service ports during one sync.
+
+    ``changed`` holds the numbers that the sync assigned, by Service port; None for a Service port that loses its own.
+    """
+
+    def __init__(self, previous: Mapping[ServicePortName, int]) -> None:
+        """Start from the numbers before the sync."""
+        self._previous = previous
+        self._taken: set[int] | None = None
+        self.changed: dict[ServicePortName, int | None] = {}
+
+    def assign(self, name: ServicePortName) -> int:
+        """Return the number of a Service port, which stays the same as long as it is wide."""
+        number = self._previous.get(name)
+        if number is None:
+            number = self._new_number(name)
+        self.changed[name] = number
+        return number
+
+    def release(self, name: ServicePortName) -> None:
+        """Release the number of a Service port that was deleted or is no longer wide."""
+        if name in self._previous:
+            self.changed[name] = None
+
+    def release_unassigned(self, preserved: Collection[ServicePortName] = ()) -> None:
+        """Release all numbers that were not assigned, except those of ``preserved`` Service ports."""
+        for name in self._previous.keys() - self.changed.keys() - set(preserved):
+            self.changed[name] = None
+
+    def _new_number(self, name: ServicePortName) -> int:
+        if self._taken is None:
+            # A number that this sync releases stays taken: packets in flight may still be in its chains.
+            self._taken = set(self._previous.values())
+        number = int.from_bytes(hashlib.sha256("\0".join(name).encode()).digest()[:4]) % NUMBERS
+        while number in self._taken:
+            number = (number + 1) % NUMBERS
+        self._taken.add(number)
+        return number
+
+
+def wide_containers(family: NftFamily) -> tuple[Container, ...]:
+    """Return the maps of the endpoints of wide Service ports: the key is number, traffic class and index."""
+    # libnftables 1.0.6 allows dnat to a map's port only if the map's type names the packet's protocol.
+    number = "numgen random mod 65536"
+    return tuple(
+        Container(
+            f"{WIDE_MAP_PREFIX}{protocol}-{index}",
+            f"{number} . {number} . {number}",
+            f"{family} daddr . {protocol} dport",
+            by_expression=True,
+        )
+        for protocol in NFT_PROTOCOLS.values()
+        for index in range(MAPS)
+    )
+
+
+def wide_array(plan: ServicePlan, wide: WidePort, traffic_class: TrafficClass) -> ArrayName:
+    """Return the name of the array that holds the endpoints for one class of traffic."""
+    return ArrayName(_map(plan, wide), (wide.number, _CLASS_NUMBERS[traffic_class]))
+
+
+def wide_classes(plan: ServicePlan) -> list[TrafficClass]:
+    """Return the classes of traffic for which a Service port needs endpoints."""
+    classes = {found for frontend in plan.frontends for found in frontends.traffic_classes(plan, frontend)}
+    return sorted(classes)
+
+
+def wide_verdict(plan: ServicePlan, frontend: Frontend, wide: WidePort) -> nft.Goto | None:
+    """Return the verdict for a frontend's packets; None if the traffic is rejected."""
+    classes = frontends.traffic_classes(plan, frontend)
+    if not classes:
+        return None
+    return nft.Goto(wide_chain_name(wide, classes[0] if frontends.is_internal(frontend) else "external"))
+
+
+def wide_chain_name(wide: WidePort, purpose: str) -> str:
+    """Return the name of a chain of a wide Service port; ``purpose`` is a traffic class, external or sources."""
+    return f"{WIDE_PREFIX}{wide.number}-{purpose}"
+
+
+_CHAIN_NAME = re.compile(rf"{WIDE_PREFIX}(\d{{1,10}})-\w+")
+
+
+def wide_number(chain: str) -> int | None:
+    """Return the number in the name of a wide Service port's chain; None if the name is another chain's."""
+    found = _CHAIN_NAME.fullmatch(chain)
+    return int(found[1]) if found is not None else None
+
+
+def wide_chains(
+    plan: ServicePlan, wide: WidePort, family: Family, config: Config, *, is_sticky: bool
+) -> Iterator[Chain]:
+    """Yield the chains of a wide Service port.
+
+    With session affinity, other chains apply the external traffic policy.
+    """
+    if wide.endpoints:
+        for traffic_class in wide_classes(plan):
+            rules = tuple(_endpoint_rules(plan, wide, traffic_class, family.nft))
+            yield Chain(wide_chain_name(wide, traffic_class), rules)
+        external = [frontend for frontend in plan.frontends if not frontends.is_internal(frontend)]
+        if external and plan.external is not TrafficAction.REJECT and not is_sticky:
+            yield Chain(wide_chain_name(wide, "external"), _external_rules(plan, wide, family, config))
+    if wide.source_ranges:
+        yield Chain(wide_chain_name(wide, "sources"), tuple(_source_rules(plan.allowed_sources, family.nft)))
+
+
+def _map(plan: ServicePlan, wide: WidePort) -> str:
+    return f"{WIDE_MAP_PREFIX}{NFT_PROTOCOLS[plan.port.protocol]}-{wide.number % MAPS}"
+
+
+def _endpoint_rules(
+    plan: ServicePlan, wide: WidePort, traffic_class: TrafficClass, family: NftFamily
+) -> Iterator[nft.Rule]:
+    """Yield the rule that picks an endpoint, and one for packets in flight, as in a pool chain."""
+    protocol = nft.Match(nft.Meta("l4proto"), NFT_PROTOCOLS[plan.port.protocol])
+    array = wide_array(plan, wide, traffic_class)
+    size = max(len(endpoints_of(plan, traffic_class)), 1)
+    for modulus in (size, 1) if size > 1 else (1,):
+        key = nft.Concat((*map(nft.Constant, _numbers(array)), nft.RandomNumber(modulus)))
+        yield nft.Rule((protocol, nft.DnatFromMap(family, key, array.container)))
+
+
+def _numbers(array: ArrayName) -> Iterator[int]:
+    return (int(number) for number in array.prefix)
+
+
+def _external_rules(plan: ServicePlan, wide: WidePort, family: Family, config: Config) -> tuple[nft.Rule, ...]:
+    cluster = wide_chain_name(wide, "cluster")
+    if plan.external is TrafficAction.CLUSTER:
+        return external_cluster_rules(cluster, config)
+    local = wide_chain_name(wide, "local") if plan.external is TrafficAction.LOCAL else None
+    return external_local_rules(cluster, local, family, config)
+
+
+def _source_rules(allowed: Iterable[str], family: NftFamily) -> Iterator[nft.Rule]:
+    source = nft.Payload(family, "saddr")
+    for cidr in allowed:
+        matches = () if cidr.endswith("/0") else (nft.Match(source, nft.Network(cidr)),)
+        yield nft.Rule((*matches, nft.Return()))
+    yield nft.Rule((nft.Drop(),), "load balancer source ranges")

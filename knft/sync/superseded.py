@@ -1,0 +1,82 @@
+"""Finds contents that packets in flight may still use after a Service port has changed to other chains.
+
+A packet that read the old verdict before a commit looks up the endpoints of the old layout after it. So the endpoints
+and rules of the old layout stay until the new verdicts are in force, and are removed in the cleanup phase. See
+docs/design/transaction-phases.md.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from knft.delta.diff import ContentsDiff
+from knft.delta.programmed import ProgrammedContents
+from knft.nft.objects import ArrayName, Contents, Key
+from knft.render.names import HAIRPIN, SERVICE_IPS, SERVICE_NODEPORTS, SOURCE_RANGES
+from knft.sync.table_snapshot import Owner, SpecialOwner
+
+Removals = Mapping[str, tuple[Key, ...]]
+
+
+class Superseded(Struct, frozen=True):
+    """Endpoints, chains and source ranges of Service ports that are served by other chains from now on."""
+
+    arrays: frozenset[ArrayName]
+    chains: frozenset[str]
+    source_ranges: frozenset[Key]
+
+    def includes(self, container: str, key: Key) -> bool:
+        """Return whether an element is removed in the cleanup phase."""
+        return (
+            # A packet that got its endpoint before the commit is looked up in this set after it.
+            container == HAIRPIN
+            or (container == SOURCE_RANGES and key in self.source_ranges)
+            or ArrayName(container, key[:-1]) in self.arrays
+        )
+
+    def split(self, diff: ContentsDiff) -> tuple[Removals, Removals]:
+        """Return the elements to remove in the main phase, and those to remove in the cleanup phase.
+
+        An element whose value changes is replaced in the main phase.
+        """
+        main: dict[str, tuple[Key, ...]] = {}
+        deferred: dict[str, tuple[Key, ...]] = {}
+        for container, keys in diff.removed.items():
+            added = diff.added.get(container, {})
+            late = [key for key in keys if key not in added and self.includes(container, key)]
+            early = (
+                keys if not late else tuple(key for key in keys if key in added or not self.includes(container, key))
+            )
+            main |= {container: early} if early else {}
+            deferred |= {container: tuple(late)} if late else {}
+        return main, deferred
+
+
+def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owner, Contents | None]) -> Superseded:
+    """Return what the Service ports that change their chains no longer use.
+
+    Unclaimed contents, found at start or after a failure, may belong to a Service port that still exists.
+    """
+    arrays: set[ArrayName] = set()
+    chains: set[str] = set()
+    source_ranges: set[Key] = set()
+    for owner, new in desired.items():
+        old = programmed.get(owner)
+        if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
+            continue
+        arrays |= old.arrays.keys()
+        chains |= old.chains.keys()
+        if owner is not SpecialOwner.UNCLAIMED:  # New ranges may overlap unclaimed ones, so these are removed first.
+            source_ranges |= {key for container, key in old.members if container == SOURCE_RANGES}
+    for new in desired.values() if arrays or chains else ():
+        if new is not None:
+            arrays -= new.arrays.keys()
+            chains -= new.chains.keys()
+    return Superseded(frozenset(arrays), frozenset(chains), frozenset(source_ranges))
+
+
+def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:
+    """Tell whether a Service port still serves its clients, and uses other chains of its own."""
+    if new is None or old.chains.keys() == new.chains.keys():
+        return False
+    return any(container in (SERVICE_IPS, SERVICE_NODEPORTS) for container, _ in new.entries)
