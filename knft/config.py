@@ -4,16 +4,13 @@ It is a part of ``Settings`` (knft.configuration.settings), which hold all setti
 """
 
 import re
-from typing import Literal
 
 from msgspec import Struct
 
+from knft.detect_local import DetectLocal
 from knft.errors import UsageError
 from knft.families import Family
 from knft.model import addresses
-
-DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
-"""How packets of this node's pods are recognised (docs/behaviour/configuration.md#local-traffic)."""
 
 PRIMARY, ALL = "primary", "all"
 """Keywords of ``--nodeport-addresses``: the node's own address; every local address except loopback."""

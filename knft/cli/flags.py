@@ -6,7 +6,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from knft.configuration.table import FLAGS, help_text
+from knft.configuration.table import FLAGS, MASQUERADE_BIT_RANGE, help_text
+from knft.detect_local import DETECT_LOCAL_MODES
 from knft.errors import UsageError
 
 BACKENDS = ("nftables", "iptables", "ipvs")
@@ -62,16 +63,15 @@ _NODEPORT_ADDRESSES = (
 _NODE_FLAGS = (
     click.option("--node-ip", multiple=True, metavar="IP", help=help_text("--node-ip")),
     click.option("--detect-local-mode", default=FLAGS["--detect-local-mode"].default, show_default=True,
-                 type=click.Choice(["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
-                 help="How to detect traffic from local pods."),
+                 type=click.Choice(DETECT_LOCAL_MODES), help=help_text("--detect-local-mode")),
     click.option("--pod-bridge-interface", default="", metavar="NAME", help=help_text("--pod-bridge-interface")),
     click.option("--pod-interface-name-prefix", default="", metavar="PREFIX",
                  help=help_text("--pod-interface-name-prefix")),
     click.option("--cluster-cidr", multiple=True, metavar="CIDR", help=help_text("--cluster-cidr")),
     click.option("--service-cidr", multiple=True, metavar="CIDR", help=help_text("--service-cidr")),
     click.option("--masquerade-all", is_flag=True, help=help_text("--masquerade-all")),
-    click.option("--masquerade-bit", type=click.IntRange(0, 31), default=FLAGS["--masquerade-bit"].default,
-                 show_default=True, metavar="BIT", help="Bit of the packet mark that requests masquerading."),
+    click.option("--masquerade-bit", type=click.IntRange(*MASQUERADE_BIT_RANGE), metavar="BIT",
+                 default=FLAGS["--masquerade-bit"].default, show_default=True, help=help_text("--masquerade-bit")),
     click.option("--nodeport-addresses", multiple=True, metavar="primary|all|CIDR", help=_NODEPORT_ADDRESSES),
 )  # fmt: skip
 

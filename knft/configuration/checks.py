@@ -7,10 +7,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from knft.config import (
-    DetectLocal,
     parse_cluster_cidrs,
     parse_detect_local,
     parse_networks,
@@ -19,7 +18,8 @@ from knft.config import (
 from knft.configuration.document import KIND, Document, get_field, split_host_port
 from knft.configuration.gates import GATES
 from knft.configuration.options import INT32_RANGE, SECTION_BY_MODE, Kind, Support
-from knft.configuration.table import FIELDS, options_of_kind
+from knft.configuration.table import FIELDS, MASQUERADE_BIT_RANGE, options_of_kind
+from knft.detect_local import DETECT_LOCAL_MODES
 from knft.durations import MAX_SECONDS, parse_duration, parse_unsigned
 from knft.errors import UsageError
 from knft.model import addresses
@@ -65,7 +65,7 @@ _RANGES = {
     "clientConnection.burst": _AT_LEAST_0,
     "conntrack.maxPerCore": _AT_LEAST_0,
     "conntrack.min": _AT_LEAST_0,
-    "iptables.masqueradeBit": (0, 31),
+    "iptables.masqueradeBit": MASQUERADE_BIT_RANGE,
     "logging.verbosity": _AT_LEAST_0,
     "oomScoreAdj": (-1000, 1000),
 }
@@ -160,7 +160,7 @@ def _are_ports(text: str) -> bool:
 def _check_ranges(document: Document, field_name: FieldNames) -> Iterator[str]:
     ranges = dict(_RANGES)
     if document["mode"] == "nftables":
-        ranges["nftables.masqueradeBit"] = (0, 31)
+        ranges["nftables.masqueradeBit"] = MASQUERADE_BIT_RANGE
     for path, (low, high) in ranges.items():
         if not low <= get_field(document, path) <= high:
             yield f"{field_name(path)}: {get_field(document, path)} is not between {low} and {high}"
@@ -198,8 +198,8 @@ def _check_networks(document: Document, field_name: FieldNames) -> Iterator[str]
 
 def _check_detect_local(document: Document, field_name: FieldNames) -> Iterator[str]:
     mode, pods = document["detectLocalMode"], document["detectLocal"]
-    if mode not in get_args(DetectLocal):
-        yield f"{field_name('detectLocalMode')}: {format_value(mode)} is not {join_alternatives(get_args(DetectLocal))}"
+    if mode not in DETECT_LOCAL_MODES:
+        yield f"{field_name('detectLocalMode')}: {format_value(mode)} is not {join_alternatives(DETECT_LOCAL_MODES)}"
         return
     names = (
         field_name.without_file("detectLocalMode"),

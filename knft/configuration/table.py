@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from knft.configuration.gates import GATES_DESCRIPTION
 from knft.configuration.options import INT32_RANGE, Kind, Option, Support
+from knft.detect_local import DETECT_LOCAL_MODES
 
 BOOL, INTEGER, FLOAT, STRING = Kind.BOOL, Kind.INTEGER, Kind.FLOAT, Kind.STRING
 DURATION, LIST, VMODULE = Kind.DURATION, Kind.LIST, Kind.VMODULE
@@ -16,6 +17,8 @@ SUPPORTED, IGNORED, REJECTED = Support.SUPPORTED, Support.IGNORED, Support.REJEC
 IPTABLES, IPVS, NFTABLES = ("", "iptables"), ("ipvs",), ("nftables",)
 IPTABLES_OR_IPVS = (*IPTABLES, *IPVS)
 
+MASQUERADE_BIT_RANGE = (0, 31)
+
 _JSON = "knft always requests JSON"
 _NO_IPVS = "knft does not use IPVS"
 _CONNTRACK_TIMEOUTS = f"{_NO_IPVS}; conntrack's timeouts apply"
@@ -23,6 +26,7 @@ _NO_LOCALHOST = "knft never serves NodePorts on loopback addresses"
 _UNBUFFERED = "knft writes every log line at once, to one stream"
 _STDERR = "knft has no options for the destination and the header of log lines"
 _WINDOWS = "an option of kube-proxy on Windows; knft runs on Linux"
+_MASQUERADE_BIT = "bit of the packet mark that requests masquerading"
 _OWN_SECTION = "mode nftables uses the field in section nftables instead"
 
 KNFT_OPTIONS = (
@@ -46,9 +50,8 @@ KNFT_OPTIONS = (
            "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice "
            "this time",
            is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="30s"),
-    Option("", ("--masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, "
-           "whatever the mode", is_knft_only=True, applies_with_file=True, value_range=(0, 31), metavar="BIT",
-           default_if_not_zero=14),
+    Option("", ("--masquerade-bit",), INTEGER, SUPPORTED, f"{_MASQUERADE_BIT}, whatever the mode", is_knft_only=True,
+           applies_with_file=True, value_range=MASQUERADE_BIT_RANGE, metavar="BIT", default_if_not_zero=14),
 )  # fmt: skip
 
 PROCESS_OPTIONS = (
@@ -107,7 +110,7 @@ NODE_OPTIONS = (
 
 POD_OPTIONS = (
     Option("detectLocalMode", ("--detect-local-mode",), STRING, SUPPORTED, "how to detect traffic from local pods: "
-           "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix", metavar="MODE",
+           f"{', '.join(DETECT_LOCAL_MODES[:-1])} or {DETECT_LOCAL_MODES[-1]}", metavar="MODE",
            default_if_not_zero="ClusterCIDR"),
     Option("detectLocal.bridgeInterface", ("--pod-bridge-interface",), STRING, SUPPORTED, "bridge of the local "
            "pods, for mode BridgeInterface", metavar="NAME"),
@@ -123,9 +126,9 @@ RULE_OPTIONS = (
     Option("mode", ("--proxy-mode",), STRING, SUPPORTED, "mode whose sync periods and masquerade "
            "settings apply: nftables, iptables (default) or ipvs; knft always uses nftables and warns if another mode "
            "is set; kernelspace is rejected", metavar="MODE"),
-    Option("iptables.masqueradeBit", ("--iptables-masquerade-bit",), INTEGER, SUPPORTED, "bit of the packet mark that "
-           "requests masquerading; no effect in mode nftables, which uses nftables.masqueradeBit",
-           is_zero_valid=True, modes=IPTABLES_OR_IPVS, value_range=(0, 31), default_if_not_zero=14),
+    Option("iptables.masqueradeBit", ("--iptables-masquerade-bit",), INTEGER, SUPPORTED, f"{_MASQUERADE_BIT}; "
+           "no effect in mode nftables, which uses nftables.masqueradeBit",
+           is_zero_valid=True, modes=IPTABLES_OR_IPVS, value_range=MASQUERADE_BIT_RANGE, default_if_not_zero=14),
     Option("iptables.masqueradeAll", ("--masquerade-all",), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs",
            modes=IPTABLES_OR_IPVS, field_note=_OWN_SECTION),
     Option("iptables.localhostNodePorts", ("--iptables-localhost-nodeports",), BOOL, IGNORED, _NO_LOCALHOST,
@@ -145,9 +148,8 @@ RULE_OPTIONS = (
     Option("ipvs.tcpTimeout", ("--ipvs-tcp-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
     Option("ipvs.tcpFinTimeout", ("--ipvs-tcpfin-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
     Option("ipvs.udpTimeout", ("--ipvs-udp-timeout",), DURATION, IGNORED, _CONNTRACK_TIMEOUTS),
-    Option("nftables.masqueradeBit", (), INTEGER, SUPPORTED, "bit of the packet mark that requests masquerading, in "
-           "mode nftables", is_zero_valid=True, modes=NFTABLES,
-           default_if_not_zero=14),
+    Option("nftables.masqueradeBit", (), INTEGER, SUPPORTED, f"{_MASQUERADE_BIT}, in mode nftables", is_zero_valid=True,
+           modes=NFTABLES, default_if_not_zero=14),
     Option("nftables.masqueradeAll", (), BOOL, SUPPORTED, "masquerade all traffic to cluster IPs, in mode nftables",
            modes=NFTABLES),
     Option("nftables.syncPeriod", (), DURATION, SUPPORTED, "interval before a failed sync is retried, in mode nftables",
