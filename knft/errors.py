@@ -3,6 +3,7 @@
     KnftError                 one line for the operator: what is wrong, where, what to do
     ├── UsageError            invalid flag or argument
     ├── ConfigurationError    invalid configuration, from a file or from flags: one line for each problem
+    ├── NodeMismatchError     the node's name or addresses are probably wrong, and rules would be removed
     ├── ConfigurationChangedError  the configuration file changed: the process exits, to be restarted
     ├── SourceError           manifests that cannot be read at all
     ├── CaptureError          a captured rule set that cannot be read
@@ -31,6 +32,10 @@ class UsageError(KnftError):
 
 class ConfigurationError(KnftError):
     """A configuration is invalid; each line of the text names the file or flag, the field, and what is expected."""
+
+
+class NodeMismatchError(KnftError):
+    """The node's settings do not fit the Node objects or the machine, and the first sync would remove rules."""
 
 
 class ConfigurationChangedError(KnftError):

@@ -53,6 +53,7 @@ class RunOptions(Struct, frozen=True):
     manifests: str | None = None
     once: bool = False
     init_only: bool = False
+    allow_node_mismatch: bool = False
     wait_for_lock: bool = False
     config_path: str | None = None
     config_content: bytes = b""
@@ -96,7 +97,7 @@ def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log
         if options.init_only:
             log.info("set the conntrack sysctls; exiting (--init-only)")
         elif options.once and isinstance(source, ManifestFeed):
-            _sync_once(settings, source, library)
+            _sync_once(settings, options, source, library)
         else:
             _run_until_stopped(
                 settings,
@@ -115,10 +116,11 @@ def _set_oom_score_adj(oom_score_adj: int | None) -> None:
         log.debug("%s", error)
 
 
-def _sync_once(settings: Settings, source: ManifestFeed, library: WorkerProcess) -> None:
+def _sync_once(settings: Settings, options: RunOptions, source: ManifestFeed, library: WorkerProcess) -> None:
     daemon = live_daemon(settings.config, library)
     daemon.update_local_addresses(local_addresses())
     source.handle_initial_objects(daemon)
+    daemon.check_node(allow_loss=options.allow_node_mismatch)
     succeeded = daemon.sync()
     warn_of_leftovers()
     sys.exit(0 if succeeded else 1)
@@ -160,6 +162,7 @@ def _run_until_stopped(
     try:
         source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
+            daemon.check_node(allow_loss=options.allow_node_mismatch)
             _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown)
             daemon.run(shutdown.stop)
     finally:

@@ -52,6 +52,7 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         manifests=given.get("--manifests") or None,
         once=given.get("--once", False),
         init_only=given.get("--init-only", False),
+        allow_node_mismatch=given.get("--allow-node-mismatch", False),
         wait_for_lock=given.get("--wait-for-lock", False),
         config_path=config,
         config_content=contents.get(config or "", b""),

@@ -15,6 +15,7 @@ from knft.render.names import TABLE
 from knft.runner.bounded import Intervals
 from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
+from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.state import ServiceState
@@ -35,7 +36,7 @@ def live_daemon(config: Config, library: WorkerProcess, observers: Sequence[Sync
         )
         for family in Family
     )
-    return _daemon(config, proxiers, _open_audit_table, observers)
+    return _daemon(config, proxiers, _open_audit_table, observers, checks_node=True)
 
 
 @contextmanager
@@ -76,6 +77,8 @@ def _daemon(
     proxiers: tuple[Proxier, ...],
     open_audit_table: AuditTableOpener | None = None,
     observers: Sequence[SyncObserver] = (),
+    *,
+    checks_node: bool = False,
 ) -> Daemon:
     dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
     # Flags describe the node too, even if no Node object ever arrives.
@@ -84,4 +87,5 @@ def _daemon(
     intervals = Intervals(
         config.min_sync_period, config.sync_period, max(STICKY_REMOVAL_INTERVAL_SECONDS, config.min_sync_period)
     )
-    return Daemon(proxiers, dispatcher, open_audit_table, observers, intervals=intervals)
+    node_check = NodeCheck(config, dispatcher, proxiers) if checks_node else None
+    return Daemon(proxiers, dispatcher, open_audit_table, observers, node_check=node_check, intervals=intervals)

@@ -19,6 +19,7 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.invalidation import Invalidation
 from knft.sync.log_summary import summarize
+from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -53,15 +54,20 @@ class Daemon:
         open_audit_table: AuditTableOpener | None = None,
         observers: Sequence[SyncObserver] = (),
         *,
+        node_check: NodeCheck | None = None,
         intervals: Intervals = DEFAULT_INTERVALS,
         clock: Clock | None = None,
     ) -> None:
-        """Sync ``proxiers``, whose states the dispatcher updates; without ``open_audit_table`` there are no audits."""
+        """Sync ``proxiers``, whose states the dispatcher updates.
+
+        Without ``open_audit_table`` there are no audits, without ``node_check`` no warnings about the node's settings.
+        """
         self._open_audit_table = open_audit_table
         self._observers = observers
         self._dispatch_lock = threading.Lock()
         self._proxiers = proxiers
         self._dispatcher = dispatcher
+        self._node_check = node_check
         self._reported_problems: dict[Family, set[str]] = {}
         self._unlogged_foreign_changes: dict[Family, deque[ForeignChange]] = {
             proxier.family: deque() for proxier in proxiers
@@ -103,8 +109,26 @@ class Daemon:
             except Exception:
                 log.exception("%s failed unexpectedly; please report this", type(observer).__name__)
 
+    def check_node(self, *, allow_loss: bool) -> None:
+        """Check the node's settings before the first sync.
+
+        Unless ``allow_loss`` is set, raises NodeMismatchError if the first sync would remove rules because of a mistake
+        in them, and KernelError if the tables cannot be read.
+        """
+        if self._node_check is not None:
+            with self._dispatch_lock:
+                if not allow_loss:
+                    self._node_check.require_no_loss()
+                self._node_check.log_unknown_name()
+
+    def _log_node_problems(self) -> None:
+        if self._node_check is not None:
+            with self._dispatch_lock:
+                self._node_check.log_new_problems()
+
     def sync(self) -> bool:
         """Sync every family; return whether all succeeded."""
+        self._log_node_problems()
         with gc_disabled():
             succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
         if self._had_full_sync:

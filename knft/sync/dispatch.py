@@ -1,6 +1,7 @@
 """Dispatcher: passes changed objects and NodeViews to the ServiceStates of both families."""
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 
 from knft.config import Config
 from knft.decide.node import node_addresses, view_node
@@ -23,6 +24,7 @@ class Dispatcher:
         self._states = states
         self._local_addresses: frozenset[str] | None = None
         self._node: Node | None = None
+        self._other_nodes: set[str] = set()
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
     def handle(self, changes: Iterable[ObjectChange]) -> bool:
@@ -51,7 +53,31 @@ class Dispatcher:
                     self._service_cidrs[service_cidr.key] = service_cidr
                 return self.refresh_node()
             case _:
+                self._record_other_node(change)
                 return False
+
+    def _record_other_node(self, change: ObjectChange) -> None:
+        """Record the name of another Node; the API server sends only this one."""
+        match change.current or change.previous:
+            case Node(metadata=metadata) if metadata.name != self._config.node_name:
+                (self._other_nodes.discard if change.current is None else self._other_nodes.add)(metadata.name)
+            case _:
+                pass
+
+    @property
+    def local_addresses(self) -> frozenset[str] | None:
+        """The addresses of the machine's interfaces, None if they are unknown."""
+        return self._local_addresses
+
+    @property
+    def has_node(self) -> bool:
+        """Whether the node has a Node object."""
+        return self._node is not None
+
+    @property
+    def other_nodes(self) -> AbstractSet[str]:
+        """The names of the other Node objects."""
+        return self._other_nodes
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> bool:
         """Replace the addresses of the machine's interfaces; return whether a sync is due."""

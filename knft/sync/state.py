@@ -104,6 +104,21 @@ class ServiceState:
             self._next_node = node
             return True
 
+    @property
+    def latest_node(self) -> NodeView:
+        """The NodeView of the next sync; from any thread."""
+        return self._next_node or self.node
+
+    def has_node_ports(self) -> bool:
+        """Tell whether any Service port has a NodePort, changes that are pending included; from any thread."""
+        with self._lock:
+            return self._services.node_port_count > 0 or self._service_tracker.has_pending_node_ports()
+
+    def node_names_of_endpoints(self) -> frozenset[str]:
+        """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
+        with self._lock:
+            return self._endpoints_tracker.node_names()
+
     def drain(self) -> PendingChanges:
         """Merge the trackers' pending changes, and return the Service ports to plan again."""
         with self._lock:

@@ -68,6 +68,10 @@ class EndpointsChangeTracker:
         endpoints = itertools.chain.from_iterable(self._cache.endpoints(service).values())
         return len({endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready})
 
+    def node_names(self) -> frozenset[str]:
+        """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
+        return self._cache.node_names()
+
     def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
         """Return the pending changes and their trigger times, and clear them."""
         times = {service: tuple(service_times) for service, service_times in self._trigger_times.items()}

@@ -51,6 +51,11 @@ class ServiceChangeTracker:
             del self._changes[service.key]
         return bool(self._changes)
 
+    def has_pending_node_ports(self) -> bool:
+        """Tell whether a Service that differs from the last ``drain`` has a NodePort."""
+        changes = self._changes.values()
+        return any(port.node_port for change in changes for port in (change.current or {}).values())
+
     def drain(self) -> dict[NamespacedName, _PendingChange]:
         """Return the pending changes, and clear them."""
         changes, self._changes = self._changes, {}
@@ -63,6 +68,8 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
     def __init__(self) -> None:
         """Start empty."""
         self._ports: dict[ServicePortName, ServicePort] = {}
+        self.node_port_count = 0
+        """How many Service ports have a NodePort."""
 
     def update(self, tracker: ServiceChangeTracker) -> frozenset[ServicePortName]:
         """Merge the pending changes of ``tracker``; return the Service ports that are new, different or deleted."""
@@ -71,9 +78,10 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
             previous, current = change.previous or {}, change.current or {}
             changed |= {name for name, port in current.items() if previous.get(name) != port}
             changed |= previous.keys() - current.keys()
-            for name in previous.keys() - current.keys():
-                self._ports.pop(name, None)
+            for name in previous.keys() | current.keys():
+                self.node_port_count -= _has_node_port(self._ports.pop(name, None))
             self._ports.update(current)
+            self.node_port_count += sum(map(_has_node_port, current.values()))
         return frozenset(changed)
 
     def __getitem__(self, name: ServicePortName) -> ServicePort:
@@ -87,3 +95,7 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
     def __len__(self) -> int:
         """Count the Service ports."""
         return len(self._ports)
+
+
+def _has_node_port(port: ServicePort | None) -> bool:
+    return port is not None and port.node_port > 0

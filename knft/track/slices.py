@@ -1,6 +1,6 @@
 """EndpointSliceCache: applied and pending slices (docs/behaviour/tracking.md#endpoint-slices)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -77,6 +77,16 @@ class EndpointSliceCache:
         slices = self._services.get(service)
         return slices.merged if slices is not None else {}
 
+    def node_names(self) -> frozenset[str]:
+        """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
+        return frozenset(
+            endpoint.node_name
+            for slices in self._services.values()
+            for endpoint_slice in _latest(slices)
+            for endpoint in endpoint_slice.endpoints or ()
+            if endpoint.node_name
+        )
+
     def drain(self) -> dict[NamespacedName, EndpointsChange]:
         """Apply the pending changes; return the endpoints of each changed Service before and after."""
         changes = {}
@@ -100,6 +110,12 @@ class EndpointSliceCache:
                 slices.expanded[name] = expand_slice(record.slice, self._node_name)
         slices.pending = {}
         slices.merged = merge(slices.expanded[name] for name in sorted(slices.expanded))
+
+
+def _latest(slices: _ServiceSlices) -> Iterator[EndpointSlice]:
+    """Yield a Service's slices, with the pending changes applied."""
+    yield from (item for name, item in slices.applied.items() if name not in slices.pending)
+    yield from (record.slice for record in slices.pending.values() if not record.removed)
 
 
 def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:

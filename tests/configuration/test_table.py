@@ -83,6 +83,7 @@ ACTION_FLAGS = {
     "--init-only",
     "--version",
     "--wait-for-lock",
+    "--allow-node-mismatch",
 }
 """Flags that select an action and do not change Settings; see tests/configuration/test_command.py."""
 

@@ -5,6 +5,7 @@ import pytest
 from knft.config import Config
 from knft.families import Family
 from knft.model.objects import ObjectChange, Service
+from knft.protocols import Protocol
 from knft.sync.assemble import rendering_daemon
 from knft.sync.daemon import Daemon
 from tests.support.bytecode_steps import count_bytecode_steps
@@ -13,7 +14,7 @@ from tests.support.kube_objects import NODE, service, service_port
 EXTERNAL = "203.0.113.9"
 
 
-def _contender(number: int, protocol: str = "TCP") -> Service:
+def _contender(number: int, protocol: Protocol = "TCP") -> Service:
     return service(f"s{number:04}", cluster_ip=f"10.96.{number >> 8}.{number & 255}", external_ips=(EXTERNAL,),
                    ports=(service_port(protocol=protocol),))  # fmt: skip
 
@@ -79,7 +80,7 @@ def test_losing_claims_of_a_failed_sync_are_logged_later(
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
-def test_change_costs_the_same_with_many_losing_claims(protocol: str) -> None:
+def test_change_costs_the_same_with_many_losing_claims(protocol: Protocol) -> None:
     """Counts the bytecode instructions of the change of one contender, from the event to the commit."""
 
     def change(count: int) -> int:
