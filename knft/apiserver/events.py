@@ -1,7 +1,7 @@
 """Posts events, which users see in ``kubectl describe`` (docs/behaviour/configuration.md#events).
 
-A thread of its own sends them, so that nothing waits for the API server. An event that cannot be sent is dropped, and
-a repeated one is sent rarely, to spare the API server.
+A thread of its own sends them, so that nothing waits for the API server. An event that cannot be sent is dropped and
+counted, and a repeated one is sent rarely, to spare the API server.
 """
 
 import logging
@@ -105,11 +105,20 @@ def _namespace(event: Event) -> str:
 class EventPoster:
     """Sends events; ``post`` may be called from any thread, and never waits."""
 
-    def __init__(self, client: ApiClient, node_name: str, now: Callable[[], float] = time.monotonic) -> None:
-        """Send nothing yet; ``now`` returns seconds."""
+    def __init__(
+        self,
+        client: ApiClient,
+        node_name: str,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        on_drop: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Send nothing yet; ``now`` returns seconds, ``on_drop`` is called for each dropped event."""
         self._client = client
         self._node_name = node_name
         self._now = now
+        self._on_drop = on_drop
+        self._unreported_drops = 0
         self._correlator = EventCorrelator()
         self._lock = threading.Lock()
         self._queue: queue.Queue[Event] = queue.Queue(_QUEUE_SIZE)
@@ -124,6 +133,18 @@ class EventPoster:
             self._queue.put_nowait(accepted)
         except queue.Full:
             log.debug("event %s dropped: the queue is full", event.reason)
+            self._record_drop()
+
+    def _record_drop(self) -> None:
+        with self._lock:
+            self._unreported_drops += 1
+        self._on_drop()
+
+    def _report_drops(self) -> None:
+        with self._lock:
+            count, self._unreported_drops = self._unreported_drops, 0
+        if count:
+            log.warning("dropped %d events because the API server did not accept them", count)
 
     def start(self, stop: threading.Event) -> None:
         """Send queued events until ``stop`` is set; events that are queued then are dropped."""
@@ -148,9 +169,11 @@ class EventPoster:
                 self._client.request("POST", path, body=data)
             except ApiServerError as error:
                 log.debug("cannot send event %s: %s", event.reason, error)
-                if not _is_retriable(error) or stop.wait(_RETRY_SECONDS * attempt):
+                if not _is_retriable(error) or attempt == _ATTEMPTS or stop.wait(_RETRY_SECONDS * attempt):
+                    self._record_drop()
                     return
             else:
+                self._report_drops()
                 return
 
 

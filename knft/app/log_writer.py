@@ -4,7 +4,7 @@
 
 Standard error can block at any time: a pipe whose reader hangs, a stopped terminal. Then lines wait in the queue. When
 it is full, further lines are dropped until standard error accepts lines again and the queue is empty; a line then
-reports how many were dropped. See docs/operations/failure-modes.md#log.
+reports how many were dropped. See docs/operations/index.md#logs.
 """
 
 import os

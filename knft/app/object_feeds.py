@@ -103,7 +103,7 @@ class ApiServerFeed:
         self._client = ApiClient(settings.client, on_response=self._record_request)
         self._node_name = config.node_name
         self._needs_pod_cidrs = config.detect_local_mode == "NodeCIDR"
-        self._event_poster = events.EventPoster(self._client, config.node_name)
+        self._event_poster = events.EventPoster(self._client, config.node_name, on_drop=self._record_dropped_event)
         self._node: OwnNode | None = None
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
@@ -146,6 +146,10 @@ class ApiServerFeed:
         if self._metrics is not None:
             host = without_credentials(server).partition("://")[2].partition("/")[0]
             self._metrics.observe_api_request(code, method, host, seconds)
+
+    def _record_dropped_event(self) -> None:
+        if self._metrics is not None:
+            self._metrics.count_dropped_event()
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

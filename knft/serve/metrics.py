@@ -101,6 +101,9 @@ class Metrics:
             buckets=REQUEST_BUCKETS,
             registry=registry,
         )
+        self._dropped_events = Counter(
+            "knft_events_dropped_total", "Events that the API server did not accept", registry=registry
+        )
         build = Gauge(
             "knft_build_info",
             "1, labelled with the versions of knft and Python",
@@ -145,6 +148,10 @@ class Metrics:
         """Record a run of the conntrack reconciler: its duration in seconds and the number of deleted entries."""
         self._reconciler_duration.labels(family.value).observe(seconds)
         self._reconciler_deleted.labels(family.value).inc(deleted)
+
+    def count_dropped_event(self) -> None:
+        """Count an event that could not be sent to the API server."""
+        self._dropped_events.inc()
 
     def observe_api_request(self, code: str, method: str, host: str, seconds: float) -> None:
         """Record a request to the API server at ``host`` (``name:port``), and the seconds until its response.

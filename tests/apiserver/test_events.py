@@ -24,8 +24,12 @@ class PosterAndServer:
         self.server = FakeApiServer()
         self.connection = ApiClient(ClientSettings(server=self.server.url, qps=0))
         self.stop = AcceleratedStopEvent()
-        self.poster = EventPoster(self.connection, "node-1")
+        self.dropped = 0
+        self.poster = EventPoster(self.connection, "node-1", on_drop=self._count_drop)
         self.poster.start(self.stop)
+
+    def _count_drop(self) -> None:
+        self.dropped += 1
 
     def received_events(self, count: int) -> list[dict[str, Any]]:
         return received_events(self.server, count)
@@ -103,7 +107,12 @@ def test_failed_event_is_retried_and_then_dropped(posting: PosterAndServer, capl
     posting.poster.post(Event(ObjectReference("Node", "node-2"), "Starting", "StartKubeProxy"))
     found = posting.received_events(4)
     assert [item["regarding"]["name"] for item in found] == ["node-1"] * 3 + ["node-2"]
-    assert all(record.levelno == logging.DEBUG for record in caplog.records if record.name == "knft")
+    wait_until(lambda: "dropped" in caplog.text, "the dropped event is reported")
+    logged = [
+        record.getMessage() for record in caplog.records if record.name == "knft" and record.levelno > logging.DEBUG
+    ]
+    assert logged == ["dropped 1 events because the API server did not accept them"]
+    assert posting.dropped == 1
 
 
 def test_forbidden_event_is_dropped(posting: PosterAndServer) -> None:

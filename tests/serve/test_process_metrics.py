@@ -149,6 +149,12 @@ def test_starts_of_the_libnftables_process_are_counted(node: MonitoredNode) -> N
     assert value(node, "knft_libnftables_starts_total") == before + 1
 
 
+@changes_metrics("knft_events_dropped_total")
+def test_dropped_events_are_counted(node: MonitoredNode) -> None:
+    node.monitoring.metrics.count_dropped_event()
+    assert value(node, "knft_events_dropped_total") == 1
+
+
 @changes_metrics("knft_log_lines_dropped_total")
 def test_dropped_log_lines_are_counted(node: MonitoredNode) -> None:
     node.dropped_log_lines = 2
