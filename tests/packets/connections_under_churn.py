@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -37,8 +38,13 @@ class ConnectionsResult(NamedTuple):
         )
 
 
-def run_churn(lab: Lab, folder: Path, count: int, seed: int) -> ConnectionsResult:
-    """Make ``count`` connections in a lab with many client addresses; their records are written to ``folder``."""
+def run_churn(
+    lab: Lab, folder: Path, count: int, seed: int, before_step: Callable[[], None] = lambda: None
+) -> ConnectionsResult:
+    """Make ``count`` connections in a lab with many client addresses; their records are written to ``folder``.
+
+    ``before_step`` is called before each change of the cluster.
+    """
     churn = Churn(Random(seed))  # noqa: S311 - reproducible
     timelines = {service.name: Timeline() for service in SERVICES}
     client_frontends = {lab.host(client): frontends(client) for client in CLIENTS}
@@ -57,6 +63,7 @@ def run_churn(lab: Lab, folder: Path, count: int, seed: int) -> ConnectionsResul
         with clients:
             while clients.are_running:
                 name, slices = churn.step()
+                before_step()
                 begun = time.monotonic()
                 node.apply(slices)
                 timelines[name].record(begun, churn.pools[name], time.monotonic())

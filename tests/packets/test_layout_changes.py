@@ -1,0 +1,32 @@
+"""A Service that becomes wide, or no longer is, loses no connection."""
+
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from knft.render import wide
+from tests.packets.connections_under_churn import run_churn
+from tests.support.lab.topology import Lab
+
+CONNECTIONS = 21_000
+EVERY_SERVICE, USUAL = 0, wide.COPIES_FACTOR
+
+pytestmark = pytest.mark.kernel
+
+
+def test_no_connection_is_lost_while_services_become_wide_and_narrow(
+    lab_with_clients: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoints of a Service change in the same sync as its layout; every change is checked as without it."""
+    factors = cycle((EVERY_SERVICE, USUAL))
+
+    def change_layout() -> None:
+        monkeypatch.setattr(wide, "COPIES_FACTOR", next(factors))
+
+    result = run_churn(lab_with_clients, tmp_path, CONNECTIONS, seed=7, before_step=change_layout)
+    print(result)
+    assert result.faults == []
+    assert result.untranslated == 0
+    assert result.answered.total() == CONNECTIONS
+    assert result.syncs > 50
