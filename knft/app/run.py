@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 
 from msgspec import Struct
 
+from knft.app.foreign_sets import delete_foreign_newer_sets
 from knft.app.instance_lock import take_instance_lock
 from knft.app.leftover_warnings import warn_of_leftovers, warn_of_leftovers_in_child
 from knft.app.log_writer import LogWriter
@@ -89,6 +90,7 @@ def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log
     warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child(log_writer)
     foreign_changes = ForeignChangeMonitor(TABLE)
     with WorkerProcess(foreign_changes.set_own_port_ids) as library:
+        delete_foreign_newer_sets()
         probe(library)
         if configures_host:
             # The NAT rule of the probe made the kernel load conntrack, so that its sysctls exist.

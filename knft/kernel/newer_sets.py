@@ -13,13 +13,17 @@ An expression in user data is a sequence of attributes. Those of a concatenation
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
+from knft.families import FAMILY_OF_NUMBER, Family
+from knft.kernel.set_deletion import delete_set
 from knft.kernel.table_flags import NFPROTO_NAMES
+
+FAMILY_NUMBER = {family: number for number, family in FAMILY_OF_NUMBER.items()}
 
 _PLAIN_TYPE = 4
 """The number of the expression kind for plain types in user data, which 1.0.6 does not know."""
@@ -53,6 +57,24 @@ def named_sets() -> list[NamedSet]:
     except (NetlinkError, OSError) as error:
         msg = f"cannot list the names of nftables sets: {error}"
         raise KernelError(msg) from error
+
+
+def delete_newer_sets(family: Family, table: str, kept: Collection[str]) -> tuple[str, ...]:
+    """Delete the sets of a table that a newer libnftables made, except those with the names ``kept``; return the names.
+
+    A set to which a rule refers stays, because the kernel refuses to delete it. Raises KernelError if the kernel
+    refuses to list the sets.
+    """
+    found = [each for each in named_sets() if (each.family, each.table, each.is_newer) == (family.nft, table, True)]
+    return tuple(each.name for each in found if each.name not in kept and _is_deleted(family, each))
+
+
+def _is_deleted(family: Family, found: NamedSet) -> bool:
+    try:
+        delete_set(FAMILY_NUMBER[family], found.table, found.name)
+    except KernelError:
+        return False
+    return True
 
 
 def library_death_error(error: LibraryDiedError) -> UnavailableError:

@@ -1,6 +1,6 @@
 """KernelTable: reads, declares, replaces, changes and deletes the table of one family in the kernel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import structs
@@ -8,7 +8,7 @@ from msgspec import structs
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.kernel.libnftables import CommandRunner
-from knft.kernel.newer_sets import library_death_error
+from knft.kernel.newer_sets import delete_newer_sets, library_death_error
 from knft.kernel.ownership import Ownership
 from knft.kernel.probe import require_working_library
 from knft.kernel.set_reader import SetReader
@@ -122,6 +122,10 @@ class KernelTable:
         try:
             with self._keeping_ownership():
                 self._library.run(f"delete table {self._family.nft} {self._name}")
+    def delete_newer_sets(self, kept: Collection[str]) -> bool:
+        """Delete the sets that a newer libnftables made, except those with the names ``kept``; tell if any is gone."""
+        return bool(delete_newer_sets(self._family, self._name, kept))
+
         except KernelError as error:
             if _NO_SUCH_TABLE in error.detail:
                 return False

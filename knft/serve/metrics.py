@@ -224,6 +224,12 @@ class SyncMetrics:
         self.removal_refused = gauge(
             "knft_removal_refused", "1 while the table contains stale objects that the kernel refuses to delete"
         )
+        self.repair_failed = gauge(
+            "knft_repair_failed", "1 while the table is not as it should be, although knft has tried to repair it"
+        )
+        self.foreign_objects_removed = counter(
+            "knft_foreign_objects_removed_total", "Chains, sets and other objects of other programs that knft deleted"
+        )
 
 
 def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:

@@ -76,6 +76,8 @@ class MetricsObserver(SyncObserver):
         metrics.quarantined(family).set(len(report.quarantined))
         metrics.contested(family).set(report.losing_claim_count)
         metrics.removal_refused(family).set(bool(report.orphan_error))
+        metrics.repair_failed(family).set(bool(report.repair.error))
+        metrics.foreign_objects_removed(family).inc(len(report.repair.removed))
         self._set_no_local_endpoints(report, state)
 
     def _observe_latency(self, times: TriggerTimes, family: str, now: float) -> None:

@@ -16,6 +16,7 @@ from knft.model.objects import ObjectChange
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher
+from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.invalidation import Invalidation
 from knft.sync.log_summary import summarize
@@ -174,10 +175,19 @@ class Daemon:
         }
         problems |= {
             f"Service port {name} has no session affinity: all numbers of sticky Service ports are in use"
+        self._log_repair(report)
             for name in report.without_affinity
         }
         if report.orphan_error:
             problems.add(f"stale objects could not be removed; knft retries the removal: {report.orphan_error}")
+    def _log_repair(self, report: SyncReport) -> None:
+        """Log what was removed from the table, and that the table is right; both were found by reading it back."""
+        removed = f"; it removed {describe(report.repair.removed)}" if report.repair.removed else ""
+        if report.repair.repaired:
+            log.warning("%s: knft repaired the table and read it back%s", report.family.value, removed)
+        elif removed:
+            log.warning("%s: knft repairs the table%s", report.family.value, removed)
+
         reported = self._reported_problems.get(report.family, set())
         self._reported_problems[report.family] = problems
         for problem in sorted(problems - reported):
@@ -192,6 +202,8 @@ class Daemon:
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
                 self._reopen_monitor(monitor, stop)
+        if report.repair.error:
+            problems.add(f"the table is not as it should be; knft retries the repair: {report.repair.error}")
             except Exception:
                 log.exception("watching foreign changes failed unexpectedly; please report this")
                 self._reopen_monitor(monitor, stop)

@@ -6,6 +6,7 @@ from knft.decide.frontends import LosingClaim
 from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.sync.prepare import PreparedTransaction
+from knft.sync.table_repair import RepairReport
 from knft.track.endpoints import TriggerTimes
 
 
@@ -67,6 +68,8 @@ class SyncReport(Struct, frozen=True):
     """When the changes happened in the cluster; includes those of failed syncs since the last success."""
     conntrack_cleanup_required: bool
     """Whether a changed Service has, or had, UDP endpoints; includes failed syncs since the last success."""
+    repair: RepairReport = RepairReport()
+    """The result of reading the table back after a repair."""
 
     def __str__(self) -> str:
         """Return the report as one line for a log."""

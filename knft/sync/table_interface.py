@@ -1,6 +1,6 @@
 """TableInterface: the operations on the kernel's table that a sync needs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from knft.nft.codec.listing import TableListing
@@ -37,6 +37,12 @@ class TableInterface(Protocol):
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Remove all rules of some chains, then delete ``objects``, in one transaction."""
 
+    def delete_newer_sets(self, kept: Collection[str]) -> bool:
+        """Delete the sets that a newer libnftables made, except those with the names ``kept``; tell if any is gone.
+
+        They crash an older libnftables.
+        """
+
 
 class TransactionRecorder:
     """A TableInterface without a kernel, for rendering: records the transactions."""
@@ -72,6 +78,10 @@ class TransactionRecorder:
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Raise NotImplementedError: there is no table with foreign objects."""
         raise NotImplementedError
+
+    def delete_newer_sets(self, kept: Collection[str]) -> bool:
+        """Return False: there is no such set."""
+        return False
 
     def first_sync(self) -> tuple[Table, Transaction]:
         """Return the declarations and the transaction of the first sync; raise LookupError if there was none."""

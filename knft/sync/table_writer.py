@@ -11,6 +11,7 @@ from knft.errors import KernelError, UnavailableError
 from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
+from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
@@ -206,6 +207,12 @@ class TableWriter:
             return set()
         differences = find_differences(listing, expected, self._state.node.family, self._config)
         return differences - listed_otherwise(listed_rules(listing, differences), rules_before)
+
+    def target_chains(self) -> set[str]:
+        """Return the chains to which elements lead that the last sync left in the table."""
+        contents = self.programmed.all_contents() if self.programmed is not None else Contents.empty()
+        verdicts = (entry.verdict for entry in contents.entries.values())
+        return {verdict.chain for verdict in verdicts if isinstance(verdict, Goto | Jump)}
 
     def _has_known_contents(self) -> bool:
         return self.programmed is not None

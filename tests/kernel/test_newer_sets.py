@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from knft.errors import LibraryDiedError
-from knft.kernel.newer_sets import named_sets
+from knft.families import Family
+from knft.kernel.newer_sets import delete_newer_sets, named_sets
 from knft.kernel.process import WorkerProcess
 from knft.model.objects import ObjectChange
 from knft.sync.assemble import live_daemon
+from knft.sync.daemon import Daemon
 from knft.sync.invalidation import Invalidation
 from knft.sync.quarantine import MAX_LIBRARY_DEATHS, bisect
 from tests.kernel.newer_sets import add_newer_set, delete_table
@@ -69,6 +71,23 @@ def test_start_names_sets_and_remedy(namespace: Namespace, tmp_path: Path) -> No
         assert "does not support" not in started.stderr
 
 
+@pytest.mark.skipif(CAN_READ_NEWER_SETS, reason="libnftables reads these sets")
+def test_start_deletes_newer_set_from_own_table(namespace: Namespace, tmp_path: Path) -> None:
+    add_newer_set("ip", "knft", "mine")
+    (tmp_path / "all.yaml").write_text("{apiVersion: v1, kind: List, items: []}")
+    started = knft(namespace, "run", "--once", "--manifests", str(tmp_path), "--node", "node-1")
+    assert "IPv4: knft deleted foreign sets of a newer libnftables from its table: set mine" in started.stderr
+
+
+def test_newer_set_with_a_name_of_knft_is_kept(namespace: Namespace) -> None:
+    """A newer knft may have made it, and rules may refer to it."""
+    del namespace
+    add_newer_set("ip", "knft", "mine")
+    assert delete_newer_sets(Family.IPV4, "knft", ["mine"]) == ()
+    assert delete_newer_sets(Family.IPV6, "knft", []) == ()
+    assert delete_newer_sets(Family.IPV4, "knft", []) == ("mine",)
+
+
 def test_newer_set_created_after_the_start_quarantines_no_service_port(
     namespace: Namespace, library: WorkerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,19 +114,22 @@ def test_newer_set_created_after_the_start_quarantines_no_service_port(
     assert "10.244.2.77" in library.run("list map ip knft endpoints-tcp")
 
 
-def test_newer_set_in_own_table_is_named(
-    namespace: Namespace, library: WorkerProcess, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_newer_set_in_own_table_is_deleted(namespace: Namespace, library: WorkerProcess) -> None:
+    """libnftables crashes meanwhile, so it is deleted through netlink."""
     del namespace
     daemon = live_daemon(CONFIG, library)
     assert daemon.sync()
     if CAN_READ_NEWER_SETS:
         return  # No other process can change the table.
     add_newer_set("ip", "knft", "mine")
+    _sync_in_full(daemon)
+    assert not any(each.is_newer for each in named_sets())
+
+
+def _sync_in_full(daemon: Daemon) -> None:
     for proxier in daemon._proxiers:
-        proxier.invalidate(Invalidation())
-    assert not daemon.sync()
-    assert "in ip knft (mine); give knft libnftables 1.1 or newer" in caplog.text
+        proxier.invalidate(Invalidation(declarations=True))
+    assert daemon.sync()
 
 
 def test_bisecting_stops_after_too_many_crashes() -> None:

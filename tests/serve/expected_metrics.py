@@ -66,6 +66,8 @@ KNFT_METRICS = {
     "knft_quarantined_service_ports": ExpectedMetric("gauge", BY_FAMILY),
     "knft_contested_frontends": ExpectedMetric("gauge", BY_FAMILY),
     "knft_removal_refused": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_repair_failed": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_foreign_objects_removed_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_foreign_changes_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_audit_differences_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_libnftables_starts_total": ExpectedMetric("counter"),

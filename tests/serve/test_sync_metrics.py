@@ -1,9 +1,14 @@
 """Tests of metrics about syncs, with real syncs into a kernel and a fake clock."""
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
+from knft.errors import KernelError
 from knft.families import Family
+from knft.nft.objects import NamedObject
+from knft.sync.invalidation import Invalidation
 from tests.serve.metric_values import RULES, changes_metrics, slices_changed_ago, value
 from tests.serve.node import MonitoredNode
 from tests.support.kernel_harness import service, slices
@@ -147,6 +152,29 @@ def test_refused_removals_of_orphans_are_counted_once(node: MonitoredNode) -> No
     node.sync_clock.now += 4000
     node.apply_and_sync()
     assert (value(node, name, V4), value(node, "knft_removal_refused", V4)) == (2, 0)
+
+
+@changes_metrics("knft_foreign_objects_removed_total", "knft_repair_failed")
+def test_foreign_objects_are_counted_when_they_are_gone(node: MonitoredNode) -> None:
+    names = ("knft_foreign_objects_removed_total", "knft_repair_failed")
+    node.apply_and_sync(service("web", 8))
+    assert [value(node, name, V4) for name in names] == [0, 0]
+    node.namespace.run(["nft", "add chain ip knft foreign; add counter ip knft mine"])
+
+    def refuse(objects: Sequence[NamedObject]) -> None:
+        if NamedObject("counter", "mine") in objects:
+            msg = "refused for the test"
+            raise KernelError(msg)
+
+    node.checked_tables[V4].on_delete = refuse
+    node.proxiers[V4].invalidate(Invalidation(declarations=True))
+    node.apply_and_sync()
+    assert [value(node, name, V4) for name in names] == [1, 1]
+    node.checked_tables[V4].stop_failing()
+    node.sync_clock.now += 4000
+    node.apply_and_sync()
+    assert [value(node, name, V4) for name in names] == [2, 0]
+    assert [value(node, name, V6) for name in names] == [0, 0]
 
 
 def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) -> None:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from knft.kernel.table import KernelTable
 from knft.model.objects import KubeObject, ObjectChange
 from knft.nft.codec.listing import TableListing
 from knft.nft.codec.tables import transaction_json
-from knft.nft.objects import Contents, NamedObject, Table
+from knft.nft.objects import Contents, Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
 from knft.render.names import TABLE
 from knft.source.decode import KINDS
@@ -119,6 +119,9 @@ class CheckedTable:
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         self.on_delete(objects)
         self._inner.delete(objects, flushed_chains)
+
+    def delete_newer_sets(self, kept: Collection[str]) -> bool:
+        return self._inner.delete_newer_sets(kept)
 
     def commit(self, transaction: Transaction) -> None:
         check_schema(transaction_json(transaction))

@@ -66,10 +66,13 @@ def test_audit_ignores_concurrent_syncs(namespace: Namespace) -> None:
     assert proxier.audit(SyncingPort(table)) == 1
 
 
-def test_audit_ignores_foreign_objects(namespace: Namespace) -> None:
+def test_audit_finds_foreign_objects_and_next_sync_deletes_them(namespace: Namespace) -> None:
     harness = harness_with_service(namespace)
     namespace.run(["nft", "-f", "-"], stdin=FOREIGN_OBJECTS)
-    assert harness.proxiers[Family.IPV4].audit(harness.tables[Family.IPV4]) == 0
+    proxier, second = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
+    assert proxier.audit(second) == 2
+    assert harness.sync()[Family.IPV4].repair.repaired
+    assert proxier.audit(second) == 0
 
 
 def test_audit_during_commit_is_skipped(namespace: Namespace) -> None:

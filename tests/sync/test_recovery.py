@@ -11,10 +11,10 @@ from knft.decide.frontends import FrontendClaims
 from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.objects import ElementTimeout
-from knft.render.names import AFFINITY, STICKY_PORTS
+from knft.render.layout import MARKER_PREFIXES
+from knft.render.names import AFFINITY, STICKY_PORTS, STICKY_PREFIX
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import (
-    FOREIGN_OBJECTS,
     KernelHarness,
     contents_of_fresh_start,
     element_operations,
@@ -135,19 +135,10 @@ def test_restart_repairs_damage(namespace: Namespace, damage: str) -> None:
     assert sorted_words(text) == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-def test_foreign_objects_in_own_table_are_kept(namespace: Namespace) -> None:
-    harness = harness_with_service(namespace)
-    namespace.run(["nft", "-f", "-"], stdin=FOREIGN_OBJECTS)
-    text = namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
-    second = restarted(harness)
-    second.sync()
-    assert second.last_transaction().is_empty
-    assert namespace.run(["nft", "list", "table", "ip", "knft"]).stdout == text
-
-
 AFFINITY_EDITS = {
     "": "add element {protocol} knft affinity {{ {client} . {number} . 2 timeout 3h expires 2h }}",
     "one set for each index, as in earlier layouts": """
+        delete set {protocol} knft affinity
         add set {protocol} knft affinity-2 {{
             typeof {protocol} saddr . numgen random mod 65536; size 1048576; flags dynamic,timeout;
         }}
@@ -158,8 +149,8 @@ AFFINITY_EDITS = {
 
 @pytest.mark.parametrize("affinity_edit", AFFINITY_EDITS.values(), ids=AFFINITY_EDITS.keys())
 @pytest.mark.parametrize("family", list(Family))
-def test_replacing_another_layout_keeps_affinity(namespace: Namespace, family: Family, affinity_edit: str) -> None:
-    """The layout's marker is deleted, as if another knft version had created the table."""
+def test_adopting_another_layout_keeps_affinity(namespace: Namespace, family: Family, affinity_edit: str) -> None:
+    """The markers are deleted, as if another knft version had created the table; chains of sticky ports are empty."""
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
     harness.sync()
@@ -168,15 +159,16 @@ def test_replacing_another_layout_keeps_affinity(namespace: Namespace, family: F
     before = harness.listing(family)
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
-    marker = next(name for name in before.rule_counts if name.startswith("layout-"))
-    edit = affinity_edit.format(protocol=protocol, client=client, number=number)
-    namespace.run(["nft", "-f", "-"], stdin=f"delete chain {protocol} knft {marker}\n{edit}")
+    edits = [f"delete chain {protocol} knft {name}" for name in before.rule_counts if name.startswith(MARKER_PREFIXES)]
+    edits += [f"flush chain {protocol} knft {name}" for name in before.rule_counts if name.startswith(STICKY_PREFIX)]
+    edits.append(affinity_edit.format(protocol=protocol, client=client, number=number))
+    namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
 
     restarted(harness).sync()
 
     after = harness.listing(family)
     assert (before.rule_counts, before.contents) == (after.rule_counts, after.contents)
-    ((key, memory),) = after.dynamic_elements()[AFFINITY].items()
+    ((key, memory),) = harness.tables[family].dynamic_elements()[AFFINITY].items()
     assert key == (client, number, 2)
     assert isinstance(memory, ElementTimeout)
     assert memory.timeout == 3 * 3600
@@ -242,7 +234,7 @@ def test_affinity_survives_refused_replacement(namespace: Namespace) -> None:
     assert second.sync()[Family.IPV4].quarantined == {}
     after = second.listing()
     assert (before.rule_counts, before.contents) == (after.rule_counts, after.contents)
-    assert list(after.dynamic_elements()[AFFINITY]) == [("10.250.0.1", number, 2)]
+    assert list(second.tables[Family.IPV4].dynamic_elements()[AFFINITY]) == [("10.250.0.1", number, 2)]
 
 
 def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace) -> None:
