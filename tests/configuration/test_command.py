@@ -1,8 +1,6 @@
 """``knft run --config`` as a process: unreadable files, the rules of a file, a changed file, and --cleanup."""
 
-import queue
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from knft.configuration.file_content import MAX_BYTES
 from tests.configuration.loading import KUBEADM, config_text
 from tests.support import special_files
 from tests.support.bad_manifests import service, text
+from tests.support.followed_process import FollowedProcess
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in
@@ -116,38 +115,6 @@ def test_masquerade_bit_of_the_file_is_in_the_rules(namespace: Namespace, tmp_pa
     assert "0x00004000" not in listed
 
 
-class _KnftProcess:
-    """A process of ``knft run``, and the lines of its standard error."""
-
-    def __init__(self, namespace: Namespace, *flags: str) -> None:
-        self.process = namespace.popen([*KNFT, "run", *flags], stderr=subprocess.PIPE)
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        for line in self.process.stderr or ():
-            self._lines.put(line)
-
-    def wait_for_line(self, end: str) -> str:
-        """Wait for a line that ends with a text; return it."""
-        lines: list[str] = []
-        deadline = time.monotonic() + TIMEOUT
-        while not any(line.endswith(f"{end}\n") for line in lines[-1:]):
-            try:
-                lines.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
-            except queue.Empty:
-                pytest.fail(f"no line ends with {end!r}: {''.join(lines)}")
-        return lines[-1]
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-
-
 @pytest.mark.kernel
 def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, tmp_path: Path) -> None:
     """A new modification time without new content does not end knft."""
@@ -155,7 +122,8 @@ def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, t
     manifests.mkdir()
     (manifests / "web.yaml").write_text(text(service("web", 5)))
     path.write_text(config_text("nodePortAddresses: [primary]\niptables: {minSyncPeriod: 1ns}"))
-    knft = _KnftProcess(namespace, f"--config={path}", "--node=node-1", f"--manifests={manifests}", "-v=2")
+    flags = ("--node=node-1", f"--manifests={manifests}", "-v=2")
+    knft = FollowedProcess(namespace, [*KNFT, "run", f"--config={path}", *flags])
     try:
         _wait_for(namespace, "10.96.0.5")
         path.touch()
@@ -167,7 +135,7 @@ def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, t
         assert knft.process.wait(TIMEOUT) == 1
         _wait_for(namespace, "10.96.0.6")
     finally:
-        knft.close()
+        knft.kill()
 
 
 def _wait_for(namespace: Namespace, address: str) -> None:

@@ -1,10 +1,6 @@
 """Broken and special files in the directory: they are reported, and all other files are served."""
 
 import os
-import queue
-import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,9 +13,9 @@ from tests.support import special_files
 from tests.support.bad_manifests import scan_and_render, service, text
 from tests.support.broken_files import BROKEN, READABLE
 from tests.support.cluster_ips import wait_for_cluster_ips
+from tests.support.followed_process import FollowedProcess
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
-from tests.support.waiting import TIMEOUT
 
 NOT_SERVED = "the file is ignored"
 KEPT = "keeping its last valid objects"
@@ -182,38 +178,12 @@ def namespace() -> Iterator[Namespace]:
     namespace.close()
 
 
-class _KnftProcess:
-    """``knft run --manifests``, without root's capabilities to read all files."""
-
-    def __init__(self, namespace: Namespace, folder: Path) -> None:
-        dropped = "-dac_override,-dac_read_search"
-        unprivileged = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
-        command = [*unprivileged, *KNFT, "run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0"]
-        self.process = namespace.popen(command, stderr=subprocess.PIPE)
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        for line in self.process.stderr or ():
-            self._lines.put(line)
-
-    def wait_for_warning(self, message: str) -> None:
-        """Wait until it logs exactly this warning."""
-        lines: list[str] = []
-        deadline = time.monotonic() + TIMEOUT
-        while not any(line.endswith(f" WARNING {message}\n") for line in lines[-1:]):
-            try:
-                lines.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
-            except queue.Empty:
-                pytest.fail(f"no warning {message!r} in the log: {''.join(lines)}")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+def _start_without_root_access(namespace: Namespace, folder: Path) -> FollowedProcess:
+    """Start ``knft run --manifests``, without root's capabilities to read all files."""
+    dropped = "-dac_override,-dac_read_search"
+    unprivileged = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
+    command = [*unprivileged, *KNFT, "run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0"]
+    return FollowedProcess(namespace, command)
 
 
 @pytest.mark.kernel
@@ -221,18 +191,18 @@ def test_watched_directory_survives_all_broken_and_special_files(namespace: Name
     """One process reads all of them, keeps serving its objects, and continues to watch the directory."""
     web = folder / "web.yaml"
     web.write_text(text(service("web", 5)))
-    knft = _KnftProcess(namespace, folder)
+    knft = _start_without_root_access(namespace, folder)
     try:
         wait_for_cluster_ips(namespace, {"3", "5"})
         for number, (data, problem) in enumerate(BROKEN.values(), start=10):
             web.write_bytes(data)
-            knft.wait_for_warning(f"{web}: {problem}; {KEPT}")
+            knft.wait_for_line(f" WARNING {web}: {problem}; {KEPT}")
             (folder / "new.yaml").write_text(text(service("new", number)))
             wait_for_cluster_ips(namespace, {"3", "5", str(number)})
         for number, (make, problem) in enumerate(SPECIAL_FILES.values()):
             special = folder / f"special-{number}.yaml"
             make(special)
-            knft.wait_for_warning(f"{special}: {problem}; {NOT_SERVED}")
+            knft.wait_for_line(f" WARNING {special}: {problem}; {NOT_SERVED}")
         web.write_text(text(service("web", 6)))
         (folder / "new.yaml").unlink()
         wait_for_cluster_ips(namespace, {"3", "6"})
@@ -248,12 +218,12 @@ def test_unreadable_file_keeps_its_objects_until_readable(namespace: Namespace, 
     web.write_text(text(service("web", 5)))
     hidden.write_text(text(service("hidden", 7)))
     hidden.chmod(0)
-    knft = _KnftProcess(namespace, folder)
+    knft = _start_without_root_access(namespace, folder)
     try:
-        knft.wait_for_warning(f"{hidden}: Permission denied; {NOT_SERVED}")
+        knft.wait_for_line(f" WARNING {hidden}: Permission denied; {NOT_SERVED}")
         wait_for_cluster_ips(namespace, {"3", "5"})
         web.chmod(0)
-        knft.wait_for_warning(f"{web}: Permission denied; {KEPT}")
+        knft.wait_for_line(f" WARNING {web}: Permission denied; {KEPT}")
         wait_for_cluster_ips(namespace, {"3", "5"})
         hidden.chmod(0o644)
         wait_for_cluster_ips(namespace, {"3", "5", "7"})
