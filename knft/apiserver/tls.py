@@ -1,20 +1,22 @@
 """Makes the TLS context of a configuration, from certificates in files and in memory.
 
-OpenSSL loads a client certificate from a file only. Certificates that are not in a file are written to a temporary
-folder, which exists only while the context is made.
+OpenSSL loads a client certificate from a file only. Certificates that are not in a file are passed in a memfd: no file
+is left, whenever the process ends, and no writable file system is needed.
 """
 
 import contextlib
+import os
 import ssl
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from urllib3.util import create_urllib3_context
 
 from knft.apiserver.client_config import PemSource
 from knft.errors import UsageError
 from knft.source.files import format_path
+
+_MFD_NOEXEC_SEAL = 8
+"""Nodes may require this flag (sysctl vm.memfd_noexec, since Linux 6.3); earlier kernels do not have it."""
 
 
 def make_tls_context(
@@ -47,18 +49,20 @@ def make_tls_context(
 def _as_files(*sources: PemSource) -> Iterator[list[str]]:
     """Yield a path for each source, "" for one that is not set."""
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_temporary_folder()) if any(each and not each.path for each in sources) else ""
-        paths = [each.path or (str(Path(folder, str(number))) if each else "") for number, each in enumerate(sources)]
-        for each, path in zip(sources, paths, strict=True):
-            if each and not each.path:
-                Path(path).write_bytes(each.data)
-        yield paths
+        yield [each.path or (stack.enter_context(_in_memory(each.data)) if each else "") for each in sources]
 
 
-def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder that only this user can read."""
+@contextlib.contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory, which only this process has."""
+    with open(_memfd(), "wb") as file:
+        file.write(data)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _memfd() -> int:
     try:
-        return tempfile.TemporaryDirectory(prefix="knft-", ignore_cleanup_errors=True)
-    except OSError as error:
-        msg = f"cannot write a kubeconfig's certificates to a temporary folder: {error}; set TMPDIR"
-        raise UsageError(msg) from error
+        return os.memfd_create("knft-certificate", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+    except OSError:
+        return os.memfd_create("knft-certificate", os.MFD_CLOEXEC)

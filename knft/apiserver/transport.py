@@ -31,6 +31,7 @@ log = logging.getLogger("knft")
 
 RENEWAL_SECONDS = 2.0
 """How long a request waits for a plugin while the previous credentials are still valid."""
+INSECURE_FLAG = "--insecure-send-credentials-without-tls"
 _POOL_SIZE = 8
 """The number of idle connections that are kept: one for each watched resource, for events, and some more."""
 
@@ -217,6 +218,8 @@ class Transport:
         if problem:
             msg = f"{config.credentials_source}: {problem}"
             raise UsageError(msg)
+        if loaded.authorization and server.startswith("http:") and not self._settings.sends_credentials_without_tls:
+            raise UsageError(_without_tls_error(loaded))
         return loaded
 
     def _read_config(self) -> ClientConfig:
@@ -292,6 +295,14 @@ class _Current(NamedTuple):
 
 def _run_configured_plugin(config: ClientConfig) -> PluginCredentials | None:
     return run_plugin(config.plugin, config.credentials_source) if config.plugin is not None else None
+
+
+def _without_tls_error(loaded: _Loaded) -> str:
+    through_proxy = f" through the proxy {without_credentials(loaded.proxy)}" if loaded.proxy else ""
+    return (
+        f"{loaded.config.credentials_source}: the credentials would be sent to {without_credentials(loaded.server)}"
+        f"{through_proxy} without TLS; use an https:// server, or give {INSECURE_FLAG}"
+    )
 
 
 def _uses_tls(config: ClientConfig, credentials: PluginCredentials | None) -> bool:

@@ -35,6 +35,7 @@ class FlagOnlySettings(NamedTuple):
     node_ips: tuple[str, ...] = ()
     service_cidrs: tuple[str, ...] = ()
     server: str = ""
+    sends_credentials_without_tls: bool = False
 
 
 def section_path(mode: str, field: str) -> str:
@@ -68,7 +69,13 @@ def make_settings(document: Document, flag_only: FlagOnlySettings, warnings: tup
     _, bind_address = addresses.parse_address(document["bindAddress"]) or (Family.IPV4, "")
     return Settings(
         config=_config(document, flag_only, bind_address),
-        client=ClientSettings(client["kubeconfig"], flag_only.server, client["qps"], client["burst"]),
+        client=ClientSettings(
+            client["kubeconfig"],
+            flag_only.server,
+            client["qps"],
+            client["burst"],
+            flag_only.sends_credentials_without_tls,
+        ),
         logging=LoggingSettings(logging["format"], logging["verbosity"]),
         conntrack=ConntrackSettings(
             max_per_core=conntrack["maxPerCore"],

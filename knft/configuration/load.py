@@ -22,7 +22,7 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _MAX_NODE_NAME = 253
 
 
-_API_SERVER_FLAGS = ("--kubeconfig", "--master")
+_API_SERVER_FLAGS = ("--kubeconfig", "--master", "--insecure-send-credentials-without-tls")
 
 
 class _LoadedDocument(NamedTuple):
@@ -54,6 +54,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
             node_ips=parse_one_address_per_family("--node-ip", given.get("--node-ip", ())),
             service_cidrs=parse_networks("--service-cidr", given.get("--service-cidr", ())),
             server=_api_server_address(given),
+            sends_credentials_without_tls=bool(given.get("--insecure-send-credentials-without-tls")),
         )
     except UsageError as error:
         problems.append(str(error))

@@ -21,6 +21,8 @@ class ClientSettings(Struct, frozen=True):
     """The value of --master; it overrides the kubeconfig."""
     qps: float = 5.0
     burst: int = 10
+    sends_credentials_without_tls: bool = False
+    """Whether tokens and passwords may be sent to an http:// server."""
 
 
 class LoggingSettings(Struct, frozen=True):

@@ -53,6 +53,9 @@ KNFT_OPTIONS = (
            "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice "
            "this time",
            is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="30s"),
+    Option("", ("--insecure-send-credentials-without-tls",), BOOL, SUPPORTED, "send tokens and passwords to an http:// "
+           "server too, directly or through a proxy; without this flag knft refuses to start", is_knft_only=True,
+           applies_with_file=True),
     Option("", ("--masquerade-bit",), INTEGER, SUPPORTED, f"{_MASQUERADE_BIT}, whatever the mode", is_knft_only=True,
            applies_with_file=True, value_range=MASQUERADE_BIT_RANGE, metavar="BIT", default_if_not_zero=14),
 )  # fmt: skip

@@ -27,6 +27,7 @@ class ApiServerKnft(LoggedProcess):
             *KNFT,
             "run",
             f"--kubeconfig={kubeconfig}",
+            "--insecure-send-credentials-without-tls",
             f"--hostname-override={NODE}",
             *KEEP_HOST_SYSCTLS,
             *flags,

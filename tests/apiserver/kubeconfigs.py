@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from knft.apiserver.in_cluster import PodEnvironment
+from knft.configuration.settings import ClientSettings
 from tests.apiserver.certificates import CertificateAuthority
 from tests.support.fake_api.cluster import FakeCluster, service
 from tests.support.fake_api.server import FakeApiServer
@@ -33,6 +34,11 @@ def write_kubeconfig(folder: Path, **fields: Any) -> Path:
     path = folder / "kubeconfig"
     path.write_text(yaml.safe_dump({key: value for key, value in document.items() if value is not ...}))
     return path
+
+
+def insecure_settings(kubeconfig: Path, **fields: Any) -> ClientSettings:
+    """Return settings that allow credentials without TLS: most fake API servers have no certificate."""
+    return ClientSettings(kubeconfig=str(kubeconfig), sends_credentials_without_tls=True, **fields)
 
 
 PLUGIN_VERSION = "client.authentication.k8s.io/v1"

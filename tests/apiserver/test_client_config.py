@@ -3,6 +3,7 @@
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,13 @@ from knft.apiserver.proxy import proxy_for
 from knft.configuration.settings import ClientSettings
 from knft.errors import UsageError
 from tests.apiserver.certificates import CertificateAuthority
-from tests.apiserver.kubeconfigs import PLUGIN_VERSION, one_service_cluster, write_in_cluster_files, write_kubeconfig
+from tests.apiserver.kubeconfigs import (
+    PLUGIN_VERSION,
+    insecure_settings,
+    one_service_cluster,
+    write_in_cluster_files,
+    write_kubeconfig,
+)
 from tests.support.fake_api.server import FakeApiServer
 
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -25,7 +32,7 @@ def _no_proxy_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def connect(path: Path) -> ApiClient:
-    return ApiClient(ClientSettings(kubeconfig=str(path)))
+    return ApiClient(insecure_settings(path))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,57 @@ def test_token_has_precedence_over_plugin_and_basic_auth(tmp_path: Path) -> None
         client.request("GET", "/api/v1/services")
         assert server.requests[0].headers["Authorization"] == "Bearer t"
         client.close()
+
+
+CREDENTIAL = json.dumps({"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
+
+
+@pytest.mark.parametrize("proxy", ["", "http://proxy:1"])
+@pytest.mark.parametrize(
+    ("user", "field"),
+    [
+        ({"token": "a-secret"}, "user.token"),
+        ({"username": "me", "password": "a-secret"}, "user"),
+        ({"exec": {"apiVersion": PLUGIN_VERSION, "command": "echo", "args": [CREDENTIAL]}}, "user.exec: 'echo'"),
+    ],
+)
+def test_credentials_are_not_sent_without_tls(tmp_path: Path, user: dict[str, Any], field: str, proxy: str) -> None:
+    path = write_kubeconfig(tmp_path, cluster={"server": "http://192.0.2.1:1", "proxy-url": proxy}, user=user)
+    with pytest.raises(UsageError) as raised:
+        ApiClient(ClientSettings(kubeconfig=str(path)))
+    target = "http://192.0.2.1:1" + (" through the proxy http://proxy:1" if proxy else "")
+    assert str(raised.value) == (
+        f"kubeconfig {path}, context 'here': {field}: the credentials would be sent to {target} "
+        "without TLS; use an https:// server, or give --insecure-send-credentials-without-tls"
+    )
+    ApiClient(insecure_settings(path)).close()
+
+
+def test_master_without_tls_gets_no_credentials(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path)
+    with pytest.raises(UsageError, match=r"the credentials would be sent to http://192\.0\.2\.1:1 without TLS"):
+        ApiClient(ClientSettings(kubeconfig=str(path), server="http://192.0.2.1:1"))
+
+
+def test_server_without_tls_is_used_without_credentials(tmp_path: Path) -> None:
+    with FakeApiServer(one_service_cluster()) as server:
+        path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={})
+        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client.request("GET", "/api/v1/services")
+        client.close()
+    assert "Authorization" not in server.requests[0].headers
+
+
+def test_kubeconfig_that_loses_tls_is_not_used(tmp_path: Path, authority: CertificateAuthority) -> None:
+    tls = authority.server()
+    with FakeApiServer(one_service_cluster(), tls=tls) as server, FakeApiServer(one_service_cluster()) as plain:
+        write_kubeconfig(tmp_path, cluster={"server": server.url, "certificate-authority": str(authority.path)})
+        client = ApiClient(ClientSettings(kubeconfig=str(tmp_path / "kubeconfig")))
+        write_kubeconfig(tmp_path, cluster={"server": plain.url})
+        client.request("GET", "/api/v1/services")
+        client.close()
+    assert len(server.requests) == 1
+    assert not plain.requests
 
 
 def test_tls_server_name_is_verified(tmp_path: Path, authority: CertificateAuthority) -> None:

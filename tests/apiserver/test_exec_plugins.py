@@ -12,12 +12,12 @@ import pytest
 
 from knft.apiserver.api_client import ApiClient
 from knft.apiserver.sockets import Timeouts
-from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
 from tests.apiserver.kubeconfigs import (
     MULTI_LINE_ERROR,
     PLUGIN_VERSION,
     TWO_LINE_TOKEN,
+    insecure_settings,
     one_service_cluster,
     write_kubeconfig,
 )
@@ -42,7 +42,7 @@ def test_renewed_token_with_two_lines_is_refused(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "cat", "args": [str(tmp_path / "now")]}}
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
-        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(insecure_settings(path))
         (tmp_path / "later").rename(tmp_path / "now")
         with pytest.raises(ApiServerError, match=f"user.exec: 'cat': {MULTI_LINE_ERROR}") as raised:
             client.request("GET", "/api/v1/services")
@@ -56,7 +56,7 @@ def test_plugin_runs_once_for_several_refused_requests(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "sh", "args": ["-c", script]}}
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
-        client = ApiClient(ClientSettings(kubeconfig=str(path), qps=0))
+        client = ApiClient(insecure_settings(path, qps=0))
         server.required_bearer = "t2"
         all_asked = threading.Barrier(4)
 
@@ -90,7 +90,7 @@ def shell_plugin(folder: Path, script: str, env: tuple[tuple[str, str], ...] = (
 def test_plugin_has_no_capabilities(tmp_path: Path) -> None:
     """Also the first, which runs before knft drops its own; these tests run as root."""
     path = shell_plugin(tmp_path, f"cat /proc/self/status > status; printf '%s' '{CREDENTIAL}'")
-    ApiClient(ClientSettings(kubeconfig=str(path))).close()
+    ApiClient(insecure_settings(path)).close()
     status = status_fields(tmp_path / "status")
     assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert status["NoNewPrivs"] == "1"
@@ -120,7 +120,7 @@ def status_fields(file: Path) -> dict[str, str]:
 
 def test_plugin_has_a_session_and_no_terminal(tmp_path: Path) -> None:
     path = shell_plugin(tmp_path, f"cat > input; read -r line < /proc/$$/stat; echo $line > stat; echo '{CREDENTIAL}'")
-    ApiClient(ClientSettings(kubeconfig=str(path))).close()
+    ApiClient(insecure_settings(path)).close()
     process, after_name = (tmp_path / "stat").read_text().split(" ", 1)
     _state, _parent, group, session = after_name.rpartition(")")[2].split()[:4]
     assert group == session == process
@@ -144,7 +144,7 @@ def test_plugin_has_a_session_and_no_terminal(tmp_path: Path) -> None:
 def test_output_of_a_failed_plugin_is_sanitized(tmp_path: Path, script: str, shown: str) -> None:
     path = shell_plugin(tmp_path, script, env=(("SECRET", "hunter2-hunter2"), ("MODE", "red")))
     with pytest.raises(UsageError) as raised:
-        ApiClient(ClientSettings(kubeconfig=str(path)))
+        ApiClient(insecure_settings(path))
     text = str(raised.value)
     assert text.endswith(shown)
     assert text.isprintable()
@@ -155,7 +155,7 @@ def test_plugin_can_remove_its_files_before_it_is_killed(tmp_path: Path) -> None
     script = "touch temporary; trap 'rm temporary; exit' TERM; while :; do sleep 0.01; done"
     path = shell_plugin(tmp_path, script)
     with pytest.raises(UsageError, match=r"did not finish within 0\.5 s"):
-        ApiClient(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=0.5))
+        ApiClient(insecure_settings(path), timeouts=Timeouts(plugin=0.5))
     assert not (tmp_path / "temporary").exists()
 
 
@@ -201,10 +201,10 @@ def test_plugin_timeout_kills_its_processes(tmp_path: Path, caplog: pytest.LogCa
         try:
             (tmp_path / "hang").touch()
             with pytest.raises(UsageError, match=r"user\.exec: 'sh' did not finish within 0.5 s"):
-                ApiClient(ClientSettings(kubeconfig=str(path)), timeouts=timing)
+                ApiClient(insecure_settings(path), timeouts=timing)
             wait_until(lambda: not running_plugin_processes(tmp_path), "no process is left")
             (tmp_path / "hang").unlink()
-            client = ApiClient(ClientSettings(kubeconfig=str(path)), timeouts=Timeouts(plugin=20))
+            client = ApiClient(insecure_settings(path), timeouts=Timeouts(plugin=20))
             client._transport._plugin_runner._timeout = 0.5
             (tmp_path / "hang").touch()
             for _ in range(2):
@@ -227,7 +227,7 @@ def test_close_kills_a_hanging_plugin(tmp_path: Path) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         path = hung_plugin(tmp_path, server.url)
         try:
-            client = ApiClient(ClientSettings(kubeconfig=str(path)))
+            client = ApiClient(insecure_settings(path))
             (tmp_path / "hang").touch()
             server.respond_next("", respond_status(401, "who?"))
             threading.Timer(0.5, client.close).start()
@@ -243,7 +243,7 @@ def test_plugin_does_not_delay_shutdown(tmp_path: Path) -> None:
         path = slow_plugin(tmp_path, server.url)
         (tmp_path / "go").touch()
         try:
-            with running_source(server, settings=ClientSettings(kubeconfig=str(path), qps=0)) as run:
+            with running_source(server, settings=insecure_settings(path, qps=0)) as run:
                 assert run.source.wait_all_listed(20)
                 (tmp_path / "go").unlink()
                 runs = len((tmp_path / "runs").read_text())

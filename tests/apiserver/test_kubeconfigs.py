@@ -11,7 +11,13 @@ from knft.apiserver.in_cluster import PodEnvironment
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
 from tests.apiserver.certificates import CertificateAuthority
-from tests.apiserver.kubeconfigs import PLUGIN_VERSION, one_service_cluster, write_in_cluster_files, write_kubeconfig
+from tests.apiserver.kubeconfigs import (
+    PLUGIN_VERSION,
+    insecure_settings,
+    one_service_cluster,
+    write_in_cluster_files,
+    write_kubeconfig,
+)
 from tests.support.fake_api.responses import unused_address
 from tests.support.fake_api.server import FakeApiServer
 
@@ -253,7 +259,7 @@ def test_pod_without_token(tmp_path: Path) -> None:
 def test_master_overrides_the_kubeconfig(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path)
     master = "http://127.0.0.1:1/"
-    assert ApiClient(ClientSettings(kubeconfig=str(path), server=master)).server == "http://127.0.0.1:1"
+    assert ApiClient(insecure_settings(path, server=master)).server == "http://127.0.0.1:1"
     assert ApiClient(ClientSettings(kubeconfig=str(path))).server == "https://127.0.0.1:6443"
     assert ApiClient(ClientSettings(server="127.0.0.1:8080")).server == "http://127.0.0.1:8080"
 

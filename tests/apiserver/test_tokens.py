@@ -19,6 +19,7 @@ from tests.apiserver.kubeconfigs import (
     MULTI_LINE_ERROR,
     PLUGIN_VERSION,
     TWO_LINE_TOKEN,
+    insecure_settings,
     one_service_cluster,
     replace_in_cluster_files,
     write_in_cluster_files,
@@ -46,7 +47,7 @@ def test_token_with_two_lines_is_refused_and_not_shown(how: str, tmp_path: Path)
     )
     path = write_kubeconfig(tmp_path, user=user)
     with pytest.raises(UsageError) as raised:
-        ApiClient(ClientSettings(kubeconfig=str(path)))
+        ApiClient(insecure_settings(path))
     place = {"tokenFile": f": {tmp_path}/token", "exec": ": 'printf'"}.get(how, "")
     assert str(raised.value) == f"kubeconfig {path}, context 'here': user.{how}{place}: {MULTI_LINE_ERROR}"
 
@@ -56,7 +57,7 @@ def test_replaced_invalid_token_is_not_used(tmp_path: Path, caplog: pytest.LogCa
     (tmp_path / "token").write_text("one\n")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
-        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(insecure_settings(path))
         for text in (TWO_LINE_TOKEN, "gar\u0142-secret"):
             (tmp_path / "token").write_text(text)
             client.request("GET", "/api/v1/services")
@@ -129,7 +130,7 @@ def test_refused_credentials_are_renewed_at_once(tmp_path: Path) -> None:
         user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user=user)
         server.required_bearer = "t2"
-        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(insecure_settings(path))
         assert client.request("GET", "/api/v1/services")
         assert client.request("GET", "/api/v1/services")
         assert [request.headers["Authorization"] for request in server.requests] == [
@@ -144,7 +145,7 @@ def test_replaced_token_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
-        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(insecure_settings(path))
         client.request("GET", "/api/v1/services")
         (tmp_path / "token").write_text("another")
         client.request("GET", "/api/v1/services")
@@ -166,7 +167,7 @@ def test_kubeconfig_that_becomes_invalid_is_not_used(
 ) -> None:
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url})
-        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(insecure_settings(path))
         if BROKEN_LATER[how]:
             write_kubeconfig(tmp_path, cluster={"server": "https://a:1", **BROKEN_LATER[how]})
         else:
@@ -191,7 +192,7 @@ def test_token_file_replaced_during_the_read_is_read_again(tmp_path: Path, monke
     (tmp_path / "token").write_text("one")
     with FakeApiServer(one_service_cluster()) as server:
         path = write_kubeconfig(tmp_path, cluster={"server": server.url}, user={"tokenFile": "token"})
-        client = ApiClient(ClientSettings(kubeconfig=str(path)))
+        client = ApiClient(insecure_settings(path))
         client.request("GET", "/api/v1/services")
         assert server.requests[0].headers["Authorization"] == "Bearer second"
         client.close()
