@@ -117,15 +117,15 @@ class KernelTable:
         with self._keeping_ownership():
             self._library.run(commands)
 
+    def delete_newer_sets(self, kept: Collection[str]) -> bool:
+        """Delete the sets that a newer libnftables made, except those with the names ``kept``; tell if any is gone."""
+        return bool(delete_newer_sets(self._family, self._name, kept))
+
     def remove(self) -> bool:
         """Delete the table; return whether it existed."""
         try:
             with self._keeping_ownership():
                 self._library.run(f"delete table {self._family.nft} {self._name}")
-    def delete_newer_sets(self, kept: Collection[str]) -> bool:
-        """Delete the sets that a newer libnftables made, except those with the names ``kept``; tell if any is gone."""
-        return bool(delete_newer_sets(self._family, self._name, kept))
-
         except KernelError as error:
             if _NO_SUCH_TABLE in error.detail:
                 return False

@@ -161,9 +161,18 @@ class Daemon:
     def _record_success(self, report: SyncReport) -> None:
         log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
         self._had_full_sync |= report.is_full
+        self._log_repair(report)
         self._log_new_problems(report)
         if report.next_sync_within is not None:
             self._runner.request_within(report.next_sync_within)
+
+    def _log_repair(self, report: SyncReport) -> None:
+        """Log what was removed from the table, and that the table is right; both were found by reading it back."""
+        removed = f"; it removed {describe(report.repair.removed)}" if report.repair.removed else ""
+        if report.repair.repaired:
+            log.warning("%s: knft repaired the table and read it back%s", report.family.value, removed)
+        elif removed:
+            log.warning("%s: knft repairs the table%s", report.family.value, removed)
 
     def _log_new_problems(self, report: SyncReport) -> None:
         """Log the problems in a report that are not in the previous report."""
@@ -175,19 +184,12 @@ class Daemon:
         }
         problems |= {
             f"Service port {name} has no session affinity: all numbers of sticky Service ports are in use"
-        self._log_repair(report)
             for name in report.without_affinity
         }
         if report.orphan_error:
             problems.add(f"stale objects could not be removed; knft retries the removal: {report.orphan_error}")
-    def _log_repair(self, report: SyncReport) -> None:
-        """Log what was removed from the table, and that the table is right; both were found by reading it back."""
-        removed = f"; it removed {describe(report.repair.removed)}" if report.repair.removed else ""
-        if report.repair.repaired:
-            log.warning("%s: knft repaired the table and read it back%s", report.family.value, removed)
-        elif removed:
-            log.warning("%s: knft repairs the table%s", report.family.value, removed)
-
+        if report.repair.error:
+            problems.add(f"the table is not as it should be; knft retries the repair: {report.repair.error}")
         reported = self._reported_problems.get(report.family, set())
         self._reported_problems[report.family] = problems
         for problem in sorted(problems - reported):
@@ -202,8 +204,6 @@ class Daemon:
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
                 self._reopen_monitor(monitor, stop)
-        if report.repair.error:
-            problems.add(f"the table is not as it should be; knft retries the repair: {report.repair.error}")
             except Exception:
                 log.exception("watching foreign changes failed unexpectedly; please report this")
                 self._reopen_monitor(monitor, stop)
