@@ -140,6 +140,7 @@ class OwnNode:
         stop: threading.Event,
         connection_problem: Callable[[], str] = lambda: "",
         *,
+        describe_nodes: Callable[[], str] = lambda: "",
         timeout: float = NODE_TIMEOUT_SECONDS,
         poll_interval: float = POLL_SECONDS,
     ) -> Node | None:
@@ -149,7 +150,7 @@ class OwnNode:
 
         Raises ApiServerError with the missing requirement after ``timeout`` seconds. ``connection_problem`` returns why
         the Node is unknown, "" if it is known: such time does not count, because knft waits for the API server without
-        a limit.
+        a limit. ``describe_nodes`` lists the Nodes that exist, for the messages about a missing one.
         """
         waited, polls, logged = 0.0, 0, ""
         while not stop.is_set():
@@ -158,15 +159,26 @@ class OwnNode:
                 if not missing:
                     self._initial = self._node
                     return self._node
-                problem = connection_problem()
-                if waited >= timeout and not problem:
-                    msg = f"{missing}; gave up after {timeout:g} s"
-                    raise ApiServerError(msg)
-                self._changed.wait(poll_interval)
+                problem, is_missing = connection_problem(), self._node is None
+                gives_up = waited >= timeout and not problem
+                if not gives_up:
+                    self._changed.wait(poll_interval)
+            if gives_up:
+                msg = f"{_with_nodes(missing, describe_nodes) if is_missing else missing}; gave up after {timeout:g} s"
+                raise ApiServerError(msg)
             polls += 1
             waited += 0.0 if problem else poll_interval
             reason = problem or missing
             if polls > 1 and reason != logged:
-                log.info("waiting: %s", reason)
                 logged = reason
+                if is_missing and not problem:
+                    log.warning("waiting: %s", _with_nodes(missing, describe_nodes))
+                else:
+                    log.info("waiting: %s", reason)
         return None
+
+
+def _with_nodes(missing: str, describe_nodes: Callable[[], str]) -> str:
+    """Return a message about a missing Node with the Nodes that exist."""
+    nodes = describe_nodes()
+    return f"{missing}; {nodes}" if nodes else missing

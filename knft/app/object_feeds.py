@@ -11,6 +11,7 @@ from typing import Protocol
 from knft.apiserver import events
 from knft.apiserver.api_client import ApiClient
 from knft.apiserver.node import OwnNode
+from knft.apiserver.node_names import describe_nodes
 from knft.apiserver.server_url import without_credentials
 from knft.apiserver.source import ApiServerSource
 from knft.app.shutdown import Shutdown
@@ -131,7 +132,10 @@ class ApiServerFeed:
         log.info("watching %s as node %s", without_credentials(self._client.server), self._node_name)
         source.start(shutdown.stop)
         self._event_poster.start(shutdown.stop)
-        if node.wait_ready(shutdown.stop, lambda: _node_problem(source)) is not None:
+        ready = node.wait_ready(
+            shutdown.stop, lambda: _node_problem(source), describe_nodes=lambda: describe_nodes(self._client)
+        )
+        if ready is not None:
             # ``filter_changes`` has seen the Node, but ``daemon.handle`` may still run with it, holding the lock.
             # The first sync must not start before that call returns: rules depend on the Node's addresses and zone.
             with handler_lock:

@@ -60,10 +60,10 @@ def nodeport_problem(node: NodeView, config: Config, local_addresses: Collection
     return f"no {node.family.value} address accepts NodePorts: {reason}; give the node's address with --node-ip{usable}"
 
 
-def shown_first(texts: Collection[str]) -> str:
-    """Return the first texts in sorted order, and how many there are besides."""
+def shown_first(texts: Collection[str], not_given: int = 0) -> str:
+    """Return the first texts in sorted order, and how many there are besides; ``not_given`` are not in ``texts``."""
     listed = ", ".join(heapq.nsmallest(MAX_LISTED, texts))
-    rest = len(texts) - MAX_LISTED
+    rest = max(0, len(texts) - MAX_LISTED) + not_given
     return f"{listed} and {rest} more" if rest > 0 else listed
 
 

@@ -78,6 +78,18 @@ def test_missing_requirement_is_the_error(needs_pod_cidrs: bool, found: Node | N
     assert str(raised.value) == f"{text}; gave up after 0.03 s"
 
 
+def test_missing_node_message_lists_the_nodes(caplog: pytest.LogCaptureFixture) -> None:
+    """The server is asked for them when the wait is logged, and once more at its end."""
+    answers = ["the Nodes are node-2", "the Nodes are node-2, node-3"]
+    with pytest.raises(ApiServerError) as raised:
+        NodeTest().node.wait_ready(
+            threading.Event(), describe_nodes=lambda: answers.pop(0), timeout=0.03, poll_interval=0.01
+        )
+    missing = "Node 'node-1' not found; check --hostname-override"
+    assert str(raised.value) == f"{missing}; the Nodes are node-2, node-3; gave up after 0.03 s"
+    assert caplog.messages == [f"waiting: {missing}; the Nodes are node-2"]
+
+
 def test_time_without_a_server_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
     """The five-minute limit for the Node counts only while the server answers."""
     caplog.set_level(logging.INFO, "knft")

@@ -201,9 +201,11 @@ class Handler(BaseHTTPRequestHandler):
             limit = min(limit, self.server.max_page_size)
         items = found[skipped : skipped + limit] if limit else found[skipped:]
         rest = len(found) - skipped - len(items)
-        metadata = {"resourceVersion": str(version)}
+        metadata: dict[str, str | int] = {"resourceVersion": str(version)}
         if rest > 0:
             metadata["continue"] = f"{version}-{skipped + len(items)}"
+            if not request.query.keys() & {"labelSelector", "fieldSelector"}:
+                metadata["remainingItemCount"] = rest
         typed = [{key: value for key, value in item.items() if key not in ("kind", "apiVersion")} for item in items]
         self.send_body(
             200, json.dumps({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": typed}).encode()
