@@ -1,5 +1,8 @@
 """Writes a configuration as YAML, for --write-config-to."""
 
+import os
+import stat
+import tempfile
 from pathlib import Path
 
 import yaml
@@ -29,10 +32,40 @@ def to_yaml(document: Document) -> bytes:
 
 
 def write_document(document: Document, path: str) -> None:
-    """Write a document to a file; raise ConfigurationError if that fails."""
+    """Write a document to a new file of mode 0600, which replaces an existing one; raise ConfigurationError on failure.
+
+    Other processes see the old file or the whole new one. A symbolic link is an error: in a folder that other users can
+    write to, it leads to a file that they choose.
+    """
     try:
-        Path(path).write_bytes(to_yaml(document))
+        _check_target(Path(path))
+        _replace(Path(path), to_yaml(document))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         msg = f"--write-config-to: {format_path(path)}: cannot write the file: {reason}"
         raise ConfigurationError(msg) from error
+
+
+def _check_target(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        file_type = "a symbolic link, which knft does not follow" if stat.S_ISLNK(mode) else "not a regular file"
+        msg = f"it is {file_type}"
+        raise ValueError(msg)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=".knft-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        # A link that appears in the meantime is replaced, and not followed.
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,6 +1,8 @@
 """``--write-config-to``: loading the written file gives the same settings; /configz shows the same document."""
 
 import json
+import os
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,45 @@ def test_unwritable_file_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"knft: --write-config-to: {target}: cannot write the file: No such file or directory\n"
+
+
+def write_to(target: Path) -> "subprocess.CompletedProcess[str]":
+    command = [*KNFT, "run", PRIMARY_FLAG, f"--write-config-to={target}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, umask=0)
+
+
+def test_written_file_is_private_and_replaces_the_old_one(tmp_path: Path) -> None:
+    """A reader that has the old file open keeps it, and a hard link to it keeps its content."""
+    target, linked = tmp_path / "file.yaml", tmp_path / "linked"
+    linked.write_text("old")
+    linked.chmod(0o644)
+    target.hardlink_to(linked)
+    assert write_to(target).returncode == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert target.read_text().startswith("apiVersion:")
+    assert linked.read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"file.yaml", "linked"}
+
+
+@pytest.mark.parametrize("kind", ["link", "broken link", "FIFO", "folder"])
+def test_only_a_regular_file_is_replaced(tmp_path: Path, kind: str) -> None:
+    target, other = tmp_path / "target", tmp_path / "other"
+    if kind == "FIFO":
+        os.mkfifo(target)
+    elif kind == "folder":
+        target.mkdir()
+    else:
+        target.symlink_to(other)
+    if kind == "link":
+        other.write_text("old")
+    before = target.lstat()
+    done = write_to(target)
+    reason = "a symbolic link, which knft does not follow" if "link" in kind else "not a regular file"
+    assert done.returncode == 2
+    assert done.stderr == f"knft: --write-config-to: {target}: cannot write the file: it is {reason}\n"
+    assert target.lstat() == before
+    assert other.read_text() == "old" if kind == "link" else not other.exists()
+    assert len(list(tmp_path.iterdir())) == (2 if kind == "link" else 1)
 
 
 DURATIONS = {
