@@ -15,8 +15,7 @@ class Transaction(Struct, frozen=True):
     2. ``chains``: created or rewritten; afterwards they contain exactly these rules.
     3. ``removed`` elements, then ``added`` ones. A verdict needs its chain, and an element's value is replaced by
        removing and adding its key.
-    4. ``deferred_removals`` and ``deferred_chains``: elements that packets in flight may still look up after the
-       change, and chains that they may still be in. The chains are emptied.
+    4. ``deferred_removals``: elements that packets in flight may still look up after the change.
     5. ``deleted_chains``, which nothing may refer to any more.
 
     knft can send the changes as a whole, or in up to three phases: the new-chains phase (1), the main phase (2, 3 and
@@ -33,7 +32,6 @@ class Transaction(Struct, frozen=True):
     removed: Mapping[str, tuple[Key, ...]] = {}
     added: Mapping[str, Mapping[Key, Value]] = {}
     deferred_removals: Mapping[str, tuple[Key, ...]] = {}
-    deferred_chains: tuple[str, ...] = ()
     deleted_chains: tuple[str, ...] = ()
 
     @property
@@ -45,7 +43,6 @@ class Transaction(Struct, frozen=True):
             or self.removed
             or self.added
             or self.deferred_removals
-            or self.deferred_chains
             or self.deleted_chains
         )
 
@@ -54,13 +51,12 @@ class Transaction(Struct, frozen=True):
         return Transaction(self.family, self.table, new_chains=self.new_chains)
 
     def main_phase(self) -> "Transaction":
-        """Return the second phase: everything but the new chains and what is deferred."""
-        return structs.replace(self, new_chains=(), deferred_removals={}, deferred_chains=())
+        """Return the second phase: everything but ``new_chains`` and ``deferred_removals``."""
+        return structs.replace(self, new_chains=(), deferred_removals={})
 
     def cleanup_phase(self) -> "Transaction":
-        """Return the last phase: it removes elements, and empties chains, that no packet needs any more."""
-        emptied = tuple(Chain(name) for name in self.deferred_chains)
-        return Transaction(self.family, self.table, chains=emptied, removed=self.deferred_removals)
+        """Return the last phase: the deferred removals."""
+        return Transaction(self.family, self.table, removed=self.deferred_removals)
 
     @property
     def added_count(self) -> int:

@@ -38,7 +38,6 @@ def changed_positions(transaction: Transaction) -> set[TablePosition]:
         (name, ())
         for name in (
             *transaction.deleted_chains,
-            *transaction.deferred_chains,
             *(chain.name for chain in (*transaction.new_chains, *transaction.chains)),
         )
     }

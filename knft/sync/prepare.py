@@ -79,12 +79,11 @@ def prepare_transaction(
             *_missing_constant_chains(snapshot, state, config),
             *(chain for chain in diff.new_chains if chain.name not in goto_targets),
             *diff.changed_chains,
-            *(Chain(name) for name in diff.emptied_chains if name not in superseded.chains),
+            *(Chain(name) for name in diff.emptied_chains),
         ),
         removed=removed,
         added=diff.added,
         deferred_removals=deferred,
-        deferred_chains=tuple(name for name in diff.emptied_chains if name in superseded.chains),
         deleted_chains=snapshot.outdated_chains,
     )
     numbering = rendering.numbers.sticky

@@ -1,7 +1,8 @@
-"""Finds contents that packets in flight may still use after a Service port has changed to other chains.
+"""Finds elements that packets in flight may still look up after a Service port has changed to other chains.
 
-A packet that read the old verdict before a commit looks up the endpoints of the old layout after it. So the endpoints
-and rules of the old layout stay until the new verdicts are in force, and are removed in the cleanup phase. See
+The kernel evaluates a packet by the rules that existed when the packet entered the hook, but by the elements that exist
+at the time of each lookup. So a packet that read the old verdict before a commit looks up the endpoints of the old
+layout after it. These stay until the new verdicts are in force, and are removed in the cleanup phase. See
 docs/design/transaction-phases.md.
 """
 
@@ -19,10 +20,9 @@ Removals = Mapping[str, tuple[Key, ...]]
 
 
 class Superseded(Struct, frozen=True):
-    """Endpoints, chains and source ranges of Service ports that are served by other chains from now on."""
+    """Endpoints and source ranges of Service ports that are served by other chains from now on."""
 
     arrays: frozenset[ArrayName]
-    chains: frozenset[str]
     source_ranges: frozenset[Key]
 
     def includes(self, container: str, key: Key) -> bool:
@@ -58,21 +58,18 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     Unclaimed contents, found at start or after a failure, may belong to a Service port that still exists.
     """
     arrays: set[ArrayName] = set()
-    chains: set[str] = set()
     source_ranges: set[Key] = set()
     for owner, new in desired.items():
         old = programmed.get(owner)
         if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
             continue
         arrays |= old.arrays.keys()
-        chains |= old.chains.keys()
         if owner is not SpecialOwner.UNCLAIMED:  # New ranges may overlap unclaimed ones, so these are removed first.
             source_ranges |= {key for container, key in old.members if container == SOURCE_RANGES}
-    for new in desired.values() if arrays or chains else ():
+    for new in desired.values() if arrays else ():
         if new is not None:
             arrays -= new.arrays.keys()
-            chains -= new.chains.keys()
-    return Superseded(frozenset(arrays), frozenset(chains), frozenset(source_ranges))
+    return Superseded(frozenset(arrays), frozenset(source_ranges))
 
 
 def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:

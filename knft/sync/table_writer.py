@@ -227,10 +227,7 @@ class TableWriter:
 
 
 def _removed_contents(cleanup: Transaction, family: Family) -> Contents:
-    """Return what a cleanup phase removes: the elements, and the chains that it empties.
-
-    The values of map elements are unknown, since a removal needs only keys.
-    """
+    """Return the elements that a cleanup phase removes; the values of map elements are unknown."""
     contents = Contents.empty()
     maps = {container.name for container in layout.containers(family) if container.is_map}
     arrays: dict[ArrayName, set[int]] = {}
@@ -242,5 +239,4 @@ def _removed_contents(cleanup: Transaction, family: Family) -> Contents:
                 contents.members.add((container, key))
     for name, indexes in arrays.items():
         contents.arrays[name] = tuple(("", 0) if index in indexes else None for index in range(max(indexes) + 1))
-    contents.chains.update((chain.name, chain) for chain in cleanup.chains)
     return contents

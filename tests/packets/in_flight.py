@@ -7,6 +7,8 @@ policy Local new sizes of its two pools, and so a new chain. The next sync keeps
 
 ``run_hairpin`` tests packets to their own client, which is removed as an endpoint before they are masqueraded.
 
+``run_layout_changes`` tests packets that have a verdict for a pool when their Service becomes wide.
+
 ``run_affinity_toggle`` tests packets that enter before their Service becomes sticky, or while the endpoints of a sticky
 Service change.
 """
@@ -130,6 +132,26 @@ def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluste
 
     with _node(lab, *steps[0]) as node:
         slow_chain.slow_down(node.namespace, ("services",))
+        return _run(lab, folder, seed, client_frontends, lambda: list(sync_all(node)))
+
+
+def run_layout_changes(
+    lab: Lab, folder: Path, seed: int, times: int, change_layout: Callable[[], None]
+) -> InFlightResult:
+    """Call ``change_layout`` and remove or add an endpoint, ``times`` times."""
+    client_frontends = {
+        name: [frontend for frontend in frontends(name) if frontend.service is CLUSTER_POLICY] for name in CLIENT_HOSTS
+    }
+    many = ALL_BACKENDS[:LARGE_POOL]
+
+    def sync_all(node: InProcessNode) -> Iterator[float]:
+        for before, after in itertools.pairwise([many, many[:-1]] * times):
+            change_layout()
+            node.apply(list(slices_between(CLUSTER_POLICY.name, before, after)))
+            yield time.monotonic()
+
+    with _node(lab, CLUSTER_POLICY, many) as node:
+        slow_chain.slow_down(node.namespace, POOLS)
         return _run(lab, folder, seed, client_frontends, lambda: list(sync_all(node)))
 
 

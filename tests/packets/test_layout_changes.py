@@ -7,6 +7,7 @@ import pytest
 
 from knft.render import wide
 from tests.packets.connections_under_churn import run_churn
+from tests.packets.in_flight import run_layout_changes
 from tests.support.lab.topology import Lab
 
 CONNECTIONS = 21_000
@@ -30,3 +31,18 @@ def test_no_connection_is_lost_while_services_become_wide_and_narrow(
     assert result.untranslated == 0
     assert result.answered.total() == CONNECTIONS
     assert result.syncs > 50
+
+
+def test_packet_finds_an_endpoint_when_its_service_becomes_wide(
+    lab_with_clients: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoints of the old layout are removed after the new verdicts are in force."""
+    factors = cycle((EVERY_SERVICE, USUAL))
+
+    def change_layout() -> None:
+        monkeypatch.setattr(wide, "COPIES_FACTOR", next(factors))
+
+    result = run_layout_changes(lab_with_clients, tmp_path, seed=7, times=100, change_layout=change_layout)
+    print(result)
+    assert result.lost == []
+    assert result.during_commit > 50

@@ -36,8 +36,6 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
         yield {"add": {"element": {**where, "name": name, "elem": elements}}}
     for name, keys in transaction.deferred_removals.items():
         yield {"delete": {"element": {**where, "name": name, "elem": [key_json(key) for key in keys]}}}
-    for name in transaction.deferred_chains:
-        yield {"flush": {"chain": {**where, "name": name}}}
     for name in transaction.deleted_chains:
         yield {"delete": {"chain": {**where, "name": name}}}
 
