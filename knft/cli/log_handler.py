@@ -1,5 +1,6 @@
 """LogHandler: passes the records of the logging module to a LogWriter."""
 
+import atexit
 import logging
 import os
 import sys
@@ -21,6 +22,8 @@ class LogHandler(logging.Handler):
         self.setFormatter(formatter)
         descriptor = sys.stderr.fileno() if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
         self.writer = LogWriter(descriptor, self._format_report)
+        # Not in ``flush``: logging.shutdown calls that with the handler's lock, so that other threads could not log.
+        atexit.register(self.writer.flush, EXIT_SECONDS)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass on the line of a record."""
@@ -33,10 +36,6 @@ class LogHandler(logging.Handler):
         """Write why a record could not be formatted; logging's own method could block."""
         where = f"{record.filename}:{record.lineno}"
         self.writer.write(hide_credentials(f"cannot format the log line of {where}\n{traceback.format_exc()}"))
-
-    def flush(self) -> None:
-        """Write all lines, with a timeout; the logging module calls this when the process exits."""
-        self.writer.flush(EXIT_SECONDS)
 
     def _format_report(self, dropped: int) -> str:
         text = "dropped %d log lines because standard error was blocked"

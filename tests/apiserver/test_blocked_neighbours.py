@@ -18,6 +18,7 @@ import pytest
 
 from tests.apiserver.api_server_knft import KEEP_HOST_SYSCTLS, NODE, kubeconfig_for
 from tests.serve.http_client import http_request
+from tests.support.blocked_pipe import BlockedPipe
 from tests.support.fake_api.cluster import endpoint_slice, service
 from tests.support.fake_api.responses import ReceivedRequest
 from tests.support.fake_api.server import FakeApiServer, Handler
@@ -33,33 +34,12 @@ CLIENTS_PER_CHANGE = 5
 MAX_CLIENTS = 10 * 4 * CLIENTS_PER_CHANGE
 HEALTH_PORT, METRICS_PORT, SERVICE_HEALTH_PORT = 10256, 10249, 32100
 
-# A small queue, so that a minute of log lines overflows it.
-KNFT = "from knft.app import log_writer; log_writer.MAX_QUEUED_BYTES = 4096; from knft.cli.main import main; main()"
-
-
-class BlockedPipe:
-    """A pipe that is full: whoever writes to it waits until the test reads."""
-
-    def __init__(self) -> None:
-        self.reader, self.writer = os.pipe()
-        os.set_blocking(self.reader, False)
-        self.fill()
-
-    def fill(self) -> None:
-        """Write zero bytes until the pipe is full."""
-        os.set_blocking(self.writer, False)
-        with suppress(BlockingIOError):
-            while True:
-                os.write(self.writer, bytes(4096))
-        os.set_blocking(self.writer, True)
-
-    def read(self) -> str:
-        """Return what has arrived, without the zero bytes."""
-        received = b""
-        with suppress(BlockingIOError):
-            while piece := os.read(self.reader, 1 << 16):
-                received += piece
-        return received.replace(b"\0", b"").decode()
+# A small queue, so that a minute of log lines overflows it; and an exit that does not end if it waits for the log.
+KNFT = (
+    "from knft.app import log_writer; log_writer.MAX_QUEUED_BYTES = 4096;"
+    "from knft.cli import log_handler; log_handler.EXIT_SECONDS = 10 * 3600;"
+    "from knft.cli.main import main; main()"
+)
 
 
 def _never_respond(handler: Handler, _: ReceivedRequest) -> bool:
@@ -173,7 +153,7 @@ class BlockedKnft:
         """Return once the condition holds, while the process runs."""
 
         def check() -> None:
-            assert self.process.poll() is None, self.log.read()
+            assert self.process.poll() is None, self.log.text()
 
         wait_until(condition, "no change was committed", check, interval=0.05)
 
@@ -213,6 +193,15 @@ def test_syncs_go_on_for_a_minute_while_everything_outside_blocks(
     assert knft.process.wait(TIMEOUT) == 0
 
 
+def test_failure_ends_the_process_although_nobody_reads_its_reason(
+    namespace: Namespace, server: FakeApiServer, tmp_path: Path
+) -> None:
+    knft = BlockedKnft(namespace, server, tmp_path)
+    knft.commit_endpoint("10.244.2.1")
+    server.cluster.remove("nodes", NODE, "")
+    assert knft.process.wait(TIMEOUT) == 1
+
+
 def _load_balancer() -> dict[str, Any]:
     return service(
         "balanced",
@@ -226,14 +215,8 @@ def _load_balancer() -> dict[str, Any]:
 
 def _check_that_the_log_reports_dropped_lines(namespace: Namespace, knft: BlockedKnft) -> None:
     """The reader is back: the lines that were queued come first, then their number."""
-    log = ""
-
-    def is_reported() -> bool:
-        nonlocal log
-        log += knft.log.read()
-        return " log lines because standard error was blocked" in log
-
-    knft.wait_until(is_reported)
+    knft.wait_until(lambda: " log lines because standard error was blocked" in knft.log.text())
+    log = knft.log.text()
     (reported,) = re.findall(r"WARNING dropped (\d+) log lines", log)
     with namespace.entered():
         metrics = http_request("127.0.0.1", METRICS_PORT, "/metrics").body.decode()

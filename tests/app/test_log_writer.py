@@ -4,54 +4,31 @@ import os
 import pty
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
 from knft.app import log_writer
 from knft.app.log_writer import LogWriter
+from tests.support.blocked_pipe import BlockedPipe
 from tests.support.waiting import wait_until
 
 LONG = 60.0
 """Seconds after which a test gives up."""
 
 
-class Pipe:
-    """A pipe; the test reads its one end."""
-
-    def __init__(self) -> None:
-        self.reader, self.writer = os.pipe()
-        os.set_blocking(self.reader, False)
-        self._received = b""
-
-    def fill(self) -> int:
-        """Write zero bytes until the pipe is full; return how many."""
-        count = 0
-        os.set_blocking(self.writer, False)
-        with suppress(BlockingIOError):
-            while True:
-                count += os.write(self.writer, bytes(os.sysconf("SC_PAGESIZE")))
-        os.set_blocking(self.writer, True)
-        return count
-
-    def lines(self) -> list[str]:
-        """Return all lines that have arrived so far."""
-        with suppress(BlockingIOError):
-            while piece := os.read(self.reader, 1 << 16):
-                self._received += piece
-        return self._received.replace(b"\0", b"").decode().splitlines()
-
-    def close(self) -> None:
-        for descriptor in (self.reader, self.writer):
-            with suppress(OSError):
-                os.close(descriptor)
+@pytest.fixture
+def pipe() -> Iterator[BlockedPipe]:
+    """A full pipe."""
+    blocked = BlockedPipe()
+    yield blocked
+    blocked.close()
 
 
 @pytest.fixture
-def pipe() -> Iterator[Pipe]:
-    opened = Pipe()
-    yield opened
-    opened.close()
+def empty_pipe(pipe: BlockedPipe) -> BlockedPipe:
+    assert pipe.text() == ""
+    return pipe
 
 
 @contextmanager
@@ -64,23 +41,22 @@ def running_writer(descriptor: int) -> Iterator[LogWriter]:
 
 
 @pytest.mark.parametrize("mode", ["thread", "no thread"])
-def test_lines_arrive_in_their_order(pipe: Pipe, mode: str) -> None:
-    writer = LogWriter(pipe.writer, str)
+def test_lines_arrive_in_their_order(empty_pipe: BlockedPipe, mode: str) -> None:
+    writer = LogWriter(empty_pipe.writer, str)
     if mode == "thread":
         writer.start()
     texts = [f"line {number}" for number in range(100)] + ["x" * 10_000, "surrogate \udc80", "last"]
     for text in texts:
         writer.write(text)
     assert writer.flush(LONG)
-    assert pipe.lines() == [*texts[:-2], r"surrogate \udc80", "last"]
+    assert empty_pipe.text().splitlines() == [*texts[:-2], r"surrogate \udc80", "last"]
     assert writer.dropped_lines == 0
 
 
 @pytest.mark.parametrize("mode", ["thread", "no thread"])
-def test_full_pipe_drops_and_reports_lines(pipe: Pipe, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_pipe_drops_and_reports_lines(pipe: BlockedPipe, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """``write`` returns although nobody reads; the queued lines come first, then the report, then later lines."""
     monkeypatch.setattr(log_writer, "MAX_QUEUED_BYTES", 1000)
-    pipe.fill()
     writer = LogWriter(pipe.writer, "dropped {} lines".format)
     if mode == "thread":
         writer.start()
@@ -91,20 +67,19 @@ def test_full_pipe_drops_and_reports_lines(pipe: Pipe, mode: str, monkeypatch: p
     expected = [f"{number:09}" for number in range(100)] + ["dropped 400 lines", "later"]
 
     def is_flushed() -> bool:
-        pipe.lines()
+        pipe.text().splitlines()
         return writer.flush(0.01)
 
     wait_until(is_flushed, "all lines are written")
     writer.write("later")
     assert writer.flush(LONG)
-    assert pipe.lines() == expected
+    assert pipe.text().splitlines() == expected
     assert writer.dropped_lines == 400
 
 
-def test_slow_reader_gets_one_report(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_reader_gets_one_report(pipe: BlockedPipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first drop no line is accepted until the queue is empty, or every second line would be a report."""
     monkeypatch.setattr(log_writer, "MAX_QUEUED_BYTES", 10_000)
-    filled = pipe.fill()
     writer = LogWriter(pipe.writer, "dropped {} lines".format)
     for _ in range(11):
         writer.write("x" * 999)
@@ -113,23 +88,25 @@ def test_slow_reader_gets_one_report(pipe: Pipe, monkeypatch: pytest.MonkeyPatch
         os.read(pipe.reader, os.sysconf("SC_PAGESIZE"))
         writer.write("too early")
         assert 0 < len(writer._queue) < before
-    os.read(pipe.reader, filled)
+    pipe.text()
     assert writer.flush(LONG)
-    assert pipe.lines()[-1] == "dropped 3 lines"
+    assert pipe.text().splitlines()[-1] == "dropped 3 lines"
     assert writer.dropped_lines == 3
 
 
-def test_a_line_that_is_longer_than_the_queue_is_written(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_longer_than_the_queue_is_written(
+    empty_pipe: BlockedPipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_writer, "MAX_QUEUED_BYTES", 1000)
-    writer = LogWriter(pipe.writer, str)
+    writer = LogWriter(empty_pipe.writer, str)
     writer.write("x" * 5000)
-    assert pipe.lines() == ["x" * 5000]
+    assert empty_pipe.text().splitlines() == ["x" * 5000]
 
 
-def test_reader_that_is_gone_costs_no_more_than_the_lines(pipe: Pipe) -> None:
+def test_reader_that_is_gone_costs_no_more_than_the_lines(empty_pipe: BlockedPipe) -> None:
     """Python ignores SIGPIPE. The writer tries every line once, and does not retry its report for ever."""
-    os.close(pipe.reader)
-    with running_writer(pipe.writer) as writer:
+    os.close(empty_pipe.reader)
+    with running_writer(empty_pipe.writer) as writer:
         for _ in range(10):
             writer.write("lost")
         assert writer.flush(LONG)
@@ -145,15 +122,15 @@ def test_closed_descriptor_loses_lines_only() -> None:
     assert writer.dropped_lines == 1
 
 
-def test_report_follows_when_a_full_disk_has_space_again(pipe: Pipe) -> None:
+def test_report_follows_when_a_full_disk_has_space_again(empty_pipe: BlockedPipe) -> None:
     descriptor = os.open("/dev/full", os.O_WRONLY)
     writer = LogWriter(descriptor, "dropped {} lines".format)
     writer.write("lost")
     writer.write("lost as well")
-    os.dup2(pipe.writer, descriptor)
+    os.dup2(empty_pipe.writer, descriptor)
     writer.write("written")
     os.close(descriptor)
-    assert pipe.lines() == ["written", "dropped 2 lines"]
+    assert empty_pipe.text().splitlines() == ["written", "dropped 2 lines"]
 
 
 def test_stopped_terminal_blocks_nothing() -> None:
@@ -175,19 +152,17 @@ def test_stopped_terminal_blocks_nothing() -> None:
     os.close(terminal)
 
 
-def test_non_blocking_descriptor(pipe: Pipe) -> None:
+def test_non_blocking_descriptor(pipe: BlockedPipe) -> None:
     """The shell may have made standard error non-blocking."""
-    pipe.fill()
     os.set_blocking(pipe.writer, False)
     writer = LogWriter(pipe.writer, str)
     writer.start()
     writer.write("line")
     assert not writer.flush(0)
-    wait_until(lambda: "line" in pipe.lines(), "the line has arrived")
+    wait_until(lambda: "line" in pipe.text().splitlines(), "the line has arrived")
 
 
-def test_child_process_writes_only_its_own_lines(pipe: Pipe) -> None:
-    pipe.fill()
+def test_child_process_writes_only_its_own_lines(pipe: BlockedPipe) -> None:
     writer = LogWriter(pipe.writer, str)
     writer.write("of the parent")
     child = os.fork()
@@ -195,7 +170,7 @@ def test_child_process_writes_only_its_own_lines(pipe: Pipe) -> None:
         writer.discard()
         writer.write("of the child")
         os._exit(0 if writer.flush(LONG) else 1)
-    wait_until(lambda: "of the child" in pipe.lines(), "the child has written")
+    wait_until(lambda: "of the child" in pipe.text().splitlines(), "the child has written")
     assert os.waitpid(child, 0)[1] == 0
     assert writer.flush(LONG)
-    assert pipe.lines() == ["of the child", "of the parent"]
+    assert pipe.text().splitlines() == ["of the child", "of the parent"]
