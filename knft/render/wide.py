@@ -54,23 +54,6 @@ class WidePort(Struct, frozen=True, gc=False):
     source_ranges: bool
 
 
-def has_wide_endpoints(plan: ServicePlan) -> bool:
-    """Return whether a copy of the endpoints for each frontend would cost too many elements."""
-    copies = sum(
-        len(endpoints_of(plan, traffic_class))
-        for frontend in plan.frontends
-        for traffic_class in frontends.traffic_classes(plan, frontend)
-    )
-    return copies > COPIES_FACTOR * (len(plan.frontends) + len(plan.endpoints.all_reachable))
-
-
-def has_wide_source_ranges(plan: ServicePlan) -> bool:
-    """Return whether a copy of the source ranges for each load balancer VIP would cost too many elements."""
-    vips = sum(frontend.kind is FrontendKind.LOAD_BALANCER_VIP for frontend in plan.frontends)
-    ranges = len(plan.allowed_sources)
-    return vips * ranges > COPIES_FACTOR * (vips + ranges)
-
-
 def endpoints_of(plan: ServicePlan, traffic_class: TrafficClass) -> tuple[Endpoint, ...]:
     """Return the endpoints for one class of traffic."""
     return plan.endpoints.local if traffic_class == "local" else plan.endpoints.cluster
@@ -115,6 +98,32 @@ class WideNumbers:
             number = (number + 1) % NUMBERS
         self._taken.add(number)
         return number
+
+
+def wide_port(plan: ServicePlan, numbers: WideNumbers) -> WidePort | None:
+    """Return what a Service port stores by number; None if it is not wide."""
+    endpoints, source_ranges = _has_wide_endpoints(plan), _has_wide_source_ranges(plan)
+    if endpoints or source_ranges:
+        return WidePort(numbers.assign(plan.name), endpoints, source_ranges)
+    numbers.release(plan.name)
+    return None
+
+
+def _has_wide_endpoints(plan: ServicePlan) -> bool:
+    """Return whether a copy of the endpoints for each frontend would cost too many elements."""
+    copies = sum(
+        len(endpoints_of(plan, traffic_class))
+        for frontend in plan.frontends
+        for traffic_class in frontends.traffic_classes(plan, frontend)
+    )
+    return copies > COPIES_FACTOR * (len(plan.frontends) + len(plan.endpoints.all_reachable))
+
+
+def _has_wide_source_ranges(plan: ServicePlan) -> bool:
+    """Return whether a copy of the source ranges for each load balancer VIP would cost too many elements."""
+    vips = sum(frontend.kind is FrontendKind.LOAD_BALANCER_VIP for frontend in plan.frontends)
+    ranges = len(plan.allowed_sources)
+    return vips * ranges > COPIES_FACTOR * (vips + ranges)
 
 
 def wide_containers(family: NftFamily) -> tuple[Container, ...]:

@@ -20,7 +20,7 @@ from knft.render.fragment import EndpointOrders, Fragment, PortNumbers, render_n
 from knft.render.numbering import Numbering, StickyPort, sticky_hash_id
 from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_target_pools
 from knft.render.sticky import sticky_port_record
-from knft.render.wide import WideNumbers, WidePort, has_wide_endpoints, has_wide_source_ranges
+from knft.render.wide import WideNumbers, wide_port
 from knft.sync.state import ServiceState
 from knft.sync.superseded import find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
@@ -222,17 +222,8 @@ def _render_service_port(
     if plan is None:
         numbers.wide.release(name)
         return None
-    port_numbers = PortNumbers(_sticky_port(plan, numbers.sticky), _wide_port(plan, numbers.wide))
+    port_numbers = PortNumbers(_sticky_port(plan, numbers.sticky), wide_port(plan, numbers.wide))
     return render_plan(plan, orders, port_numbers, state.node.family, config)
-
-
-def _wide_port(plan: ServicePlan, numbers: WideNumbers) -> WidePort | None:
-    """Return the number of a wide Service port; None if the Service port is not wide."""
-    endpoints, source_ranges = has_wide_endpoints(plan), has_wide_source_ranges(plan)
-    if endpoints or source_ranges:
-        return WidePort(numbers.assign(plan.name), endpoints, source_ranges)
-    numbers.release(plan.name)
-    return None
 
 
 def _sticky_port(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:

@@ -1,0 +1,149 @@
+"""Wide Service ports: the cost of a Service port is a sum, and its number is unique and stays the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knft.config import Config
+from knft.families import Family
+from knft.model.endpoint import Endpoint
+from knft.model.names import ServicePortName
+from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
+from knft.model.service_port import ServicePort
+from knft.nft.objects import Contents
+from knft.render import wide
+from knft.render.fragment import Fragment, PortNumbers, render_plan
+from knft.render.numbering import Numbering
+from knft.render.wide import WideNumbers, wide_number, wide_port
+from tests.support.kube_objects import port_name
+
+COST_FACTOR = 16
+"""Elements and rules for each frontend, endpoint and source range, at most (docs/design/wide-layout.md)."""
+
+
+def _plan(
+    vips: int,
+    external_ips: int,
+    endpoints: int,
+    local: int,
+    ranges: int,
+    *,
+    node_port: bool = False,
+    sticky: bool = False,
+    internal_local: bool = False,
+    external_local: bool = False,
+) -> ServicePlan:
+    """Return the plan of a Service port with that many frontends of each kind and endpoints."""
+    every = tuple(
+        Endpoint(f"10.244.{n // 250}.{n % 250 + 1}", 8080, f"{n}", is_local=n < local) for n in range(endpoints)
+    )
+    on_node = tuple(endpoint for endpoint in every if endpoint.is_local)
+    frontends = [
+        Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80),
+        *(Frontend(FrontendKind.LOAD_BALANCER_VIP, f"203.0.113.{n + 1}", "TCP", 80) for n in range(vips)),
+        *(Frontend(FrontendKind.EXTERNAL_IP, f"198.51.100.{n + 1}", "TCP", 80) for n in range(external_ips)),
+        *((Frontend(FrontendKind.NODE_PORT, None, "TCP", 30080),) if node_port else ()),
+    ]
+    actions = [
+        (TrafficAction.LOCAL if on_node else TrafficAction.DROP) if is_local else TrafficAction.CLUSTER
+        for is_local in (internal_local, external_local)
+    ]
+    internal, external = actions if every else (TrafficAction.REJECT, TrafficAction.REJECT)
+    port = ServicePort("10.96.0.1", 80, "TCP", affinity_seconds=60 if sticky else 0)
+    allowed = tuple(f"10.{n // 256}.{n % 256}.0/24" for n in range(ranges))
+    categorized = CategorizedEndpoints(every, on_node, every, bool(every))
+    return ServicePlan(port_name(), port, categorized, tuple(frontends), internal, external, allowed)
+
+
+def _render(plan: ServicePlan) -> Fragment:
+    targets = ((endpoint.address, endpoint.port) for endpoint in plan.endpoints.all_reachable)
+    timeout = plan.port.affinity_seconds
+    sticky = Numbering({}, 0.0).assign(plan.name, targets, timeout) if timeout else None
+    numbers = PortNumbers(sticky, wide_port(plan, WideNumbers({})))
+    return render_plan(plan, {}, numbers, Family.IPV4, Config("node-1"))
+
+
+def _cost(contents: Contents) -> int:
+    """Return the number of elements, rules and chains."""
+    arrays = sum(len(array) for array in contents.arrays.values())
+    chains = sum(1 + len(chain.rules) for chain in contents.chains.values())
+    return len(contents.entries) + len(contents.members) + arrays + chains
+
+
+@pytest.mark.property
+@given(
+    st.builds(
+        _plan,
+        st.integers(0, 60),
+        st.integers(0, 60),
+        st.integers(0, 300),
+        st.integers(0, 300),
+        st.integers(0, 60),
+        node_port=st.booleans(),
+        sticky=st.booleans(),
+        internal_local=st.booleans(),
+        external_local=st.booleans(),
+    )
+)
+def test_cost_is_at_most_proportional_to_frontends_endpoints_and_ranges(plan: ServicePlan) -> None:
+    size = len(plan.frontends) + len(plan.endpoints.all_reachable) + len(plan.allowed_sources)
+    assert _cost(_render(plan).contents) <= COST_FACTOR * size
+
+
+def test_cost_of_a_wide_port_is_a_small_part_of_the_product() -> None:
+    """One of the 100 ports of a Service with 50 external IPs and 200 endpoints; copies would be 10 200 elements."""
+    assert _cost(_render(_plan(0, 50, 200, 0, 0)).contents) < 51 + 200 + 10
+
+
+@pytest.mark.parametrize("frontends", [1, 3, 8])
+def test_port_with_few_frontends_has_no_chains_of_its_own(frontends: int) -> None:
+    assert not _render(_plan(0, frontends - 1, 1000, 0, 0)).contents.chains
+
+
+def test_every_verdict_leads_to_a_chain_of_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every combination of policies, affinity and local endpoints."""
+    monkeypatch.setattr(wide, "COPIES_FACTOR", 0)
+    for internal_local, external_local, sticky, local in [
+        (a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 2)
+    ]:
+        contents = _render(
+            _plan(
+                3,
+                3,
+                5,
+                local,
+                3,
+                node_port=True,
+                sticky=sticky,
+                internal_local=internal_local,
+                external_local=external_local,
+            )
+        ).contents
+        chains = contents.chains.keys()
+        targets = {entry.verdict.chain for entry in contents.entries.values() if hasattr(entry.verdict, "chain")}
+        jumps = {target for chain in contents.chains.values() for target in chain.target_chains()}
+        assert targets | jumps <= chains | {"reject-chain"}
+        assert {wide_number(name) for name in chains} - {None}
+
+
+def test_number_is_the_same_in_a_new_process() -> None:
+    """So a restart on an unchanged cluster sends nothing."""
+    assert WideNumbers({}).assign(port_name()) == WideNumbers({}).assign(port_name())
+
+
+def test_ports_whose_names_have_the_same_hash_get_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide, "NUMBERS", 3)
+    names = [ServicePortName("default", f"web-{n}", "http", "TCP") for n in range(3)]
+    numbers = WideNumbers({})
+    assert sorted(map(numbers.assign, names)) == [0, 1, 2]
+
+
+def test_number_that_was_just_released_is_not_assigned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packets in flight may still be in the chains of the old Service port."""
+    monkeypatch.setattr(wide, "NUMBERS", 2)
+    old, new = port_name(), ServicePortName("default", "other", "http", "TCP")
+    first = WideNumbers({}).assign(old)
+    numbers = WideNumbers({old: first})
+    numbers.release(old)
+    assert numbers.assign(new) != first
+    assert numbers.changed == {old: None, new: 1 - first}
