@@ -8,8 +8,8 @@ import click
 from knft.app.instance_lock import take_instance_lock
 from knft.errors import InstanceLockedError
 from knft.families import Family
-from knft.kernel.libnftables import Library
 from knft.kernel.probe import require_privilege
+from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.render.names import TABLE
 
@@ -39,7 +39,7 @@ def cleanup(*, wait_for_lock: bool = False, force: bool = False) -> None:
 
 
 def _remove_tables() -> None:
-    library = Library()
-    for family in Family:
-        removed = KernelTable(library, family, TABLE).remove()
-        click.echo(f"table {family.nft} {TABLE}: {'removed' if removed else 'not found'}")
+    with WorkerProcess() as library:
+        for family in Family:
+            removed = KernelTable(library, family, TABLE).remove()
+            click.echo(f"table {family.nft} {TABLE}: {'removed' if removed else 'not found'}")

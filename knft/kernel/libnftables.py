@@ -4,7 +4,7 @@ Use one context from one thread only. The call releases the GIL while the kernel
 """
 
 import ctypes
-from typing import Any, Protocol
+from typing import Any
 
 from knft.errors import KernelError, UnsupportedError
 
@@ -12,13 +12,6 @@ _SONAME = "libnftables.so.1"
 _MISSING = (
     "cannot load libnftables ({reason}): install the package libnftables1 (Debian, Ubuntu) or nftables-libs (Fedora)"
 )
-
-
-class CommandRunner(Protocol):
-    """Something that runs nft commands: Library or WorkerProcess."""
-
-    def run(self, commands: str) -> str:
-        """Run ``commands`` as one transaction and return the output; raise KernelError if they are refused."""
 
 
 def _create_context() -> Any:  # noqa: ANN401 - the binding has no types

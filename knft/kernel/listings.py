@@ -5,7 +5,7 @@ The commands use it; KernelTable reads the table that a sync changes.
 
 from knft.errors import KernelError, LibraryDiedError
 from knft.families import Family
-from knft.kernel.libnftables import CommandRunner
+from knft.kernel.command_runner import CommandRunner
 from knft.kernel.newer_sets import library_death_error
 
 _NO_SUCH_TABLE = "No such file or directory"

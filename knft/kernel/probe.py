@@ -4,7 +4,7 @@ from pathlib import Path
 
 from knft.errors import KernelError, LibraryDiedError, UnsupportedError
 from knft.families import Family
-from knft.kernel.libnftables import CommandRunner
+from knft.kernel.command_runner import CommandRunner
 from knft.kernel.newer_sets import library_death_error
 
 # Feature, kernel options that provide it, type of the chain, and a rule that needs it.

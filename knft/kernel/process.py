@@ -19,7 +19,7 @@ import msgspec
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import pipe_framing
-from knft.kernel.worker import Answer, Hello
+from knft.kernel.worker_messages import Answer, Hello
 
 log = logging.getLogger("knft")
 

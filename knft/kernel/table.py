@@ -7,7 +7,7 @@ from msgspec import structs
 
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
-from knft.kernel.libnftables import CommandRunner
+from knft.kernel.command_runner import CommandRunner
 from knft.kernel.newer_sets import delete_newer_sets, library_death_error
 from knft.kernel.ownership import Ownership
 from knft.kernel.probe import require_working_library

@@ -11,7 +11,6 @@ import signal
 import sys
 
 import msgspec
-from msgspec import Struct
 
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel import pipe_framing
@@ -19,21 +18,7 @@ from knft.kernel.libnftables import Library
 from knft.kernel.netlink_port_ids import netlink_port_ids
 from knft.kernel.privileges import die_with_parent, keep_net_admin
 from knft.kernel.process_names import set_process_name
-
-
-class Hello(Struct):
-    """The worker's first message: the port ids of its netlink sockets, or the error that prevents it from working."""
-
-    port_ids: frozenset[int] = frozenset()
-    error: str = ""
-
-
-class Answer(Struct):
-    """The result of one command string: ``error`` is the first line of the library's message, ``detail`` all."""
-
-    output: str = ""
-    error: str = ""
-    detail: str = ""
+from knft.kernel.worker_messages import Answer, Hello
 
 
 def main(requests: int, answers: int, parent: int) -> int:

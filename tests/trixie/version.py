@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 
-from knft.kernel.libnftables import Library
+from knft.kernel.process import WorkerProcess
 
 OLDEST = (1, 1)
 COMMAND = ("nft", "--version")
@@ -16,7 +16,8 @@ def main() -> None:
     """Print the versions of libnftables, nft, Python and the kernel."""
     nft_version = subprocess.run(COMMAND, capture_output=True, text=True, check=True).stdout.strip()
     # The library that the binding has loaded may be another one than that of the nft command.
-    version = str(json.loads(Library().run("list tables"))["nftables"][0]["metainfo"]["version"])
+    with WorkerProcess() as library:
+        version = str(json.loads(library.run("list tables"))["nftables"][0]["metainfo"]["version"])
     print(
         f"libnftables {version}; {nft_version}; Python {platform.python_version()}; Linux {os.uname().release}",
         flush=True,

@@ -1,0 +1,39 @@
+"""The messages between WorkerProcess and the worker process, as MessagePack in ``knft.kernel.pipe_framing``."""
+
+from msgspec import Struct
+
+
+class Hello(Struct):
+    """The worker's first message: the port ids of its netlink sockets, or the error that prevents it from working."""
+
+    port_ids: frozenset[int] = frozenset()
+    error: str = ""
+
+
+class Commands(Struct, tag=True):
+    """A request to run a command string as one transaction; ``terse`` listings have no elements."""
+
+    text: str
+    terse: bool = False
+
+
+class ElementDump(Struct, tag=True):
+    """A request for the elements of one set or map; the answers are Elements, then an Answer."""
+
+    family: int
+    table: str
+    name: str
+
+
+class Elements(Struct, tag=True):
+    """A buffer of ``dump_elements``."""
+
+    buffer: bytes
+
+
+class Answer(Struct, tag=True):
+    """The result of one request: ``error`` is the first line of the library's message, ``detail`` all."""
+
+    output: str = ""
+    error: str = ""
+    detail: str = ""
