@@ -5,6 +5,7 @@ A source (DirectorySource, ApiServerSource) yields changes of objects and does n
 
 import logging
 import threading
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -21,11 +22,17 @@ from knft.model.events import Event
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
 from knft.serve.events import failed_to_program_event
+from knft.serve.manifest_metrics import ManifestCollector, ManifestValues
 from knft.serve.metrics import Metrics
 from knft.source.directory import DirectorySource, ScanResult
+from knft.source.reminders import Reminders
 from knft.sync.daemon import Daemon
 
 log = logging.getLogger("knft")
+
+SETTLE_LIMIT_SECONDS = 30.0
+"""How long ``--once`` waits for files that another process writes."""
+SETTLE_POLL_SECONDS = 0.2
 
 
 class ObjectFeed(Protocol):
@@ -37,8 +44,8 @@ class ObjectFeed(Protocol):
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Pass all objects to the daemon and watch them in threads; return early on a shutdown."""
 
-    def set_request_metrics(self, metrics: Metrics) -> None:
-        """Count requests to the API server in ``metrics`` from now on."""
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Add the metrics of the source to ``metrics``, and update them from now on."""
 
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
@@ -48,7 +55,10 @@ class ObjectFeed(Protocol):
 
 
 class ManifestFeed:
-    """Passes the objects of a directory of manifests to the daemon; it drops events, since there is no API server."""
+    """Passes the objects of a directory of manifests to the daemon; it drops events, since there is no API server.
+
+    Until every file was read without error, the daemon removes nothing that it finds in the kernel.
+    """
 
     configures_host = False
 
@@ -56,25 +66,73 @@ class ManifestFeed:
         """Read the directory; raise SourceError if that fails."""
         self._source = DirectorySource(path)
         self._initial_scan = self._source.scan()
+        self._reminders = Reminders()
+        self._holds_removals = False
 
     def handle_initial_objects(self, daemon: Daemon) -> None:
         """Pass the objects that the constructor read to the daemon."""
+        if self._source.status.incomplete_reason:
+            self._holds_removals = True
+            daemon.hold_removals()
         _handle_scan(daemon, self._initial_scan)
+
+    def handle_settled_objects(self, daemon: Daemon) -> str:
+        """Pass all objects to the daemon, and wait up to ``SETTLE_LIMIT_SECONDS`` for files that are being written.
+
+        Returns why the objects may not be all, "" if every file was read without error.
+        """
+        self.handle_initial_objects(daemon)
+        deadline = time.monotonic() + SETTLE_LIMIT_SECONDS
+        while self._source.is_settling and time.monotonic() < deadline:
+            time.sleep(SETTLE_POLL_SECONDS)
+            self._scan(daemon)
+        return self._source.status.incomplete_reason
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Pass all objects to the daemon, and watch the directory in a thread."""
         self.handle_initial_objects(daemon)
+        if self._holds_removals:
+            log.warning("%s", self._held_message())
         shutdown.start_thread("manifests", lambda: self._watch(daemon, shutdown))
 
     def _watch(self, daemon: Daemon, shutdown: Shutdown) -> None:
         for _ in self._source.watch(shutdown.stop):
             try:
-                _handle_scan(daemon, self._source.scan())
+                self._scan(daemon)
             except KnftError as error:
                 log.warning("%s", error)
+            for reminder in self._reminders.update(self._conditions(), time.monotonic()):
+                log.warning("%s", reminder)
 
-    def set_request_metrics(self, metrics: Metrics) -> None:
-        """Do nothing: a directory needs no requests."""
+    def _scan(self, daemon: Daemon) -> None:
+        _handle_scan(daemon, self._source.scan())
+        if self._holds_removals and not self._source.status.incomplete_reason:
+            self._holds_removals = False
+            log.info("every manifest was read; removing what they do not require")
+            daemon.release_removals()
+
+    def _conditions(self) -> tuple[str, ...]:
+        held = (self._held_message(),) if self._holds_removals else ()
+        return (*self._source.status.conditions, *held)
+
+    def _held_message(self) -> str:
+        return (
+            f"{self._source.status.incomplete_reason}; until every file was read without error, knft removes no rules"
+        )
+
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Add the metrics of the directory to ``metrics``."""
+        metrics.register(ManifestCollector(self._metric_values))
+
+    def _metric_values(self) -> ManifestValues:
+        status = self._source.status
+        files = {
+            "read": status.read,
+            "unreadable": status.unreadable,
+            "unsettled": status.unsettled,
+            "missing": status.missing,
+        }
+        return ManifestValues(files, bool(status.missing or status.incomplete_reason))
 
     def is_eligible(self) -> bool:
         """Return True: a directory of manifests has no Node that tells about eligibility."""
@@ -142,7 +200,7 @@ class ApiServerFeed:
                 pass
             source.wait_all_listed()
 
-    def set_request_metrics(self, metrics: Metrics) -> None:
+    def register_metrics(self, metrics: Metrics) -> None:
         """Count requests by host and port, as client-go does, in ``metrics`` from now on."""
         self._metrics = metrics
 

@@ -17,7 +17,7 @@ from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
-from knft.errors import InstanceLockedError, ServingError
+from knft.errors import InstanceLockedError, ServingError, SourceError
 from knft.kernel.addresses import AddressMonitor, local_addresses
 from knft.kernel.notifications import ForeignChangeMonitor
 from knft.kernel.oom import set_oom_score_adj
@@ -121,10 +121,14 @@ def _set_oom_score_adj(oom_score_adj: int | None) -> None:
 def _sync_once(settings: Settings, options: RunOptions, source: ManifestFeed, library: WorkerProcess) -> None:
     daemon = live_daemon(settings.config, library)
     daemon.update_local_addresses(local_addresses())
-    source.handle_initial_objects(daemon)
+    incomplete_reason = source.handle_settled_objects(daemon)
     daemon.check_node(allow_loss=options.allow_node_mismatch)
     succeeded = daemon.sync()
+    daemon.log_service_problems()
     warn_of_leftovers()
+    if incomplete_reason:
+        msg = f"{incomplete_reason}; knft removed no rules, because it did not read every manifest without error"
+        raise SourceError(msg)
     sys.exit(0 if succeeded else 1)
 
 
@@ -156,7 +160,7 @@ def _run_until_stopped(
     daemon = live_daemon(config, library, (*monitoring.observers, flow_cleaner))
     daemon.update_local_addresses(local_addresses())
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
-    source.set_request_metrics(monitoring.metrics)
+    source.register_metrics(monitoring.metrics)
     monitoring.start()
     if options.config_path is not None:
         path, content = options.config_path, options.config_content
@@ -196,4 +200,5 @@ def _start_threads(
     shutdown.start_thread("addresses", lambda: AddressMonitor().run(stop, daemon.update_local_addresses))
     shutdown.start_thread("foreign-changes", lambda: daemon.watch_foreign_changes(foreign_changes, stop))
     shutdown.start_thread("worker-watch", lambda: daemon.watch_worker_process(library, stop))
+    shutdown.start_thread("service-warnings", lambda: daemon.watch_services(stop))
     shutdown.start_thread("conntrack", lambda: flow_cleaner.run(stop))

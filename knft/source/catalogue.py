@@ -3,12 +3,13 @@
 If several documents define an object, the first in the order of paths and documents is used.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from knft.model.names import NamespacedName
-from knft.model.objects import KubeObject, ObjectChange
+from knft.model.objects import KubeObject, ObjectChange, Service
 from knft.source.decode import DecodedManifest
 from knft.source.files import format_path
 
@@ -48,6 +49,11 @@ class Conflict(Struct, frozen=True):
         return f"{self.key}: {format_path(used.path)} defines it differently; using that definition"
 
 
+def object_keys(objects: Iterable[KubeObject]) -> frozenset[ObjectKey]:
+    """Return the identities of objects."""
+    return frozenset(ObjectKey(type(item).__name__, item.key) for item in objects)
+
+
 class Catalogue:
     """The objects of every file."""
 
@@ -80,6 +86,14 @@ class Catalogue:
         changes = self.put(path, DecodedManifest(()))
         del self._keys[path]
         return changes
+
+    def keys(self, path: str) -> frozenset[ObjectKey]:
+        """Return the identities of the objects of ``path``."""
+        return frozenset(self._keys.get(path, ()))
+
+    def has_services(self, path: str) -> bool:
+        """Tell whether ``path`` defines a Service."""
+        return any(key.kind == Service.__name__ for key in self._keys.get(path, ()))
 
     def conflicts(self, path: str) -> list[Conflict]:
         """Return the objects of ``path`` that another document defines differently."""

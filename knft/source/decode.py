@@ -32,6 +32,8 @@ _SCHEMA_DEPTH = 10
 """More than the depth of any supported field."""
 
 _LISTS: dict[tuple[str, str], tuple[str, str]] = {(version, f"{kind}List"): (version, kind) for version, kind in KINDS}
+_EXPLICIT_LISTS = [["v1", "List"], ["v1", "ServiceList"]]
+"""If such a List is empty, its author says that there are no Services."""
 _KINDS_BY_LOWER_CASE = {kind.casefold(): kind for _, kind in KINDS}
 
 
@@ -39,13 +41,19 @@ class DecodedManifest(Struct, frozen=True):
     """The content of one file.
 
     ``locations`` describes where in the file each object is. ``problems`` are messages about objects that were skipped,
-    or used without an invalid part. ``skipped`` counts objects of unsupported kinds.
+    or used without an invalid part. ``skipped`` counts objects of unsupported kinds, ``invalid`` objects that were
+    skipped because of a problem. ``has_empty_list`` means that the file contains a List without items, by which its
+    author says that there are no objects. ``may_be_cut`` means that the content does not show that it is complete: it
+    is YAML, and its last line has no end.
     """
 
     objects: tuple[KubeObject, ...]
     problems: tuple[str, ...] = ()
     skipped: tuple[tuple[str, int], ...] = ()
     locations: tuple[str, ...] = ()
+    invalid: int = 0
+    has_empty_list: bool = False
+    may_be_cut: bool = False
 
 
 class _Item(NamedTuple):
@@ -63,9 +71,15 @@ class _Decoder:
         self.locations: list[str] = []
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
+        self.invalid = 0
 
     def decode_document(self, location: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
+        decoded_before, unsupported_before = len(self.objects), self.skipped.total()
+        self._decode(location, document)
+        self.invalid += len(self.objects) == decoded_before and self.skipped.total() == unsupported_before
+
+    def _decode(self, location: str, document: Any) -> None:  # noqa: ANN401
         if not isinstance(document, dict):
             self.problems.append(f"{location}: expected a Kubernetes object, found {describe_type(document)}; skipped")
             return
@@ -136,7 +150,8 @@ def format_problems(name: str, problems: list[FieldProblem], suffix: str) -> lis
 def decode(data: bytes) -> DecodedManifest:
     """Decode all objects in ``data``; raise SourceError if it is neither YAML nor JSON."""
     collected = _Decoder()
-    for number, document in enumerate(_parse(data), start=1):
+    documents = _parse(data)
+    for number, document in enumerate(documents, start=1):
         location = f"document {number}"
         collected.problems += [f"{location}: {warning}" for warning in document.warnings]
         for item in _items(location, document.value):
@@ -146,7 +161,23 @@ def decode(data: bytes) -> DecodedManifest:
         tuple(collected.problems),
         tuple(sorted(collected.skipped.items())),
         tuple(collected.locations),
+        collected.invalid,
+        any(_is_empty_list(document.value) for document in documents),
+        _may_be_cut(data),
     )
+
+
+def _may_be_cut(data: bytes) -> bool:
+    """Tell whether the content may go on. JSON and flow style end with a bracket; other YAML may end after any line."""
+    beginning = data[:64].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    end = data[-2:].replace(b"\0", b"")  # UTF-16 has zero bytes.
+    return not beginning.startswith((b"{", b"[")) and not end.endswith((b"\n", b"\r"))
+
+
+def _is_empty_list(document: Any) -> bool:  # noqa: ANN401 - manifests are trees of anything
+    if not isinstance(document, dict) or document.get("items") != []:
+        return False
+    return [document.get("apiVersion"), document.get("kind")] in _EXPLICIT_LISTS
 
 
 def _parse(data: bytes) -> list[Document]:

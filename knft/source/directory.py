@@ -1,22 +1,36 @@
 """A directory of manifests as a source of objects.
 
-Reads every ``*.yaml``, ``*.yml`` and ``*.json`` directly in it, as ``kubectl apply -f DIR`` does. If a file becomes
-unreadable, its last valid objects stay until it is repaired or removed. If the directory disappears, all objects stay.
+Reads every ``*.yaml``, ``*.yml`` and ``*.json`` directly in it, as ``kubectl apply -f DIR`` does, if no process has it
+open for writing. If a file becomes unreadable, its last valid objects stay until it is repaired or removed. If the
+directory disappears, or another one takes its place, all objects stay (docs/behaviour/manifests.md).
 """
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from knft.errors import SourceError
 from knft.model.objects import ObjectChange
-from knft.source.catalogue import Catalogue
+from knft.source.catalogue import Catalogue, object_keys
 from knft.source.decode import DecodedManifest, decode
+from knft.source.directory_identity import DirectoryIdentity, directory_identity
 from knft.source.file_watch import watch_folders
-from knft.source.files import Signature, error_reason, file_signature, format_path, read_manifest
+from knft.source.files import (
+    Signature,
+    UnsettledFileError,
+    changed_at,
+    error_reason,
+    file_signature,
+    format_path,
+    is_same_inode,
+    read_manifest,
+    read_settled_manifest,
+)
+from knft.source.missing_files import SETTLE_SECONDS, KeptReason, Listing, MissingFiles
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 POLLS_PER_SCAN = 5
@@ -25,6 +39,7 @@ DEBOUNCE_MS = 200
 
 MAX_CONFLICTS = 10
 """How many conflicts with other documents are reported for one file."""
+EMPTY_LIST_HINT = "to remove them, add a file with an empty List (apiVersion: v1, kind: List, items: [])"
 
 
 class ScanResult(Struct, frozen=True):
@@ -33,6 +48,23 @@ class ScanResult(Struct, frozen=True):
     changes: tuple[ObjectChange, ...]
     problems: tuple[str, ...]
     notices: tuple[str, ...] = ()
+
+
+class DirectoryStatus(Struct, frozen=True):
+    """The state of the directory after a scan.
+
+    ``read`` counts the files whose current content is in use, ``unreadable`` those with errors, ``unsettled`` those
+    that another process writes or has just written, and ``missing`` those that are gone and whose objects knft keeps.
+    ``conditions`` are the messages of problems that last. ``incomplete_reason`` tells why the objects that were read
+    may not be all; it is "" once every file was read without error and there was a Service or an empty List.
+    """
+
+    read: int = 0
+    unreadable: int = 0
+    unsettled: int = 0
+    missing: int = 0
+    conditions: tuple[str, ...] = ()
+    incomplete_reason: str = ""
 
 
 class _ScanBuilder:
@@ -53,91 +85,203 @@ class _ScanBuilder:
         return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.notices))
 
 
+class _File:
+    """What is known of one file."""
+
+    def __init__(self) -> None:
+        self.checked: Signature | None = None
+        """The signature of the last content that was read, successfully or not; None if it must be read again."""
+        self.used: Signature | None = None
+        """The signature of the content whose objects are in use; None if there are none."""
+        self.seen: tuple[Signature | None, float] = (None, 0.0)
+        """The last signature, and when it was seen first, in seconds."""
+        self.error = ""
+        """Why the current content is not in use."""
+        self.unsettled = ""
+        """Why the current content is not read yet."""
+        self.doubt = ""
+        """Why the content in use may not be all; "" once some content was read without error."""
+        self.is_complete = False
+        self.has_empty_list = False
+
+
 class DirectorySource:
     """The manifests in one directory."""
 
-    def __init__(self, path: str) -> None:
-        """Do not read ``path`` yet; ``scan`` reads it."""
+    def __init__(
+        self,
+        path: str,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Do not read ``path`` yet; ``scan`` reads it. Both clocks return seconds."""
         self._path = Path(path)
+        self._monotonic = monotonic
+        self._wall_clock = wall_clock
         self._catalogue = Catalogue()
-        self._signatures: dict[str, Signature | None] = {}
-        self._readable: set[str] = set()
-        self._broken: dict[str, str] = {}
+        self._files: dict[str, _File] = {}
+        self._missing = MissingFiles()
         self._names: list[str] | None = None
-        self._is_gone = False
+        self._directory_problems: dict[str, None] = {}
+        self._is_complete = False
+        self.status = DirectoryStatus()
 
     def scan(self) -> ScanResult:
         """Read the files that changed since the last scan; raise SourceError if the first scan finds no directory."""
-        try:
-            with os.scandir(self._path) as entries:
-                names = sorted(entry.name for entry in entries if _is_manifest(entry.name))
-        except OSError as error:
-            return self._report_missing_directory(error)
         builder = _ScanBuilder()
-        if not names and self._names != names:
-            builder.problems.append(_no_manifests_message(self._path))
-        self._names, self._is_gone = names, False
-        for name in sorted((self._signatures.keys() | self._readable | self._broken.keys()) - set(names)):
-            self._remove_file(name, builder)
-        for name in names:
-            self._scan_file(name, builder)
+        is_gone = False
+        try:
+            target, identity, names = _list_directory(self._path)
+        except OSError as error:
+            is_gone = True
+            message = f"{format_path(self._path)}: cannot read the manifest directory: {error.strerror}"
+            if self._names is None:
+                raise SourceError(message) from error
+            self._report_directory([f"{message}; keeping the last valid objects"], builder)
+        else:
+            self._names = names
+            for name in names:
+                self._scan_file(name, builder)
+            self._handle_missing_files(
+                Listing(target, identity, frozenset(names), self._has_empty_list(names)), builder
+            )
+        self.status = self._current_status(is_gone=is_gone)
         return builder.result()
 
-    def _report_missing_directory(self, error: OSError) -> ScanResult:
-        message = f"{format_path(self._path)}: cannot read the manifest directory: {error.strerror}"
-        if self._names is None:
-            raise SourceError(message) from error
-        if self._is_gone:
-            return ScanResult((), ())
-        self._is_gone = True
-        return ScanResult((), (f"{message}; keeping the last valid objects",))
+    @property
+    def is_settling(self) -> bool:
+        """Whether the next scan may find changes though no file changes."""
+        return self._missing.is_settling or bool(self.status.unsettled)
 
-    def _remove_file(self, name: str, builder: _ScanBuilder) -> None:
-        self._signatures.pop(name, None)
-        self._broken.pop(name, None)
-        if name in self._readable:
-            self._readable.remove(name)
+    def _has_empty_list(self, names: Iterable[str]) -> bool:
+        return any(self._files[name].has_empty_list for name in names if name in self._files)
+
+    def _handle_missing_files(self, listing: Listing, builder: _ScanBuilder) -> None:
+        known = {
+            name: self._catalogue.has_services(name) for name, file in self._files.items() if file.used is not None
+        }
+        for name in [name for name in self._files if name not in listing.names and name not in known]:
+            del self._files[name]
+        for name in self._missing.update(known, listing, self._monotonic()):
+            del self._files[name]
             builder.changes += self._catalogue.remove(name)
+        is_empty = not listing.names and not self._missing.kept
+        messages = [_no_manifests_message(self._path)] if is_empty else []
+        for reason in KeptReason:
+            kept = sorted(name for name, why in self._missing.kept.items() if why is reason)
+            if kept:
+                messages.append(
+                    f"{format_path(self._path)}: {_describe_files(kept)} missing, and {reason.value}; keeping the "
+                    f"objects; {EMPTY_LIST_HINT}"
+                )
+        self._report_directory(messages, builder)
+
+    def _report_directory(self, messages: Iterable[str], builder: _ScanBuilder) -> None:
+        previous, self._directory_problems = self._directory_problems, dict.fromkeys(messages)
+        builder.problems += [message for message in self._directory_problems if message not in previous]
 
     def _scan_file(self, name: str, builder: _ScanBuilder) -> None:
-        path = self._path / name
+        path, file = self._path / name, self._files.setdefault(name, _File())
         signature = file_signature(path)
-        if name in self._signatures and self._signatures[name] == signature:
+        if signature != file.seen[0]:
+            file.seen = (signature, self._monotonic())
+        if file.checked is not None and file.checked == signature:
             return
         try:
-            decoded = decode(read_manifest(path))
+            data, signature = read_settled_manifest(path, lambda signature: self._is_quiet(file, signature))
+            decoded = decode(data)
+            self._check_loss(name, file, decoded, signature)
+        except UnsettledFileError as error:
+            file.unsettled = f"{format_path(path)}: {error}; knft reads it when it is complete"
         except SourceError as error:
-            self._signatures[name] = signature
-            self._broken.pop(name, None)
-            self._report_broken(name, error, builder)
+            file.checked, file.unsettled = signature, ""
+            self._report_error(name, file, error, builder)
         except OSError as error:
             # Without a signature every scan retries it: a change of permissions may cause no event.
-            self._signatures.pop(name, None)
+            file.checked, file.unsettled = None, ""
             if os.path.lexists(path):
-                self._report_broken(name, error, builder)
+                self._report_error(name, file, error, builder)
         else:
-            self._signatures[name] = signature
-            self._broken.pop(name, None)
-            self._readable.add(name)
-            builder.add_file(self._catalogue, name, format_path(path), decoded)
-            conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
-            builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
+            self._use(name, file, decoded, signature, builder)
 
-    def _report_broken(self, name: str, error: Exception, builder: _ScanBuilder) -> None:
-        consequence = "keeping its last valid objects" if name in self._readable else "the file is ignored"
+    def _is_quiet(self, file: _File, signature: Signature) -> bool:
+        seen, since = file.seen
+        unchanged = self._monotonic() - since if seen == signature else 0.0
+        return max(unchanged, self._wall_clock() - changed_at(signature)) >= SETTLE_SECONDS
+
+    def _check_loss(self, name: str, file: _File, decoded: DecodedManifest, signature: Signature) -> None:
+        """Raise an error if the content lacks objects that are in use, and may not be complete."""
+        if file.used is None or not self._catalogue.keys(name) - object_keys(decoded.objects):
+            return
+        if decoded.may_be_cut:
+            msg = "it has fewer objects than before, and its last line has no end: it may be cut"
+            raise SourceError(msg)
+        # Programs that append to a file may close it after each part.
+        if is_same_inode(file.used, signature) and not self._is_quiet(file, signature):
+            msg = "it has just changed, and has fewer objects than before"
+            raise UnsettledFileError(msg)
+
+    def _use(
+        self, name: str, file: _File, decoded: DecodedManifest, signature: Signature, builder: _ScanBuilder
+    ) -> None:
+        """Use the objects of a file."""
+        path = format_path(self._path / name)
+        file.checked = file.used = signature
+        file.error = file.unsettled = ""
+        file.has_empty_list = decoded.has_empty_list
+        file.doubt = ""
+        if decoded.invalid:
+            file.doubt = f"{path}: {decoded.invalid} invalid objects were skipped"
+        elif decoded.may_be_cut:
+            file.doubt = f"{path}: the last line has no end, so the file may be cut"
+        file.is_complete |= not file.doubt
+        builder.add_file(self._catalogue, name, path, decoded)
+        conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
+        builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
+
+    def _report_error(self, name: str, file: _File, error: Exception, builder: _ScanBuilder) -> None:
+        consequence = "keeping its last valid objects" if file.used is not None else "the file is ignored"
         message = f"{format_path(self._path / name)}: {error_reason(error)}; {consequence}"
-        if self._broken.get(name) != message:
-            self._broken[name] = message
+        if file.error != message:
+            file.error = message
             builder.problems.append(message)
 
+    def _current_status(self, *, is_gone: bool) -> DirectoryStatus:
+        present = {name: file for name, file in self._files.items() if name in (self._names or ())}
+        reason = "" if self._is_complete else self._incomplete_reason(present)
+        self._is_complete = not reason
+        files = () if is_gone else tuple(present.values())
+        errors = [file.error for file in files if file.error and not file.unsettled]
+        unsettled = [file.unsettled for file in files if file.unsettled]
+        return DirectoryStatus(
+            read=len(files) - len(errors) - len(unsettled),
+            unreadable=len(errors),
+            unsettled=len(unsettled),
+            missing=len(self._files) if is_gone else len(self._missing.kept),
+            conditions=(*self._directory_problems, *errors, *unsettled),
+            incomplete_reason=reason,
+        )
+
+    def _incomplete_reason(self, files: Mapping[str, _File]) -> str:
+        """Return why the objects may not be all; "" if every file was read without error, at this scan or before."""
+        for name, file in files.items():
+            if not file.is_complete:
+                return (
+                    file.unsettled or file.error or file.doubt or f"{format_path(self._path / name)}: it was not read"
+                )
+        has_services = any(self._catalogue.has_services(name) for name in self._files)
+        if not has_services and not any(file.has_empty_list for file in files.values()):
+            return f"{format_path(self._path)}: no file contains a Service or an empty List"
+        return ""
+
     def watch(self, stop: threading.Event) -> Iterator[None]:
-        """Yield whenever files may have changed, until ``stop`` is set."""
+        """Yield whenever files may have changed, and when watching begins, until ``stop`` is set."""
         previous = os.path.realpath(self._path)
         for polls, paths in enumerate(watch_folders(self._watched_folders, stop, DEBOUNCE_MS), start=1):
             current = os.path.realpath(self._path)
             has_event = paths is None or any(self._is_relevant(path, previous) for path in paths)
             # A symlink above the directory that is replaced causes no event in it.
-            if has_event or current != previous or polls % POLLS_PER_SCAN == 0:
+            if has_event or current != previous or self.is_settling or polls % POLLS_PER_SCAN == 0:
                 yield
             previous = current
 
@@ -151,12 +295,29 @@ class DirectorySource:
         return path in {real, str(self._path.absolute())} or str(Path(path).parent) == real
 
 
+def _list_directory(path: Path) -> tuple[str, DirectoryIdentity, list[str]]:
+    """Return the target of a directory's path, its identity, and the names of its manifests; raise OSError."""
+    target = os.path.realpath(path)
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(descriptor) as entries:
+            names = sorted(entry.name for entry in entries if _is_manifest(entry.name))
+        return target, directory_identity(descriptor), names
+    finally:
+        os.close(descriptor)
+
+
+def _describe_files(names: list[str]) -> str:
+    first = format_path(names[0])
+    return f"{first} is" if len(names) == 1 else f"{len(names)} files, such as {first}, are"
+
+
 def _is_manifest(name: str) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
 
 
 def _no_manifests_message(path: Path) -> str:
-    return f"{format_path(path)}: contains no *.yaml, *.yml or *.json files; nothing is served"
+    return f"{format_path(path)}: contains no *.yaml, *.yml or *.json files"
 
 
 def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult:
@@ -202,5 +363,5 @@ def _files(paths: Iterable[str], builder: _ScanBuilder) -> Iterator[tuple[str, b
             msg = f"{format_path(path)}: cannot read the manifest directory: {error.strerror}"
             raise SourceError(msg) from error
         if not files:
-            builder.problems.append(_no_manifests_message(Path(path)))
+            builder.problems.append(f"{_no_manifests_message(Path(path))}; nothing is served")
         yield from ((str(item), False) for item in files)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 POLL_MS = 1000
 """Time between two ticks, in milliseconds. NFS and links to other folders cause no inotify event."""
+_STEP_MS = 20
 
 
 def watch_folders(
@@ -12,32 +13,42 @@ def watch_folders(
 ) -> Iterator[frozenset[str] | None]:
     """Yield the paths that changed directly in any of ``folders()``, at least every ``POLL_MS``, until ``stop`` is set.
 
-    The set is empty at a tick without events, and None if events may have been lost. ``folders`` returns existing
-    folders, or raises OSError; it is called again after each event and tick, and if its result changes, the new folders
-    are watched. Events less than ``debounce_ms`` apart are yielded together.
+    The set is empty at a tick without events. It is None if events may have been lost, and whenever the folders begin
+    to be watched: a caller that reads the files then misses no change. ``folders`` returns existing folders, or raises
+    OSError; it is called again after each event and tick, and if its result changes, the new folders are watched.
+    Events less than ``debounce_ms`` apart are yielded together.
     """
-    from watchfiles import watch  # noqa: PLC0415 - a native library that few commands need
-
     while not stop.is_set():
         try:
             watched = folders()
-            if not watched:
+            if watched:
+                yield from _watch(watched, folders, stop, debounce_ms)
+            else:
                 stop.wait(POLL_MS / 1000)
                 yield frozenset()
-                continue
-            for events in watch(
-                *watched,
-                watch_filter=None,
-                stop_event=stop,
-                debounce=debounce_ms,
-                step=20,
-                rust_timeout=POLL_MS,
-                yield_on_timeout=True,
-                recursive=False,
-            ):
-                yield frozenset(path for _, path in events)
-                if folders() != watched:
-                    break
         except (OSError, RuntimeError):  # A watched folder was deleted, or the limit of inotify watches is reached.
             stop.wait(POLL_MS / 1000)
             yield None
+
+
+def _watch(
+    watched: set[str], folders: Callable[[], set[str]], stop: threading.Event, debounce_ms: int
+) -> Iterator[frozenset[str] | None]:
+    """Yield None when the folders are watched, then the changed paths, until ``folders()`` differs or ``stop`` is set.
+
+    ``watchfiles.watch`` does not tell when it has begun to watch.
+    """
+    from watchfiles._rust_notify import RustNotify  # noqa: PLC0415 - a native library that few commands need
+
+    with RustNotify(
+        sorted(watched),
+        debug=False,
+        force_polling=False,
+        poll_delay_ms=0,
+        recursive=False,
+        ignore_permission_denied=False,
+    ) as watcher:
+        yield None
+        while folders() == watched and not stop.is_set():
+            events = watcher.watch(debounce_ms, _STEP_MS, POLL_MS, stop)
+            yield frozenset() if isinstance(events, str) else frozenset(path for _, path in events)

@@ -2,9 +2,13 @@
 
 import os
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from knft.errors import SourceError
+from knft.source.open_writers import has_writer
 
 MAX_BYTES = 256 << 20
 """The largest file that is read. Ten thousand Services with a hundred endpoints each need a tenth of it."""
@@ -20,23 +24,72 @@ _FILE_TYPES = (
 Signature = tuple[int, int, int, int, int]
 
 
+class UnsettledFileError(Exception):
+    """The file may be incomplete, because another process writes it or has just written it; the text says which."""
+
+
 def file_signature(path: Path) -> Signature | None:
     """Return a value that changes if the file or its permissions change; None if there is no file."""
     try:
-        status = path.stat()
+        return _signature(path.stat())
     except OSError:
         return None
+
+
+def _signature(status: os.stat_result) -> Signature:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_same_inode(first: Signature, second: Signature) -> bool:
+    """Tell whether a file was written in place, and not replaced by another one."""
+    return first[:2] == second[:2]
+
+
+def changed_at(signature: Signature) -> float:
+    """Return when the file changed last, in seconds since 1970. Programs that copy a file do not set this time."""
+    return signature[4] / 1e9
 
 
 def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
     """Return a file's content; raise OSError, or SourceError if it is not a regular file or exceeds ``limit`` bytes."""
+    with _open_manifest(path, limit) as file:
+        return file.read()
+
+
+def read_settled_manifest(
+    path: Path, is_quiet: Callable[[Signature], bool], limit: int = MAX_BYTES
+) -> tuple[bytes, Signature]:
+    """Return the content and signature of a file that no process is writing; raise UnsettledFileError otherwise.
+
+    ``is_quiet`` tells whether a file with this signature has not changed for a while; it is asked only if the kernel
+    does not tell whether the file is open for writing. Raises the same errors as ``read_manifest``.
+    """
+    with _open_manifest(path, limit) as file:
+        signature = _signature(os.fstat(file.fileno()))
+        _check_settled(file.fileno(), signature, is_quiet)
+        data = file.read()
+        _check_settled(file.fileno(), signature, is_quiet)
+        if _signature(os.fstat(file.fileno())) != signature:
+            msg = "it changed while knft read it"
+            raise UnsettledFileError(msg)
+        return data, signature
+
+
+def _check_settled(descriptor: int, signature: Signature, is_quiet: Callable[[Signature], bool]) -> None:
+    is_written = has_writer(descriptor)
+    if is_written or (is_written is None and not is_quiet(signature)):
+        msg = "another process has it open for writing" if is_written else "it has just changed"
+        raise UnsettledFileError(msg)
+
+
+@contextmanager
+def _open_manifest(path: Path, limit: int) -> Iterator[BinaryIO]:
     _check_file(path.stat(), limit)
     # O_NONBLOCK, since a FIFO may have replaced the file in the meantime.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - there is a descriptor, not a path
         _check_file(os.fstat(descriptor), limit)
-        return file.read()
+        yield file
 
 
 def _check_file(status: os.stat_result, limit: int) -> None:

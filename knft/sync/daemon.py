@@ -24,6 +24,7 @@ from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
+from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
 
@@ -56,12 +57,14 @@ class Daemon:
         observers: Sequence[SyncObserver] = (),
         *,
         node_check: NodeCheck | None = None,
+        service_warnings: ServiceWarnings | None = None,
         intervals: Intervals = DEFAULT_INTERVALS,
         clock: Clock | None = None,
     ) -> None:
         """Sync ``proxiers``, whose states the dispatcher updates.
 
-        Without ``open_audit_table`` there are no audits, without ``node_check`` no warnings about the node's settings.
+        Without ``open_audit_table`` there are no audits, without ``node_check`` no warnings about the node's settings,
+        and without ``service_warnings`` none about Services.
         """
         self._open_audit_table = open_audit_table
         self._observers = observers
@@ -69,6 +72,7 @@ class Daemon:
         self._proxiers = proxiers
         self._dispatcher = dispatcher
         self._node_check = node_check
+        self._service_warnings = service_warnings
         self._reported_problems: dict[Family, set[str]] = {}
         self._unlogged_foreign_changes: dict[Family, deque[ForeignChange]] = {
             proxier.family: deque() for proxier in proxiers
@@ -90,6 +94,20 @@ class Daemon:
             due = self._dispatcher.handle(changes)
         if due:
             self._queue_sync()
+
+    def hold_removals(self) -> None:
+        """Remove nothing that the first sync finds in the kernel, because not all objects are known yet.
+
+        Call it before the first sync.
+        """
+        for proxier in self._proxiers:
+            proxier.hold_removals()
+
+    def release_removals(self) -> None:
+        """Queue a sync that removes what no object requires; from any thread, after the last objects were handled."""
+        for proxier in self._proxiers:
+            proxier.release_removals()
+        self._queue_sync()
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
         """Replace the addresses of the machine's interfaces, and queue a sync if one is due; from any thread."""
@@ -121,6 +139,16 @@ class Daemon:
                 if not allow_loss:
                     self._node_check.require_no_loss()
                 self._node_check.log_unknown_name()
+
+    def watch_services(self, stop: threading.Event) -> None:
+        """Log Services that no slice serves for a minute, until ``stop`` is set. Needs its own thread."""
+        if self._service_warnings is not None:
+            self._service_warnings.run(stop)
+
+    def log_service_problems(self) -> None:
+        """Log Services that no slice serves now, because no other object is going to be handled."""
+        if self._service_warnings is not None:
+            self._service_warnings.log_due(time.monotonic(), grace=0.0)
 
     def _log_node_problems(self) -> None:
         if self._node_check is not None:

@@ -276,9 +276,7 @@ class Proxier:
 
     def _keeping_found(self, snapshot: TableSnapshot) -> TableSnapshot:
         without_endpoints = [name for name in self.state.service_ports() if not self.state.endpoints(name)]
-        snapshot = snapshot.keeping_found(
-            without_endpoints, keeps_node=self._removal_hold.keeps_node(self.state.node)
-        )
+        snapshot = snapshot.keeping_found(without_endpoints, keeps_node=self._removal_hold.keeps_node(self.state.node))
         return self._for_replacement(snapshot) if snapshot.table is TableState.INCOMPATIBLE else snapshot
 
     def _for_replacement(self, snapshot: TableSnapshot) -> TableSnapshot:

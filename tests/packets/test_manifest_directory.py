@@ -80,20 +80,21 @@ def _break_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param(_add_file, {"1", "2"}, id="new file"),
-        pytest.param(_change_file, {"3"}, id="changed file"),
-        pytest.param(_remove_file, set(), id="removed file"),
-        pytest.param(_rename_over, {"4"}, id="file renamed over another"),
-        pytest.param(_rename_away, set(), id="file renamed to another extension"),
-        pytest.param(_break_file, {"1", "2"}, id="invalid file keeps its last valid objects"),
+        pytest.param(_add_file, {"1", "2", "9"}, id="new file"),
+        pytest.param(_change_file, {"3", "9"}, id="changed file"),
+        pytest.param(_remove_file, {"9"}, id="removed file"),
+        pytest.param(_rename_over, {"4", "9"}, id="file renamed over another"),
+        pytest.param(_rename_away, {"9"}, id="file renamed to another extension"),
+        pytest.param(_break_file, {"1", "2", "9"}, id="invalid file keeps its last valid objects"),
     ],
 )
 def test_changed_added_and_deleted_manifests_are_served(
     namespace: Namespace, tmp_path: Path, change: Callable[[Path], None], expected: set[str]
 ) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
+    _write(tmp_path / "other.yaml", _service("other", 9))
     with _following(namespace, tmp_path):
-        wait_for_cluster_ips(namespace, {"1"})
+        wait_for_cluster_ips(namespace, {"1", "9"})
         change(tmp_path)
         wait_for_cluster_ips(namespace, expected)
 

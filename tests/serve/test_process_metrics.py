@@ -87,7 +87,7 @@ def test_requests_to_an_api_server_are_counted(node: MonitoredNode) -> None:
     with FakeApiServer() as server:
         settings = Settings(CONFIG, client=ClientSettings(server=server.url, qps=0))
         feed = ApiServerFeed(settings)
-        feed.set_request_metrics(node.monitoring.metrics)
+        feed.register_metrics(node.monitoring.metrics)
         feed._client.request("GET", "/api/v1/services")
         server.respond_next("", respond_status(403, "no"))
         with pytest.raises(ApiStatusError):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from knft.source.directory import DirectorySource
+from knft.source.missing_files import SETTLE_SECONDS
 from tests.support.bad_manifests import (
     VALID_CLUSTER_IPS,
     ManifestCase,
@@ -12,6 +13,7 @@ from tests.support.bad_manifests import (
     service,
     text,
 )
+from tests.support.fake_clock import FakeClock
 from tests.support.kube_objects import parametrize_cases
 
 SERVED = frozenset({"10.96.0.9"})
@@ -163,12 +165,15 @@ def test_first_of_two_definitions_in_two_files_is_used(tmp_path: Path) -> None:
     for name, number in (("a.yaml", 1), ("b.yaml", 2), ("c.yaml", 1)):
         (tmp_path / name).write_text(text(service("web", number)))
     (tmp_path / "other.yaml").write_text(text(service("other", 3)))
-    source = DirectorySource(str(tmp_path))
+    clock = FakeClock()
+    source = DirectorySource(str(tmp_path), clock)
     result = scan_and_render(source)
     message = f"{tmp_path}/b.yaml: Service default/web: a.yaml defines it differently; using that definition"
     assert set(result.problems) == {message}
     assert result.served == {"10.96.0.1", "10.96.0.3"}
     (tmp_path / "a.yaml").unlink()
+    source.scan()
+    clock.now += SETTLE_SECONDS
     (change,) = source.scan().changes
     assert change.current is not None
     assert change.current.spec.cluster_ip == "10.96.0.2"  # type: ignore[union-attr]

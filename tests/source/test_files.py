@@ -9,10 +9,12 @@ import pytest
 from knft.errors import SourceError
 from knft.source import files
 from knft.source.directory import DirectorySource, read_paths
+from knft.source.missing_files import SETTLE_SECONDS
 from tests.support import special_files
 from tests.support.bad_manifests import scan_and_render, service, text
 from tests.support.broken_files import BROKEN, READABLE
 from tests.support.cluster_ips import wait_for_cluster_ips
+from tests.support.fake_clock import FakeClock
 from tests.support.followed_process import FollowedProcess
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
@@ -46,12 +48,15 @@ def test_broken_file_does_not_affect_other_files(folder: Path, name: str) -> Non
 def test_file_that_becomes_broken_keeps_its_objects(folder: Path, name: str) -> None:
     data, problem = BROKEN[name]
     (folder / "bad.yaml").write_text(text(service("web", 5)))
-    source = DirectorySource(str(folder))
+    clock = FakeClock()
+    source = DirectorySource(str(folder), clock)
     assert scan_and_render(source).served == {"10.96.0.3", "10.96.0.5"}
     (folder / "bad.yaml").write_bytes(data)
     scan = source.scan()
     assert (scan.changes, scan.problems) == ((), (f"{folder}/bad.yaml: {problem}; {KEPT}",))
     (folder / "bad.yaml").unlink()
+    assert source.scan().changes == ()
+    clock.now += SETTLE_SECONDS
     (change,) = source.scan().changes
     assert change.current is None
 
@@ -132,14 +137,13 @@ def test_file_name_with_newline_is_reported_in_one_line(folder: Path) -> None:
 def test_empty_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     source = DirectorySource(str(tmp_path))
-    problem = f"{tmp_path}: contains no *.yaml, *.yml or *.json files; nothing is served"
+    problem = f"{tmp_path}: contains no *.yaml, *.yml or *.json files"
     assert source.scan().problems == (problem,)
     assert source.scan().problems == ()
     (tmp_path / "a.yaml").write_text(text(service("web")))
     assert source.scan().problems == ()
     (tmp_path / "a.yaml").unlink()
-    assert source.scan().problems == (problem,)
-    assert read_paths([str(tmp_path)], None).problems == (problem,)
+    assert read_paths([str(tmp_path)], None).problems == (f"{problem}; nothing is served",)
 
 
 def test_missing_directory_is_reported_once(tmp_path: Path) -> None:
