@@ -18,6 +18,7 @@ MAX_QUEUED_BYTES = 1 << 20
 """Total size of the lines that wait while standard error blocks: thousands of lines."""
 _PIECE = select.PIPE_BUF
 """When poll() reports that a pipe is writable, a write of this size does not block."""
+_PAUSE_SECONDS = 0.01
 
 
 class _Line:
@@ -106,12 +107,15 @@ class LogWriter:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
         while line.unwritten:
-            if not poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
+            seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not poll.poll(None if seconds is None else seconds * 1000):
                 raise TimeoutError
             try:
                 line.unwritten = line.unwritten[os.write(self._descriptor, line.unwritten[:_PIECE]) :]
-            except BlockingIOError:
-                continue
+            except BlockingIOError:  # A non-blocking descriptor that has less space than this piece.
+                if seconds == 0:
+                    raise TimeoutError from None
+                time.sleep(_PAUSE_SECONDS)
             except OSError:  # The reader is gone, or the disk is full.
                 return False
         return True

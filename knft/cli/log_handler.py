@@ -4,13 +4,14 @@ import atexit
 import logging
 import os
 import sys
-import traceback
+from types import TracebackType
 
 from knft.app.log_writer import LogWriter
-from knft.redaction import hide_credentials
 
 EXIT_SECONDS = 5.0
 """How long the process waits at its end until its log lines are written. After a signal it exits sooner."""
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None] | None
 
 
 class LogHandler(logging.Handler):
@@ -33,10 +34,12 @@ class LogHandler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Write why a record could not be formatted; logging's own method could block."""
-        where = f"{record.filename}:{record.lineno}"
-        self.writer.write(hide_credentials(f"cannot format the log line of {where}\n{traceback.format_exc()}"))
+        """Log why a record could not be formatted; logging's own method could block."""
+        text, where = "cannot format the log line of %s:%d; please report this", (record.filename, record.lineno)
+        self.writer.write(self._format(logging.ERROR, text, *where, exc_info=sys.exc_info()))
 
     def _format_report(self, dropped: int) -> str:
-        text = "dropped %d log lines because standard error was blocked"
-        return self.format(logging.LogRecord("knft", logging.WARNING, __file__, 0, text, (dropped,), None))
+        return self._format(logging.WARNING, "dropped %d log lines because standard error did not accept them", dropped)
+
+    def _format(self, level: int, text: str, *values: object, exc_info: _ExcInfo = None) -> str:
+        return self.format(logging.LogRecord("knft", level, __file__, 0, text, values, exc_info))

@@ -257,7 +257,7 @@ def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "knft_log_lines_dropped_total",
-        "Log lines that were dropped because standard error was blocked",
+        "Log lines that standard error did not accept",
         value=values.dropped_log_lines,
     )
     for kind, name, text, read in _FAMILY_METRICS:

@@ -215,7 +215,7 @@ def _load_balancer() -> dict[str, Any]:
 
 def _check_that_the_log_reports_dropped_lines(namespace: Namespace, knft: BlockedKnft) -> None:
     """The reader is back: the lines that were queued come first, then their number."""
-    knft.wait_until(lambda: " log lines because standard error was blocked" in knft.log.text())
+    knft.wait_until(lambda: " log lines because standard error did not accept them" in knft.log.text())
     log = knft.log.text()
     (reported,) = re.findall(r"WARNING dropped (\d+) log lines", log)
     with namespace.entered():

@@ -94,6 +94,13 @@ def test_uncaught_exceptions_are_json_objects() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+def test_record_that_cannot_be_formatted_is_reported(form: str) -> None:
+    (line, *rest) = _log_lines("log.info('%d endpoints', 'no')", form)
+    assert "cannot format the log line of <string>:7; please report this" in line
+    assert "TypeError: %d format: a real number is required, not str" in (rest[-1] if form == "text" else line)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_warnings_of_libraries_are_logged(form: str) -> None:
     (line,) = _log_lines("warnings.warn('old', DeprecationWarning, stacklevel=1)", form)[:1]
     assert "DeprecationWarning: old" in line
@@ -113,6 +120,7 @@ def test_warnings_of_libraries_are_logged(form: str) -> None:
         f"warnings.warn('{TOKEN}', UserWarning, stacklevel=1)",
         f"raise ValueError('Bearer {TOKEN}')",
         f"thread = threading.Thread(target=int, args=['Bearer {TOKEN}'])\nthread.start()\nthread.join()",
+        f"class Broken:\n    def __del__(self):\n        raise ValueError('Bearer {TOKEN}')\nBroken()",
         f"from knft.cli import main\nmain._print_error('user.token: Bearer {TOKEN}')",
     ],
 )
