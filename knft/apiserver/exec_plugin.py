@@ -1,7 +1,7 @@
 """Runs a credential plugin (``user.exec`` of a kubeconfig) and reads the ExecCredential that it prints.
 
 The plugin gets the request in ``KUBERNETES_EXEC_INFO``. It answers with a bearer token, or with a client certificate
-and its key. See docs/behaviour/api-server.md#plugins.
+and its key. See docs/operations/index.md#plugins.
 """
 
 import json

@@ -1,6 +1,6 @@
 """HTTP connections: each reads one request, sends one response, and is closed after a timeout.
 
-Connections share one thread. When a pool of connections is full, the oldest connection is closed.
+Connections share one thread, and a pool that limits them.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from http import HTTPStatus
 
+from knft.serve.connection_pool import ConnectionPool
 from knft.serve.http_message import (
     BadRequestError,
     Request,
@@ -30,39 +31,6 @@ REQUEST_SECONDS = 10.0
 Handler = Callable[[Request], Response]
 
 
-class ConnectionPool:
-    """The open connections of one server; when it is full, the oldest connection is aborted.
-
-    Idle connections therefore cannot block health checks, whose connections are short.
-    """
-
-    def __init__(self, limit: int) -> None:
-        """Allow ``limit`` connections at a time."""
-        self._limit = limit
-        self._connections: dict[Connection, None] = {}
-
-    def add(self, connection: "Connection") -> None:
-        """Add an open connection."""
-        if len(self._connections) >= self._limit:
-            oldest = next(iter(self._connections))
-            self.remove(oldest)
-            oldest.abort()
-        self._connections[connection] = None
-
-    def remove(self, connection: "Connection") -> None:
-        """Remove a connection that is closed."""
-        self._connections.pop(connection, None)
-
-    def abort_all(self) -> None:
-        """Abort all connections."""
-        for connection in list(self._connections):
-            connection.abort()
-
-    def __len__(self) -> int:
-        """Count the open connections."""
-        return len(self._connections)
-
-
 class Connection(asyncio.Protocol):
     """One client: reads a request, sends the response, and gives the client time to read it."""
 
@@ -72,6 +40,8 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._clock = clock
         self._name = name
+        self.client = (name, "")
+        self.held_bytes = 0
         self._head = bytearray()
         self._ignored_bytes = 0
         self._has_responded = False
@@ -81,6 +51,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the request."""
         self._transport = transport  # type: ignore[assignment] # asyncio's base type; a TCP transport is a Transport
+        # None if the client has reset the connection already.
+        peer = transport.get_extra_info("peername")
+        self.client = (self._name, str(peer[0]) if peer else "")
         self._timeout = self._start_timeout()
         self._pool.add(self)
 
@@ -111,6 +84,8 @@ class Connection(asyncio.Protocol):
             self._send(Request("GET", ""), status_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
         elif length is not None:
             self._respond(bytes(self._head[:length]))
+        else:
+            self._pool.hold_bytes(self, len(self._head))
 
     def _respond(self, head: bytes) -> None:
         request = Request("GET", "")
@@ -131,3 +106,4 @@ class Connection(asyncio.Protocol):
         self._timeout = self._start_timeout()
         self._transport.write(encode(response, self._clock().unix_seconds, with_body=request.method != "HEAD"))
         self._transport.write_eof()
+        self._pool.hold_bytes(self, self._transport.get_write_buffer_size())

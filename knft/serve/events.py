@@ -41,6 +41,7 @@ class EventReporter(SyncObserver):
         self._on_event = on_event
         self._started = False
         self._quarantined: dict[Family, dict[ServicePortName, str]] = {}
+        self._too_large: dict[Family, dict[NamespacedName, str]] = {}
 
     def loop_started(self, _family: Family) -> None:
         """Report once that the proxy starts."""
@@ -66,6 +67,15 @@ class EventReporter(SyncObserver):
             note = f"Service {service} is no longer quarantined in {rules}"
             self._on_event(service_event(service, "ProgrammedService", "Sync", note, warning=False))
         self._quarantined[report.family] = dict(current)
+        self._report_too_large(report)
+
+    def _report_too_large(self, report: SyncReport) -> None:
+        """Report the Services that newly became too large, or are too large for another reason."""
+        previous = self._too_large.get(report.family, {})
+        for service, reason in sorted(report.too_large.items() - previous.items()):
+            note = f"Service {service} is too large and has no {report.family.value} rules on any node: {reason}"
+            self._on_event(failed_to_program_event(service, note))
+        self._too_large[report.family] = dict(report.too_large)
 
     def sync_failed(self, _family: Family, _seconds: float) -> None:
         """Report nothing: the log and the health checks show failed syncs."""

@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Callable
 
-from knft.serve.connection import ConnectionPool, Handler
+from knft.serve.connection import Handler
 from knft.serve.http_thread import HttpThread, Listener
 from knft.serve.sockets import listen_at, split_address
 
 log = logging.getLogger("knft")
 
 RETRY_SECONDS = 5.0
-MAX_CONNECTIONS = 128
 
 
 class HttpServer:
@@ -37,7 +36,6 @@ class HttpServer:
         self._handler = handler
         self._on_failure = on_failure
         self._retries = retries
-        self._connections = ConnectionPool(MAX_CONNECTIONS)
         self._listener: Listener | None = None
         self._reported_error = ""
 
@@ -48,7 +46,7 @@ class HttpServer:
         except OSError as error:
             self._report_failure(f"the {self._name} server cannot listen on {self._address}: {error.strerror}")
             return
-        self._listener = self._thread.listen(listening_socket, self._connections, self._handler, f"{self._name} server")
+        self._listener = self._thread.listen(listening_socket, self._handler, f"{self._name} server")
         log.info("the %s server listens on %s", self._name, self._address)
 
     def _report_failure(self, message: str) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from knft.serve.connection import Connection, ConnectionPool, Handler
+from knft.serve.connection import Connection, Handler
+from knft.serve.connection_pool import ConnectionPool
+from knft.serve.sockets import raise_file_limit
 from knft.serve.timestamp import Clock
 
 log = logging.getLogger("knft")
@@ -17,6 +19,8 @@ ACCEPT_PAUSE_SECONDS = 1.0
 """How long a listener stops accepting connections after accept() failed."""
 STOP_SECONDS = 10.0
 CLOSE_ROUNDS = 5
+MIN_CONNECTIONS = 128
+"""How many connections are allowed even if the process may have few file descriptors."""
 
 
 class HttpThread:
@@ -25,6 +29,8 @@ class HttpThread:
     def __init__(self, clock: Clock) -> None:
         """Start nothing yet."""
         self._clock = clock
+        self.connections = ConnectionPool(MIN_CONNECTIONS)
+        """The connections of all servers."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._lock = threading.Lock()
@@ -33,7 +39,8 @@ class HttpThread:
         self._listeners: set[Listener] = set()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Connections get half of the process's file descriptors."""
+        self.connections.limit = max(MIN_CONNECTIONS, raise_file_limit() // 2)
         with self._lock:
             self._loop = asyncio.new_event_loop()
             self._loop.set_exception_handler(_log_loop_error)
@@ -51,13 +58,11 @@ class HttpThread:
             loop.close()
 
     async def _close_all(self) -> None:
-        pools = {listener.pool for listener in self._listeners}
         for listener in list(self._listeners):
             listener.close()
         # An accepted socket becomes a connection within a few rounds of the loop; an aborted one closes in the next.
         for _ in range(CLOSE_ROUNDS):
-            for pool in pools:
-                pool.abort_all()
+            self.connections.abort_all()
             await asyncio.sleep(0)
 
     def _require_loop(self) -> asyncio.AbstractEventLoop:
@@ -79,13 +84,12 @@ class HttpThread:
         """Run ``callback`` after ``seconds``; call this only in the thread."""
         return self._require_loop().call_later(seconds, callback)
 
-    def listen(self, listening_socket: socket.socket, pool: ConnectionPool, handler: Handler, name: str) -> "Listener":
+    def listen(self, listening_socket: socket.socket, handler: Handler, name: str) -> "Listener":
         """Serve the clients of a listening socket, called ``name`` in the log; call this only in the thread."""
         listener = Listener(
             self._require_loop(),
             listening_socket,
-            pool,
-            lambda: Connection(pool, handler, self._clock, name),
+            lambda: Connection(self.connections, handler, self._clock, name),
             name,
             on_close=self._listeners.discard,
         )
@@ -110,14 +114,12 @@ class Listener:
         self,
         loop: asyncio.AbstractEventLoop,
         listening_socket: socket.socket,
-        pool: ConnectionPool,
         make_connection: Callable[[], Connection],
         name: str,
         *,
         on_close: Callable[["Listener"], None],
     ) -> None:
         """Start to accept connections."""
-        self.pool = pool
         self._loop = loop
         self._socket = listening_socket
         self._make_connection = make_connection

@@ -218,6 +218,7 @@ class SyncMetrics:
             "knft_quarantined_service_ports",
             "Service ports with outdated or missing rules, because the kernel refuses new ones",
         )
+        self.too_large = gauge("knft_too_large_services", "Services that are left out because they are too large")
         self.contested = gauge(
             "knft_contested_frontends", "Claims to frontends that another Service owns, so that they have no effect"
         )

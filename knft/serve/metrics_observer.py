@@ -74,6 +74,7 @@ class MetricsObserver(SyncObserver):
         metrics.elements(family, "remove").inc(report.elements_removed)
         metrics.chains_written(family).inc(report.chains_written)
         metrics.quarantined(family).set(len(report.quarantined))
+        metrics.too_large(family).set(len(report.too_large))
         metrics.contested(family).set(report.losing_claim_count)
         metrics.removal_refused(family).set(bool(report.orphan_error))
         metrics.repair_failed(family).set(bool(report.repair.error))

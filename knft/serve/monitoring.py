@@ -13,7 +13,6 @@ from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
 from knft.serve.pages import MetricsSource, ProcessInfo, health_router, metrics_router
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
-from knft.serve.sockets import raise_file_limit
 from knft.serve.timestamp import Clock, now
 from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
@@ -84,7 +83,6 @@ class Monitoring:
 
     def start(self) -> None:
         """Start the HTTP thread; report ports that are in use to the callbacks."""
-        raise_file_limit()
         for server in self._servers:
             self._thread.call_soon(server.start)
         self._thread.start()

@@ -16,7 +16,6 @@ from msgspec import Struct
 from knft.config import Config
 from knft.families import Family
 from knft.model.names import NamespacedName, ServicePortName
-from knft.serve.connection import ConnectionPool
 from knft.serve.events import OnEvent, service_event
 from knft.serve.http_message import JSON, NO_SNIFFING, Request, Response
 from knft.serve.http_thread import HttpThread, Listener
@@ -29,7 +28,6 @@ log = logging.getLogger("knft")
 
 RETRY_SECONDS = 30.0
 """When to retry a port that could not be opened; a sync retries it earlier."""
-MAX_CONNECTIONS = 512
 
 _LISTEN_FAILED_REASON = "FailedToStartServiceHealthcheck"
 
@@ -103,7 +101,6 @@ class HealthCheckServers:
         self._thread = thread
         self._is_healthy = is_healthy
         self._on_event = on_event
-        self._connections = ConnectionPool(MAX_CONNECTIONS)
         self._addresses: frozenset[str] = frozenset()
         self._health_checks: dict[NamespacedName, HealthCheck] = {}
         self._listeners: dict[NamespacedName, dict[tuple[str, int], Listener]] = {}
@@ -159,7 +156,7 @@ class HealthCheckServers:
                 return
             name = f"health check port of Service {service}"
             handler = partial(self._respond, service)
-            listeners[address, port] = self._thread.listen(listening_socket, self._connections, handler, name)
+            listeners[address, port] = self._thread.listen(listening_socket, handler, name)
             self._listeners[service] = listeners
         self._failures.pop(service, None)
 

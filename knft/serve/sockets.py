@@ -65,10 +65,15 @@ def _listen(family: socket.AddressFamily, address: str, port: int, *, dual_stack
     return listening_socket
 
 
-def raise_file_limit() -> None:
-    """Raise the process's limit of open files: each health check port needs one socket in each family."""
+def raise_file_limit() -> int:
+    """Raise the process's limit of open files, and return it.
+
+    Each health check port needs one socket in each family, and each connection one.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft not in (resource.RLIM_INFINITY, limit) and soft < limit:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return limit
+    return _WANTED_FILES if soft == resource.RLIM_INFINITY else soft

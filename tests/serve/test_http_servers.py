@@ -177,17 +177,45 @@ def test_silent_clients_are_disconnected(start: StartServers, monkeypatch: pytes
     with socket.create_connection((LOOPBACK, METRICS), TIMEOUT_SECONDS) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         wait_until(lambda: connection.recv(1, socket.MSG_PEEK) != b"")
-        wait_until(lambda: not any(len(server._connections) for server in servers.monitoring._servers))
+        wait_until(lambda: not len(servers.monitoring._thread.connections))
+
+
+def test_slow_probe_is_answered_although_others_connect(start: StartServers) -> None:
+    """While file descriptors are free, also if the other connections come from the same address."""
+    start()
+    wait_until_served(HEALTH)
+    with ExitStack() as stack:
+        probe = stack.enter_context(socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS))
+        for _ in range(200):
+            stack.enter_context(socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS))
+        assert http_request(LOOPBACK, HEALTH, "/livez").status == 200  # the server has accepted all before
+        probe.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert probe.recv(12) == b"HTTP/1.1 200"
+
+
+def test_slow_probe_is_answered_although_another_client_uses_all_connections(start: StartServers) -> None:
+    servers = start()
+    wait_until_served(HEALTH)
+    servers.monitoring._thread.connections.limit = 50
+    with ExitStack() as stack:
+        probe = stack.enter_context(socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS))
+        for _ in range(200):
+            client = socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS, source_address=("127.0.0.2", 0))
+            stack.enter_context(client)
+        assert http_request(LOOPBACK, HEALTH, "/livez").status == 200
+        assert len(servers.monitoring._thread.connections) <= 50
+        probe.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert probe.recv(12) == b"HTTP/1.1 200"
 
 
 def test_slow_clients_use_no_threads_and_do_not_block_others(
     start: StartServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With more idle clients than the pool holds, the oldest are disconnected, and a health check is answered."""
-    monkeypatch.setattr("knft.serve.http_server.MAX_CONNECTIONS", 50)
+    """With more idle connections than allowed, the oldest are closed, and a health check is answered."""
     monkeypatch.setattr("knft.serve.connection.REQUEST_SECONDS", 10 * TIMEOUT_SECONDS)
-    start()
+    servers = start()
     wait_until_served(HEALTH)
+    servers.monitoring._thread.connections.limit = 50
     before = threading.active_count()
     with ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection((LOOPBACK, HEALTH), TIMEOUT_SECONDS)) for _ in range(120)]
