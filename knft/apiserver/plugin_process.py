@@ -13,6 +13,8 @@ MAX_OUTPUT_BYTES = 1 << 20
 """The maximum size of an ExecCredential; a certificate with its key has a few kilobytes."""
 MAX_ERROR_BYTES = 64 << 10
 """How much of the standard error is kept; the rest is discarded."""
+MAX_DISCARDED_BYTES = 16 << 20
+"""A plugin that prints more than this to its standard error prints without end; reading it would cost CPU."""
 _READ_BYTES = 64 << 10
 
 
@@ -46,7 +48,7 @@ def run_process(command: list[str], folder: str, environment: dict[str, str]) ->
 
 
 def _read(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    output, errors = bytearray(), bytearray()
+    output, errors, discarded = bytearray(), bytearray(), 0
     with selectors.DefaultSelector() as selector:
         for stream, buffer in ((process.stdout, output), (process.stderr, errors)):
             selector.register(cast("IO[bytes]", stream), selectors.EVENT_READ, buffer)
@@ -58,8 +60,11 @@ def _read(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
                 elif key.data is output:
                     output += data
                 else:
-                    errors += data[: max(0, MAX_ERROR_BYTES - len(errors))]
-            if len(output) > MAX_OUTPUT_BYTES:
-                msg = f"it printed more than {MAX_OUTPUT_BYTES} bytes"
-                raise ValueError(msg)
+                    kept = data[: MAX_ERROR_BYTES - len(errors)]
+                    errors += kept
+                    discarded += len(data) - len(kept)
+            for size, limit in ((len(output), MAX_OUTPUT_BYTES), (discarded, MAX_DISCARDED_BYTES)):
+                if size > limit:
+                    msg = f"it printed more than {limit} bytes"
+                    raise ValueError(msg)
     return bytes(output), bytes(errors)

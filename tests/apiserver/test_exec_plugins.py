@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from knft.apiserver import transport
 from knft.apiserver.api_client import ApiClient
 from knft.apiserver.sockets import Timeouts
 from knft.errors import ApiServerError, UsageError
@@ -138,6 +139,7 @@ def test_plugin_has_a_session_and_no_terminal(tmp_path: Path) -> None:
         ("printf -- '-----BEGIN RSA PRIVATE KEY-----\nMIIhunter2\n' >&2; exit 1", "exit status 1: [hidden]"),
         ("head -c 5000000 /dev/zero | tr '\\0' x >&2; exit 1", f"exit status 1: {'x' * 285}..."),
         ("head -c 5000000 /dev/zero", "it printed more than 1048576 bytes"),
+        ("yes >&2", "it printed more than 16777216 bytes"),
         ("echo no JSON", "JSON is malformed: invalid character (byte 4)"),
     ],
 )
@@ -215,6 +217,27 @@ def test_plugin_timeout_kills_its_processes(tmp_path: Path, caplog: pytest.LogCa
             assert len((tmp_path / "left").read_text().splitlines()) == 3
             assert len([line for line in warnings(caplog) if "stays in use" in line]) == 1
             client.close()
+        finally:
+            kill_plugin_processes(tmp_path)
+
+
+def test_requests_use_the_previous_configuration_while_a_plugin_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubeconfig is replaced; knft would wait for the plugin for a minute."""
+    monkeypatch.setattr(transport, "RENEWAL_SECONDS", 0.1)
+    with FakeApiServer(one_service_cluster()) as server:
+        path = hung_plugin(tmp_path, server.url)
+        try:
+            client = ApiClient(insecure_settings(path))
+            (tmp_path / "hang").touch()
+            path.write_text(path.read_text().replace("home", "new"))
+            client.request("GET", "/api/v1/services")
+            wait_until(lambda: (tmp_path / "left").exists(), "the plugin runs")
+            client.request("GET", "/api/v1/services")
+            assert running_plugin_processes(tmp_path)
+            client.close()
+            wait_until(lambda: not running_plugin_processes(tmp_path), "no process is left")
         finally:
             kill_plugin_processes(tmp_path)
 
