@@ -1,12 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """Runs nft commands with libnftables in this process.
 
 Use one context from one thread only. The call releases the GIL while the kernel works.
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from knft.errors import KernelError, UnsupportedError
+from knft.kernel.set_elements import dump_elements
 
 _SONAME = "libnftables.so.1"
 _MISSING = (
@@ -40,11 +43,12 @@ class Library:
         # With JSON output enabled the library tries the JSON parser first, then the text parser.
         self._context.set_json_output(True)
 
-    def run(self, commands: str) -> str:
-        """Run commands as one transaction; return what the library printed.
+    def run(self, commands: str, *, terse: bool = False) -> str:
+        """Run commands as one transaction; return what the library printed. With ``terse``, listings have no elements.
 
         Raises KernelError with the library's message; then nothing has changed.
         """
+        self._context.set_terse_output(terse)
         status, output, error = self._context.cmd(commands)
         if status != 0:
             detail = (error or "").strip()
@@ -52,3 +56,7 @@ class Library:
             msg = f"libnftables: {first_line}"
             raise KernelError(msg, detail)
         return str(output)
+
+    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+        """Read the elements of one set or map without libnftables; see ``knft.kernel.set_elements``."""
+        dump_elements(family, table, name, receive)

@@ -19,7 +19,7 @@ import msgspec
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import pipe_framing
-from knft.kernel.worker_messages import Answer, Hello
+from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello
 
 log = logging.getLogger("knft")
 
@@ -36,6 +36,12 @@ in memory."""
 MAX_LOGGED_CHARACTERS = 4000
 """How much of what a worker writes to its standard error, such as a traceback, is logged at once."""
 _MAX_READ_BYTES = 1 << 16
+
+_ANSWERS: msgspec.msgpack.Decoder[Elements | Answer] = msgspec.msgpack.Decoder(Elements | Answer)
+
+
+def _ignore(_: bytes) -> None:
+    """Ignore a buffer: only an ElementDump has answers with elements."""
 
 
 class WorkerProcess:
@@ -67,24 +73,35 @@ class WorkerProcess:
         with contextlib.suppress(KernelError):
             self._worker = self._start()
 
-    def run(self, commands: str) -> str:
-        """Run commands as one transaction; return what the library printed.
+    def run(self, commands: str, *, terse: bool = False) -> str:
+        """Run commands as one transaction; return what the library printed. With ``terse``, listings have no elements.
 
         Raises KernelError if the kernel or the library refused them, and then nothing has changed; LibraryDiedError if
         the worker died or hung, and then it is unknown whether they took effect; UnsupportedError without libnftables.
         """
+        return self._request(Commands(commands, terse), len(commands), _ignore)
+
+    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+        """Read the elements of one set or map; see ``knft.kernel.set_elements``.
+
+        Raises KernelError if the kernel refuses, LibraryDiedError if the worker died or hung.
+        """
+        self._request(ElementDump(family, table, name), 0, receive)
+
+    def _request(self, request: Commands | ElementDump, size: int, receive: Callable[[bytes], None]) -> str:
+        """Send a request of about ``size`` bytes; return the library's output."""
         with self._lock:
             worker = self._worker or self._start()
             self._worker = None
             try:
-                answer = worker.request(commands)
+                answer = worker.request(request, receive)
             except BaseException as error:
                 self._on_port_ids(frozenset())
                 if isinstance(error, LibraryDiedError):
                     self._start_next()
                 raise
             self._worker = worker
-            if len(commands) + len(answer.output) >= RECYCLE_BYTES:
+            if size + len(answer.output) >= RECYCLE_BYTES:
                 self._on_port_ids(frozenset())
                 worker.close()
                 self._start_next()
@@ -162,15 +179,13 @@ class _Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def request(self, commands: str) -> Answer:
-        """Run commands; if this raises, the worker has exited."""
+    def request(self, request: Commands | ElementDump, receive: Callable[[bytes], None]) -> Answer:
+        """Send a request, pass elements to ``receive`` and return the answer; if this raises, the worker has exited."""
         try:
             if not self._has_hello:
                 self._receive_hello()
-            pipe_framing.send(self._requests, commands.encode(), ANSWER_TIMEOUT_SECONDS)
-            answer = pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS)
-            self._log_output()
-            return msgspec.msgpack.decode(answer, type=Answer)
+            pipe_framing.send(self._requests, msgspec.msgpack.encode(request), ANSWER_TIMEOUT_SECONDS)
+            return self._receive_answer(receive)
         except TimeoutError as error:
             self._kill()
             msg = f"libnftables did not answer within {ANSWER_TIMEOUT_SECONDS:g} s and was killed"
@@ -183,6 +198,17 @@ class _Worker:
             # The answer may still arrive; it must not be read as the answer to the next request.
             self._kill()
             raise
+
+    def _receive_answer(self, receive: Callable[[bytes], None]) -> Answer:
+        answer = self._receive()
+        while isinstance(answer, Elements):
+            receive(answer.buffer)
+            answer = self._receive()
+        self._log_output()
+        return answer
+
+    def _receive(self) -> Elements | Answer:
+        return _ANSWERS.decode(pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS))
 
     def _kill(self) -> None:
         """Kill the worker. When this returns, its sockets are closed, and it owns no table any more."""

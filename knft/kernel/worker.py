@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """The worker process of WorkerProcess: ``python -m knft.kernel.worker`` runs libnftables.
 
 libnftables may crash: on its own bugs, on sets made by a newer libnftables (1.0.6 on those of 1.1.3), or if its socket
@@ -18,11 +19,11 @@ from knft.kernel.libnftables import Library
 from knft.kernel.netlink_port_ids import netlink_port_ids
 from knft.kernel.privileges import die_with_parent, keep_net_admin
 from knft.kernel.process_names import set_process_name
-from knft.kernel.worker_messages import Answer, Hello
+from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello
 
 
 def main(requests: int, answers: int, parent: int) -> int:
-    """Run each command string until the parent closes the pipe; return the exit status."""
+    """Answer each request until the parent closes the pipe; return the exit status."""
     # The daemon handles interrupts. If it is killed, this process must not make another change for it.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -47,16 +48,22 @@ def _serve(requests: int, answers: int) -> int:
         pipe_framing.send(answers, msgspec.msgpack.encode(Hello(error=str(error))))
         return 1
     pipe_framing.send(answers, msgspec.msgpack.encode(Hello(netlink_port_ids())))
+    decoder = msgspec.msgpack.Decoder(Commands | ElementDump)
+
+    def send(message: Elements | Answer) -> None:
+        pipe_framing.send(answers, msgspec.msgpack.encode(message))
+
     while True:
-        commands = pipe_framing.receive(requests).decode()
-        pipe_framing.send(answers, msgspec.msgpack.encode(_answer(library, commands)))
-
-
-def _answer(library: Library, commands: str) -> Answer:
-    try:
-        return Answer(output=library.run(commands))
-    except KernelError as error:
-        return Answer(error=str(error), detail=error.detail)
+        request = decoder.decode(pipe_framing.receive(requests))
+        try:
+            match request:
+                case Commands(text, terse):
+                    send(Answer(output=library.run(text, terse=terse)))
+                case ElementDump(family, table, name):
+                    library.dump_elements(family, table, name, lambda buffer: send(Elements(buffer)))
+                    send(Answer())
+        except KernelError as error:
+            send(Answer(error=str(error), detail=error.detail))
 
 
 if __name__ == "__main__":

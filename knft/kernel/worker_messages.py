@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """The messages between WorkerProcess and the worker process, as MessagePack in ``knft.kernel.pipe_framing``."""
 
 from msgspec import Struct

@@ -68,7 +68,7 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
             source_ranges |= {key for container, key in old.members if container == SOURCE_RANGES}
     for new in desired.values() if arrays else ():
         if new is not None:
-            arrays -= new.arrays.keys()
+            arrays.difference_update(new.arrays)
     return Superseded(frozenset(arrays), frozenset(source_ranges))
 
 

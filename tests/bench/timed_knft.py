@@ -41,10 +41,10 @@ class TimedLibrary(WorkerProcess):
         super().__init__()
         self.seconds = self.answered_at = 0.0
 
-    def run(self, commands: str) -> str:
+    def run(self, commands: str, *, terse: bool = False) -> str:
         started = time.perf_counter()
         try:
-            return super().run(commands)
+            return super().run(commands, terse=terse)
         finally:
             self.answered_at = time.perf_counter()
             self.seconds += self.answered_at - started

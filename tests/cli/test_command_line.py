@@ -136,11 +136,14 @@ class _KernelWithoutFeature:
     def __init__(self, keyword: str) -> None:
         self._keyword = keyword
 
-    def run(self, commands: str) -> str:
+    def run(self, commands: str, *, terse: bool = False) -> str:
         if self._keyword in commands:
             msg = "libnftables: Error: Could not process rule: No such file or directory"
             raise KernelError(msg, msg)
         return ""
+
+    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize("feature", ["numgen", "fib", "reject"])

@@ -4,6 +4,8 @@ It uses select(), so a context whose socket is file descriptor 1024 or later abo
 change. knft's worker has a few open files; the test process has had a thousand.
 """
 
+from collections.abc import Callable
+
 from knft.kernel.process import WorkerProcess
 from tests.support.lab.namespace import Namespace
 
@@ -18,11 +20,16 @@ class NamespacedLibrary:
             self._process = WorkerProcess()
         namespace.call_at_close(self._process.close)
 
-    def run(self, commands: str) -> str:
+    def run(self, commands: str, *, terse: bool = False) -> str:
         """Run commands as WorkerProcess does."""
         # The call may start a new process in place of a large or dead one.
         with self._namespace.entered():
-            return self._process.run(commands)
+            return self._process.run(commands, terse=terse)
+
+    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+        """Read elements as WorkerProcess does."""
+        with self._namespace.entered():
+            self._process.dump_elements(family, table, name, receive)
 
 
 _libraries: dict[Namespace, NamespacedLibrary] = {}

@@ -89,16 +89,6 @@ def _part_from_json(part: Any, kind: str) -> str | int:  # noqa: ANN401 - JSON h
     raise ValueError(msg)
 
 
-def dynamic_element_from_json(written: Any, types: list[str]) -> tuple[Key, ElementTimeout] | None:  # noqa: ANN401 - JSON has every type
-    """Return an element of a dynamic set; None if it is about to expire or malformed."""
-    try:
-        element = written["elem"]
-        timeout = ElementTimeout(int(element["timeout"]), int(element["expires"]))
-        return (key_from_json(written, types), timeout) if timeout.expires else None
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 def entry_from_json(written: Any, verdict: Any) -> Entry:  # noqa: ANN401 - JSON has every type
     """Return the verdict and comment of an element of a verdict map."""
     comment = ""

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knft.nft.codec.elements import entry_from_json, key_from_json
 from knft.nft.codec.rule_digests import listed_digest
-from knft.nft.objects import Array, ArrayName, Contents, Hook, Key, NamedObject, Target, Value
+from knft.nft.objects import Array, ArrayName, Contents, Hook, NamedObject, Target
 
 Json = dict[str, Any]
 
@@ -35,11 +35,18 @@ class TableListing(Struct, frozen=True):
     must_be_replaced: bool = False
 
 
-def parse_listing(text: str | bytes) -> TableListing:
-    """Decode the listing of one table; raise ValueError, KeyError or TypeError if it is malformed."""
+def parse_listing(text: str | bytes, table: str = "") -> TableListing:
+    """Decode the listing of one table, or of the table ``table`` in the listing of a ruleset.
+
+    Raises ValueError, KeyError or TypeError if it is malformed, or if the table is missing.
+    """
     reader = _ListingReader()
-    for item in msgspec.json.decode(text)["nftables"]:
-        for kind, found in item.items():
+    items = [pair for item in msgspec.json.decode(text)["nftables"] for pair in item.items()]
+    if table and not any(kind == "table" and found["name"] == table for kind, found in items):
+        msg = f"the listing has no table {table!r}"
+        raise ValueError(msg)
+    for kind, found in items:
+        if not table or found.get("table", table) == table:
             reader.add_object(kind, found)
     return TableListing(
         {name: len(rules) for name, rules in reader.chains.items()},

@@ -1,0 +1,447 @@
+"""SetReader: decodes one set or map from the buffers of ``set_elements.dump_elements``.
+
+    declaration: NFTA_SET_FLAGS, NFTA_SET_KEY_TYPE, NFTA_SET_DATA_TYPE and others, numbers in network byte order
+    elements:    NFTA_SET_ELEM_LIST_ELEMENTS { NFTA_LIST_ELEM { key, value, comment, ... }, ... }
+    a key:       NFTA_DATA_VALUE { its parts }; in a concatenation each part is padded to 4 bytes
+    a type:      6 bits for each part
+
+The kernel stores an interval of a set without concatenations as two elements: the first address, and the first address
+behind it with NFT_SET_ELEM_INTERVAL_END. An element of a concatenation has NFTA_SET_ELEM_KEY_END instead.
+"""
+
+import ipaddress
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from knft.kernel import set_element_messages as messages
+from knft.nft.codec.elements import FOREIGN_VERDICT
+from knft.nft.expressions import Drop, Goto, Jump, Verdict
+from knft.nft.objects import ArrayName, Contents, ElementTimeout, Entry, Key, Target
+from knft.protocols import PROTOCOL_NAMES
+
+_SET_NAME, _SET_FLAGS, _KEY_TYPE, _DATA_TYPE = 2, 3, 4, 6  # NFTA_SET_...
+_ANONYMOUS, _INTERVAL, _MAP, _TIMEOUT, _OBJECT_MAP = 0x1, 0x4, 0x8, 0x10, 0x40  # NFT_SET_...
+_VERDICT_DATA = 0xFFFFFF00  # NFT_DATA_VERDICT
+_ELEMENTS = 3  # NFTA_SET_ELEM_LIST_ELEMENTS
+_ELEMENT = 1  # NFTA_LIST_ELEM
+_KEY, _DATA, _FLAGS, _ELEMENT_TIMEOUT, _EXPIRATION, _USER_DATA, _KEY_END = 1, 2, 3, 4, 5, 6, 10  # NFTA_SET_ELEM_...
+_INTERVAL_END = 0x1  # NFT_SET_ELEM_INTERVAL_END
+_VALUE, _VERDICT = 1, 2  # NFTA_DATA_...
+_CODE, _CHAIN = 1, 2  # NFTA_VERDICT_...
+_JUMP, _GOTO, _DROP = 0xFFFFFFFD, 0xFFFFFFFC, 0
+_COMMENT = 0  # NFTNL_UDATA_SET_ELEM_COMMENT
+_TYPE_BITS = 6
+_INTEGER, _IPV4, _IPV6, _PROTOCOL, _PORT = 4, 7, 8, 12, 13
+"""The numbers of libnftables' types integer, ipv4_addr, ipv6_addr, inet_proto and inet_service."""
+_TARGET_TYPES = ((_IPV4, _PORT), (_IPV6, _PORT))
+_INDEXES = 1 << 16
+"""Indexes of endpoint maps are less than this."""
+
+_HEAD = struct.Struct("=HH")
+_HOST_NUMBER, _NUMBER, _MILLISECONDS = struct.Struct("=I"), struct.Struct(">I"), struct.Struct(">Q")
+
+_Element = dict[int, bytes]
+"""The attributes of an element."""
+
+
+class _Part(Struct, frozen=True):
+    """One part of a key or value: its size in bytes without padding, and the function that decodes it."""
+
+    size: int
+    decode: Callable[[bytes], str | int]
+    is_address: bool = False
+
+    @property
+    def padded_size(self) -> int:
+        return messages.padded(self.size)
+
+
+def _ipv6(raw: bytes) -> str:
+    text = socket.inet_ntop(socket.AF_INET6, raw)
+    # inet_ntop writes some addresses with a dotted IPv4 part, Python does not.
+    return str(ipaddress.IPv6Address(raw)) if "." in text else text
+
+
+_PARTS = {
+    _INTEGER: _Part(4, lambda raw: int(_HOST_NUMBER.unpack(raw)[0])),
+    _IPV4: _Part(4, socket.inet_ntoa, is_address=True),
+    _IPV6: _Part(16, _ipv6, is_address=True),
+    _PROTOCOL: _Part(1, lambda raw: PROTOCOL_NAMES.get(raw[0], raw[0])),
+    _PORT: _Part(2, lambda raw: int.from_bytes(raw, "big")),
+}
+
+
+def _split_type(number: int) -> tuple[int, ...]:
+    """Return the types of the parts of a type."""
+    parts = []
+    while number:
+        parts.append(number & ((1 << _TYPE_BITS) - 1))
+        number >>= _TYPE_BITS
+    return tuple(reversed(parts))
+
+
+class _Codec(Struct, frozen=True):
+    """Decodes keys, or values that are not verdicts."""
+
+    parts: tuple[_Part, ...]
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.parts[0].size if len(self.parts) == 1 else sum(part.padded_size for part in self.parts)
+
+    def split(self, raw: bytes) -> Iterator[tuple[_Part, bytes]]:
+        """Yield each part with its bytes; raise ValueError if the size is wrong."""
+        if len(raw) != self.size:
+            msg = f"{len(raw)} bytes instead of {self.size}"
+            raise ValueError(msg)
+        start = 0
+        for part in self.parts:
+            yield part, raw[start : start + part.size]
+            start += part.padded_size
+
+    def decode(self, raw: bytes) -> Key:
+        """Return the decoded parts."""
+        return tuple(part.decode(piece) for part, piece in self.split(raw))
+
+    def decode_range(self, first: bytes, last: bytes) -> Key:
+        """Return the decoded parts; a part that differs must be a network."""
+        pairs = zip(self.split(first), self.split(last), strict=True)
+        return tuple(part.decode(low) if low == high else _network(part, low, high) for (part, low), (_, high) in pairs)
+
+
+def _network(part: _Part, first: bytes, last: bytes) -> str:
+    """Return a range of addresses as CIDR; raise ValueError if it is not a network."""
+    low, size = int.from_bytes(first, "big"), int.from_bytes(last, "big") - int.from_bytes(first, "big") + 1
+    if not part.is_address or size <= 0 or size & (size - 1) or low % size:
+        msg = f"{first.hex()} to {last.hex()} is not a network"
+        raise ValueError(msg)
+    return f"{part.decode(first)}/{8 * part.size - size.bit_length() + 1}"
+
+
+_NO_KEYS = _Codec(())
+
+
+class SetNames:
+    """Collects the names of a table's sets and maps; those of dynamic sets, to which rules add elements, are apart."""
+
+    def __init__(self) -> None:
+        """Start without names."""
+        self.static: set[str] = set()
+        self.dynamic: set[str] = set()
+
+    def receive(self, buffer: bytes) -> None:
+        """Add one buffer; an empty one voids those before it."""
+        if not buffer:
+            self.static, self.dynamic = set(), set()
+        for _, declaration in messages.contents(buffer):
+            fields = {kind: declaration[start:end] for kind, start, end in messages.attributes(declaration)}
+            flags = _number(fields.get(_SET_FLAGS, b""))
+            if not flags & _ANONYMOUS:
+                name = fields[_SET_NAME].rstrip(b"\0").decode(errors="replace")
+                (self.dynamic if flags & _TIMEOUT else self.static).add(name)
+
+
+def _number(raw: bytes) -> int:
+    return int(_NUMBER.unpack(raw.rjust(_NUMBER.size, b"\0"))[0])
+
+
+class SetReader:
+    """Collects the elements of one set or map, and then adds them to a table's contents."""
+
+    def __init__(self, name: str) -> None:
+        """Start without elements."""
+        self._name = name
+        self._clear()
+
+    def _clear(self) -> None:
+        self.received_bytes = 0
+        self._kind: _Kind = _Unreadable(_NO_KEYS)
+        self._is_readable = True
+
+    def receive(self, buffer: bytes) -> None:
+        """Add one buffer; an empty one voids those before it."""
+        if not buffer:
+            self._clear()
+        self.received_bytes += len(buffer)
+        for kind, data in messages.contents(buffer):
+            if kind == messages.NEW_SET:
+                self._kind = _kind_of(data)
+            elif self._is_readable:
+                self._is_readable = self._can_read(data)
+
+    def _can_read(self, data: bytes) -> bool:
+        try:
+            for number, start, end in messages.attributes(data):
+                if number == _ELEMENTS:
+                    self._kind.add_list(data[start:end])
+        except (ValueError, KeyError, IndexError, struct.error):
+            return False
+        return True
+
+    def add_to(self, contents: Contents) -> bool:
+        """Add the elements; return False, without adding any, if knft never writes such elements."""
+        found = Contents.empty()
+        try:
+            if self._is_readable:
+                self._kind.finish(self._name, found)
+        except ValueError:
+            return False
+        contents.update(found)
+        return self._is_readable
+
+    def timeouts(self) -> dict[Key, ElementTimeout]:
+        """Return the elements of a dynamic set that are not about to expire."""
+        return self._kind.elements if isinstance(self._kind, _Dynamic) and self._is_readable else {}
+
+
+def _kind_of(declaration: bytes) -> "_Kind":
+    """Return the reader for a declaration."""
+    fields = {kind: declaration[start:end] for kind, start, end in messages.attributes(declaration)}
+    flags, key, data = (_number(fields.get(number, b"")) for number in (_SET_FLAGS, _KEY_TYPE, _DATA_TYPE))
+    key_types, value_types = _split_type(key), _split_type(data)
+    if not key_types or not _PARTS.keys() >= set(key_types) or flags & _OBJECT_MAP:
+        return _Unreadable(_NO_KEYS)
+    keys = _Codec(tuple(_PARTS[number] for number in key_types))
+    match bool(flags & _MAP), flags & (_INTERVAL | _TIMEOUT):
+        case False, special:
+            return {0: _Members, _INTERVAL: _Intervals, _TIMEOUT: _Dynamic}.get(special, _Unreadable)(keys)
+        case True, 0 if data == _VERDICT_DATA:
+            return _Verdicts(keys)
+        case True, 0 if value_types in _TARGET_TYPES and key_types[-1] == _INTEGER:
+            return _Targets(keys, _Codec(tuple(_PARTS[number] for number in value_types)))
+        case _:
+            return _Unreadable(_NO_KEYS)
+
+
+class _Kind:
+    """The elements of a container; ``add_list`` and ``finish`` raise ValueError if knft never writes them."""
+
+    def __init__(self, keys: _Codec) -> None:
+        """Start without elements."""
+        self._keys = keys
+
+    def add_list(self, elements: bytes) -> None:
+        """Add a list of elements."""
+        for kind, start, end in messages.attributes(elements):
+            if kind == _ELEMENT:
+                self.add(
+                    {number: elements[low:high] for number, low, high in messages.attributes(elements, start, end)}
+                )
+
+    def add(self, element: _Element) -> None:
+        """Add an element."""
+        raise NotImplementedError
+
+    def finish(self, name: str, contents: Contents) -> None:
+        """Add the elements to the contents of the table."""
+        raise NotImplementedError
+
+
+class _Unreadable(_Kind):
+    """A set or map of a type that knft does not declare."""
+
+    def add(self, element: _Element) -> None:
+        del element
+        msg = "unexpected type"
+        raise ValueError(msg)
+
+    def finish(self, name: str, contents: Contents) -> None:
+        """Add nothing."""
+
+
+def _raw_value(data: bytes) -> bytes:
+    """Return the bytes of a key or value."""
+    kind, start, end = next(messages.attributes(data), (0, 0, 0))
+    if kind != _VALUE:
+        msg = "neither a key nor a value"
+        raise ValueError(msg)
+    return data[start:end]
+
+
+def _attribute_head(kind: int, size: int) -> bytes:
+    return _HEAD.pack(_HEAD.size + size, kind)
+
+
+class _Members(_Kind):
+    """The elements of a set without intervals and timeouts."""
+
+    def __init__(self, keys: _Codec) -> None:
+        self._keys = keys
+        self._members: list[Key] = []
+
+    def add(self, element: _Element) -> None:
+        self._members.append(self._keys.decode(_raw_value(element[_KEY])))
+
+    def finish(self, name: str, contents: Contents) -> None:
+        contents.members.update((name, key) for key in self._members)
+
+
+class _Verdicts(_Kind):
+    """The elements of a verdict map."""
+
+    def __init__(self, keys: _Codec) -> None:
+        self._keys = keys
+        self._entries: list[tuple[Key, Entry]] = []
+
+    def add(self, element: _Element) -> None:
+        verdict = _verdict(element[_DATA])
+        entry = FOREIGN_VERDICT if verdict is None else Entry(verdict, _comment(element.get(_USER_DATA, b"")))
+        self._entries.append((self._keys.decode(_raw_value(element[_KEY])), entry))
+
+    def finish(self, name: str, contents: Contents) -> None:
+        contents.entries.update(((name, key), entry) for key, entry in self._entries)
+
+
+def _verdict(data: bytes) -> Verdict | None:
+    """Return a verdict, None if knft writes no such verdict."""
+    kind, start, end = next(messages.attributes(data), (0, 0, 0))
+    fields = {number: data[low:high] for number, low, high in messages.attributes(data, start, end)}
+    if kind != _VERDICT:
+        return None
+    chain = fields.get(_CHAIN, b"").rstrip(b"\0").decode(errors="replace")
+    match _NUMBER.unpack(fields[_CODE])[0]:
+        case code if code == _JUMP:
+            return Jump(chain)
+        case code if code == _GOTO:
+            return Goto(chain)
+        case code if code == _DROP:
+            return Drop()
+        case _:
+            return None
+
+
+def _comment(user_data: bytes) -> str:
+    """Return the comment; user data are attributes with a kind and a length of one byte each."""
+    start = 0
+    while start + 2 <= len(user_data):
+        kind, length = user_data[start], user_data[start + 1]
+        if kind == _COMMENT:
+            return user_data[start + 2 : start + 2 + length].rstrip(b"\0").decode(errors="replace")
+        start += 2 + length
+    return ""
+
+
+class _Intervals(_Kind):
+    """The elements of a set with intervals."""
+
+    def __init__(self, keys: _Codec) -> None:
+        self._keys = keys
+        self._members: list[Key] = []
+        self._bounds: list[tuple[bytes, bool]] = []
+        """The first address of each interval, and the first one behind it (False)."""
+
+    def add(self, element: _Element) -> None:
+        first = _raw_value(element[_KEY])
+        if len(self._keys.parts) > 1:
+            last = _raw_value(element[_KEY_END]) if _KEY_END in element else first
+            self._members.append(self._keys.decode_range(first, last))
+            return
+        flags = _NUMBER.unpack(element[_FLAGS])[0] if _FLAGS in element else 0
+        self._bounds.append((first, not flags & _INTERVAL_END))
+
+    def finish(self, name: str, contents: Contents) -> None:
+        contents.members.update((name, key) for key in (*self._members, *self._intervals()))
+
+    def _intervals(self) -> Iterator[Key]:
+        start: bytes | None = None
+        for bound, is_start in sorted(self._bounds):
+            if start is not None:
+                yield self._keys.decode_range(start, _previous(bound))
+            start = bound if is_start else None
+        if start is not None:
+            yield self._keys.decode_range(start, b"\xff" * len(start))
+
+
+def _previous(address: bytes) -> bytes:
+    """Return the address before ``address``."""
+    return (int.from_bytes(address, "big") - 1).to_bytes(len(address), "big")
+
+
+class _Dynamic(_Kind):
+    """The elements of a dynamic set, which rules add."""
+
+    def __init__(self, keys: _Codec) -> None:
+        self._keys = keys
+        self.elements: dict[Key, ElementTimeout] = {}
+
+    def add(self, element: _Element) -> None:
+        timeout, expires = (
+            _MILLISECONDS.unpack(element.get(number, b"\0" * _MILLISECONDS.size))[0] // 1000
+            for number in (_ELEMENT_TIMEOUT, _EXPIRATION)
+        )
+        if timeout and expires:
+            self.elements[self._keys.decode(_raw_value(element[_KEY]))] = ElementTimeout(timeout, expires)
+
+    def finish(self, name: str, contents: Contents) -> None:
+        """Add nothing: traffic adds these elements."""
+
+
+class _Targets(_Kind):
+    """The elements of an endpoint map, which may be hundreds of thousands."""
+
+    def __init__(self, keys: _Codec, targets: _Codec) -> None:
+        self._keys, self._targets = keys, targets
+        self._arrays: dict[bytes, list[Target | None]] = {}
+        """The targets by index, by the part of the key before the index."""
+        self._prefix_size = keys.size - _HOST_NUMBER.size
+        key_head = _attribute_head(_KEY, _HEAD.size + keys.size) + _attribute_head(_VALUE, keys.size)
+        # The last part of a value is a port of two bytes, which is padded.
+        self._value_head = _attribute_head(_DATA, _HEAD.size + targets.size) + _attribute_head(_VALUE, targets.size)
+        size = len(key_head) + keys.size + len(self._value_head) + targets.size
+        self._head = _attribute_head(_ELEMENT, size) + key_head
+        address = targets.parts[0]
+        self._address = address.decode
+        self._element = struct.Struct(
+            f"={len(self._head)}s{self._prefix_size}sI{len(self._value_head)}s{address.size}s2s2x"
+        )
+        self._ports: dict[bytes, int] = {}
+
+    def add_list(self, elements: bytes) -> None:
+        """Add a list of elements: quickly, if all have the form in which knft writes them."""
+        if len(elements) % self._element.size or not all(
+            head == self._head and value_head == self._value_head
+            for head, _, _, value_head, _, _ in self._element.iter_unpack(elements)
+        ):
+            super().add_list(elements)
+            return
+        address, ports, put = self._address, self._ports, self._put
+        for _, prefix, index, _, raw, port in self._element.iter_unpack(elements):
+            number = ports.get(port)
+            if number is None:
+                # Equal ports share one object.
+                number = ports[port] = int.from_bytes(port, "big")
+            put(prefix, index, (str(address(raw)), number))
+
+    def add(self, element: _Element) -> None:
+        key = _raw_value(element[_KEY])
+        if len(key) != self._keys.size:
+            msg = "unexpected size of a key"
+            raise ValueError(msg)
+        address, port = self._targets.decode(_raw_value(element[_DATA]))
+        self._put(key[: self._prefix_size], _HOST_NUMBER.unpack(key[self._prefix_size :])[0], (str(address), int(port)))
+
+    def _put(self, prefix: bytes, index: int, target: Target) -> None:
+        array = self._arrays.get(prefix)
+        if array is None:
+            array = self._arrays[prefix] = []
+        if index >= len(array):
+            if index >= _INDEXES:
+                msg = f"unexpected index {index}"
+                raise ValueError(msg)
+            array.extend([None] * (index + 1 - len(array)))
+        array[index] = target
+
+    def finish(self, name: str, contents: Contents) -> None:
+        prefixes = _Codec(self._keys.parts[:-1])
+        while self._arrays:
+            prefix, array = self._arrays.popitem()
+            contents.arrays[ArrayName(name, _decode_prefix(prefixes, prefix))] = tuple(array)
+
+
+def _decode_prefix(codec: _Codec, raw: bytes) -> Key:
+    """Return the beginning of a key; a single part of a longer key is padded."""
+    return codec.decode(raw[: codec.size])

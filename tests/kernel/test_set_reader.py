@@ -1,0 +1,224 @@
+"""Reading elements by netlink gives what ``nft list table`` lists, for every kind of set and map that knft declares."""
+
+import random
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.kernel.set_reader import SetReader
+from knft.kernel.table import KernelTable
+from knft.nft.codec.listing import parse_listing
+from knft.nft.codec.tables import declarations_text
+from knft.nft.objects import Contents, ElementTimeout
+from knft.render import layout
+from tests.support.lab.namespace import Namespace
+from tests.support.nft_process import NamespacedLibrary, library_in
+
+pytestmark = pytest.mark.kernel
+
+FAMILIES = pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
+
+ENDPOINT_MAP = "typeof ip daddr . tcp dport . numgen random mod 65536 : ip daddr . tcp dport"
+
+
+@pytest.fixture
+def library(namespace: Namespace) -> NamespacedLibrary:
+    return library_in(namespace)
+
+
+def _listed(library: NamespacedLibrary, family: Family) -> Contents:
+    return parse_listing(library.run(f"list table {family.nft} knft")).contents
+
+
+def _read(library: NamespacedLibrary, family: Family) -> Contents:
+    listing = KernelTable(library, family, "knft").read()
+    assert listing is not None
+    assert listing.unreadable == frozenset()
+    return listing.contents
+
+
+class _Elements:
+    """Random elements for each container of knft's layout, as nft text."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._random = random.Random(family.number)  # noqa: S311 - reproducible
+
+    def address(self) -> str:
+        number = self._random.randrange(1, 1 << 16)
+        return f"10.0.{number >> 8}.{number & 255}" if self._family is Family.IPV4 else f"fd00::{number:x}:0:1"
+
+    def frontend(self) -> str:
+        return f"{self.address()} . {self.nodeport()}"
+
+    def nodeport(self) -> str:
+        return f"{self._random.choice(('tcp', 'udp', 'sctp'))} . {self.port()}"
+
+    def port(self) -> int:
+        return self._random.randrange(1, 1 << 16)
+
+    def index(self) -> int:
+        return self._random.randrange(40)
+
+    def cidr(self) -> str:
+        first, length = self._random.randrange(256), self._random.choice((8, 12, 24, 30))
+        if self._family is Family.IPV4:
+            return f"{first}.{first & 240}.0.0/{length}"
+        return f"fd{first:02x}::/{length}"
+
+    def verdict(self, key: str) -> str:
+        name = self._random.choice(("", ' comment "ns/name:http"'))
+        return f"{key}{name} : {self._random.choice(('goto reject-chain', 'drop', 'jump reject-chain', 'accept'))}"
+
+
+def _commands(family: Family) -> Iterator[str]:
+    elements = _Elements(family)
+    where = f"{family.nft} knft"
+    yield f"add chain {where} reject-chain"
+    written = {
+        "cluster-ips": {elements.address() for _ in range(500)},
+        "hairpin-connections": {f"{elements.address()} . {elements.frontend()}" for _ in range(20)},
+        "source-ranges": {f"{elements.frontend()} . {elements.cidr()}" for _ in range(50)}
+        | {f"{elements.frontend()} . {elements.address()}" for _ in range(50)},
+        "sticky-ports": {elements.verdict(str(number)) for number in range(20)},
+        "service-ips": {elements.verdict(elements.frontend()) for _ in range(100)},
+        "service-nodeports": {elements.verdict(elements.nodeport()) for _ in range(100)},
+        "sticky-endpoints": {f"7 . {index} : {elements.address()} . {elements.port()}" for index in range(30)},
+        "nodeport-endpoints-udp": {
+            f"{port} . {elements.index()} : {elements.address()} . {elements.port()}" for port in range(300, 320)
+        },
+        # More than one buffer of the kernel.
+        "endpoints-tcp": {
+            f"{elements.address()} . {elements.port()} . {elements.index()} : {elements.address()} . {elements.port()}"
+            for _ in range(2000)
+        },
+    }
+    for name, texts in written.items():
+        yield f"add element {where} {name} {{ {', '.join(sorted(texts))} }}"
+
+
+def _fill(library: NamespacedLibrary, family: Family) -> None:
+    library.run(declarations_text(layout.declarations(family)))
+    for command in _commands(family):
+        library.run(command)
+
+
+@FAMILIES
+def test_elements_are_those_that_nft_lists(library: NamespacedLibrary, family: Family) -> None:
+    _fill(library, family)
+
+    found = _read(library, family)
+
+    assert found == _listed(library, family)
+    assert len(found.members) > 500
+    assert len(found.arrays) > 1000
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        "0.0.0.0/0",
+        "0.0.0.0/8, 255.0.0.0/8",
+        "10.0.0.0/24, 10.0.1.0/24",
+        "10.0.0.1, 10.0.0.3, 192.168.0.0/16",
+        "255.255.255.255",
+        "128.0.0.0/1, 0.0.0.0/1",
+    ],
+)
+def test_intervals_are_those_that_nft_lists(library: NamespacedLibrary, elements: str) -> None:
+    library.run(declarations_text(layout.declarations(Family.IPV4)))
+    library.run(f"add element ip knft pod-cidrs {{ {elements} }}")
+
+    found = _read(library, Family.IPV4).members
+
+    assert found == _listed(library, Family.IPV4).members
+    assert len(found) == elements.count(",") + 1
+
+
+def test_ipv6_intervals_and_addresses_are_those_that_nft_lists(library: NamespacedLibrary) -> None:
+    library.run(declarations_text(layout.declarations(Family.IPV6)))
+    library.run("add element ip6 knft pod-cidrs { fd00::/8, ff00::/8, 2001:db8::1 }")
+    library.run("add element ip6 knft cluster-ips { ::1.2.3.4, ::ffff:1.2.3.4, 1::, ::1 }")
+
+    found = _read(library, Family.IPV6).members
+
+    assert found == _listed(library, Family.IPV6).members
+    assert ("cluster-ips", ("::102:304",)) in found
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "set odd { type ipv4_addr; flags interval; elements = { 10.0.0.1-10.0.0.9 }; }",
+        "set odd { type ether_addr; elements = { 00:11:22:33:44:55 }; }",
+        "map odd { type ipv4_addr : mark; elements = { 10.0.0.1 : 7 }; }",
+        "map odd { type ipv4_addr : verdict; flags interval; elements = { 10.0.0.0/8 : drop }; }",
+        f"map odd {{ {ENDPOINT_MAP}; elements = {{ 10.0.0.1 . 80 . 4294967295 : 10.0.0.2 . 80 }}; }}",
+    ],
+    ids=["range", "type", "value", "interval map", "huge index"],
+)
+def test_elements_that_knft_never_writes_make_a_set_unreadable(library: NamespacedLibrary, declaration: str) -> None:
+    """A huge index would be an array of as many elements."""
+    library.run(f"table ip knft {{\n{declaration}\n}}")
+
+    listing = KernelTable(library, Family.IPV4, "knft").read()
+
+    assert listing is not None
+    assert listing.unreadable == {"odd"}
+    assert listing.contents == Contents.empty()
+
+
+def test_comments_timeouts_and_counters_of_elements_do_not_count(library: NamespacedLibrary) -> None:
+    targets = '10.0.0.1 . 80 . 0 comment "foreign" : 10.0.0.2 . 80, 10.0.0.1 . 80 . 1 : 10.0.0.3 . 80'
+    library.run(
+        "table ip knft {\n"
+        "set cluster-ips { type ipv4_addr; counter; elements = { 10.0.0.1 counter packets 5 bytes 7 } }\n"
+        f"map endpoints-tcp {{ {ENDPOINT_MAP}; elements = {{ {targets} }} }}\n"
+        "}"
+    )
+
+    found = _read(library, Family.IPV4)
+
+    assert found == _listed(library, Family.IPV4)
+    assert list(found.arrays.values()) == [(("10.0.0.2", 80), ("10.0.0.3", 80))]
+
+
+def test_dynamic_elements_have_their_timeouts(library: NamespacedLibrary) -> None:
+    library.run(declarations_text(layout.declarations(Family.IPV4)))
+    library.run("add element ip knft affinity { 10.0.0.1 . 7 . 2 timeout 3h expires 2h }")
+    table = KernelTable(library, Family.IPV4, "knft")
+
+    (found,) = table.dynamic_elements()["affinity"].items()
+
+    key, timeout = found
+    assert key == ("10.0.0.1", 7, 2)
+    assert isinstance(timeout, ElementTimeout)
+    assert timeout.timeout == 10800
+    assert 7100 <= timeout.expires <= 7200
+
+
+def test_missing_set_is_an_error(library: NamespacedLibrary) -> None:
+    library.run("add table ip knft")
+    with pytest.raises(KernelError, match="cannot read the elements of 'gone'"):
+        library.dump_elements(socket.AF_INET, "knft", "gone", SetReader("gone").receive)
+
+
+def test_large_table_is_read_like_a_small_one(library: NamespacedLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is listed with the other tables of its family, which do not count."""
+    _fill(library, Family.IPV4)
+    library.run(
+        "table ip other {\nset cluster-ips { type ipv4_addr; elements = { 9.9.9.9 }; }\nchain mine { drop; }\n}"
+    )
+    small = KernelTable(library, Family.IPV4, "knft").read()
+    monkeypatch.setattr("knft.kernel.table.LARGE_TABLE_BYTES", 0)
+
+    large = KernelTable(library, Family.IPV4, "knft").read()
+
+    assert small == large
+
+
+def test_missing_table_is_read_as_none(library: NamespacedLibrary) -> None:
+    assert KernelTable(library, Family.IPV4, "knft").read() is None
