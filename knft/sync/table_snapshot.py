@@ -17,7 +17,7 @@ from knft.model.names import ServicePortName
 from knft.nft.codec.listed_table import is_declared_as
 from knft.nft.codec.listing import TableListing
 from knft.nft.codec.rule_digests import expected_digest
-from knft.nft.objects import Chain, Container, Contents, Key, Value
+from knft.nft.objects import Chain, Container, Contents
 from knft.render import layout, names
 from knft.render.fragment import Fragment
 from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES, STICKY_PORTS

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,7 @@ class _KernelWithoutFeature:
         self._keyword = keyword
 
     def run(self, commands: str, *, terse: bool = False) -> str:
+        del terse
         if self._keyword in commands:
             msg = "libnftables: Error: Could not process rule: No such file or directory"
             raise KernelError(msg, msg)
