@@ -231,7 +231,7 @@ class DirectorySource:
         file.has_empty_list = decoded.has_empty_list
         file.doubt = ""
         if decoded.invalid:
-            file.doubt = f"{path}: {decoded.invalid} invalid objects were skipped"
+            file.doubt = f"{path}: invalid objects were skipped ({decoded.invalid})"
         elif decoded.may_be_cut:
             file.doubt = f"{path}: the last line has no end, so the file may be cut"
         file.is_complete |= not file.doubt

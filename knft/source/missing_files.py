@@ -64,8 +64,14 @@ class MissingFiles:
         self._missing_since = {
             name: now if name in self.kept else self._missing_since.get(name, now) for name in missing
         }
-        settled = (name for name, since in self._missing_since.items() if now - since >= SETTLE_SECONDS)
-        return sorted(name for name in settled if name not in self.kept)
+        removed = sorted(
+            name
+            for name, since in self._missing_since.items()
+            if name not in self.kept and now - since >= SETTLE_SECONDS
+        )
+        for name in removed:
+            del self._missing_since[name]
+        return removed
 
     def _note_directory(self, listing: Listing, missing: AbstractSet[str]) -> None:
         previous, self._directory = self._directory, (listing.target, listing.identity)
