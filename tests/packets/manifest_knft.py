@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -20,10 +20,10 @@ IDLE = "0 elements added, 0 removed, 0 chains written"
 class ManifestKnft:
     """``knft run`` with its log in a file; it is killed, never stopped by a signal that it handles."""
 
-    def __init__(self, namespace: Namespace, manifests: Path, log: Path) -> None:
-        """Start the process; it may not have synced when this returns."""
+    def __init__(self, namespace: Namespace, manifests: Path, log: Path, program: Sequence[str] = KNFT) -> None:
+        """Start the process; it may not have synced when this returns. ``program`` may be another version of knft."""
         self._namespace, self._log = namespace, log
-        command = [*KNFT, "run", "--manifests", str(manifests), *FLAGS, "--min-sync-period", "0", "-v2"]
+        command = [*program, "run", "--manifests", str(manifests), *FLAGS, "--min-sync-period", "0", "-v2"]
         with log.open("w") as file:
             self._process = namespace.popen(command, stderr=file)
 
