@@ -11,7 +11,7 @@ INSTALLED = $(VENV)/.installed
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
 	@echo 'make test          run "make check" and all tests on the real kernel'
-	@echo 'make check         lint, type check, import contracts, documentation and its references'
+	@echo 'make check         lint, type check, import contracts, licences, documentation and its references'
 	@echo 'make docs          build the documentation into site/; fails on broken links and anchors'
 	@echo 'make pytest        run the tests alone; ARGS="-k scenario" is passed to pytest, WORKERS=1 uses one process'
 	@echo 'make explore       run property tests with random examples; ROUNDS=10 repeats them'
@@ -36,6 +36,7 @@ check: $(INSTALLED) docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/reuse lint --lines
 	$(BIN)/python -m pytest -q tests/docs
 
 docs: $(INSTALLED)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """knft: a Kubernetes Service proxy for nftables; the number of rules hardly depends on the number of Services.
 
 The data path, in the order of the data: ``source`` (manifests) or ``apiserver`` (list and watch) → ``track`` →

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """All errors that knft raises on purpose.
 
     KnftError                 one line for the operator: what is wrong, where, what to do

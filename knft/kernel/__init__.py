@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """The interface to the Linux kernel: libnftables, netlink, /proc and /sys.
 
 No other package imports ``nftables`` or ``pyroute2``. This one makes no decisions. It raises KernelError or

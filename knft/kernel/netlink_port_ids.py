@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """The port ids of this process's netlink sockets: notifications carry that of the socket that made the change."""
 
 import os

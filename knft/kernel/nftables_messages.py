@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """Decodes the nf_tables netlink notifications that knft needs.
 
 Decoding by hand takes less than 2 us for each message. pyroute2 takes 15 us and holds the GIL meanwhile, and a change

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """Messages over a pipe, each prefixed with its length: between WorkerProcess and its worker."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """Drops all capabilities but CAP_NET_ADMIN, which nf_tables, conntrack and netlink require.
 
 Afterwards the process cannot read files that only other users may read (CAP_DAC_OVERRIDE), bind ports below 1024

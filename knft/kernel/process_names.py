@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """Describes processes whose ids the kernel reports: those of the initial PID namespace, as the host numbers them.
 
 /proc shows such a process only if this process is in the initial PID namespace, too.
