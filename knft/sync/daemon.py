@@ -104,7 +104,11 @@ class Daemon:
             proxier.hold_removals()
 
     def release_removals(self) -> None:
-        """Queue a sync that removes what no object requires; from any thread, after the last objects were handled."""
+        """Queue a sync that removes what no object requires; from any thread, after the last objects were handled.
+
+        Raises what ``check_node`` raises, and then releases nothing.
+        """
+        self._require_no_loss()
         for proxier in self._proxiers:
             proxier.release_removals()
         self._queue_sync()
@@ -128,17 +132,22 @@ class Daemon:
             except Exception:
                 log.exception("%s failed unexpectedly; please report this", type(observer).__name__)
 
-    def check_node(self, *, allow_loss: bool) -> None:
+    def check_node(self) -> None:
         """Check the node's settings before the first sync.
 
-        Unless ``allow_loss`` is set, raises NodeMismatchError if the first sync would remove rules because of a mistake
-        in them, and KernelError if the tables cannot be read.
+        Raises NodeMismatchError if the first sync would remove rules because of a mistake in them, and KernelError if
+        the tables cannot be read. While removals are held, ``release_removals`` checks that.
         """
+        if not any(proxier.holds_removals for proxier in self._proxiers):
+            self._require_no_loss()
         if self._node_check is not None:
             with self._dispatch_lock:
-                if not allow_loss:
-                    self._node_check.require_no_loss()
                 self._node_check.log_unknown_name()
+
+    def _require_no_loss(self) -> None:
+        if self._node_check is not None:
+            with self._dispatch_lock:
+                self._node_check.require_no_loss()
 
     def watch_services(self, stop: threading.Event) -> None:
         """Log Services that no slice serves for a minute, until ``stop`` is set. Needs its own thread."""
@@ -210,6 +219,7 @@ class Daemon:
         problems = {
             f"Service port {name} is quarantined; knft retries it: {why}" for name, why in report.quarantined.items()
         }
+        problems |= {f"Service {name} is too large and is left out: {why}" for name, why in report.too_large.items()}
         problems |= {
             f"Service port {name} has no session affinity: all numbers of sticky Service ports are in use"
             for name in report.without_affinity

@@ -103,6 +103,7 @@ class Proxier:
             losing_claim_count=self.state.losing_claim_count(),
             newly_losing_claims=self.state.take_newly_losing_claims(),
             quarantined=self._quarantine.reasons(),
+            too_large=self.state.too_large(),
             orphan_error=self._orphan_retry.reason if self._orphan_retry is not None else "",
             refused_removals=self._removals_reported - refused_before,
             next_sync_within=self._next_sync_within(),
@@ -148,6 +149,11 @@ class Proxier:
         Call it before the first sync.
         """
         self._removal_hold.begin()
+
+    @property
+    def holds_removals(self) -> bool:
+        """Whether the next sync removes nothing that it finds in the kernel."""
+        return self._removal_hold.is_requested
 
     def release_removals(self) -> None:
         """Have the next sync remove what no object requires; from any thread, after the last objects were passed."""
@@ -248,6 +254,7 @@ class Proxier:
 
     def _read_table(self, invalidation: Invalidation, now: float) -> TableSnapshot:
         """Read the table back and return it as a snapshot."""
+        self._writer.has_unrecorded_endpoints = False
         quarantined = self._quarantine.names()
         names = [name for name in self.state.service_ports() if name not in quarantined]
         listing = self._repair.read_without_base_chains()
@@ -319,6 +326,10 @@ class Proxier:
             self._quarantine_service_port(name, str(error), previous, now)
             if isinstance(error, UnavailableError):
                 self.invalidate(Invalidation())  # It may have been committed nevertheless.
+        if self._writer.has_unrecorded_endpoints:
+            # Those of quarantined Service ports; the next sync finds and removes them.
+            self._writer.has_unrecorded_endpoints = False
+            self.invalidate(Invalidation())
 
     def _remove_orphans(self, now: float) -> None:
         """Remove orphans (``SpecialOwner.UNCLAIMED``); if the kernel refuses that, retry with backoff."""

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from knft.decide.frontends import LosingClaim
 from knft.families import Family
-from knft.model.names import ServicePortName
+from knft.model.names import NamespacedName, ServicePortName
 from knft.sync.prepare import PreparedTransaction
 from knft.sync.table_repair import RepairReport
 from knft.track.endpoints import TriggerTimes
@@ -57,6 +57,8 @@ class SyncReport(Struct, frozen=True):
     """The Service ports of this sync that get no session affinity, because all numbers are in use."""
     quarantined: dict[ServicePortName, str]
     """The Service ports that the kernel refuses, with the reason."""
+    too_large: dict[NamespacedName, str]
+    """The Services that are left out because they are too large, and why each is."""
     orphan_error: str
     """Why the kernel refuses to remove orphans (unclaimed contents); "" if none are left."""
     refused_removals: int

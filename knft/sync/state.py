@@ -77,6 +77,7 @@ class ServiceState:
         """Service ports whose claims to frontends are not updated yet."""
         self._affected_by_claims: set[ServicePortName] = set()
         """Service ports that updated claims affect, and that ``drain`` has not returned yet."""
+        self._too_large: dict[NamespacedName, str] = {}
         self._drained: PendingChanges | None = None
         """Changes taken from the trackers; kept so that an exception in ``drain`` does not lose them."""
         self.node = NodeView(family, node_name)
@@ -114,6 +115,11 @@ class ServiceState:
         with self._lock:
             return self._services.node_port_count > 0 or self._service_tracker.has_pending_node_ports()
 
+    def slices(self, service: NamespacedName) -> tuple[EndpointSlice, ...]:
+        """Return the slices of a Service, with the pending changes applied; from any thread."""
+        with self._lock:
+            return self._endpoints_tracker.slices(service)
+
     def node_names_of_endpoints(self) -> frozenset[str]:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
         with self._lock:
@@ -124,12 +130,17 @@ class ServiceState:
         with self._lock:
             changed_services = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
+            too_large = {**self._endpoints_tracker.too_large, **self._service_tracker.too_large}
             previous, node = self.node, self._next_node
             if node is not None:
                 self.node, self._next_node = node, None
         changed = set(changed_services | endpoints.changed_ports)
         if node is not None and _plans_differ(previous, node):
             changed.update(self._services)
+        if too_large.keys() != self._too_large.keys():
+            affected = too_large.keys() ^ self._too_large.keys()
+            changed.update(name for name in self._services if name.service in affected)
+        self._too_large = too_large
         drained = PendingChanges(
             frozenset(changed), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required
         )
@@ -160,11 +171,15 @@ class ServiceState:
         return self._endpoints.get(name, ())
 
     def plan(self, name: ServicePortName) -> ServicePlan | None:
-        """Return the plan for one Service port, or None if it does not exist."""
+        """Return the plan for one Service port; None if it does not exist, or if its Service is too large."""
         port = self._services.get(name)
-        if port is None:
+        if port is None or name.service in self._too_large:
             return None
         return plan_service_port(name, port, self.endpoints(name), self._frontends.owned_by(name), self.node)
+
+    def too_large(self) -> dict[NamespacedName, str]:
+        """Return the Services that are left out because they are too large, and why each is."""
+        return dict(self._too_large)
 
     def service_port_count(self) -> int:
         """Return how many Service ports there are."""

@@ -63,10 +63,19 @@ class EndpointsChangeTracker:
         if time is not None and time > self._start_time:
             self._trigger_times.setdefault(service, []).append(time)
 
+    @property
+    def too_large(self) -> dict[NamespacedName, str]:
+        """The Services with too many endpoints, as of the last ``drain``, and why each is too large."""
+        return self._cache.too_large
+
     def local_ready_endpoints(self, service: NamespacedName) -> int:
         """Return how many distinct addresses of a Service are local and ready, as of the last ``drain``."""
         endpoints = itertools.chain.from_iterable(self._cache.endpoints(service).values())
         return len({endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready})
+
+    def slices(self, service: NamespacedName) -> tuple[EndpointSlice, ...]:
+        """Return the slices of a Service, with the pending changes applied."""
+        return self._cache.slices(service)
 
     def node_names(self) -> frozenset[str]:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""

@@ -5,6 +5,7 @@ from knft.model import addresses
 from knft.model.names import ServicePortName
 from knft.model.objects import Service, ServicePortSpec, ServiceSpec
 from knft.model.service_port import ServicePort
+from knft.track.size_limits import frontends_error
 
 DEFAULT_AFFINITY_SECONDS = 10800
 """The API server's default for ClientIP affinity; manifests may omit it."""
@@ -15,13 +16,16 @@ ServicePorts = dict[ServicePortName, ServicePort]
 def expand_service(service: Service | None, family: Family) -> ServicePorts | None:
     """Return the ServicePorts of ``service`` in ``family``, or None if it has no cluster IP there.
 
-    An empty dictionary means a Service without ports, and differs from None.
+    An empty dictionary means a Service without ports, and differs from None. A Service with too many frontends has no
+    ports either.
     """
     if service is None or service.spec.type == "ExternalName":
         return None
     cluster_ip = _cluster_ip(service.spec, family)
     if cluster_ip is None:
         return None
+    if frontends_error(service):
+        return {}
     return {
         ServicePortName(*service.key, port.name, port.protocol): _service_port(service, port, cluster_ip, family)
         for port in service.spec.ports or ()

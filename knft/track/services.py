@@ -9,6 +9,7 @@ from knft.model.names import NamespacedName, ServicePortName
 from knft.model.objects import Service
 from knft.model.service_port import ServicePort
 from knft.track.expand import ServicePorts, expand_service
+from knft.track.size_limits import frontends_error
 
 
 class _PendingChange(Struct):
@@ -25,6 +26,8 @@ class ServiceChangeTracker:
         """Track the cluster IPs of ``family``."""
         self._family = family
         self._changes: dict[NamespacedName, _PendingChange] = {}
+        self.too_large: dict[NamespacedName, str] = {}
+        """The Services with too many frontends, and why each is too large."""
         self.changes_total = 0
         """How many changes were recorded, including those that change nothing in this family."""
 
@@ -47,9 +50,17 @@ class ServiceChangeTracker:
             change = _PendingChange(expand_service(previous, self._family), None)
             self._changes[service.key] = change
         change.current = expand_service(current, self._family)
+        self._record_size(service.key, current if change.current is not None else None)
         if change.previous == change.current:
             del self._changes[service.key]
         return bool(self._changes)
+
+    def _record_size(self, name: NamespacedName, service: Service | None) -> None:
+        error = frontends_error(service)
+        if error:
+            self.too_large[name] = error
+        else:
+            self.too_large.pop(name, None)
 
     def has_pending_node_ports(self) -> bool:
         """Tell whether a Service that differs from the last ``drain`` has a NodePort."""

@@ -11,6 +11,7 @@ from knft.model.endpoint import Endpoint, endpoint_key
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, SliceEndpoint
 from knft.protocols import Protocol
+from knft.track.size_limits import endpoints_error
 
 
 class PortKey(NamedTuple):
@@ -56,6 +57,8 @@ class EndpointSliceCache:
         self._node_name = node_name
         self._services: dict[NamespacedName, _ServiceSlices] = {}
         self._changed_services: dict[NamespacedName, None] = {}
+        self.too_large: dict[NamespacedName, str] = {}
+        """The Services with too many endpoints, and why each is too large; they have no endpoints here."""
 
     def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Record a changed or removed slice as pending; return whether that changes anything."""
@@ -77,6 +80,11 @@ class EndpointSliceCache:
         slices = self._services.get(service)
         return slices.merged if slices is not None else {}
 
+    def slices(self, service: NamespacedName) -> tuple[EndpointSlice, ...]:
+        """Return the slices of a Service, with the pending changes applied."""
+        slices = self._services.get(service)
+        return tuple(_latest(slices)) if slices is not None else ()
+
     def node_names(self) -> frozenset[str]:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
         return frozenset(
@@ -94,21 +102,28 @@ class EndpointSliceCache:
         for service in changed_services:
             slices = self._services[service]
             previous = slices.merged
-            self._apply(slices)
+            self._apply(service, slices)
             changes[service] = EndpointsChange(previous, slices.merged)
             if not slices.applied:
                 del self._services[service]
         return changes
 
-    def _apply(self, slices: _ServiceSlices) -> None:
+    def _apply(self, service: NamespacedName, slices: _ServiceSlices) -> None:
         for name, record in slices.pending.items():
+            slices.expanded.pop(name, None)
             if record.removed:
                 slices.applied.pop(name, None)
-                slices.expanded.pop(name, None)
             else:
                 slices.applied[name] = record.slice
-                slices.expanded[name] = expand_slice(record.slice, self._node_name)
         slices.pending = {}
+        error = endpoints_error(slices.applied.values())
+        if error:
+            self.too_large[service] = error
+            slices.expanded = {}
+        else:
+            self.too_large.pop(service, None)
+            for name in slices.applied.keys() - slices.expanded.keys():
+                slices.expanded[name] = expand_slice(slices.applied[name], self._node_name)
         slices.merged = merge(slices.expanded[name] for name in sorted(slices.expanded))
 
 

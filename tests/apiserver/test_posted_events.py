@@ -90,6 +90,7 @@ def _report(family: Family, left_out: dict[ServicePortName, str]) -> SyncReport:
         newly_losing_claims=(),
         without_affinity=(),
         quarantined=left_out,
+        too_large={},
         orphan_error="",
         refused_removals=0,
         next_sync_within=None,
