@@ -222,7 +222,7 @@ def main() -> None:
         cli()
     except OSError as error:
         # Other errors of files and the kernel are KnftErrors: this one is about standard output.
-        click.echo(f"knft: cannot write the output: {error.strerror}", err=True)
+        _print_error(f"cannot write the output: {error.strerror}")
         _discard_output()
         sys.exit(STATUS_FAILED)
     except KnftError as error:
