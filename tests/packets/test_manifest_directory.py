@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cluster_ips import cluster_ip_octets, wait_for_cluster_ips
-from tests.support.knft_command import KNFT, NODE_FLAG
+from tests.support.knft_command import KNFT, NODE_FLAG, knft
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -41,8 +43,8 @@ def namespace() -> Iterator[Namespace]:
 
 
 @contextmanager
-def _following(namespace: Namespace, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "-v2"]
+def _following(namespace: Namespace, folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    arguments = ["run", "--manifests", str(folder), *NODE_FLAG, "--min-sync-period", "0", "-v2", *flags]
     process = namespace.popen([*KNFT, *arguments], stderr=subprocess.PIPE)
     try:
         yield process
@@ -151,6 +153,99 @@ def test_rules_are_kept_when_the_directory_is_removed(namespace: Namespace, tmp_
         folder.mkdir()
         _write(folder / "a.yaml", _service("a", 2))
         wait_for_cluster_ips(namespace, {"2"})
+
+
+def _contents_after(namespace: Namespace, folder: Path, *, status: int) -> tuple[set[str], str]:
+    """Run ``knft run --once``, and return the cluster IPs in the table and the log."""
+    done = knft(namespace, "run", "--once", "--manifests", str(folder), *NODE_FLAG, check=False)
+    assert done.returncode == status, done.stderr
+    return cluster_ip_octets(namespace), done.stderr
+
+
+def test_once_fails_and_removes_nothing_if_a_file_is_unreadable(namespace: Namespace, tmp_path: Path) -> None:
+    _write(tmp_path / "a.yaml", _service("a", 1))
+    _write(tmp_path / "b.yaml", _service("b", 2))
+    assert _contents_after(namespace, tmp_path, status=0)[0] == {"1", "2"}
+    (tmp_path / "a.yaml").write_text("kind: Service\n  broken: [")
+    _write(tmp_path / "b.yaml", _service("c", 3))
+    served, log = _contents_after(namespace, tmp_path, status=2)
+    assert served == {"1", "2", "3"}
+    assert f"{tmp_path}/a.yaml: not YAML" in log.splitlines()[-1]
+    assert "knft removed no rules" in log.splitlines()[-1]
+    (tmp_path / "a.yaml").unlink()
+    assert _contents_after(namespace, tmp_path, status=0)[0] == {"3"}
+
+
+def test_once_removes_the_last_service_only_for_an_empty_list(namespace: Namespace, tmp_path: Path) -> None:
+    _write(tmp_path / "a.yaml", _service("a", 1))
+    _contents_after(namespace, tmp_path, status=0)
+    (tmp_path / "a.yaml").unlink()
+    assert _contents_after(namespace, tmp_path, status=2)[0] == {"1"}
+    _write(tmp_path / "none.yaml", {"apiVersion": "v1", "kind": "List", "items": []})
+    assert _contents_after(namespace, tmp_path, status=0)[0] == set()
+
+
+def test_once_waits_for_a_file_that_is_being_written(namespace: Namespace, tmp_path: Path) -> None:
+    with (tmp_path / "a.yaml").open("w") as file:
+        file.write(yaml.safe_dump(_service("a", 1)))
+        file.flush()
+        command = [*KNFT, "run", "--once", "--manifests", str(tmp_path), *NODE_FLAG]
+        process = namespace.popen(command)
+        wait_until(lambda: _has_opened_notifications(process.pid), "knft does not start")
+        assert cluster_ip_octets(namespace) == set()
+        file.write("---\n" + yaml.safe_dump(_service("b", 2)))
+    assert process.wait(TIMEOUT) == 0
+    assert cluster_ip_octets(namespace) == {"1", "2"}
+
+
+def _has_opened_notifications(pid: int) -> bool:
+    """Whether knft has read the directory: it opens its sockets afterwards."""
+    try:
+        return any("socket:" in str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def test_rules_stay_until_every_file_was_read(namespace: Namespace, tmp_path: Path) -> None:
+    """knft starts with a broken file; it serves the others, and removes what is gone when the file is repaired."""
+    for name, number in (("a", 1), ("b", 2), ("c", 3)):
+        _write(tmp_path / f"{name}.yaml", _service(name, number))
+    _contents_after(namespace, tmp_path, status=0)
+    (tmp_path / "a.yaml").write_text("")
+    (tmp_path / "b.yaml").unlink()
+    _write(tmp_path / "c.yaml", _service("c", 4))
+    with _following(namespace, tmp_path) as process:
+        assert f"{tmp_path}/a.yaml: the file is empty" in _line(process, "knft removes no rules")
+        wait_for_cluster_ips(namespace, {"1", "2", "3", "4"})
+        _write(tmp_path / "a.yaml", _service("a", 1))
+        wait_for_cluster_ips(namespace, {"1", "4"})
+
+
+def test_metrics_count_files_and_held_removals(namespace: Namespace, tmp_path: Path) -> None:
+    from tests.support.lab.links import netlink
+
+    with netlink(namespace) as link:
+        link.up("lo")
+    for name, number in (("a", 1), ("b", 2)):
+        _write(tmp_path / f"{name}.yaml", _service(name, number))
+    address = "127.0.0.1:10249"
+    with _following(namespace, tmp_path, "--metrics-bind-address", address), namespace.entered():
+        wait_until(lambda: _values(address) == {"read": 2.0, "held": 0.0}, "the files are not counted")
+        for name in ("a", "b"):
+            (tmp_path / f"{name}.yaml").unlink()
+        wait_until(lambda: _values(address) == {"missing": 2.0, "held": 1.0}, "the removal is not held")
+
+
+def _values(address: str) -> dict[str, float]:
+    """Return the number of files by state, without zeros, and the metric of held removals."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT) as response:
+            text = response.read().decode()
+    except OSError:
+        return {}
+    metrics = {metric.name: metric.samples for metric in text_string_to_metric_families(text)}
+    files = {sample.labels["state"]: sample.value for sample in metrics["knft_manifest_files"] if sample.value}
+    return files | {"held": metrics["knft_removals_held"][0].value}
 
 
 def _line(process: subprocess.Popen[str], words: str) -> str:
