@@ -17,7 +17,7 @@ from knft.apiserver.server_url import without_credentials
 from knft.apiserver.source import ApiServerSource
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import Settings
-from knft.errors import ApiServerError, KnftError
+from knft.errors import ApiServerError, KnftError, NodeMismatchError
 from knft.model.events import Event
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
@@ -99,6 +99,8 @@ class ManifestFeed:
         for _ in self._source.watch(shutdown.stop):
             try:
                 self._scan(daemon)
+            except NodeMismatchError:
+                raise  # The process exits, and the rules stay.
             except KnftError as error:
                 log.warning("%s", error)
             for reminder in self._reminders.update(self._conditions(), time.monotonic()):
@@ -107,9 +109,9 @@ class ManifestFeed:
     def _scan(self, daemon: Daemon) -> None:
         _handle_scan(daemon, self._source.scan())
         if self._holds_removals and not self._source.status.incomplete_reason:
+            daemon.release_removals()
             self._holds_removals = False
             log.info("every manifest was read; removing what they do not require")
-            daemon.release_removals()
 
     def _conditions(self) -> tuple[str, ...]:
         held = (self._held_message(),) if self._holds_removals else ()

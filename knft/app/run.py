@@ -119,10 +119,10 @@ def _set_oom_score_adj(oom_score_adj: int | None) -> None:
 
 
 def _sync_once(settings: Settings, options: RunOptions, source: ManifestFeed, library: WorkerProcess) -> None:
-    daemon = live_daemon(settings.config, library)
+    daemon = live_daemon(settings.config, library, allow_node_mismatch=options.allow_node_mismatch)
     daemon.update_local_addresses(local_addresses())
     incomplete_reason = source.handle_settled_objects(daemon)
-    daemon.check_node(allow_loss=options.allow_node_mismatch)
+    daemon.check_node()
     succeeded = daemon.sync()
     daemon.log_service_problems()
     warn_of_leftovers()
@@ -157,7 +157,8 @@ def _run_until_stopped(
         flags=options.flags,
     )
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
-    daemon = live_daemon(config, library, (*monitoring.observers, flow_cleaner))
+    observers = (*monitoring.observers, flow_cleaner)
+    daemon = live_daemon(config, library, observers, allow_node_mismatch=options.allow_node_mismatch)
     daemon.update_local_addresses(local_addresses())
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
@@ -168,7 +169,7 @@ def _run_until_stopped(
     try:
         source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
-            daemon.check_node(allow_loss=options.allow_node_mismatch)
+            daemon.check_node()
             _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown)
             daemon.run(shutdown.stop)
     finally:

@@ -97,6 +97,10 @@ class SessionAffinityConfig(Struct, frozen=True, rename="camel", gc=False):
     client_ip: ClientIPConfig | None = field(name="clientIP", default=None)
 
 
+class Selector(Struct, frozen=True, gc=False):
+    """A selector of pods; knft reads only whether a Service has one."""
+
+
 class ServiceSpec(Struct, frozen=True, rename="camel", gc=False):
     """``Service.spec``."""
 
@@ -105,6 +109,7 @@ class ServiceSpec(Struct, frozen=True, rename="camel", gc=False):
     cluster_ips: tuple[str, ...] | None = field(name="clusterIPs", default=None)
     ip_families: tuple[Literal["IPv4", "IPv6"], ...] | None = None
     ports: tuple[ServicePortSpec, ...] | None = None
+    selector: Selector | None = None
     external_ips: tuple[str, ...] | None = field(name="externalIPs", default=None)
     session_affinity: Literal["None", "ClientIP"] | None = None
     session_affinity_config: SessionAffinityConfig | None = None

@@ -1,5 +1,6 @@
 """Factories of Daemons: for a live node, and for rendering without a kernel."""
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from knft.families import Family
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
-from knft.model.objects import ObjectChange
+from knft.model.names import NamespacedName
+from knft.model.objects import EndpointSlice, ObjectChange
 from knft.render.names import TABLE
 from knft.runner.bounded import Intervals
 from knft.sync.daemon import AuditTableOpener, Daemon
@@ -18,12 +20,19 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
+from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TransactionRecorder
+from knft.track.service_problems import ServiceProblems
 
 
-def live_daemon(config: Config, library: WorkerProcess, observers: Sequence[SyncObserver] = ()) -> Daemon:
-    """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables."""
+def live_daemon(
+    config: Config, library: WorkerProcess, observers: Sequence[SyncObserver] = (), *, allow_node_mismatch: bool = False
+) -> Daemon:
+    """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables.
+
+    ``allow_node_mismatch`` tells that rules may be removed because of mistakes in the node's settings.
+    """
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
     proxiers = tuple(
@@ -36,7 +45,9 @@ def live_daemon(config: Config, library: WorkerProcess, observers: Sequence[Sync
         )
         for family in Family
     )
-    return _daemon(config, proxiers, _open_audit_table, observers, checks_node=True)
+    return _daemon(
+        config, proxiers, _open_audit_table, observers, is_live=True, allow_node_mismatch=allow_node_mismatch
+    )
 
 
 @contextmanager
@@ -78,14 +89,28 @@ def _daemon(
     open_audit_table: AuditTableOpener | None = None,
     observers: Sequence[SyncObserver] = (),
     *,
-    checks_node: bool = False,
+    is_live: bool = False,
+    allow_node_mismatch: bool = False,
 ) -> Daemon:
-    dispatcher = Dispatcher(config, tuple(proxier.state for proxier in proxiers))
+    states = tuple(proxier.state for proxier in proxiers)
+
+    def slices_of(service: NamespacedName) -> Iterator[EndpointSlice]:
+        return itertools.chain.from_iterable(state.slices(service) for state in states)
+
+    warnings = ServiceWarnings(ServiceProblems(slices_of)) if is_live else None
+    dispatcher = Dispatcher(config, states, warnings)
     # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()
     # A sync without a request is needed only to remove expired records of sticky Service ports (StickyPortRecord).
     intervals = Intervals(
         config.min_sync_period, config.sync_period, max(STICKY_REMOVAL_INTERVAL_SECONDS, config.min_sync_period)
     )
-    node_check = NodeCheck(config, dispatcher, proxiers) if checks_node else None
-    return Daemon(proxiers, dispatcher, open_audit_table, observers, node_check=node_check, intervals=intervals)
+    return Daemon(
+        proxiers,
+        dispatcher,
+        open_audit_table,
+        observers,
+        node_check=NodeCheck(config, dispatcher, proxiers, allow_loss=allow_node_mismatch) if is_live else None,
+        service_warnings=warnings,
+        intervals=intervals,
+    )

@@ -8,6 +8,7 @@ from knft.decide.node import node_addresses, view_node
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Node, ObjectChange, Service, ServiceCIDR
 from knft.source.select import is_selected
+from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
 
 
@@ -18,10 +19,15 @@ class Dispatcher:
         self,
         config: Config,
         states: tuple[ServiceState, ...],
+        service_warnings: ServiceWarnings | None = None,
     ) -> None:
-        """Pass changes to ``states``. Until the local addresses are known, those of the Node object are used."""
+        """Pass changes to ``states`` and ``service_warnings``.
+
+        Until the local addresses are known, those of the Node object are used.
+        """
         self._config = config
         self._states = states
+        self._service_warnings = service_warnings
         self._local_addresses: frozenset[str] | None = None
         self._node: Node | None = None
         self._other_nodes: set[str] = set()
@@ -41,8 +47,10 @@ class Dispatcher:
         )
         match current or previous:
             case Service():
+                self._record_for_warnings(previous, current)  # type: ignore[arg-type]
                 return self._for_each_state(lambda state: state.handle_service(previous, current))  # type: ignore[arg-type]
             case EndpointSlice():
+                self._record_for_warnings(previous, current)  # type: ignore[arg-type]
                 return self._for_each_state(lambda state: state.handle_slice(previous, current))  # type: ignore[arg-type]
             case Node():
                 self._node = current  # type: ignore[assignment]
@@ -55,6 +63,12 @@ class Dispatcher:
             case _:
                 self._record_other_node(change)
                 return False
+
+    def _record_for_warnings(
+        self, previous: Service | EndpointSlice | None, current: Service | EndpointSlice | None
+    ) -> None:
+        if self._service_warnings is not None:
+            self._service_warnings.record(previous, current)
 
     def _record_other_node(self, change: ObjectChange) -> None:
         """Record the name of another Node; the API server sends only this one."""

@@ -41,11 +41,14 @@ class NodeCheck:
     The caller prevents that another thread passes changes to the dispatcher during a call.
     """
 
-    def __init__(self, config: Config, dispatcher: Dispatcher, proxiers: Sequence[Proxier]) -> None:
-        """Check the settings in ``config``."""
+    def __init__(
+        self, config: Config, dispatcher: Dispatcher, proxiers: Sequence[Proxier], *, allow_loss: bool = False
+    ) -> None:
+        """Check the settings in ``config``; with ``allow_loss``, problems are logged only."""
         self._config = config
         self._dispatcher = dispatcher
         self._proxiers = proxiers
+        self._allow_loss = allow_loss
         self._logged: set[str] = set()
 
     def log_new_problems(self) -> None:
@@ -70,6 +73,8 @@ class NodeCheck:
 
         Raises KernelError if the tables cannot be read.
         """
+        if self._allow_loss:
+            return
         missing = self._missing_node()
         for proxier in self._proxiers:
             # The tables are read only if there is a problem: that takes seconds with 100 000 endpoints.

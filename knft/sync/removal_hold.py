@@ -9,7 +9,8 @@ class RemovalHold:
 
     def __init__(self) -> None:
         """Start without a hold."""
-        self._is_requested = False
+        self.is_requested = False
+        """Whether the next sync removes nothing."""
         self._first_node: NodeView | None = None
         self._is_table_known = False
         self.is_active = False
@@ -17,18 +18,18 @@ class RemovalHold:
 
     def begin(self) -> None:
         """Hold removals from the next sync on."""
-        self._is_requested = True
+        self.is_requested = True
 
     def end(self) -> None:
         """Hold removals no longer, from the next sync on."""
-        self._is_requested = False
+        self.is_requested = False
 
     def start_sync(self) -> None:
         """Fix ``is_active`` for one sync, before it takes the changed objects.
 
         If removals are released during the sync, objects that were passed just before may not be part of it.
         """
-        self.is_active = self._is_requested
+        self.is_active = self.is_requested
 
     def keeps_node(self, node: NodeView) -> bool:
         """Tell whether the node's contents stay as they were found: until the node changes."""

@@ -52,6 +52,16 @@ def test_misspelt_node_changes_no_rule(namespace: Namespace, tmp_path: Path) -> 
     _, error = daemon.communicate(timeout=TIMEOUT)
     assert (daemon.returncode, error.splitlines()[-1]) == (2, REFUSAL)
     assert _table(namespace) == before
+    # A file that cannot be read at the start delays the refusal until nothing has to be kept any more.
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("{")
+    daemon = namespace.popen([*KNFT, *arguments, "nod-1"], stderr=-1)
+    while "removes no rules" not in (daemon.stderr.readline() if daemon.stderr else ""):
+        assert daemon.poll() is None
+    broken.write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    _, error = daemon.communicate(timeout=TIMEOUT)
+    assert (daemon.returncode, error.splitlines()[-1]) == (2, REFUSAL)
+    assert _table(namespace) == before
     accepted = knft(namespace, *arguments, "nod-1", "--once", "--allow-node-mismatch").stderr
     assert MISSING in accepted
     assert ADDRESS not in _table(namespace)

@@ -7,6 +7,7 @@ import pytest
 
 from knft.config import Config
 from knft.errors import NodeMismatchError
+from knft.sync.daemon import Daemon
 from knft.sync.node_check import NodeCheck
 from tests.support.kernel_harness import CONFIG, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
@@ -125,6 +126,28 @@ def test_wrong_settings_that_were_accepted_are_not_refused_later(namespace: Name
     assert first.refusal() == ""
     first.harness.sync()
     assert Started(namespace, *OBJECTS[:2], *slices("web", [7], local=[7]), config=config).refusal() == ""
+
+
+def test_release_of_held_removals_is_refused(namespace: Namespace) -> None:
+    """A manifest could not be read at the start, so nothing was removed, and the settings were not compared."""
+    _sync_right_settings(namespace)
+    wrong = Started(namespace, *OBJECTS, config=Config("nod-1"))
+    proxiers = tuple(wrong.harness.proxiers.values())
+    daemon = Daemon(proxiers, wrong.harness.dispatcher, node_check=wrong.check)
+    daemon.hold_removals()
+    daemon.check_node()
+    with pytest.raises(NodeMismatchError, match=MISSING):
+        daemon.release_removals()
+    assert all(proxier.holds_removals for proxier in proxiers)
+
+
+def test_flag_accepts_the_loss(namespace: Namespace) -> None:
+    _sync_right_settings(namespace)
+    config = Config("nod-1")
+    wrong = Started(namespace, *OBJECTS, config=config)
+    NodeCheck(
+        config, wrong.harness.dispatcher, tuple(wrong.harness.proxiers.values()), allow_loss=True
+    ).require_no_loss()
 
 
 def test_nothing_is_read_from_the_kernel_without_a_problem(namespace: Namespace) -> None:

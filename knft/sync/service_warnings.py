@@ -1,0 +1,54 @@
+"""ServiceWarnings: logs Services that no EndpointSlice serves (docs/behaviour/tracking.md#unserved-services)."""
+
+import logging
+import threading
+import time
+
+from knft.model.objects import EndpointSlice, Service
+from knft.sync.log_summary import summarize
+from knft.track.service_problems import GRACE_SECONDS, MissingPorts, MissingSlices, ServiceProblems
+
+log = logging.getLogger("knft")
+
+INTERVAL_SECONDS = 10.0
+"""Time between two checks of changed Services."""
+BATCH = 500
+"""How many Services are checked before other threads may record changes: a few milliseconds."""
+
+
+class ServiceWarnings:
+    """Records changed objects, and logs problems of Services: one line for all that are found together."""
+
+    def __init__(self, problems: ServiceProblems) -> None:
+        """Log what ``problems`` finds."""
+        self._problems = problems
+        self._lock = threading.Lock()
+
+    def record(self, previous: Service | EndpointSlice | None, current: Service | EndpointSlice | None) -> None:
+        """Record a changed object; from any thread."""
+        with self._lock:
+            self._problems.record(previous, current)
+
+    def run(self, stop: threading.Event) -> None:
+        """Check changed Services until ``stop`` is set. Needs its own thread."""
+        while not stop.wait(INTERVAL_SECONDS):
+            try:
+                self.log_due(time.monotonic())
+            except Exception:
+                log.exception("the check of Services failed unexpectedly; please report this")
+
+    def log_due(self, now: float, grace: float = GRACE_SECONDS) -> None:
+        """Log the problems that have lasted for ``grace`` seconds at time ``now``."""
+        more = True
+        while more:
+            with self._lock:
+                more = self._problems.check(now, BATCH)
+        with self._lock:
+            due = self._problems.take_due(now, grace)
+        for kind, subject in (
+            (MissingSlices, "Services have no EndpointSlice"),
+            (MissingPorts, "Services have a port that no EndpointSlice has"),
+        ):
+            found = [problem for problem in due if isinstance(problem, kind)]
+            if found:
+                log.warning("%s", summarize(found, subject))

@@ -1,0 +1,129 @@
+"""ServiceProblems: Services that no EndpointSlice serves by mistake (docs/behaviour/tracking.md#unserved-services)."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from knft.model.names import NamespacedName
+from knft.model.objects import EndpointSlice, Service
+from knft.track.slices import PortKey
+
+GRACE_SECONDS = 60.0
+"""How long a problem must last before it is reported: a new Service gets its slices a little later."""
+
+_MAX_PORTS = 3
+
+
+class MissingSlices(Struct, frozen=True):
+    """A Service with a selector and without EndpointSlices."""
+
+    service: NamespacedName
+
+    def __str__(self) -> str:
+        """Return a log message."""
+        label = f"kubernetes.io/service-name={self.service.name}"
+        return (
+            f"Service {self.service} has a selector, but no EndpointSlice has label {label}; connections are rejected"
+        )
+
+
+class MissingPorts(Struct, frozen=True):
+    """Ports of a Service that none of its EndpointSlices with endpoints has; ``found`` are the ports of these."""
+
+    service: NamespacedName
+    missing: tuple[PortKey, ...]
+    found: tuple[PortKey, ...]
+
+    def __str__(self) -> str:
+        """Return a log message."""
+        found = f"they have {_listed(self.found)}" if self.found else "they have no port"
+        return (
+            f"no EndpointSlice of Service {self.service} has its port {_listed(self.missing)}; {found}; "
+            "connections are rejected"
+        )
+
+
+ServiceProblem = MissingSlices | MissingPorts
+_ProblemKey = tuple[type[ServiceProblem], NamespacedName]
+
+
+class ServiceProblems:
+    """Finds the problems of changed Services, and reports each once, after it has lasted for GRACE_SECONDS.
+
+    Times are in seconds and never decrease. Only one thread may call it at a time.
+    """
+
+    def __init__(self, slices_of: Callable[[NamespacedName], Iterable[EndpointSlice]]) -> None:
+        """``slices_of`` returns the EndpointSlices of a Service in all families."""
+        self._slices_of = slices_of
+        self._services: dict[NamespacedName, Service] = {}
+        self._changed: dict[NamespacedName, None] = {}
+        self._since: dict[_ProblemKey, float] = {}
+        """Since when the problems exist that are not reported yet, the oldest first."""
+        self._reported: set[_ProblemKey] = set()
+
+    def record(self, previous: Service | EndpointSlice | None, current: Service | EndpointSlice | None) -> None:
+        """Record a changed object."""
+        for item in (previous, current):
+            match item:
+                case Service():
+                    self._changed[item.key] = None
+                case EndpointSlice(metadata=metadata) if metadata.proxy_labels.service_name:
+                    self._changed[NamespacedName(metadata.namespace, metadata.proxy_labels.service_name)] = None
+                case _:
+                    pass
+        if isinstance(previous, Service):
+            self._services.pop(previous.key, None)
+        if isinstance(current, Service):
+            self._services[current.key] = current
+
+    def check(self, now: float, limit: int) -> bool:
+        """Check at most ``limit`` changed Services; return whether there are more."""
+        for name in list(itertools.islice(self._changed, limit)):
+            del self._changed[name]
+            problems = {type(problem) for problem in self._problems(name)}
+            for kind in (MissingSlices, MissingPorts):
+                key = (kind, name)
+                if kind not in problems:
+                    self._since.pop(key, None)
+                    self._reported.discard(key)
+                elif key not in self._reported:
+                    self._since.setdefault(key, now)
+        return bool(self._changed)
+
+    def take_due(self, now: float, grace: float = GRACE_SECONDS) -> list[ServiceProblem]:
+        """Return the problems that exist for ``grace`` seconds and were not returned before."""
+        due = [key for key, _ in itertools.takewhile(lambda item: item[1] + grace <= now, self._since.items())]
+        for key in due:
+            del self._since[key]
+            self._reported.add(key)
+        return [problem for kind, name in due for problem in self._problems(name) if isinstance(problem, kind)]
+
+    def _problems(self, name: NamespacedName) -> Iterator[ServiceProblem]:
+        service = self._services.get(name)
+        if service is None or not service.spec.cluster_ip or service.spec.type == "ExternalName":
+            return
+        slices = list(self._slices_of(name))
+        if not slices and service.spec.selector is not None:
+            yield MissingSlices(name)
+        # A slice without endpoints has no ports either.
+        used = [item for item in slices if item.endpoints]
+        found = {
+            PortKey(port.name, port.protocol or "TCP")
+            for item in used
+            for port in item.ports or ()
+            if port.name is not None and port.port
+        }
+        required = [PortKey(port.name, port.protocol) for port in service.spec.ports or ()]
+        missing = tuple(port for port in required if port not in found)
+        if used and missing:
+            yield MissingPorts(name, missing, tuple(sorted(found)))
+
+
+def _listed(ports: tuple[PortKey, ...]) -> str:
+    shown = ", ".join(
+        f"{repr(port.name) if port.name else 'without a name'} ({port.protocol})" for port in ports[:_MAX_PORTS]
+    )
+    rest = len(ports) - _MAX_PORTS
+    return f"{shown} and {rest} more" if rest > 0 else shown
