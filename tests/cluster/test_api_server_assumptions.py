@@ -1,4 +1,4 @@
-"""Checks of the lane's assumptions: which objects the API server refuses, and that it stores the others unchanged."""
+"""Which objects the API server refuses, and that it stores the others unchanged, as the tests in this folder assume."""
 
 import pytest
 
