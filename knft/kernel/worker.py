@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-"""The worker process of WorkerProcess: ``python -m knft.kernel.worker`` runs libnftables.
+"""The program of the worker process: ``python -m knft.kernel.worker`` runs libnftables for a WorkerProcess.
 
 libnftables may crash: on its own bugs, on sets made by a newer libnftables (1.0.6 on those of 1.1.3), or if its socket
 is the 1024th open file or later, since it uses select(). It also keeps the memory of its largest transaction. In a
